@@ -1,0 +1,1 @@
+"""The hearth command. Reaches the product over HTTP only."""

@@ -1,0 +1,1 @@
+"""Modelfiles: language, templates, and the building of bundles."""

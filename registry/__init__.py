@@ -1,0 +1,1 @@
+"""The store of models and the ways in and out of it. Imports nobody of ours."""

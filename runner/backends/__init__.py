@@ -1,0 +1,1 @@
+"""Backends: what computes. Only worker processes import these modules."""

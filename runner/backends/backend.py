@@ -1,0 +1,137 @@
+"""The seam between the engine and what computes: the Backend and Tokenizer protocols.
+
+A backend owns the weights and the cache of keys and values of all sequences. It knows nothing
+of requests, text, stop strings or fairness. One thread calls it; its native calls release the
+GIL. echo.py is the smallest implementation and the fake of the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runner.types import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a backend can hold. Fixed for its life."""
+
+    pool_tokens: int  # tokens of cache over all sequences; a shared prefix counts once
+    max_sequences: int  # sequence ids are 0 .. max_sequences - 1
+    context_length: int  # most tokens of one sequence
+    batch_tokens: int  # most tokens of one step
+    vocabulary: int  # token ids are 0 .. vocabulary - 1
+    block_size: int  # sharing and allocation granularity in tokens; 1: exact
+    partial_share: bool  # False (recurrent state): only a whole sequence can be shared or kept
+
+
+class Sampler(Protocol):
+    """The state of one request's sampling: random numbers, penalty window, grammar.
+
+    Survives preemption of its sequence. Made by Backend.create_sampler, ended by close.
+    """
+
+    def accept(self, tokens: Sequence[int]) -> None:
+        """Let the penalties see tokens that were not sampled by this sampler (the prompt)."""
+
+    def close(self) -> None:
+        """Give native memory back. Calling it twice is allowed."""
+
+
+@dataclass(slots=True)
+class Row:
+    """Tokens of one sequence in a step: tokens[0] stands at position. With a sampler, the
+    token after the last one is sampled, and accepted by the sampler."""
+
+    sequence: int
+    tokens: Sequence[int]
+    position: int
+    sampler: Sampler | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The token chosen for the row with this sequence. logprob and top are filled when its
+    SamplingParams.logprobs is not None: nats of the softmax of the raw logits, best first."""
+
+    sequence: int
+    token: int
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+class BackendError(Exception):
+    """The computation failed; the cache content is undefined until reset."""
+
+
+class PoolFull(BackendError):
+    """The step needs more cache than is free. Nothing was computed; the cache is unchanged."""
+
+
+class Backend(Protocol):
+    """One loaded model."""
+
+    capacity: Capacity
+
+    def create_sampler(self, params: SamplingParams) -> Sampler:
+        """A fresh sampler. params.seed None draws one."""
+
+    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+        """Compute all rows in one batch; one Sampled per row with a sampler, in row order.
+
+        Raises PoolFull, BackendError.
+        """
+
+    def share(self, source: int, target: int, length: int) -> None:
+        """target (empty) starts with source's first length tokens: no recompute, no copy.
+        With partial_share False, length must be all of source."""
+
+    def trim(self, sequence: int, length: int) -> bool:
+        """Keep the first length tokens only. False: the model cannot (recurrent state), the
+        sequence is unchanged and must be released."""
+
+    def release(self, sequence: int) -> None:
+        """Forget the sequence; its id is free. Tokens shared with others stay with them."""
+
+    def reset(self) -> None:
+        """Forget all sequences."""
+
+    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
+        """One L2-normalised vector per input, with the model's own pooling. Must not disturb
+        sequences. Raises BackendError when the model has no embeddings."""
+
+    def close(self) -> None:
+        """Give everything back. The object is unusable afterwards."""
+
+
+class Tokenizer(Protocol):
+    """The vocabulary of the loaded model."""
+
+    vocabulary: int
+    bos: int | None
+    eos: int | None
+
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+        """Token ids of text. parse_special: control tokens written in the text count as such.
+        add_bos adds BOS only when the model wants one."""
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for in output; control tokens give b""."""
+
+    def is_end(self, token: int) -> bool:
+        """True for the tokens that end a generation (EOS, EOT, ...)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """What load gives the worker: the computing part, its vocabulary and its template."""
+
+    backend: Backend
+    tokenizer: Tokenizer
+    chat_template: str | None  # Jinja source from the model file
+    description: str  # what the backend says it is, for logs and /api/version
+
+
+LoadProgress = Callable[[float], None]  # share done, 0.0 .. 1.0

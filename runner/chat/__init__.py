@@ -1,0 +1,1 @@
+"""Text in, content, reasoning and tool calls out."""

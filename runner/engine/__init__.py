@@ -1,0 +1,1 @@
+"""The engine: from requests to steps of a backend, and from tokens to text."""

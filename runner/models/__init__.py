@@ -1,0 +1,1 @@
+"""Resident models: memory plan, worker processes, leases."""

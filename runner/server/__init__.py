@@ -1,0 +1,1 @@
+"""The daemon's HTTP surfaces. Wire shapes and status codes live only here."""

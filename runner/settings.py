@@ -1,0 +1,263 @@
+"""The settings of hearth: one frozen object, each field one HEARTH_* variable.
+
+A bad value stops the start and names the variable. Where hearth's own variable is not set, the
+OLLAMA_* one of the same meaning is read, so that an existing set-up keeps working. Plain
+dataclasses: importing pydantic would cost the CLI a third of its start-up time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+DEFAULT_PORT = 4327  # H-E-A-R on a telephone
+
+
+class SettingsError(Exception):
+    """A variable holds a value that cannot be used. The message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the daemon listens, and where clients find it."""
+
+    host: str
+    port: int
+    scheme: str = "http"
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a trailing slash."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """An address from host, host:port, :port, [v6]:port or a URL. Raises ValueError."""
+    given = text.strip().strip("\"'")
+    scheme, rest = given.split("://", 1) if "://" in given else ("http", given)
+    if scheme not in ("http", "https"):
+        raise ValueError("the scheme must be http or https")
+    if rest.count(":") > 1 and not rest.startswith("["):
+        rest = f"[{rest}]"
+    parts = urlsplit(f"//{rest}")
+    fallback = DEFAULT_PORT if "://" not in given else {"http": 80, "https": 443}[scheme]
+    return Address(parts.hostname or "127.0.0.1", parts.port or fallback, scheme)
+
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds of "300", "5m", "1h30m", "250ms"; negative means forever (None).
+    Raises ValueError."""
+    given = text.strip()
+    if given.startswith("-"):
+        parse_duration(given[1:])
+        return None
+    if re.fullmatch(r"\d+(\.\d+)?", given):
+        return float(given)
+    parts = _DURATION.findall(given)
+    if not parts or "".join(n + u for n, u in parts) != given:
+        raise ValueError('write a duration such as 300, "5m" or "1h30m"; negative for ever')
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "8GiB", "8G", "500MB", "1000". Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise ValueError('write a size such as "8GiB" or "500MB"')
+    number, prefix, suffix = match.groups()
+    base = 1000 if (suffix or "").upper() == "B" and prefix else 1024
+    return int(float(number) * base ** " KMGT".index(prefix.upper() or " "))
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("write 1 or 0")
+
+
+def _auto_flag(text: str) -> bool | None:
+    return None if text.strip().lower() == "auto" else _flag(text)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError("the number must not be negative")
+    return number
+
+
+def _optional_count(text: str) -> int | None:
+    return _count(text) or None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _choice(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        word = text.strip().lower()
+        if word not in allowed:
+            raise ValueError(f"write one of {', '.join(allowed)}")
+        return word
+
+    return parse
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _setting(parse: Callable[[str], Any], default: Any, doc: str, alias: str | None = None) -> Any:
+    return field(default=default, metadata={"parse": parse, "doc": doc, "alias": alias})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a user can set by environment. The doc of each field is user documentation."""
+
+    host: Address = _setting(
+        parse_address,
+        Address("127.0.0.1", DEFAULT_PORT),
+        "address of the daemon",
+        "OLLAMA_HOST",
+    )
+    home: Path | None = _setting(_path, None, "folder for all of hearth's files")
+    models: Path | None = _setting(_path, None, "where models are stored", "OLLAMA_MODELS")
+    keep_alive: float | None = _setting(
+        parse_duration,
+        300.0,
+        "how long an idle model stays loaded; negative for ever",
+        "OLLAMA_KEEP_ALIVE",
+    )
+    context_length: int | None = _setting(
+        _optional_count,
+        None,
+        "default context length; 0: the model's own, at most 4096",
+        "OLLAMA_CONTEXT_LENGTH",
+    )
+    num_parallel: int = _setting(
+        _count,
+        16,
+        "how many requests a model serves at once",
+        "OLLAMA_NUM_PARALLEL",
+    )
+    max_loaded_models: int | None = _setting(
+        _optional_count,
+        None,
+        "how many models may be loaded; 0: as many as memory holds",
+        "OLLAMA_MAX_LOADED_MODELS",
+    )
+    max_queue: int = _setting(_count, 512, "how many requests may wait", "OLLAMA_MAX_QUEUE")
+    kv_cache_type: str = _setting(
+        _choice("f16", "q8_0", "q4_0"),
+        "f16",
+        "type of the cache of keys and values: f16, q8_0 or q4_0",
+        "OLLAMA_KV_CACHE_TYPE",
+    )
+    flash_attention: bool | None = _setting(
+        _auto_flag,
+        None,
+        "flash attention: 1, 0 or auto",
+        "OLLAMA_FLASH_ATTENTION",
+    )
+    num_threads: int | None = _setting(
+        _optional_count, None, "CPU threads of a model; 0: the cores of this machine"
+    )
+    memory_limit: int | None = _setting(
+        parse_size, None, "most memory that models may use together, such as 8GiB"
+    )
+    load_timeout: float | None = _setting(
+        parse_duration,
+        300.0,
+        "longest time without progress while a model loads",
+        "OLLAMA_LOAD_TIMEOUT",
+    )
+    step_timeout: float | None = _setting(
+        parse_duration, 120.0, "longest time of one engine step before the worker is restarted"
+    )
+    drain_timeout: float | None = _setting(
+        parse_duration, 30.0, "how long a stopping daemon lets streams finish"
+    )
+    origins: tuple[str, ...] = _setting(
+        _words,
+        (),
+        "web origins allowed besides the daemon's own, comma-separated",
+        "OLLAMA_ORIGINS",
+    )
+    no_autostart: bool = _setting(_flag, False, "1: the CLI does not start the daemon by itself")
+    nohistory: bool = _setting(
+        _flag, False, "1: the chat keeps no history file", "OLLAMA_NOHISTORY"
+    )
+    log_level: str = _setting(
+        _choice("debug", "info", "warning", "error"), "info", "how much the daemon logs"
+    )
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the store lives unless models says otherwise."""
+        return self.home if self.home is not None else _platform_dir("data")
+
+    @property
+    def state_dir(self) -> Path:
+        """Logs, history, the daemon's pid file."""
+        return self.home / "state" if self.home is not None else _platform_dir("state")
+
+    @property
+    def models_dir(self) -> Path:
+        """The root of the store."""
+        return self.models if self.models is not None else self.data_dir / "models"
+
+
+def _platform_dir(kind: str) -> Path:
+    import platformdirs
+
+    of = {"data": platformdirs.user_data_path, "state": platformdirs.user_state_path}[kind]
+    return of("hearth", appauthor=False)
+
+
+def variable(name: str) -> str:
+    """The environment variable of a field."""
+    return f"HEARTH_{name.upper()}"
+
+
+def load(environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings in environ (the process's own by default). Raises SettingsError."""
+    given = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    for item in fields(Settings):
+        for source in (variable(item.name), item.metadata["alias"]):
+            text = given.get(source) if source else None
+            if not text or not text.strip():
+                continue
+            try:
+                values[item.name] = item.metadata["parse"](text)
+            except ValueError as error:
+                raise SettingsError(f"{source}={text!r} cannot be used: {error}") from None
+            break
+    return Settings(**values)
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """(variable, doc, default as text) of every setting, for help and documentation."""
+    rows = []
+    for item in fields(Settings):
+        value = item.default.url if isinstance(item.default, Address) else item.default
+        rows.append((variable(item.name), item.metadata["doc"], "" if value is None else str(value)))
+    return rows

@@ -1,0 +1,169 @@
+"""The values that travel through the runner: requests down, deltas up.
+
+Knows nothing of HTTP, of frames or of a backend. Absence is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is chosen. The order of the steps and the tie rules are written
+    down once, in runner/engine/sampling.py.
+
+    temperature 0 is greedy: the other filters are skipped, penalties and bias still apply.
+    """
+
+    temperature: float = 0.8
+    top_k: int = 40  # 0: off
+    top_p: float = 0.9  # 1.0: off
+    min_p: float = 0.0  # 0.0: off
+    typical_p: float = 1.0  # 1.0: off
+    repeat_penalty: float = 1.0  # 1.0: off
+    repeat_last_n: int = 64  # tokens the penalties look back; 0: none, -1: the whole sequence
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, added to its logit)
+    seed: int | None = None  # None: a fresh one for each request
+    logprobs: int | None = None  # None: off; 0..20: that many alternatives a token
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool by the model. arguments is the JSON text of an object."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    content: str
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """One sequence to generate. Exactly one of messages, text and tokens is given.
+
+    messages are rendered by the model's chat template; text is encoded as it stands (with the
+    vocabulary's BOS where the model wants one, control tokens in it are honoured); tokens are
+    used as they are.
+    """
+
+    id: str
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    messages: tuple[Message, ...] | None = None
+    text: str | None = None
+    tokens: tuple[int, ...] | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    max_tokens: int | None = None  # None: until the end token or the context is full
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    context_length: int | None = None  # None: the limit the model was loaded with
+    priority: int = 0  # lower goes first; equal ones in order of arrival
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A chosen token, its log-probability (nats, of the softmax of the raw logits) and the
+    most likely alternatives, best first."""
+
+    token: int
+    piece: bytes
+    logprob: float
+    top: tuple[tuple[int, bytes, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one request used. Durations in seconds, by the monotonic clock.
+
+    queue_s: from arrival in the worker to the first prefill chunk; prefill_s: from there to
+    the first token; decode_s: from the first token to the last.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int  # of the prompt, taken from the prefix cache
+    completion_tokens: int
+    queue_s: float
+    prefill_s: float
+    decode_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Why a sequence ended. stop_string is the one that matched, if one did."""
+
+    reason: FinishReason
+    usage: Usage
+    stop_string: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one engine step added to one request. text may be empty while a stop string or a
+    character is incomplete. The last delta of a request carries finish."""
+
+    text: str
+    token_count: int = 0
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish: Finish | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """One vector for each input, in order, L2-normalised, and the tokens they cost."""
+
+    vectors: tuple[tuple[float, ...], ...]
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStats:
+    """A worker's counters since its start, and its state now."""
+
+    steps: int
+    running: int
+    waiting: int
+    pool_tokens: int
+    pool_used: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    preemptions: int
+    cancelled: int
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """How a worker shall load a model: decided by the daemon's memory plan."""
+
+    path: str
+    backend: Literal["llamacpp", "echo"]
+    context_length: int
+    pool_tokens: int
+    max_sequences: int
+    batch_tokens: int = 512
+    threads: int | None = None  # None: the physical cores this process may use
+    gpu_layers: int = 0
+    kv_cache_type: str = "f16"
+    flash_attention: bool | None = None  # None: where the backend supports it
+    use_mmap: bool = True
+    embedding: bool = False
+    chat_template: str | None = None  # Jinja source; None: the model file's own

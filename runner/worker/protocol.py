@@ -1,0 +1,158 @@
+"""The frames between the daemon and a worker, over a socketpair.
+
+A frame is four bytes of length (big-endian) and that many bytes of UTF-8 JSON, an object with
+"op". Nothing else crosses: no pickles, no file descriptors. Either side ends the connection on
+a frame that is too long or not an object with a known op.
+
+Daemon to worker
+    load      plan                         first frame; LoadPlan as an object
+    generate  id, request                  GenerateRequest as an object
+    cancel    id                           no answer; the request sends nothing more
+    embed     id, inputs, truncate         inputs: list of strings or lists of token ids
+    tokenize  id, text, add_special        answer: reply {"tokens": [...]}
+    detokenize id, tokens                  answer: reply {"text": ...}
+    render    id, request                  answer: reply {"prompt": ...}
+    stats     id                           answer: reply, WorkerStats as an object
+    shutdown                               finish nothing, exit 0
+
+Worker to daemon
+    loading   progress                     0.0 .. 1.0
+    ready     info                         {"description", "chat_template": bool, "capacity": {...}}
+    failed    error                        the load failed; the worker exits
+    step      deltas                       [[id, delta], ...] of one engine step
+    reply     id, result
+    error     id, error                    the request with this id has ended
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import struct
+from asyncio import IncompleteReadError, StreamReader
+from collections.abc import Mapping
+from typing import Any
+
+from runner.types import (
+    Delta,
+    Finish,
+    GenerateRequest,
+    LoadPlan,
+    Message,
+    SamplingParams,
+    TokenLogprob,
+    ToolCall,
+    Usage,
+)
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+_LENGTH = struct.Struct(">I")
+
+
+class ProtocolError(Exception):
+    """The other side sent something that is no frame."""
+
+
+def encode_frame(frame: Mapping[str, Any]) -> bytes:
+    """The bytes of a frame. Raises ProtocolError when it is longer than MAX_FRAME_BYTES."""
+    body = json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8", "surrogatepass"
+    )
+    if len(body) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"frame of {len(body)} bytes, at most {MAX_FRAME_BYTES} are allowed")
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode_body(body: bytes) -> dict[str, Any]:
+    """The frame in body. Raises ProtocolError."""
+    try:
+        frame = json.loads(body.decode("utf-8", "surrogatepass"))
+    except ValueError as error:
+        raise ProtocolError(f"not JSON: {error}") from None
+    if not isinstance(frame, dict) or not isinstance(frame.get("op"), str):
+        raise ProtocolError('a frame is an object with "op"')
+    return frame
+
+
+async def read_frame(reader: StreamReader) -> dict[str, Any] | None:
+    """The next frame, None at the end of the stream. Raises ProtocolError."""
+    try:
+        head = await reader.readexactly(_LENGTH.size)
+        (size,) = _LENGTH.unpack(head)
+        if size > MAX_FRAME_BYTES:
+            raise ProtocolError(f"frame of {size} bytes, at most {MAX_FRAME_BYTES} are allowed")
+        return decode_body(await reader.readexactly(size))
+    except (IncompleteReadError, ConnectionError):
+        return None
+
+
+def request_to_wire(request: GenerateRequest) -> dict[str, Any]:
+    """A request as JSON values."""
+    return dataclasses.asdict(request)
+
+
+def request_from_wire(value: Mapping[str, Any]) -> GenerateRequest:
+    """The inverse of request_to_wire."""
+    fields = dict(value)
+    sampling = dict(fields.pop("sampling"))
+    sampling["logit_bias"] = tuple((int(t), float(b)) for t, b in sampling["logit_bias"])
+    messages, tokens = fields.pop("messages"), fields.pop("tokens")
+    return GenerateRequest(
+        **{**fields, "stop": tuple(fields["stop"]), "tools": tuple(fields["tools"])},
+        sampling=SamplingParams(**sampling),
+        messages=None if messages is None else tuple(_message(m) for m in messages),
+        tokens=None if tokens is None else tuple(tokens),
+    )
+
+
+def _message(value: Mapping[str, Any]) -> Message:
+    calls = tuple(ToolCall(**call) for call in value["tool_calls"])
+    return Message(**{**value, "tool_calls": calls})
+
+
+def plan_to_wire(plan: LoadPlan) -> dict[str, Any]:
+    """A load plan as JSON values."""
+    return dataclasses.asdict(plan)
+
+
+def plan_from_wire(value: Mapping[str, Any]) -> LoadPlan:
+    """The inverse of plan_to_wire."""
+    return LoadPlan(**value)
+
+
+def delta_to_wire(delta: Delta) -> list[Any]:
+    """A delta as [text, token_count] or [text, token_count, logprobs, finish]: this is the hot
+    frame, so the usual one is two values. Pieces travel as base64."""
+    if not delta.logprobs and delta.finish is None:
+        return [delta.text, delta.token_count]
+    finish = None if delta.finish is None else dataclasses.asdict(delta.finish)
+    return [delta.text, delta.token_count, [_logprob_to_wire(x) for x in delta.logprobs], finish]
+
+
+def delta_from_wire(value: list[Any]) -> Delta:
+    """The inverse of delta_to_wire."""
+    if len(value) == 2:
+        return Delta(value[0], value[1])
+    text, count, logprobs, finish = value
+    return Delta(
+        text,
+        count,
+        tuple(_logprob_from_wire(x) for x in logprobs),
+        None if finish is None else Finish(**{**finish, "usage": Usage(**finish["usage"])}),
+    )
+
+
+def _b64(piece: bytes) -> str:
+    return base64.b64encode(piece).decode("ascii")
+
+
+def _logprob_to_wire(item: TokenLogprob) -> list[Any]:
+    top = [[token, _b64(piece), logprob] for token, piece, logprob in item.top]
+    return [item.token, _b64(item.piece), item.logprob, top]
+
+
+def _logprob_from_wire(value: list[Any]) -> TokenLogprob:
+    token, piece, logprob, top = value
+    alternatives = tuple((t, base64.b64decode(p), lp) for t, p, lp in top)
+    return TokenLogprob(token, base64.b64decode(piece), logprob, alternatives)
