@@ -148,6 +148,7 @@ class WorkerStats:
     preemptions: int
     cancelled: int
     rss_bytes: int
+    step_age_s: float | None = None  # how long the step in progress has run; None: no step
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,9 @@ class LoadPlan:
     backend: Literal["llamacpp", "echo"]
     context_length: int
     pool_tokens: int
-    max_sequences: int
+    max_sequences: int  # ids of the cache, for running sequences and for finished ones kept
     batch_tokens: int = 512
+    max_running: int | None = None  # most sequences in one step; None: max_sequences
     threads: int | None = None  # None: the physical cores this process may use
     gpu_layers: int = 0
     kv_cache_type: str = "f16"

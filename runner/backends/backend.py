@@ -70,18 +70,31 @@ class PoolFull(BackendError):
     """The step needs more cache than is free. Nothing was computed; the cache is unchanged."""
 
 
+class RowFault(BackendError):
+    """Some rows of a step gave no usable logits (NaN). The step itself went well: the cache is
+    as after any other, sampled holds the other rows, sequences names those at fault."""
+
+    def __init__(
+        self, message: str, *, sampled: Sequence[Sampled], sequences: Sequence[int]
+    ) -> None:
+        super().__init__(message)
+        self.sampled = tuple(sampled)
+        self.sequences = tuple(sequences)
+
+
 class Backend(Protocol):
     """One loaded model."""
 
     capacity: Capacity
 
     def create_sampler(self, params: SamplingParams) -> Sampler:
-        """A fresh sampler. params.seed None draws one."""
+        """A fresh sampler. params.seed None draws one. Raises runner.errors.InvalidRequest for
+        what this vocabulary cannot do (a bias of a token that does not exist)."""
 
     def step(self, rows: Sequence[Row]) -> list[Sampled]:
         """Compute all rows in one batch; one Sampled per row with a sampler, in row order.
 
-        Raises PoolFull, BackendError.
+        Raises PoolFull, RowFault, BackendError.
         """
 
     def share(self, source: int, target: int, length: int) -> None:
@@ -119,6 +132,10 @@ class Tokenizer(Protocol):
 
     def piece(self, token: int) -> bytes:
         """The bytes a token stands for in output; control tokens give b""."""
+
+    def text(self, token: int) -> str:
+        """The token as the vocabulary writes it, control tokens too ("<|im_end|>"): what chat
+        templates call bos_token and eos_token."""
 
     def is_end(self, token: int) -> bool:
         """True for the tokens that end a generation (EOS, EOT, ...)."""

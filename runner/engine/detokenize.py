@@ -1,0 +1,62 @@
+"""From tokens to text, a token at a time, without ever showing half a character.
+
+Owns the bytes of an incomplete UTF-8 sequence. Knows the vocabulary only by the bytes of a token.
+"""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+
+from runner.backends.backend import Tokenizer
+
+_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class Detokenizer:
+    """The concatenation of all that push and flush return equals the whole of the bytes decoded
+    at once with errors="replace", wherever the token borders are."""
+
+    __slots__ = ("_decoder", "pending")
+
+    def __init__(self) -> None:
+        self._decoder = _decoder("replace")
+        self.pending = False  # bytes of an incomplete character are held back
+
+    def push(self, piece: bytes) -> str:
+        """The text that piece completes."""
+        text = self._decoder.decode(piece)
+        self.pending = bool(self._decoder.getstate()[0])
+        return text
+
+    def flush(self) -> str:
+        """The end of the text: what is held back, as one U+FFFD, or nothing."""
+        self.pending = False
+        return self._decoder.decode(b"", final=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenText:
+    """What the engine needs to know of a token. text is None when piece is not whole UTF-8."""
+
+    piece: bytes
+    text: str | None
+    is_end: bool
+
+
+class TokenTable(dict[int, TokenText]):
+    """The tokens seen so far: one dictionary look-up where the tokenizer would cost several
+    native calls."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    def __missing__(self, token: int) -> TokenText:
+        piece = self._tokenizer.piece(token)
+        try:
+            text = piece.decode("utf-8")
+        except UnicodeDecodeError:
+            text = None
+        entry = self[token] = TokenText(piece, text, self._tokenizer.is_end(token))
+        return entry

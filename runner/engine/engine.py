@@ -1,0 +1,301 @@
+"""One model's engine: requests in, deltas out, one step at a time.
+
+A step is schedule, compute, postprocess. One thread drives it. The engine knows token ids and
+text, but nothing of prompts, templates, processes or frames.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass, field
+
+from runner.backends.backend import Backend, PoolFull, Sampled, Tokenizer
+from runner.engine.detokenize import TokenTable
+from runner.engine.pacing import Pacer
+from runner.engine.scheduler import Scheduler, Step
+from runner.engine.sequence import Sequence
+from runner.errors import Conflict, ContextOverflow, HearthError, InternalError, InvalidRequest
+from runner.types import Delta, Embeddings, Finish, GenerateRequest, Usage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one step did: deltas in the order of the batch, requests that failed, embeddings
+    that are complete."""
+
+    deltas: list[tuple[str, Delta]] = field(default_factory=list)
+    errors: list[tuple[str, HearthError]] = field(default_factory=list)
+    embeddings: list[tuple[str, Embeddings]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the engine's start. prompt_tokens are those of admitted prompts,
+    cached_tokens those of them that were not computed again."""
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cancelled: int = 0
+
+
+@dataclass(slots=True)
+class _EmbedJob:
+    id: str
+    inputs: list[list[int]]
+    vectors: list[tuple[float, ...]] = field(default_factory=list)
+
+
+class Engine:
+    """Continuous batching over one backend."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        tokenizer: Tokenizer,
+        *,
+        max_running: int | None = None,
+        idle_tokens: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """max_running: most sequences in a step. idle_tokens: most tokens of finished sequences
+        kept for their prefix. None: as many as the backend holds."""
+        self.capacity = backend.capacity
+        self.counters = Counters()
+        self._backend = backend
+        self._clock = clock
+        self._table = TokenTable(tokenizer)
+        self._pacer = Pacer()
+        running = self.capacity.max_sequences if max_running is None else max_running
+        self.scheduler = Scheduler(backend, self._pacer, running, idle_tokens)
+        self._sequences: dict[str, Sequence] = {}
+        self._embeds: deque[_EmbedJob] = deque()
+        self._ready: list[tuple[str, Delta]] = []
+        self._arrivals = 0
+
+    @property
+    def busy(self) -> bool:
+        """True while step has something to do."""
+        return bool(self._sequences or self._embeds or self._ready)
+
+    @property
+    def context_length(self) -> int:
+        """The most tokens of one sequence, prompt and output: what the model and its cache
+        both can hold."""
+        return min(self.capacity.context_length, self.capacity.pool_tokens)
+
+    def submit(
+        self, request: GenerateRequest, tokens: Tokens[int], arrived_s: float | None = None
+    ) -> None:
+        """Queue a request whose prompt is tokens. Raises InvalidRequest, ContextOverflow,
+        Conflict; then nothing has changed."""
+        if request.id in self._sequences:
+            raise Conflict(f"a request with the id {request.id!r} is running")
+        self._check_tokens(tokens, "prompt")
+        if request.sampling.logit_bias:
+            self._check_tokens([token for token, _ in request.sampling.logit_bias], "logit_bias")
+        limit = self._limit(request, len(tokens))
+        arrived_s = self._clock() if arrived_s is None else arrived_s
+        if request.max_tokens is not None and request.max_tokens <= 0:
+            usage = Usage(len(tokens), 0, 0, self._clock() - arrived_s, 0.0, 0.0)
+            self._ready.append((request.id, Delta("", 0, finish=Finish("length", usage))))
+            return
+        sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s)
+        self._arrivals += 1
+        self._sequences[request.id] = sequence
+        self.scheduler.add(sequence)
+
+    def cancel(self, id: str) -> bool:
+        """The request leaves before the next step and yields nothing more. False when there is
+        none of that id."""
+        ready = [item for item in self._ready if item[0] != id]
+        embeds = deque(job for job in self._embeds if job.id != id)
+        found = len(ready) < len(self._ready) or len(embeds) < len(self._embeds)
+        self._ready, self._embeds = ready, embeds
+        sequence = self._sequences.get(id)
+        if sequence is not None:
+            self._remove(sequence)
+            found = True
+        self.counters.cancelled += found
+        return found
+
+    def embed(self, id: str, inputs: Tokens[Tokens[int]], truncate: bool) -> None:
+        """Queue inputs to embed. truncate: cut what is longer than the context, rather than
+        raise ContextOverflow. Raises InvalidRequest."""
+        most = min(self.capacity.context_length, self.capacity.batch_tokens)
+        kept = []
+        for tokens in inputs:
+            self._check_tokens(tokens, "input")
+            if len(tokens) > most and not truncate:
+                raise ContextOverflow(
+                    f"an input has {len(tokens)} tokens, the model embeds at most {most}: "
+                    "shorten it, or ask for truncation",
+                    prompt_tokens=len(tokens),
+                    context_length=most,
+                )
+            kept.append(list(tokens[:most]))
+        self._embeds.append(_EmbedJob(id, kept))
+
+    def step(self) -> Outcome:
+        """Compute one batch. Failures are in the outcome; raises only when the backend cannot
+        even be reset."""
+        outcome = Outcome(deltas=self._ready)
+        self._ready = []
+        if self._embeds:
+            self._embed_some(outcome)
+        if self._sequences:
+            self._generate(outcome)
+        return outcome
+
+    def _check_tokens(self, tokens: Tokens[int], param: str) -> None:
+        if not tokens:
+            raise InvalidRequest(f"the {param} is empty: it has no tokens", param=param)
+        low, high = min(tokens), max(tokens)
+        if low < 0 or high >= self.capacity.vocabulary:
+            wrong = low if low < 0 else high
+            raise InvalidRequest(
+                f"{param}: token {wrong} is not in the vocabulary "
+                f"(0 to {self.capacity.vocabulary - 1})",
+                param=param,
+            )
+
+    def _limit(self, request: GenerateRequest, length: int) -> int:
+        context = min(request.context_length or self.context_length, self.context_length)
+        if length + 1 > context:
+            raise ContextOverflow(
+                f"the prompt has {length} tokens, but the context is {context} tokens and one "
+                "must be left to answer: shorten it, or use a longer context (num_ctx)",
+                prompt_tokens=length,
+                context_length=context,
+            )
+        most = context if request.max_tokens is None else length + request.max_tokens
+        return min(context, most)
+
+    def _generate(self, outcome: Outcome) -> None:
+        try:
+            step = self.scheduler.schedule()
+            self._count_started(step)
+            self._collect_failed(outcome)
+            if not step.rows:
+                return
+            started_s = self._clock()
+            sampled = self._backend.step(step.rows)
+            now_s = self._clock()
+        except PoolFull:
+            self._relieve(outcome)
+            return
+        except Exception as error:
+            self._fail_running(error, outcome)
+            return
+        self.counters.steps += 1
+        self._pacer.observe(now_s - started_s, len(step.decoding), step.prefill_tokens)
+        self.scheduler.advance(step)
+        self._postprocess(step, sampled, now_s, outcome)
+
+    def _count_started(self, step: Step) -> None:
+        for sequence, _ in step.chunks:
+            if sequence.timing.started_s is None:
+                sequence.timing.started_s = self._clock()
+                self.counters.prompt_tokens += sequence.prompt_length
+                self.counters.cached_tokens += sequence.cached or 0
+
+    def _postprocess(
+        self, step: Step, sampled: list[Sampled], now_s: float, outcome: Outcome
+    ) -> None:
+        results = iter(sampled)
+        for sequence in step.decoding:
+            self._take(sequence, next(results), now_s, outcome)
+        for sequence, _ in step.chunks:
+            if sequence.pending == 0:
+                self.scheduler.decode(sequence)
+                self._take(sequence, next(results), now_s, outcome)
+
+    def _take(self, sequence: Sequence, sampled: Sampled, now_s: float, outcome: Outcome) -> None:
+        self.counters.completion_tokens += 1
+        try:
+            delta = sequence.push(sampled, self._table, now_s)
+        except Exception:
+            log.exception("request %s failed", sequence.id)
+            self._remove(sequence)
+            outcome.errors.append((sequence.id, InternalError("the answer could not be decoded")))
+            return
+        outcome.deltas.append((sequence.id, delta))
+        if delta.finish is None:
+            sequence.decode_row()
+        else:
+            self._remove(sequence)
+
+    def _remove(self, sequence: Sequence) -> None:
+        self.scheduler.drop(sequence)
+        self._forget(sequence)
+
+    def _forget(self, sequence: Sequence) -> None:
+        del self._sequences[sequence.id]
+        sequence.close()
+
+    def _relieve(self, outcome: Outcome) -> None:
+        """The backend's cache is full. With one sequence left and nothing to evict, that
+        sequence cannot go on."""
+        if self.scheduler.relieve():
+            return
+        for sequence in [*self.scheduler.decoding, *self.scheduler.prefilling]:
+            self._remove(sequence)
+            error = InternalError(
+                f"the cache of {self.capacity.pool_tokens} tokens cannot hold this request; "
+                "load the model with a smaller context or more memory"
+            )
+            outcome.errors.append((sequence.id, error))
+
+    def _collect_failed(self, outcome: Outcome) -> None:
+        for sequence, error in self.scheduler.failed:
+            log.error("no sampler for request %s", sequence.id, exc_info=error)
+            self._forget(sequence)
+            failure = InternalError(f"the request's sampling cannot be set up: {error}")
+            outcome.errors.append((sequence.id, failure))
+        self.scheduler.failed.clear()
+
+    def _fail_running(self, error: Exception, outcome: Outcome) -> None:
+        """All but the queued requests end; the engine goes on with an empty cache."""
+        log.error("a step failed; its requests end", exc_info=error)
+        self._backend.reset()
+        self.scheduler.drop_all()
+        queued = {sequence.id for sequence in self.scheduler.waiting}
+        for sequence in [s for s in self._sequences.values() if s.id not in queued]:
+            self._forget(sequence)
+            failure = InternalError(f"the model failed while computing: {error}")
+            outcome.errors.append((sequence.id, failure))
+
+    def _embed_some(self, outcome: Outcome) -> None:
+        """At most one batch of the first job, so that streams go on."""
+        job = self._embeds[0]
+        start, end, tokens = len(job.vectors), len(job.vectors), 0
+        while end < len(job.inputs):
+            tokens += len(job.inputs[end])
+            if end > start and tokens > self.capacity.batch_tokens:
+                break
+            end += 1
+        try:
+            vectors = self._backend.embed(job.inputs[start:end])
+        except Exception as error:
+            log.error("an embedding failed", exc_info=error)
+            self._embeds.popleft()
+            outcome.errors.append((job.id, _embedding_error(error)))
+            return
+        job.vectors += [tuple(vector) for vector in vectors]
+        if len(job.vectors) == len(job.inputs):
+            self._embeds.popleft()
+            total = sum(map(len, job.inputs))
+            outcome.embeddings.append((job.id, Embeddings(tuple(job.vectors), total)))
+
+
+def _embedding_error(error: Exception) -> HearthError:
+    if isinstance(error, HearthError):
+        return error
+    return InternalError(f"the embedding failed: {error}")

@@ -1,0 +1,162 @@
+"""Which sequences hold which tokens, so that a new one can begin where another already is.
+
+Every sequence in the backend's cache can be a source, running or finished. A match is made by
+comparing the tokens themselves, never a hash. Finished sequences stay, the least recently used
+ones go first. The cache knows neither the backend nor the pool: it names sequences by their id.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+Tokens = array  # array("i"): compared with memcmp speed where a list costs 15 ns a token
+
+
+class Holder(Protocol):
+    """A sequence whose first computed tokens are in the backend's cache under the id slot."""
+
+    slot: int | None
+    tokens: array[int]
+    computed: int
+
+
+@dataclass(slots=True, eq=False)
+class Finished:
+    """A finished sequence that is kept for its tokens."""
+
+    slot: int | None
+    tokens: array[int]
+    computed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The first length tokens are those of source."""
+
+    source: Holder
+    length: int
+
+
+def common_prefix(left: array[int], right: array[int], limit: int) -> int:
+    """How many of the first limit tokens are equal."""
+    limit = min(limit, len(left), len(right))
+    done, size = 0, 32
+    while done < limit:
+        end = min(done + size, limit)
+        if left[done:end] == right[done:end]:
+            done, size = end, size * 2
+        elif size > 1 and end - done > 1:
+            size = (end - done) // 2
+        else:
+            break
+    return done
+
+
+class PrefixCache:
+    """Running and finished sequences by their tokens."""
+
+    def __init__(self, *, partial: bool = True, block_size: int = 1) -> None:
+        """partial False: a source can only be used as a whole. block_size: lengths of matches
+        are multiples of it, except for whole sources."""
+        self._partial = partial
+        self._block_size = block_size
+        self._running: dict[int, Holder] = {}
+        self._finished: dict[int, Finished] = {}  # in order of use, the oldest first
+
+    def __len__(self) -> int:
+        return len(self._finished)
+
+    def finished(self) -> Iterator[Finished]:
+        """Finished sequences, the least recently used first."""
+        return iter(list(self._finished.values()))
+
+    def is_finished(self, holder: Holder) -> bool:
+        """True when the holder is a finished sequence of this cache."""
+        return holder.slot is not None and self._finished.get(holder.slot) is holder
+
+    def add(self, slot: int, holder: Holder) -> None:
+        """A sequence runs under this id."""
+        self._running[slot] = holder
+
+    def remove(self, slot: int) -> None:
+        """The id holds nothing any more."""
+        self._running.pop(slot, None)
+        self._finished.pop(slot, None)
+
+    def finish(self, slot: int) -> list[int]:
+        """The running sequence ends and stays in the cache. Returns the ids that hold nothing of
+        value now, because another sequence holds the same tokens; they may include slot. The
+        caller releases and removes them."""
+        holder = self._running.pop(slot)
+        kept = Finished(slot, holder.tokens[: holder.computed], holder.computed)
+        self._finished[slot] = kept
+        if kept.computed == 0 or any(self._covers(other, kept) for other in self._others(kept)):
+            return [slot]
+        return [
+            id for id, old in self._finished.items() if old is not kept and self._covers(kept, old)
+        ]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._running.clear()
+        self._finished.clear()
+
+    def oldest(self, besides: Holder | None = None) -> Finished | None:
+        """The finished sequence that was used least recently, other than besides."""
+        return next((entry for entry in self._finished.values() if entry is not besides), None)
+
+    def longest(self, tokens: array[int]) -> Match | None:
+        """The source that holds most of the beginning of tokens. At least one token is left
+        over, since only computing one gives the logits of the next."""
+        best: Match | None = None
+        for source in self._sources():
+            length = self._usable(source, tokens)
+            if length and (best is None or length >= best.length):
+                best = Match(source, length)
+        if best is not None and self.is_finished(best.source):
+            self._touch(best.source)
+        return best
+
+    def ahead(self, tokens: array[int]) -> Match | None:
+        """The running source that will hold most of the beginning of tokens once all that it
+        knows now is computed, if it does not hold it yet."""
+        best: Match | None = None
+        if not self._partial:
+            return None
+        for source in self._running.values():
+            if source.computed + 1 >= len(source.tokens):
+                continue
+            length = common_prefix(source.tokens, tokens, len(tokens) - 1)
+            if length > source.computed and (best is None or length > best.length):
+                best = Match(source, length)
+        return best
+
+    def _usable(self, source: Holder, tokens: array[int]) -> int:
+        limit = min(source.computed, len(tokens) - 1)
+        if not self._partial and limit < source.computed:
+            return 0
+        length = common_prefix(source.tokens, tokens, limit)
+        if length == source.computed:
+            return length
+        return length - length % self._block_size if self._partial else 0
+
+    def _covers(self, outer: Holder, inner: Holder) -> bool:
+        """True when every use of inner can be had from outer."""
+        longer = outer.computed - inner.computed
+        if longer < 0 or (longer > 0 and not self._partial):
+            return False
+        return common_prefix(outer.tokens, inner.tokens, inner.computed) == inner.computed
+
+    def _others(self, entry: Finished) -> Iterator[Holder]:
+        return (source for source in self._sources() if source is not entry)
+
+    def _sources(self) -> Iterator[Holder]:
+        yield from self._running.values()
+        yield from self._finished.values()
+
+    def _touch(self, entry: Holder) -> None:
+        assert entry.slot is not None
+        self._finished[entry.slot] = self._finished.pop(entry.slot)

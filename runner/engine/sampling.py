@@ -1,0 +1,168 @@
+"""What sampling means in hearth: the order of the steps, their defaults, their tie rules.
+
+This module is the definition, written in plain NumPy to be read. It draws no tokens in
+production: each backend has its own native sampler and is tested against distribution() here.
+It knows nothing of sequences or of batches.
+
+A token is chosen from the logits [vocabulary] of the last position, in this order:
+
+ 1. logit_bias   logit += bias, for each pair; pairs of the same token add up. The bias -inf bans.
+ 2. penalties    over the last repeat_last_n tokens of history (prompt and output together;
+                 0: none, -1: all of it). For a token that occurs n > 0 times there:
+                 logit = logit * repeat_penalty if logit <= 0, else logit / repeat_penalty; then
+                 logit -= n * frequency_penalty + presence_penalty.
+ 3. greedy       temperature <= 0: the highest logit wins and nothing below runs.
+ 4. top_k        the k highest logits stay. 0 or less: all.
+ 5. typical_p    with p the softmax of what is left and H its entropy, tokens in ascending
+                 order of |-log p - H|: the shortest run whose mass is greater than typical_p.
+                 1 or more: all.
+ 6. top_p        tokens by descending probability: the shortest run whose mass is at least top_p.
+                 1 or more: all. 0: the most likely one.
+ 7. min_p        tokens with logit >= highest logit + log(min_p), that is p >= min_p * highest p.
+                 0 or less: all.
+ 8. temperature  logit /= temperature.
+ 9. draw         one token from the softmax of what is left.
+
+Every filter leaves at least one token, and each computes its softmax anew over the tokens that
+the filters before it left, at temperature 1. This is llama.cpp's default chain without DRY, XTC
+and top-n-sigma, with logit_bias before it.
+
+Ties: where logits are equal, the lower token id counts as the higher logit. A backend may break
+ties at the border of a filter otherwise (its sort need not be stable), but not for greedy.
+
+Log-probabilities are of the softmax of the raw logits: before the bias, the penalties and
+everything else, so that they describe the model and not the request's settings.
+
+Seeds: one random stream per request, seeded with params.seed and used for nothing else. The
+streams of two backends differ; the same seed on the same backend and machine gives the same
+output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runner.types import SamplingParams
+
+Logits = NDArray[np.float64]  # [vocabulary], or [candidates] inside the filters
+Ids = NDArray[np.int64]  # token ids [candidates], by descending logit
+Filter = Callable[[Ids, Logits, SamplingParams], Ids]
+
+
+def sample(
+    logits: NDArray[np.floating],
+    params: SamplingParams,
+    history: Sequence[int],
+    rng: np.random.Generator,
+) -> int:
+    """The chosen token. logits [vocabulary]; history: prompt and output so far. rng is not
+    touched when the choice is greedy."""
+    adjusted = adjust(logits, params, history)
+    if params.temperature <= 0:
+        return int(np.argmax(adjusted))
+    ids = candidates(adjusted, params)
+    mass = np.cumsum(softmax(adjusted[ids] / params.temperature))
+    index = int(np.searchsorted(mass, rng.random() * mass[-1]))
+    return int(ids[min(index, len(ids) - 1)])
+
+
+def distribution(
+    logits: NDArray[np.floating], params: SamplingParams, history: Sequence[int]
+) -> Logits:
+    """The probability of every token [vocabulary] to be the one that sample() returns."""
+    adjusted = adjust(logits, params, history)
+    result = np.zeros(len(adjusted))
+    if params.temperature <= 0:
+        result[int(np.argmax(adjusted))] = 1.0
+        return result
+    ids = candidates(adjusted, params)
+    result[ids] = softmax(adjusted[ids] / params.temperature)
+    return result
+
+
+def logprobs(
+    logits: NDArray[np.floating], token: int, count: int
+) -> tuple[float, tuple[tuple[int, float], ...]]:
+    """The log-probability (nats) of token and the count most likely tokens with theirs, best
+    first, of raw logits [vocabulary]."""
+    raw = np.asarray(logits, dtype=np.float64)
+    peak = raw.max()
+    nats = raw - (peak + np.log(np.exp(raw - peak).sum()))
+    best = by_logit(raw)[:count]
+    return float(nats[token]), tuple((int(id), float(nats[id])) for id in best)
+
+
+def adjust(logits: NDArray[np.floating], params: SamplingParams, history: Sequence[int]) -> Logits:
+    """Steps 1 and 2: a copy of logits with bias and penalties."""
+    result = np.array(logits, dtype=np.float64)
+    for token, bias in params.logit_bias:
+        result[token] += bias
+    tokens, counts = np.unique(penalty_window(params, history), return_counts=True)
+    at = result[tokens]
+    at = np.where(at <= 0, at * params.repeat_penalty, at / params.repeat_penalty)
+    result[tokens] = at - counts * params.frequency_penalty - params.presence_penalty
+    return result
+
+
+def penalty_window(params: SamplingParams, history: Sequence[int]) -> Ids:
+    """The tokens of history that the penalties look at, oldest first."""
+    last = params.repeat_last_n
+    window = history if last < 0 else history[len(history) - min(last, len(history)) :]
+    return np.asarray(window, dtype=np.int64)
+
+
+def candidates(adjusted: Logits, params: SamplingParams) -> Ids:
+    """Steps 4 to 7: the tokens that may be drawn, by descending logit."""
+    ids = by_logit(adjusted)
+    for keep in FILTERS:
+        ids = keep(ids, adjusted[ids], params)
+    return ids
+
+
+def by_logit(logits: Logits) -> Ids:
+    """All token ids by descending logit, equal ones by ascending id."""
+    return np.argsort(-logits, kind="stable")
+
+
+def softmax(logits: Logits) -> Logits:
+    """exp(logits), scaled to the sum 1."""
+    powers = np.exp(logits - logits.max())
+    return np.asarray(powers / powers.sum(), dtype=np.float64)
+
+
+def top_k(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
+    """Step 4."""
+    return ids[: params.top_k] if params.top_k > 0 else ids
+
+
+def typical_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
+    """Step 5 (Meister et al., Locally Typical Sampling, 2022)."""
+    if params.typical_p >= 1:
+        return ids
+    p = softmax(logits)
+    surprise = -np.log(np.where(p > 0, p, 1e-300))
+    order = np.argsort(np.abs(surprise - (p * surprise).sum()), kind="stable")
+    inside = np.cumsum(p[order]) <= params.typical_p
+    return ids[np.sort(order[: int(inside.sum()) + 1])]
+
+
+def top_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
+    """Step 6 (Holtzman et al., The Curious Case of Neural Text Degeneration, 2019)."""
+    if params.top_p >= 1:
+        return ids
+    inside = np.cumsum(softmax(logits)) < params.top_p
+    return ids[: int(inside.sum()) + 1]
+
+
+def min_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
+    """Step 7 (Nguyen et al., Turning Up the Heat: Min-p Sampling, 2024)."""
+    if params.min_p <= 0:
+        return ids
+    threshold = logits[0] + np.log(min(params.min_p, 1.0))
+    return ids[np.flatnonzero(logits >= threshold)]
+
+
+FILTERS: tuple[Filter, ...] = (top_k, typical_p, top_p, min_p)

@@ -1,0 +1,310 @@
+"""Which tokens the next step computes.
+
+Every step runs all decoding sequences, one token each, and gives the rest of its token budget to
+prompts: the running ones first, then new ones from the queue, by priority and then by arrival.
+The scheduler owns the queues, the ids, the pool's ledger and the prefix cache, and tells the
+backend to share, trim and release. It knows nothing of text or sampling.
+
+When the pool is short, finished sequences go first, the least recently used before the others;
+then the running sequence that is last in order gives up its cells, returns to the queue and is
+computed again later. A sequence that is admitted has room for its whole prompt.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from runner.backends.backend import Backend, Row
+from runner.engine.pacing import Pacer
+from runner.engine.pool import Pool
+from runner.engine.prefix_cache import Finished, Holder, Match, PrefixCache
+from runner.engine.sequence import Sequence
+
+HOLD_TOKENS = 32  # a prefix in progress is worth waiting for when it saves this many
+RESERVE_TOKENS = 16  # room that admission leaves to each running sequence to grow
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The work of one step: rows of the decoding sequences, then of the prompts' chunks."""
+
+    rows: list[Row]
+    decoding: list[Sequence]
+    chunks: list[tuple[Sequence, int]]  # with the number of tokens
+
+    @property
+    def prefill_tokens(self) -> int:
+        """Prompt tokens in the step."""
+        return sum(count for _, count in self.chunks)
+
+
+def _order(sequence: Sequence) -> tuple[int, int]:
+    return sequence.order
+
+
+class Scheduler:
+    """The queues. Between schedule() and advance() of a step nothing else may be called."""
+
+    def __init__(
+        self, backend: Backend, pacer: Pacer, max_running: int, idle_tokens: int | None = None
+    ) -> None:
+        """idle_tokens: most tokens of finished sequences to keep; None: the whole pool."""
+        capacity = backend.capacity
+        self._backend = backend
+        self._pacer = pacer
+        self._batch_tokens = capacity.batch_tokens
+        self._max_running = min(max_running, capacity.max_sequences, capacity.batch_tokens)
+        self._idle_tokens = capacity.pool_tokens if idle_tokens is None else idle_tokens
+        self._partial = capacity.partial_share
+        self._free_slots = list(range(capacity.max_sequences - 1, -1, -1))
+        self.pool = Pool(capacity.pool_tokens, capacity.block_size)
+        self.cache = PrefixCache(partial=capacity.partial_share, block_size=capacity.block_size)
+        self.waiting: list[Sequence] = []
+        self.prefilling: list[Sequence] = []
+        self.decoding: list[Sequence] = []
+        self.preemptions = 0
+        self.failed: list[tuple[Sequence, Exception]] = []  # no sampler could be made for them
+
+    @property
+    def running(self) -> int:
+        """Sequences in the batch."""
+        return len(self.prefilling) + len(self.decoding)
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence."""
+        insort(self.waiting, sequence, key=_order)
+
+    def drop(self, sequence: Sequence) -> None:
+        """Take a sequence out: it is finished or cancelled. What it computed stays as cache."""
+        if sequence.slot is None:
+            del self.waiting[self._waiting_index(sequence)]
+            return
+        (self.prefilling if sequence in self.prefilling else self.decoding).remove(sequence)
+        self._retire(sequence)
+
+    def drop_all(self) -> None:
+        """Take out all running sequences and forget the cache: the backend was reset."""
+        for sequence in (*self.decoding, *self.prefilling):
+            sequence.slot, sequence.computed = None, 0
+        self.decoding.clear()
+        self.prefilling.clear()
+        self.pool.clear()
+        self.cache.clear()
+        self._free_slots = list(range(self._backend.capacity.max_sequences - 1, -1, -1))
+
+    def schedule(self) -> Step:
+        """The next step; its rows are empty when there is nothing to compute."""
+        self._make_room_to_decode()
+        decoding = list(self.decoding)
+        rows = [sequence.row for sequence in decoding]
+        chunks: list[tuple[Sequence, int]] = []
+        if self.prefilling or self.waiting:
+            most = self._batch_tokens - len(decoding)
+            budget = self._pacer.prefill_budget(most, len(decoding))
+            chunks = self._prompts(budget, len(decoding))
+            rows += [sequence.chunk(count) for sequence, count in chunks]
+        return Step(rows, decoding, chunks)
+
+    def advance(self, step: Step) -> None:
+        """The step's tokens are in the backend's cache now."""
+        append = self.pool.append
+        for sequence in step.decoding:
+            sequence.computed += 1
+            assert sequence.slot is not None
+            append(sequence.slot, 1)
+        for sequence, count in step.chunks:
+            sequence.computed += count
+            assert sequence.slot is not None
+            append(sequence.slot, count)
+
+    def decode(self, sequence: Sequence) -> None:
+        """The prompt of the sequence is computed and a token sampled: it decodes from now on."""
+        self.prefilling.remove(sequence)
+        self.decoding.append(sequence)
+
+    def relieve(self) -> bool:
+        """The backend had no room where the ledger saw some: evict or preempt. False when
+        nothing is left to take."""
+        if self._evict_oldest():
+            return True
+        if self.running < 2:
+            return False
+        self._preempt(self._last_in_order())
+        return True
+
+    def _waiting_index(self, sequence: Sequence) -> int:
+        index = bisect_left(self.waiting, sequence.order, key=_order)
+        assert self.waiting[index] is sequence, f"{sequence.id} is not in the queue"
+        return index
+
+    def _make_room_to_decode(self) -> None:
+        while self.pool.free < len(self.decoding):
+            if not self._evict_oldest():
+                self._preempt(self._last_in_order())
+
+    def _prompts(self, budget: int, reserved: int) -> list[tuple[Sequence, int]]:
+        """Chunks within budget, leaving reserved cells to the decoding sequences."""
+        chunks: list[tuple[Sequence, int]] = []
+        for sequence in self._candidates():
+            count = min(budget, sequence.pending, self.pool.free + self.pool.idle - reserved)
+            if count <= 0:
+                break
+            self._evict_to(reserved + count)
+            chunks.append((sequence, count))
+            budget -= count
+            reserved += count
+            if budget == 0:
+                break
+        if not chunks and not self.decoding and self.running > 1:
+            self._preempt(self._last_in_order())
+            return self._prompts(budget, reserved)
+        return chunks
+
+    def _candidates(self) -> Iterator[Sequence]:
+        """Running prompts, then queued ones, each admitted only when it is asked for."""
+        yield from list(self.prefilling)
+        index = 0
+        while index < len(self.waiting) and self.running < self._max_running:
+            sequence = self.waiting[index]
+            if self._held(sequence):
+                index += 1
+                continue
+            match = self.cache.longest(sequence.tokens)
+            if self._hold(sequence, 0 if match is None else match.length):
+                index += 1
+                continue
+            if not self._fits(sequence, match):
+                return
+            del self.waiting[index]
+            if self._prepare(sequence):
+                self._admit(sequence, match)
+                yield sequence
+
+    def _held(self, sequence: Sequence) -> bool:
+        source = sequence.held_by
+        if source is None:
+            return False
+        if source.slot is not None and source.computed < sequence.held_until:
+            return True
+        sequence.held_by = None
+        return False
+
+    def _hold(self, sequence: Sequence, available: int) -> bool:
+        """Let the sequence wait for a prefix that a running one is computing, if that is worth
+        it."""
+        ahead = self.cache.ahead(sequence.tokens)
+        if ahead is None or ahead.length < available + HOLD_TOKENS:
+            return False
+        assert isinstance(ahead.source, Sequence)
+        sequence.held_by, sequence.held_until = ahead.source, ahead.length
+        return True
+
+    def _fits(self, sequence: Sequence, match: Match | None) -> bool:
+        if not self.running:
+            return True
+        shared = 0
+        if match is not None and match.source.slot is not None:
+            shared = self.pool.live_prefix(match.source.slot, match.length)
+        promised = sum(other.pending + 1 for other in self.prefilling)
+        reserve = RESERVE_TOKENS * self.running
+        need = len(sequence.tokens) + 1 - shared
+        return self.pool.live + promised + reserve + need <= self.pool.capacity_tokens
+
+    def _prepare(self, sequence: Sequence) -> bool:
+        """Make the sampler, which outlives preemptions. False: the request has failed."""
+        try:
+            if sequence.sampler is None:
+                sequence.sampler = self._backend.create_sampler(sequence.params)
+                sequence.sampler.accept(sequence.penalty_window())
+        except Exception as error:
+            self.failed.append((sequence, error))
+            return False
+        return True
+
+    def _admit(self, sequence: Sequence, match: Match | None) -> None:
+        match = self._claim(sequence, match)
+        assert sequence.slot is not None
+        sequence.computed = 0 if match is None else match.length
+        if sequence.cached is None:
+            sequence.cached = sequence.computed
+        self.cache.add(sequence.slot, sequence)
+        insort(self.prefilling, sequence, key=_order)
+        self._evict_idle()
+
+    def _claim(self, sequence: Sequence, match: Match | None) -> Match | None:
+        """Give the sequence an id and the match's tokens. A finished source that it continues
+        is taken over; so is the last one left when there is no other id."""
+        source = None if match is None else match.source
+        whole = source is not None and match is not None and match.length == source.computed
+        if isinstance(source, Finished) and whole and self._partial:
+            return self._take_over(sequence, source, match)
+        if not self._free_slots and not self._evict_oldest(source):
+            assert isinstance(source, Finished), "running sequences hold all ids"
+            return self._take_over(sequence, source, match)
+        sequence.slot = self._free_slots.pop()
+        self.pool.open(sequence.slot)
+        if match is not None and source is not None:
+            assert source.slot is not None
+            self._backend.share(source.slot, sequence.slot, match.length)
+            self.pool.share(source.slot, sequence.slot, match.length)
+        return match
+
+    def _take_over(self, sequence: Sequence, source: Finished, match: Match | None) -> Match | None:
+        slot = source.slot
+        assert slot is not None
+        self.cache.remove(slot)
+        source.slot = None
+        sequence.slot = slot
+        self.pool.revive(slot)
+        length = 0 if match is None else match.length
+        if length < source.computed and not self._backend.trim(slot, length):
+            self._backend.release(slot)
+            match, length = None, 0
+        self.pool.trim(slot, length)
+        return match
+
+    def _retire(self, sequence: Sequence) -> None:
+        """A running sequence becomes a finished one in the cache."""
+        slot = sequence.slot
+        assert slot is not None
+        self.pool.retire(slot)
+        for redundant in self.cache.finish(slot):
+            self._release(redundant)
+        sequence.slot = None
+        self._evict_idle()
+
+    def _last_in_order(self) -> Sequence:
+        return max([*self.prefilling, *self.decoding], key=_order)
+
+    def _preempt(self, sequence: Sequence) -> None:
+        slot = sequence.slot
+        assert slot is not None
+        (self.prefilling if sequence in self.prefilling else self.decoding).remove(sequence)
+        sequence.slot, sequence.computed = None, 0
+        self._release(slot)
+        self.add(sequence)
+        self.preemptions += 1
+
+    def _evict_to(self, free: int) -> None:
+        while self.pool.free < free and self._evict_oldest():
+            pass
+
+    def _evict_idle(self) -> None:
+        while self.pool.idle > self._idle_tokens and self._evict_oldest():
+            pass
+
+    def _evict_oldest(self, besides: Holder | None = None) -> bool:
+        entry = self.cache.oldest(besides)
+        if entry is None or entry.slot is None:
+            return False
+        self._release(entry.slot)
+        entry.slot = None
+        return True
+
+    def _release(self, slot: int) -> None:
+        self.cache.remove(slot)
+        self._backend.release(slot)
+        self.pool.release(slot)
+        self._free_slots.append(slot)

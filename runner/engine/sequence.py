@@ -1,0 +1,194 @@
+"""The state of one request while the engine has it.
+
+A sequence owns its tokens (prompt and output in one array), how many of them are computed, its
+sampler, its detokenizer and its stop matcher. All of it survives preemption except the cells of
+the cache. It knows nothing of other sequences.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+
+from runner.backends.backend import Row, Sampled, Sampler
+from runner.engine.detokenize import Detokenizer, TokenTable
+from runner.engine.stop import StopMatcher
+from runner.types import (
+    Delta,
+    Finish,
+    FinishReason,
+    GenerateRequest,
+    SamplingParams,
+    TokenLogprob,
+    Usage,
+)
+
+
+@dataclass(slots=True)
+class Timing:
+    """When things happened to a request, by the engine's clock. None: not yet."""
+
+    arrived_s: float
+    started_s: float | None = None
+    first_token_s: float | None = None
+    last_token_s: float | None = None
+
+    def token(self, now_s: float) -> None:
+        """A token was sampled."""
+        if self.first_token_s is None:
+            self.first_token_s = now_s
+        self.last_token_s = now_s
+
+
+class Sequence:
+    """slot is the backend's id while the sequence runs, else None. tokens[:computed] are in the
+    backend's cache. row is the decode row, kept from step to step."""
+
+    __slots__ = (
+        "arrival",
+        "cached",
+        "computed",
+        "detokenizer",
+        "held_by",
+        "held_until",
+        "id",
+        "ignore_end",
+        "last",
+        "limit",
+        "params",
+        "priority",
+        "prompt_length",
+        "row",
+        "sampler",
+        "slot",
+        "stops",
+        "timing",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        request: GenerateRequest,
+        tokens: Tokens[int],
+        limit: int,
+        arrival: int,
+        arrived_s: float,
+    ) -> None:
+        """limit: the number of tokens, prompt and output, at which the sequence ends."""
+        self.id = request.id
+        self.params = request.sampling
+        self.priority = request.priority
+        self.arrival = arrival
+        self.tokens = array("i", tokens)
+        self.prompt_length = len(self.tokens)
+        self.limit = limit
+        self.ignore_end = request.ignore_eos
+        self.slot: int | None = None
+        self.computed = 0
+        self.cached: int | None = None  # prompt tokens that the first admission found computed
+        self.sampler: Sampler | None = None
+        self.last = [0]  # the token to compute next, shared with row
+        self.row = Row(0, self.last, 0)
+        self.detokenizer = Detokenizer()
+        self.stops = StopMatcher(request.stop) if request.stop else None
+        self.timing = Timing(arrived_s)
+        self.held_by: Sequence | None = None  # it is computing a prefix that this one waits for
+        self.held_until = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Who goes first: the smaller one."""
+        return (self.priority, self.arrival)
+
+    @property
+    def pending(self) -> int:
+        """Tokens that are not computed yet; never 0 for a sequence that is not finished."""
+        return len(self.tokens) - self.computed
+
+    def penalty_window(self) -> list[int]:
+        """The tokens that the penalties of a fresh sampler must know."""
+        last = self.params.repeat_last_n
+        if last == 0 or not _penalised(self.params):
+            return []
+        return self.tokens.tolist() if last < 0 else self.tokens[-last:].tolist()
+
+    def chunk(self, count: int) -> Row:
+        """The row that computes the next count tokens, and samples when they are the last."""
+        assert self.slot is not None
+        end = self.computed + count
+        sampler = self.sampler if end == len(self.tokens) else None
+        return Row(self.slot, self.tokens[self.computed : end].tolist(), self.computed, sampler)
+
+    def push(self, sampled: Sampled, table: TokenTable, now_s: float) -> Delta:
+        """Take a sampled token: what it adds to the answer, and whether that ends here."""
+        token = sampled.token
+        self.tokens.append(token)
+        self.timing.token(now_s)
+        entry = table[token]
+        logprobs = () if sampled.logprob is None else (_logprob(sampled, table),)
+        if entry.is_end and not self.ignore_end:
+            return self._end("", "stop", logprobs)
+        text = entry.text
+        if text is None or self.detokenizer.pending:
+            text = self.detokenizer.push(entry.piece)
+        if self.stops is not None:
+            text = self.stops.push(text)
+            if self.stops.matched is not None:
+                return Delta(text, 1, logprobs, self._finish("stop", self.stops.matched))
+        if len(self.tokens) >= self.limit:
+            return self._end(text, "length", logprobs)
+        return Delta(text, 1, logprobs)
+
+    def decode_row(self) -> Row:
+        """The row of the next decode step: the last token at its position."""
+        assert self.slot is not None
+        self.last[0] = self.tokens[-1]
+        row = self.row
+        row.sequence, row.position, row.sampler = self.slot, self.computed, self.sampler
+        return row
+
+    def close(self) -> None:
+        """Give the sampler back."""
+        if self.sampler is not None:
+            self.sampler.close()
+            self.sampler = None
+
+    def _end(self, shown: str, reason: FinishReason, logprobs: tuple[TokenLogprob, ...]) -> Delta:
+        """The last delta when no stop string has matched yet: all that is held back."""
+        text, matched = self.detokenizer.flush(), None
+        if self.stops is not None:
+            text = self.stops.push(text) if text else ""
+            matched = self.stops.matched
+            text += "" if matched is not None else self.stops.flush()
+        finish = self._finish("stop" if matched is not None else reason, matched)
+        return Delta(shown + text, 1, logprobs, finish)
+
+    def _finish(self, reason: FinishReason, stop_string: str | None) -> Finish:
+        return Finish(reason, self.usage(), stop_string)
+
+    def usage(self) -> Usage:
+        """The request's account so far."""
+        timing = self.timing
+        last_s = timing.last_token_s if timing.last_token_s is not None else timing.arrived_s
+        first_s = timing.first_token_s if timing.first_token_s is not None else last_s
+        started_s = timing.started_s if timing.started_s is not None else first_s
+        return Usage(
+            prompt_tokens=self.prompt_length,
+            cached_tokens=self.cached or 0,
+            completion_tokens=len(self.tokens) - self.prompt_length,
+            queue_s=started_s - timing.arrived_s,
+            prefill_s=first_s - started_s,
+            decode_s=last_s - first_s,
+        )
+
+
+def _penalised(params: SamplingParams) -> bool:
+    neutral = (params.repeat_penalty, params.presence_penalty, params.frequency_penalty)
+    return neutral != (1.0, 0.0, 0.0)
+
+
+def _logprob(sampled: Sampled, table: TokenTable) -> TokenLogprob:
+    assert sampled.logprob is not None
+    top = tuple((token, table[token].piece, nats) for token, nats in sampled.top)
+    return TokenLogprob(sampled.token, table[sampled.token].piece, sampled.logprob, top)
