@@ -1,0 +1,164 @@
+"""Blobs: content under its own SHA-256 name. A final name implies verified content.
+
+Owns paths, sizes, reading and writing of blobs/. Knows nothing of manifests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from registry.atomic import TempFile, fault_of, faults, free_bytes, open_regular
+from registry.digest import Digest
+from registry.errors import (
+    BlobDamaged,
+    BlobMissing,
+    BlobTooLarge,
+    DigestMismatch,
+    StoreFull,
+)
+
+_CHUNK_BYTES = 1024 * 1024
+_TEMPORARY = "blob-"
+
+
+class BlobWriter:
+    """Content on its way into the store. It is hashed while it is written and visible only
+    after commit."""
+
+    __slots__ = ("_blobs", "_expected", "_file", "_hash", "_size_hint", "size_bytes")
+
+    def __init__(
+        self, blobs: Blobs, file: TempFile, expected: Digest | None, size_hint: int | None
+    ) -> None:
+        self._blobs = blobs
+        self._file = file
+        self._expected = expected
+        self._size_hint = size_hint
+        self._hash = hashlib.sha256()
+        self.size_bytes = 0
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Append content. Raises StoreFull, StoreFault."""
+        left = max(len(content), (self._size_hint or 0) - self.size_bytes)
+        with faults("write the blob", self._blobs.directory, left):
+            self._file.write(content)
+        self._hash.update(content)
+        self.size_bytes += len(content)
+
+    def commit(self) -> tuple[Digest, int]:
+        """Put the blob on the disk under its digest; gives the digest and the size in bytes.
+
+        Raises DigestMismatch, StoreFull, StoreFault; then nothing is left behind.
+        """
+        actual = Digest(self._hash.hexdigest())
+        if self._expected is not None and actual != self._expected:
+            raise DigestMismatch(str(self._expected), str(actual))
+        with faults("write the blob", self._blobs.directory, self.size_bytes):
+            self._file.publish(self._blobs.path(actual))
+        return actual, self.size_bytes
+
+
+class Blobs:
+    """The folder of blobs of one store."""
+
+    __slots__ = ("_temporary", "directory")
+
+    def __init__(self, directory: Path, temporary: Path) -> None:
+        self.directory = directory
+        self._temporary = temporary
+
+    def path(self, digest: Digest) -> Path:
+        """Where the blob is, or would be."""
+        return self.directory / digest.file_name
+
+    def size(self, digest: Digest) -> int | None:
+        """The size of a blob in bytes; None when there is no regular file of that name."""
+        try:
+            status = os.lstat(self.path(digest))
+        except OSError:
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def read(self, digest: Digest, limit_bytes: int) -> bytes:
+        """A small blob, verified. Raises BlobMissing, BlobTooLarge, DigestMismatch,
+        BlobDamaged, StoreFault."""
+        with open(self._open(digest), "rb") as file, faults("read the blob", self.directory):
+            content = file.read(limit_bytes + 1)
+        if len(content) > limit_bytes:
+            raise BlobTooLarge(
+                f"blob {digest} has more than the {limit_bytes} bytes allowed for its kind"
+            )
+        actual = Digest.of(content)
+        if actual != digest:
+            raise DigestMismatch(str(digest), str(actual))
+        return content
+
+    def verify(self, digest: Digest) -> int:
+        """Hash the whole blob; gives its size. Raises BlobMissing, DigestMismatch, BlobDamaged."""
+        content, size = hashlib.sha256(), 0
+        with open(self._open(digest), "rb") as file, faults("read the blob", self.directory):
+            while chunk := file.read(_CHUNK_BYTES):
+                content.update(chunk)
+                size += len(chunk)
+        if content.hexdigest() != digest.hex:
+            raise DigestMismatch(str(digest), f"sha256:{content.hexdigest()}")
+        return size
+
+    @contextlib.contextmanager
+    def writer(self, expected: Digest | None, size_bytes: int | None) -> Iterator[BlobWriter]:
+        """A writer for one blob; what is not committed at the end of the block is removed.
+
+        Raises StoreFull when size_bytes are known to be more than is free, StoreFault.
+        """
+        free = free_bytes(self._temporary)
+        if size_bytes is not None and size_bytes > free:
+            raise StoreFull("write the blob", errno.ENOSPC, size_bytes, free)
+        with faults("write the blob", self.directory, size_bytes or 0):
+            file = TempFile(self._temporary, _TEMPORARY)
+        try:
+            yield BlobWriter(self, file, expected, size_bytes)
+        finally:
+            file.discard()
+
+    def _open(self, digest: Digest) -> int:
+        try:
+            return open_regular(self.path(digest))
+        except FileNotFoundError:
+            raise BlobMissing(str(digest)) from None
+        except PermissionError:
+            raise BlobDamaged(f"blob {digest} may not be read by this user") from None
+        except OSError as error:
+            raise fault_of(error, "read the blob", self.directory) from error
+
+    def remove(self, digest: Digest) -> int:
+        """Remove a blob; gives the bytes freed, 0 when there was none. Raises StoreFault."""
+        size = self.size(digest)
+        if size is None:
+            return 0
+        with faults("remove the blob", self.directory), contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(digest))
+        return size
+
+    def all(self) -> dict[Digest, float]:
+        """Every blob by name and how many seconds ago it was written. Raises StoreFault."""
+        now, found = time.time(), {}
+        with faults("list the blobs", self.directory), os.scandir(self.directory) as entries:
+            for entry in entries:
+                kind, _, digits = entry.name.partition("-")
+                if kind != "sha256" or not _is_digest(digits):
+                    continue
+                if entry.is_file(follow_symlinks=False):
+                    age_s = now - entry.stat(follow_symlinks=False).st_mtime
+                    found[Digest(digits)] = age_s
+        return found
+
+
+def _is_digest(digits: str) -> bool:
+    return len(digits) == 64 and set(digits) <= set("0123456789abcdef")

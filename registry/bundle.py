@@ -1,0 +1,167 @@
+"""Bundles: an installed model read into one value, ready to be loaded.
+
+Owns how layers become parameters, prompts and messages. Knows nothing of which parameters
+exist: modelfile.parameters checks them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from registry.digest import Digest
+from registry.errors import BlobDamaged, RegistryError
+from registry.formats.gguf import GgufHeader, read_header
+from registry.manifest import (
+    LICENSE_TYPE,
+    MESSAGES_TYPE,
+    MODEL_TYPE,
+    PARAMS_TYPE,
+    PROMPT_TYPE,
+    SYSTEM_TYPE,
+    TEMPLATE_TYPE,
+    Layer,
+    Manifest,
+)
+from registry.names import Name
+from registry.store import Store, StoredModel
+
+MAX_TEXT_BYTES = 1024 * 1024
+MAX_MESSAGES_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BundleMessage:
+    """A turn that the bundle puts before every conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class BundleTexts:
+    """What a bundle holds besides its weights."""
+
+    parameters: Mapping[str, Any]
+    system: str | None
+    template: str | None
+    messages: tuple[BundleMessage, ...]
+    licenses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """An installed model. digest: of its manifest. template: the bundle's own, None when the
+    model file's applies."""
+
+    name: Name
+    digest: Digest
+    model_path: Path
+    model_size_bytes: int
+    parameters: Mapping[str, Any]
+    system: str | None
+    template: str | None
+    messages: tuple[BundleMessage, ...]
+    licenses: tuple[str, ...]
+    header: GgufHeader
+
+
+def read_bundle(store: Store, stored: StoredModel) -> Bundle:
+    """The bundle of an installed model, its model file's header checked.
+
+    Raises InvalidManifest, BlobMissing, BlobDamaged, DigestMismatch, InvalidGguf, StoreFault.
+    """
+    model = model_layer(stored.manifest)
+    size = store.blob_size(model.digest)
+    if size != model.size_bytes:
+        raise BlobDamaged(
+            f"the weights of {stored.name.short} have {size} bytes instead of {model.size_bytes};"
+            " create or pull the model again"
+        )
+    path = store.blob_path(model.digest)
+    texts = read_texts(store, stored.manifest)
+    return Bundle(
+        name=stored.name,
+        digest=stored.digest,
+        model_path=path,
+        model_size_bytes=size,
+        parameters=texts.parameters,
+        system=texts.system,
+        template=texts.template,
+        messages=texts.messages,
+        licenses=texts.licenses,
+        header=read_header(path),
+    )
+
+
+def model_layer(manifest: Manifest) -> Layer:
+    """The layer with the weights. Raises BlobDamaged when there is none, or several."""
+    layers = manifest.of_type(MODEL_TYPE)
+    if len(layers) != 1:
+        raise BlobDamaged(f"the model has {len(layers)} layers of weights, expected one")
+    return layers[0]
+
+
+def read_texts(store: Store, manifest: Manifest) -> BundleTexts:
+    """The small layers of a model. Raises BlobMissing, BlobDamaged, DigestMismatch, StoreFault."""
+    return BundleTexts(
+        parameters=_parameters(store, manifest),
+        system=_last_text(store, manifest, SYSTEM_TYPE),
+        template=_last_text(store, manifest, TEMPLATE_TYPE, PROMPT_TYPE),
+        messages=_messages(store, manifest),
+        licenses=tuple(_text(store, layer) for layer in manifest.of_type(LICENSE_TYPE)),
+    )
+
+
+def _text(store: Store, layer: Layer) -> str:
+    content = store.read_blob(layer.digest, MAX_TEXT_BYTES)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BlobDamaged(f"the layer {layer.media_type} is not UTF-8 text") from None
+
+
+def _last_text(store: Store, manifest: Manifest, *media_types: str) -> str | None:
+    layers = [layer for layer in manifest.layers if layer.media_type in media_types]
+    return _text(store, layers[-1]) if layers else None
+
+
+def _json(store: Store, layer: Layer, limit_bytes: int) -> Any:
+    try:
+        return json.loads(store.read_blob(layer.digest, limit_bytes))
+    except RegistryError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise BlobDamaged(f"the layer {layer.media_type} is not JSON: {error}") from None
+
+
+def _parameters(store: Store, manifest: Manifest) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for layer in manifest.of_type(PARAMS_TYPE):
+        value = _json(store, layer, MAX_TEXT_BYTES)
+        if not isinstance(value, dict):
+            raise BlobDamaged("the layer of parameters is not a JSON object")
+        found.update(value)
+    return found
+
+
+def _messages(store: Store, manifest: Manifest) -> tuple[BundleMessage, ...]:
+    found: list[BundleMessage] = []
+    for layer in manifest.of_type(MESSAGES_TYPE):
+        value = _json(store, layer, MAX_MESSAGES_BYTES)
+        if not isinstance(value, list):
+            raise BlobDamaged("the layer of messages is not a JSON list")
+        found.extend(_message(item) for item in value)
+    return tuple(found)
+
+
+def _message(value: Any) -> BundleMessage:
+    role, content = (
+        (value.get("role"), value.get("content", "")) if isinstance(value, dict) else (None, None)
+    )
+    if not isinstance(role, str) or not isinstance(content, str):
+        raise BlobDamaged("a message of the model has no role or no text")
+    return BundleMessage(role, content)

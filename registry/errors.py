@@ -1,0 +1,129 @@
+"""The errors of the registry: names, digests, manifests, model files, the store on disk.
+
+A leaf with its own root: knows no HTTP and nothing of the runner. Every message names the value
+and what to do; none holds a path of this machine, so that it may be shown to a client.
+"""
+
+from __future__ import annotations
+
+import errno as errno_codes
+import os
+
+
+class RegistryError(Exception):
+    """The root."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidName(RegistryError):
+    """The text is not a model name."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(f"invalid model name {shown(text)}: {reason}")
+        self.text = text
+
+
+class InvalidDigest(RegistryError):
+    """The text is not sha256: and 64 lower-case hexadecimal digits."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"invalid digest {shown(text)}: expected sha256:<64 hex digits>")
+        self.text = text
+
+
+class InvalidManifest(RegistryError):
+    """The bytes are not a manifest; the message names the field."""
+
+
+class InvalidGguf(RegistryError):
+    """The file is not a GGUF file that may be loaded. field: the key or tensor at fault."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(f"invalid GGUF: {message}")
+        self.field = field
+
+
+class ModelMissing(RegistryError):
+    """No such model in the store. suggestions: the short names nearest to it, best first."""
+
+    def __init__(self, name: str, suggestions: tuple[str, ...] = ()) -> None:
+        hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
+        super().__init__(f"model {shown(name)} not found{hint}")
+        self.name = name
+        self.suggestions = suggestions
+
+
+class BlobMissing(RegistryError):
+    """A manifest or a request names a blob that the store does not hold."""
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(f"blob {digest} is not in the store")
+        self.digest = digest
+
+
+class BlobDamaged(RegistryError):
+    """A blob exists but is not what its name promises (size, kind of file)."""
+
+
+class BlobTooLarge(RegistryError):
+    """A small layer (system prompt, parameters, ...) is longer than may be read at once."""
+
+
+class DigestMismatch(RegistryError):
+    """The content does not have the digest that was promised."""
+
+    def __init__(self, expected: str, actual: str) -> None:
+        super().__init__(f'digest mismatch, expected "{expected}", got "{actual}"')
+        self.expected = expected
+        self.actual = actual
+
+
+class StoreError(RegistryError):
+    """The store as a whole cannot do it now."""
+
+
+class StoreLocked(StoreError):
+    """Another process owns the store. pid: that process, None when it did not say."""
+
+    def __init__(self, pid: int | None) -> None:
+        who = f"process {pid}" if pid is not None else "another process"
+        super().__init__(f"the model store is in use by {who}; stop it or set another store")
+        self.pid = pid
+
+
+class StoreReadOnly(StoreError):
+    """A write was asked of a store that can only be read."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__(f"cannot {operation}: the model store is read-only")
+        self.operation = operation
+
+
+class StoreFault(StoreError):
+    """A system call on the store failed. errno and operation, without a path."""
+
+    def __init__(self, operation: str, errno: int | None, detail: str = "") -> None:
+        name = errno_codes.errorcode.get(errno or 0, "error")
+        reason = os.strerror(errno) if errno else "unknown reason"
+        super().__init__(f"cannot {operation}: {reason} ({name}){detail}")
+        self.operation = operation
+        self.errno = errno
+
+
+class StoreFull(StoreFault):
+    """No space is left. needed_bytes: at least what this write takes; free_bytes: what is left."""
+
+    def __init__(self, operation: str, errno: int, needed_bytes: int, free_bytes: int) -> None:
+        detail = f": needs {needed_bytes} bytes, {free_bytes} are free; remove a model or files"
+        super().__init__(operation, errno, detail)
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes
+
+
+def shown(text: str, limit: int = 80) -> str:
+    """Untrusted text for a message: quoted, control characters escaped, cut to limit."""
+    cut = text if len(text) <= limit else text[:limit] + "..."
+    return repr(cut)

@@ -1,0 +1,1 @@
+"""File formats of weights: one module or package a format. Pure Python, bounded, no numpy."""

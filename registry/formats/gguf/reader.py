@@ -1,0 +1,119 @@
+"""Reading a GGUF header: counts, keys, values, tensors, each checked before it is believed."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+from registry.atomic import open_regular
+from registry.errors import BlobDamaged, InvalidGguf, shown
+from registry.formats.gguf.header import GgufHeader
+from registry.formats.gguf.rules import check_metadata
+from registry.formats.gguf.source import Source
+from registry.formats.gguf.tensors import check_layout, read_tensors
+from registry.formats.gguf.types import UINT32
+from registry.formats.gguf.values import MAX_KEY_BYTES, RawValue, plain, read_string, read_value
+from registry.formats.gguf.vocabulary import check_vocabulary
+
+MAX_KEYS = 65_536
+MAX_TENSORS = 65_536
+DEFAULT_ALIGNMENT = 32
+_MIN_ALIGNMENT, _MAX_ALIGNMENT = 8, 1024 * 1024
+_SMALLEST_KEY_BYTES = 8 + 1 + 4 + 1
+_SMALLEST_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8
+_VERSION = struct.Struct("<I")
+_COUNTS = struct.Struct("<QQ")
+
+
+def read_header(path: Path | str) -> GgufHeader:
+    """The checked header of a GGUF file (version 2 or 3, little-endian). The weights themselves
+    are not read.
+
+    Raises InvalidGguf, naming the field, the value and what was expected; OSError.
+    """
+    place = Path(path)
+    try:
+        descriptor = open_regular(place)
+    except BlobDamaged as error:
+        raise InvalidGguf(error.message) from None
+    try:
+        size = os.fstat(descriptor).st_size
+        return _read(Source(descriptor, size), place)
+    finally:
+        os.close(descriptor)
+
+
+def _read(source: Source, path: Path) -> GgufHeader:
+    version = _read_version(source)
+    tensor_count, key_count = source.unpack(_COUNTS, "the counts of tensors and keys")
+    _check_count(source, key_count, MAX_KEYS, _SMALLEST_KEY_BYTES, "metadata keys")
+    raw = _read_metadata(source, key_count)
+    _check_count(source, tensor_count, MAX_TENSORS, _SMALLEST_TENSOR_BYTES, "tensors")
+    alignment = _alignment(raw)
+    tensors = read_tensors(source, tensor_count, alignment)
+    check_metadata(raw)
+    check_vocabulary(raw)
+    data_offset = -(-source.position // alignment) * alignment
+    check_layout(tensors, data_offset, source.size_bytes)
+    metadata = {key: plain(value, path) for key, value in raw.items()}
+    return GgufHeader(path, version, metadata, tensors, source.size_bytes, data_offset)
+
+
+def _read_version(source: Source) -> int:
+    magic = source.take(4, "the magic number") if source.size_bytes >= 4 else b""
+    if magic != b"GGUF":
+        what = f"starts with {magic!r}" if magic else f"has {source.size_bytes} bytes"
+        raise InvalidGguf(f"not a GGUF file: it {what}, expected b'GGUF'", "magic")
+    (version,) = source.unpack(_VERSION, "the version")
+    if version in (2 << 24, 3 << 24):
+        raise InvalidGguf("the file is big-endian; convert it to little-endian", "version")
+    if version not in (2, 3):
+        raise InvalidGguf(f"version {version}, expected 2 or 3", "version")
+    return int(version)
+
+
+def _check_count(source: Source, count: int, most: int, smallest_bytes: int, what: str) -> None:
+    if count > most:
+        raise InvalidGguf(f"{count} {what}, at most {most} are allowed", what)
+    if count * smallest_bytes > source.left_bytes:
+        needed = source.position + count * smallest_bytes
+        raise InvalidGguf(
+            f"truncated: {count} {what} needs {needed} bytes, has {source.size_bytes}", what
+        )
+
+
+def _read_metadata(source: Source, count: int) -> dict[str, RawValue]:
+    raw: dict[str, RawValue] = {}
+    for number in range(count):
+        key = _text(read_string(source, MAX_KEY_BYTES, f"key {number}"), f"key {number}")
+        if key in raw:
+            raise InvalidGguf(f"the key {shown(key)} stands twice", key)
+        raw[key] = read_value(source, key)
+    return raw
+
+
+def _text(content: bytes, what: str) -> str:
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidGguf(f"{what} is not UTF-8: {content[:40]!r}", what) from None
+    if not text or not text.isprintable():
+        raise InvalidGguf(f"{what} is {shown(text)}, expected printable text", what)
+    return text
+
+
+def _alignment(raw: dict[str, RawValue]) -> int:
+    value: Any = raw.get("general.alignment")
+    if value is None:
+        return DEFAULT_ALIGNMENT
+    number = value.value
+    good = value.kind == UINT32 and _MIN_ALIGNMENT <= number <= _MAX_ALIGNMENT
+    if not good or number & (number - 1):
+        raise InvalidGguf(
+            f"general.alignment is {shown(str(number))}, expected a uint32 power of two from"
+            f" {_MIN_ALIGNMENT} to {_MAX_ALIGNMENT}",
+            "general.alignment",
+        )
+    return int(number)

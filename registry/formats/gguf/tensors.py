@@ -1,0 +1,88 @@
+"""The tensor table of a GGUF file: names, shapes, types, and where the data lies."""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+
+from registry.errors import InvalidGguf, shown
+from registry.formats.gguf.header import TensorInfo, tensor_size
+from registry.formats.gguf.source import Source
+from registry.formats.gguf.types import TENSOR_TYPES
+from registry.formats.gguf.values import read_string
+
+MAX_NAME_BYTES = 63  # ggml keeps 64 with the terminator
+_MAX_ELEMENTS = 2**62
+_U32 = struct.Struct("<I")
+_TAIL = struct.Struct("<IQ")
+_DIMENSIONS = {count: struct.Struct(f"<{count}Q") for count in range(1, 5)}
+
+
+def read_tensors(source: Source, count: int, alignment: int) -> tuple[TensorInfo, ...]:
+    """The table of count tensors. Raises InvalidGguf."""
+    tensors: dict[str, TensorInfo] = {}
+    for number in range(count):
+        tensor = _read_tensor(source, f"tensor {number}")
+        if tensor.name in tensors:
+            raise InvalidGguf(f"the tensor {shown(tensor.name)} stands twice", tensor.name)
+        if tensor.offset % alignment:
+            raise InvalidGguf(
+                f"tensor {tensor.name}: offset {tensor.offset} is no multiple of the alignment"
+                f" {alignment}",
+                tensor.name,
+            )
+        tensors[tensor.name] = tensor
+    return tuple(tensors.values())
+
+
+def check_layout(tensors: tuple[TensorInfo, ...], data_offset: int, size_bytes: int) -> None:
+    """Every tensor lies in the file and none lies over another. Raises InvalidGguf."""
+    end, before = 0, ""
+    for tensor in sorted(tensors, key=lambda item: item.offset):
+        if tensor.offset < end:
+            raise InvalidGguf(
+                f"tensor {tensor.name}: offset {tensor.offset} lies in tensor {before},"
+                f" which ends at {end}",
+                tensor.name,
+            )
+        end, before = tensor.offset + tensor.size_bytes, tensor.name
+    if data_offset + end > size_bytes and tensors:
+        raise InvalidGguf(
+            f"truncated: tensor {before} needs {data_offset + end} bytes, has {size_bytes}", before
+        )
+
+
+def _read_tensor(source: Source, what: str) -> TensorInfo:
+    content = read_string(source, MAX_NAME_BYTES, what)
+    try:
+        name = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidGguf(f"{what}: the name is not UTF-8: {content!r}", what) from None
+    if not name or not name.isprintable():
+        raise InvalidGguf(f"{what}: the name is {shown(name)}, expected printable text", what)
+    (count,) = source.unpack(_U32, name)
+    if count not in _DIMENSIONS:
+        raise InvalidGguf(f"tensor {name}: {count} dimensions, expected 1 to 4", name)
+    dimensions = source.unpack(_DIMENSIONS[count], name)
+    kind, offset = source.unpack(_TAIL, name)
+    _check_shape(name, dimensions, kind)
+    size = tensor_size(kind, prod(dimensions))
+    return TensorInfo(name, dimensions, TENSOR_TYPES[kind].name, offset, size)
+
+
+def _check_shape(name: str, dimensions: tuple[int, ...], kind: int) -> None:
+    if kind not in TENSOR_TYPES:
+        raise InvalidGguf(f"tensor {name}: type {kind} is unknown to this version", name)
+    if not all(dimensions) or prod(dimensions) > _MAX_ELEMENTS:
+        raise InvalidGguf(
+            f"tensor {name}: shape {list(dimensions)}, expected sizes of 1 or more and at most"
+            f" {_MAX_ELEMENTS} elements",
+            name,
+        )
+    block = TENSOR_TYPES[kind].block_size
+    if dimensions[0] % block:
+        raise InvalidGguf(
+            f"tensor {name}: rows of {dimensions[0]} elements do not divide into the blocks of"
+            f" {block} of {TENSOR_TYPES[kind].name}",
+            name,
+        )

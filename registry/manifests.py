@@ -1,0 +1,128 @@
+"""The folder of manifests: manifests/<host>/<namespace>/<model>/<tag>, one file per name.
+
+Owns where a name lives on disk and that names differ in more than case. Knows nothing of blobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from registry.atomic import fault_of, faults, make_directory, sync_directory, write_file
+from registry.errors import InvalidManifest, InvalidName
+from registry.manifest import MAX_MANIFEST_BYTES
+from registry.names import Name
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """The bytes of a manifest file and when it was written."""
+
+    content: bytes
+    modified_at: datetime
+
+
+class Manifests:
+    """The folder of manifests of one store."""
+
+    __slots__ = ("_temporary", "directory")
+
+    def __init__(self, directory: Path, temporary: Path) -> None:
+        self.directory = directory
+        self._temporary = temporary
+
+    def names(self) -> list[Name]:
+        """Every name with a file, sorted. Files with other names are left alone."""
+        found = []
+        for path in _files(self.directory, 4):
+            with contextlib.suppress(InvalidName):
+                found.append(Name.from_path(path))
+        return sorted(found)
+
+    def find(self, name: Name) -> Name | None:
+        """name as it is written on disk, whatever its case; None when there is none."""
+        if self._exists(name):
+            return name
+        same = [other for other in self.names() if other.folded == name.folded]
+        return same[0] if same else None
+
+    def read(self, name: Name) -> ManifestFile:
+        """The file of a name, no link followed. Raises FileNotFoundError, InvalidManifest,
+        StoreFault."""
+        try:
+            with open(self._open(name), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise InvalidManifest("manifest: not a regular file")
+                content = file.read(MAX_MANIFEST_BYTES + 1)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise InvalidManifest("manifest: a link, not a file") from None
+            raise fault_of(error, "read the manifest", self.directory) from error
+        return ManifestFile(content, datetime.fromtimestamp(status.st_mtime, UTC))
+
+    def write(self, name: Name, content: bytes) -> None:
+        """Write or replace the file of a name. Raises StoreFault, StoreFull, StoreReadOnly."""
+        target = self.directory.joinpath(*name.path)
+        with faults("write the manifest", self._temporary, len(content)):
+            make_directory(target.parent)
+            write_file(self._temporary, target, content)
+
+    def remove(self, name: Name) -> None:
+        """Remove the file of a name and the folders it leaves empty. Raises StoreFault."""
+        target = self.directory.joinpath(*name.path)
+        with faults("remove the manifest", self.directory):
+            os.unlink(target)
+            sync_directory(target.parent)
+        for parent in target.parents[:3]:
+            try:
+                os.rmdir(parent)
+            except OSError:
+                break
+
+    def _exists(self, name: Name) -> bool:
+        try:
+            os.close(self._open(name))
+        except OSError:
+            return False
+        return True
+
+    def _open(self, name: Name) -> int:
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in name.path[:-1]:
+            descriptor = _step(descriptor, part, _DIRECTORY)
+        return _step(descriptor, name.tag, _FILE)
+
+
+def _step(parent: int, part: str, flags: int) -> int:
+    try:
+        return os.open(part, flags, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def _files(directory: Path, depth: int, prefix: str = "") -> Iterator[str]:
+    """The paths, relative to directory, of what lies depth levels below it; hidden entries and
+    links to folders are passed over."""
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if depth == 1 and not entry.is_dir(follow_symlinks=False):
+            yield prefix + entry.name
+        elif depth > 1 and entry.is_dir(follow_symlinks=False):
+            yield from _files(directory / entry.name, depth - 1, f"{prefix}{entry.name}/")

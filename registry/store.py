@@ -1,0 +1,317 @@
+"""The model store: Ollama's layout on disk, so that an existing store can be used in place.
+
+    <root>/blobs/sha256-<hex>                                content, verified
+    <root>/manifests/<host>/<namespace>/<model>/<tag>        which blobs make a model
+    <root>/tmp/                                              files being written
+    <root>/.hearth.lock                                      held by the one process that writes
+
+Owns what is installed: listing, lookup, copy, delete, pruning. Knows nothing of networks, of
+Modelfiles and of what is in a model file. A fresh store is empty: the built-in models are put
+into it by modelfile.builtin.seed_builtin. Methods block on the disk and may be called from any
+thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from registry.atomic import faults, make_directory, write_file
+from registry.blobs import Blobs, BlobWriter
+from registry.digest import Digest
+from registry.errors import (
+    BlobMissing,
+    InvalidManifest,
+    ModelMissing,
+    RegistryError,
+    StoreFault,
+    StoreReadOnly,
+)
+from registry.lock import StoreLock
+from registry.manifest import Manifest
+from registry.manifests import Manifests
+from registry.names import Name, nearest
+
+PRUNE_GRACE_S = 3600.0
+_STATE_LIMIT_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """A name in the store. digest: of the manifest's bytes, the model's ID. fault: why it
+    cannot be run, None when it can."""
+
+    name: Name
+    digest: Digest
+    size_bytes: int
+    modified_at: datetime
+    parsed: Manifest | None
+    fault: str | None = None
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest. Raises InvalidManifest when the file is torn or not a manifest."""
+        if self.parsed is None:
+            raise InvalidManifest(f"model {self.name.short} is damaged: {self.fault}")
+        return self.parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a prune removed. skipped: why it removed nothing, if it could not."""
+
+    blobs: int = 0
+    size_bytes: int = 0
+    skipped: str | None = None
+
+
+class Store:
+    """An open store. One process at a time may open it for writing."""
+
+    def __init__(self, root: Path, lock: StoreLock | None) -> None:
+        self.root = root
+        self.read_only = lock is None
+        self._lock = lock
+        self._temporary = root / "tmp"
+        self._blobs = Blobs(root / "blobs", self._temporary)
+        self._manifests = Manifests(root / "manifests", self._temporary)
+        self._change = threading.RLock()
+        self._held: Counter[Digest] = Counter()
+
+    @classmethod
+    def open(cls, root: Path, read_only: bool = False) -> Store:
+        """The store at root, made when it is missing. One that this user cannot write to is
+        opened read-only: see read_only.
+
+        Raises StoreLocked when another process owns it, StoreFault.
+        """
+        if read_only:
+            return cls(root, None)
+        try:
+            with faults("open the model store", root.parent):
+                for directory in (root, root / "blobs", root / "manifests", root / "tmp"):
+                    make_directory(directory)
+                lock = StoreLock(root)
+        except StoreReadOnly:
+            if not (root / "manifests").is_dir():
+                raise
+            return cls(root, None)
+        store = cls(root, lock)
+        store._sweep()
+        return store
+
+    def close(self) -> None:
+        """Give the lock back. Calling it twice is allowed."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def models(self) -> list[StoredModel]:
+        """Every model, newest first; damaged ones are listed with their fault."""
+        found = [self._load(name) for name in self._manifests.names()]
+        return sorted((m for m in found if m is not None), key=lambda m: m.modified_at)[::-1]
+
+    def names(self) -> list[Name]:
+        """Every name, without reading the manifests."""
+        return self._manifests.names()
+
+    def get(self, name: Name) -> StoredModel:
+        """The model of that name, whatever its case. Raises ModelMissing with near names."""
+        found = self._manifests.find(name)
+        stored = None if found is None else self._load(found)
+        if stored is None:
+            raise ModelMissing(name.short, nearest(name.short, self.names()))
+        return stored
+
+    def blob_path(self, digest: Digest) -> Path:
+        """Where a blob of the store is. Raises BlobMissing."""
+        if self._blobs.size(digest) is None:
+            raise BlobMissing(str(digest))
+        return self._blobs.path(digest)
+
+    def has_blob(self, digest: Digest) -> bool:
+        """True when the store holds the blob."""
+        return self._blobs.size(digest) is not None
+
+    def blob_size(self, digest: Digest) -> int:
+        """The size of a blob in bytes. Raises BlobMissing."""
+        size = self._blobs.size(digest)
+        if size is None:
+            raise BlobMissing(str(digest))
+        return size
+
+    def read_blob(self, digest: Digest, limit_bytes: int) -> bytes:
+        """A small blob, its digest checked. Raises BlobMissing, BlobTooLarge, DigestMismatch,
+        BlobDamaged, StoreFault."""
+        return self._blobs.read(digest, limit_bytes)
+
+    def verify_blob(self, digest: Digest) -> int:
+        """Hash a whole blob; gives its size in bytes. Raises BlobMissing, DigestMismatch."""
+        return self._blobs.verify(digest)
+
+    @contextlib.contextmanager
+    def blob_writer(
+        self, expected: Digest | None = None, size_bytes: int | None = None
+    ) -> Iterator[BlobWriter]:
+        """A writer for one blob: write(content), then commit() -> (digest, size in bytes). Not
+        committed: nothing is left. size_bytes: the length, when it is known before.
+
+        Raises StoreReadOnly, StoreFull, StoreFault; commit raises DigestMismatch.
+        """
+        self._require_writable("write the blob")
+        with self._blobs.writer(expected, size_bytes) as writer:
+            yield writer
+
+    @contextlib.contextmanager
+    def holding(self, digests: Iterable[Digest]) -> Iterator[None]:
+        """Keep these blobs from being removed for the length of the block."""
+        held = list(digests)
+        with self._change:
+            self._held.update(held)
+        try:
+            yield
+        finally:
+            with self._change:
+                self._held.subtract(held)
+                self._held += Counter()
+
+    def put_manifest(self, name: Name, manifest: Manifest) -> StoredModel:
+        """Install a model: from now on name means these blobs. A name that differs in case
+        only is replaced. What only the replaced manifest used is removed.
+
+        Raises BlobMissing and InvalidManifest (wrong size) before anything is written,
+        StoreReadOnly, StoreFull, StoreFault.
+        """
+        self._require_writable("write the manifest")
+        with self._change:
+            for layer in manifest.blobs:
+                size = self.blob_size(layer.digest)
+                if size != layer.size_bytes:
+                    raise InvalidManifest(
+                        f"manifest: blob {layer.digest} has {size} bytes, not {layer.size_bytes}"
+                    )
+            return self._install(name, manifest.to_bytes())
+
+    def copy(self, source: Name, target: Name) -> StoredModel:
+        """Give a model a second name; no blob is copied. Raises ModelMissing, InvalidManifest,
+        StoreReadOnly, StoreFull, StoreFault."""
+        self._require_writable("copy the model")
+        with self._change:
+            stored = self.get(source)
+            _ = stored.manifest
+            content = self._manifests.read(stored.name).content
+            return self._install(target, content)
+
+    def delete(self, name: Name) -> None:
+        """Remove a name, then the blobs that no other name uses. A damaged model can be removed
+        too. Raises ModelMissing, StoreReadOnly, StoreFault."""
+        self._require_writable("remove the model")
+        with self._change:
+            found = self._manifests.find(name)
+            if found is None:
+                raise ModelMissing(name.short, nearest(name.short, self.names()))
+            old = self._load(found)
+            self._manifests.remove(found)
+            if old is not None and old.parsed is not None:
+                self._release(old.parsed)
+
+    def prune(self, grace_s: float = PRUNE_GRACE_S) -> Pruned:
+        """Remove the blobs that no model uses and that are older than grace_s, so that a build
+        or an upload under way keeps its own. Nothing but blobs is touched, and nothing at all
+        while a manifest cannot be read, for it may be what keeps a blob.
+
+        Raises StoreReadOnly, StoreFault.
+        """
+        self._require_writable("prune the store")
+        with self._change:
+            used = self._used()
+            if used is None:
+                return Pruned(skipped="a manifest cannot be read; remove that model first")
+            old = [d for d, age_s in self._blobs.all().items() if age_s >= grace_s]
+            sizes = [self._blobs.remove(d) for d in old if d not in used]
+        return Pruned(len(sizes), sum(sizes))
+
+    def read_state(self, key: str) -> bytes | None:
+        """A small file that hearth keeps beside the models, None when there is none."""
+        with contextlib.suppress(OSError):
+            content = (self.root / f".hearth-{key}").read_bytes()
+            return content if len(content) <= _STATE_LIMIT_BYTES else None
+        return None
+
+    def write_state(self, key: str, content: bytes) -> None:
+        """Keep a small file beside the models. Raises StoreReadOnly, StoreFault."""
+        self._require_writable("write the store's state")
+        with faults("write the store's state", self.root, len(content)):
+            write_file(self._temporary, self.root / f".hearth-{key}", content)
+
+    def _install(self, name: Name, content: bytes) -> StoredModel:
+        target = self._manifests.find(name) or name
+        replaced = self._load(target)
+        self._manifests.write(target, content)
+        stored = self._load(target)
+        if stored is None:
+            raise StoreFault("write the manifest", None, ": the file is gone again")
+        if replaced is not None and replaced.parsed is not None:
+            self._release(replaced.parsed)
+        return stored
+
+    def _load(self, name: Name) -> StoredModel | None:
+        """The model of a name as it is written on disk; None when the file is gone."""
+        try:
+            file = self._manifests.read(name)
+        except FileNotFoundError:
+            return None
+        except RegistryError as error:
+            nothing = datetime.fromtimestamp(0).astimezone()
+            return StoredModel(name, Digest.of(b""), 0, nothing, None, error.message)
+        digest = Digest.of(file.content)
+        try:
+            manifest = Manifest.from_bytes(file.content)
+        except InvalidManifest as error:
+            return StoredModel(name, digest, 0, file.modified_at, None, error.message)
+        fault = self._fault(manifest)
+        return StoredModel(name, digest, manifest.size_bytes, file.modified_at, manifest, fault)
+
+    def _fault(self, manifest: Manifest) -> str | None:
+        for layer in manifest.blobs:
+            size = self._blobs.size(layer.digest)
+            if size is None:
+                return f"blob {layer.digest} is missing; create or pull the model again"
+            if size != layer.size_bytes:
+                return f"blob {layer.digest} has {size} bytes instead of {layer.size_bytes}"
+        return None
+
+    def _used(self) -> set[Digest] | None:
+        """The digests that models and running builds need; None when that cannot be told."""
+        used = set(self._held)
+        for name in self._manifests.names():
+            stored = self._load(name)
+            if stored is not None and stored.parsed is None:
+                return None
+            if stored is not None and stored.parsed is not None:
+                used.update(layer.digest for layer in stored.parsed.blobs)
+        return used
+
+    def _release(self, manifest: Manifest) -> None:
+        """Remove what only this manifest used."""
+        used = self._used()
+        if used is None:
+            return
+        for layer in manifest.blobs:
+            if layer.digest not in used:
+                self._blobs.remove(layer.digest)
+
+    def _sweep(self) -> None:
+        """Remove what a killed process left in tmp/: this process owns the store."""
+        for path in self._temporary.glob("*-*"):
+            if path.name.startswith(("blob-", "file-")):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def _require_writable(self, operation: str) -> None:
+        if self.read_only:
+            raise StoreReadOnly(operation)
