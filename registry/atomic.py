@@ -115,11 +115,15 @@ class TempFile:
         while view:
             view = view[os.write(self._descriptor, view) :]
 
-    def publish(self, target: Path) -> None:
-        """Put the content on the disk, then give it the name target. Raises OSError."""
+    def sync(self) -> None:
+        """Put the content on the disk. Raises OSError."""
         if self._descriptor is None:
             raise ValueError("the file is closed")
         os.fsync(self._descriptor)
+
+    def publish(self, target: Path) -> None:
+        """Put the content on the disk, then give it the name target. Raises OSError."""
+        self.sync()
         self._close()
         os.replace(self.path, target)
         sync_directory(target.parent)

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,17 +62,23 @@ class BlobWriter:
         if self._expected is not None and actual != self._expected:
             raise DigestMismatch(str(self._expected), str(actual))
         with faults("write the blob", self._blobs.directory, self.size_bytes):
-            self._file.publish(self._blobs.path(actual))
+            self._file.sync()
+            with self._blobs.change:
+                self._file.publish(self._blobs.path(actual))
+                self._blobs.fresh.add(actual)
         return actual, self.size_bytes
 
 
 class Blobs:
-    """The folder of blobs of one store."""
+    """The folder of blobs of one store. change: held while blobs come and go. fresh: committed
+    and in no manifest yet, so that the removal of another model does not take them."""
 
-    __slots__ = ("_temporary", "directory")
+    __slots__ = ("_temporary", "change", "directory", "fresh")
 
-    def __init__(self, directory: Path, temporary: Path) -> None:
+    def __init__(self, directory: Path, temporary: Path, change: threading.RLock) -> None:
         self.directory = directory
+        self.change = change
+        self.fresh: set[Digest] = set()
         self._temporary = temporary
 
     def path(self, digest: Digest) -> Path:
@@ -144,6 +151,7 @@ class Blobs:
             return 0
         with faults("remove the blob", self.directory), contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(digest))
+            self.fresh.discard(digest)
         return size
 
     def all(self) -> dict[Digest, float]:

@@ -6,7 +6,9 @@ exist: modelfile.parameters checks them.
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +95,20 @@ def read_bundle(store: Store, stored: StoredModel) -> Bundle:
         template=texts.template,
         messages=texts.messages,
         licenses=texts.licenses,
-        header=read_header(path),
+        header=model_header(path),
     )
+
+
+def model_header(path: Path) -> GgufHeader:
+    """The checked header of a model file, read once for as long as the file stays the same: a
+    large vocabulary takes some tenths of a second. Raises InvalidGguf, OSError."""
+    status = os.stat(path)
+    return _header(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=64)
+def _header(path: Path, identity: tuple[int, int, int]) -> GgufHeader:
+    return read_header(path)
 
 
 def model_layer(manifest: Manifest) -> Layer:

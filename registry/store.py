@@ -78,9 +78,9 @@ class Store:
         self.read_only = lock is None
         self._lock = lock
         self._temporary = root / "tmp"
-        self._blobs = Blobs(root / "blobs", self._temporary)
-        self._manifests = Manifests(root / "manifests", self._temporary)
         self._change = threading.RLock()
+        self._blobs = Blobs(root / "blobs", self._temporary, self._change)
+        self._manifests = Manifests(root / "manifests", self._temporary)
         self._held: Counter[Digest] = Counter()
 
     @classmethod
@@ -194,7 +194,9 @@ class Store:
                     raise InvalidManifest(
                         f"manifest: blob {layer.digest} has {size} bytes, not {layer.size_bytes}"
                     )
-            return self._install(name, manifest.to_bytes())
+            stored = self._install(name, manifest.to_bytes())
+            self._blobs.fresh.difference_update(layer.digest for layer in manifest.blobs)
+            return stored
 
     def copy(self, source: Name, target: Name) -> StoredModel:
         """Give a model a second name; no blob is copied. Raises ModelMissing, InvalidManifest,
@@ -234,6 +236,16 @@ class Store:
             old = [d for d, age_s in self._blobs.all().items() if age_s >= grace_s]
             sizes = [self._blobs.remove(d) for d in old if d not in used]
         return Pruned(len(sizes), sum(sizes))
+
+    def discard(self, digests: Iterable[Digest]) -> None:
+        """Remove those of the blobs that no model uses and nobody holds. What cannot be removed
+        now is left to prune; never raises."""
+        with self._change, contextlib.suppress(RegistryError):
+            wanted = [digest for digest in digests if self.has_blob(digest)]
+            used = self._used() if wanted and not self.read_only else None
+            if used is not None:
+                for digest in set(wanted) - used:
+                    self._blobs.remove(digest)
 
     def read_state(self, key: str) -> bytes | None:
         """A small file that hearth keeps beside the models, None when there is none."""
@@ -302,7 +314,7 @@ class Store:
         if used is None:
             return
         for layer in manifest.blobs:
-            if layer.digest not in used:
+            if layer.digest not in used and layer.digest not in self._blobs.fresh:
                 self._blobs.remove(layer.digest)
 
     def _sweep(self) -> None:

@@ -71,7 +71,7 @@ def read_string(source: Source, limit_bytes: int, what: str) -> bytes:
     (length,) = source.unpack(_U64, what)
     if length > source.left_bytes:
         raise InvalidGguf(
-            f"{what}: a string of {length} bytes, but {source.left_bytes} are left in the file",
+            f"truncated: {what} needs {source.position + length} bytes, has {source.size_bytes}",
             what,
         )
     if length > limit_bytes:
