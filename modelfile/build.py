@@ -1,0 +1,245 @@
+"""Building a bundle in a store: layers, config and manifest from a description.
+
+Owns the order of the work and what a failure leaves: nothing. Knows nothing of HTTP and of
+paths; the weights are in the store before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modelfile.ast import ROLES
+from modelfile.description import Description
+from modelfile.errors import BuildError
+from modelfile.parameters import MAX_STOPS, validate, validate_all
+from modelfile.templates.jinja import ChatTemplate
+from registry.bundle import (
+    MAX_MESSAGES_BYTES,
+    MAX_TEXT_BYTES,
+    model_header,
+    model_layer,
+    read_texts,
+)
+from registry.digest import Digest
+from registry.errors import InvalidGguf
+from registry.formats.gguf import GgufHeader
+from registry.manifest import (
+    CONFIG_TYPE,
+    LICENSE_TYPE,
+    MESSAGES_TYPE,
+    MODEL_TYPE,
+    PARAMS_TYPE,
+    PROMPT_TYPE,
+    SYSTEM_TYPE,
+    TEMPLATE_TYPE,
+    Layer,
+    Manifest,
+)
+from registry.store import Store
+
+ECHO_ARCHITECTURE = "hearth-echo"
+_MAX_CONFIG_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What a new bundle starts from."""
+
+    model: Layer
+    layers: tuple[Layer, ...]
+    header: GgufHeader
+    parameters: Mapping[str, Any]
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A layer of the new bundle. content: None when the store has it already."""
+
+    layer: Layer
+    content: bytes | None = None
+
+    @classmethod
+    def made(cls, media_type: str, content: bytes) -> _Part:
+        return cls(Layer(media_type, Digest.of(content), len(content)), content)
+
+
+def build(store: Store, description: Description) -> Iterator[str]:
+    """Build the bundle, giving a line of progress before each step, "success" last. The model
+    file's header is checked first. A model of the same name is replaced at the end.
+
+    A build that fails, or whose iterator is closed, leaves nothing. Raises BuildError,
+    ParameterError, TemplateError, InvalidGguf, ModelMissing, BlobMissing, StoreReadOnly,
+    StoreFull, StoreFault.
+    """
+    _check(description)
+    yield "reading the model"
+    base = _from_file(store, description) if description.files else _from_model(store, description)
+    layers = _layers(description, base)
+    config = _config(base, [part.layer for part in layers])
+    parts = [*layers, _Part.made(CONFIG_TYPE, config)]
+    made: list[Digest] = []
+    try:
+        with store.holding([part.layer.digest for part in parts]):
+            yield from _write(store, parts, made)
+            yield "writing manifest"
+            *others, last = (part.layer for part in parts)
+            store.put_manifest(description.name, Manifest(last, tuple(others)))
+    finally:
+        store.discard(made)
+    yield "success"
+
+
+def _check(description: Description) -> None:
+    if (description.from_model is None) == (not description.files):
+        raise BuildError("give either from, the name of an installed model, or files, one GGUF")
+    validate_all(description.parameters)
+    if description.template:
+        ChatTemplate(description.template)
+    for message in description.messages or ():
+        if message.role not in ROLES:
+            raise BuildError(
+                f"the role of a message is {message.role[:40]!r}, expected {', '.join(ROLES)}"
+            )
+    texts = {
+        "SYSTEM": description.system,
+        "LICENSE": max(description.licenses, key=len, default=""),
+    }
+    for instruction, text in texts.items():
+        size = len((text or "").encode("utf-8", "surrogatepass"))
+        if size > MAX_TEXT_BYTES:
+            raise BuildError(
+                f"{instruction} has {size} bytes, at most {MAX_TEXT_BYTES} are allowed"
+            )
+
+
+def _from_file(store: Store, description: Description) -> _Base:
+    if len(description.files) != 1:
+        names = ", ".join(sorted(description.files)[:5])
+        raise BuildError(f"{len(description.files)} files ({names}), expected one GGUF file")
+    ((_, digest),) = description.files.items()
+    path = store.blob_path(digest)
+    try:
+        header = model_header(path)
+        _check_header(header)
+    except InvalidGguf:
+        store.discard([digest])
+        raise
+    model = Layer(MODEL_TYPE, digest, header.file_size_bytes)
+    return _Base(model, (), header, {}, {})
+
+
+def _check_header(header: GgufHeader) -> None:
+    if header.split_count > 1:
+        raise BuildError(
+            f"the GGUF is one of {header.split_count} parts; merge them with llama-gguf-split"
+        )
+    kind = header.metadata.get("general.type")
+    if kind in ("mmproj", "adapter", "imatrix") or header.architecture == "clip":
+        raise BuildError(
+            f"the GGUF holds no language model but {kind or header.architecture!r}, which is not"
+            " supported by this version yet"
+        )
+    if not header.tensors and header.architecture != ECHO_ARCHITECTURE:
+        raise InvalidGguf("the file has no tensors, it holds a vocabulary only", "tensors")
+
+
+def _from_model(store: Store, description: Description) -> _Base:
+    assert description.from_model is not None
+    stored = store.get(description.from_model)
+    manifest = stored.manifest
+    if stored.fault is not None:
+        raise BuildError(f"model {stored.name.short} is damaged: {stored.fault}")
+    model = model_layer(manifest)
+    header = model_header(store.blob_path(model.digest))
+    others = tuple(layer for layer in manifest.layers if layer is not model)
+    config = json.loads(store.read_blob(manifest.config.digest, _MAX_CONFIG_BYTES))
+    parameters = read_texts(store, manifest).parameters
+    return _Base(model, others, header, parameters, config if isinstance(config, dict) else {})
+
+
+def _layers(description: Description, base: _Base) -> list[_Part]:
+    replaced = _replaced_types(description)
+    kept = [layer for layer in base.layers if layer.media_type not in replaced]
+    new = [_Part.made(kind, content) for kind, content in _new_layers(description, base)]
+    return [_Part(base.model), *(_Part(layer) for layer in kept), *new]
+
+
+def _write(store: Store, parts: list[_Part], made: list[Digest]) -> Iterator[str]:
+    """Write what is not in the store yet, noting it in made before."""
+    for part in parts:
+        digest = part.layer.digest
+        if part.content is None or store.has_blob(digest):
+            yield f"using existing layer {digest}"
+            continue
+        yield f"creating new layer {digest}"
+        made.append(digest)
+        with store.blob_writer(digest, len(part.content)) as writer:
+            writer.write(part.content)
+            writer.commit()
+
+
+def _replaced_types(description: Description) -> frozenset[str]:
+    """The layers of the base that the description stands in for."""
+    replaced: list[str] = []
+    if description.template is not None:
+        replaced += [TEMPLATE_TYPE, PROMPT_TYPE]
+    if description.system is not None:
+        replaced.append(SYSTEM_TYPE)
+    if description.parameters:
+        replaced.append(PARAMS_TYPE)
+    if description.messages is not None:
+        replaced.append(MESSAGES_TYPE)
+    return frozenset(replaced)
+
+
+def _new_layers(description: Description, base: _Base) -> Iterator[tuple[str, bytes]]:
+    if description.template:
+        yield TEMPLATE_TYPE, description.template.encode("utf-8", "replace")
+    if description.system:
+        yield SYSTEM_TYPE, description.system.encode("utf-8", "replace")
+    if description.parameters:
+        yield PARAMS_TYPE, _json(dict(base.parameters) | _checked(description.parameters))
+    if description.messages:
+        turns = [{"role": m.role, "content": m.content} for m in description.messages]
+        content = _json(turns)
+        if len(content) > MAX_MESSAGES_BYTES:
+            raise BuildError(
+                f"the messages have {len(content)} bytes, at most {MAX_MESSAGES_BYTES}"
+            )
+        yield MESSAGES_TYPE, content
+    for text in description.licenses:
+        yield LICENSE_TYPE, text.encode("utf-8", "replace")
+
+
+def _checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    values = validate_all(parameters)
+    if "stop" in values:
+        stops = tuple(dict.fromkeys(values["stop"]))
+        values["stop"] = list(validate("stop", stops[: MAX_STOPS + 1]))
+    return values
+
+
+def _config(base: _Base, layers: list[Layer]) -> bytes:
+    header = base.header
+    figures = {
+        "model_format": "gguf",
+        "model_family": header.architecture,
+        "model_families": [header.architecture],
+        "model_type": header.parameter_size,
+        "file_type": header.quantization,
+        "context_length": header.context_length,
+        "embedding_length": header.embedding_length,
+        "architecture": "amd64",
+        "os": "linux",
+        "rootfs": {"type": "layers", "diff_ids": [str(layer.digest) for layer in layers]},
+    }
+    return _json({**base.config, **{k: v for k, v in figures.items() if v is not None}})
+
+
+def _json(value: Any) -> bytes:
+    text = json.dumps(value, separators=(",", ":"), sort_keys=isinstance(value, dict))
+    return text.encode("ascii")

@@ -1,0 +1,73 @@
+"""What a bundle shall be made of: the typed form of a Modelfile or of a create request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from modelfile.ast import Modelfile
+from modelfile.errors import BuildError, ParameterError, UnsupportedInstruction
+from modelfile.parameters import parse_value
+from registry.bundle import BundleMessage
+from registry.digest import Digest
+from registry.names import Name
+
+UNSUPPORTED: Final = ("adapter", "draft", "renderer", "parser", "requires")
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A bundle to be. Exactly one of from_model (an installed model) and files (one GGUF blob of
+    the store by its file name) is given. None: taken from from_model, if it has one; an empty
+    text or list removes it. parameters are added to those of from_model, licenses too."""
+
+    name: Name
+    from_model: Name | None = None
+    files: Mapping[str, Digest] = field(default_factory=dict)
+    template: str | None = None
+    system: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    messages: tuple[BundleMessage, ...] | None = None
+    licenses: tuple[str, ...] = ()
+
+
+def from_modelfile(
+    modelfile: Modelfile, name: Name, files: Mapping[str, Digest] | None = None
+) -> Description:
+    """What a Modelfile describes. files: the store's blobs for a FROM that is a file, by file
+    name; None when FROM names an installed model.
+
+    Raises UnsupportedInstruction and ParameterError with the line, BuildError, InvalidName.
+    """
+    for command in modelfile.commands:
+        if command.instruction in UNSUPPORTED:
+            raise UnsupportedInstruction(command.instruction.upper(), command.line)
+    sources = modelfile.sources
+    if len(sources) != 1:
+        raise BuildError(f"{len(sources)} FROM lines, this version supports one")
+    messages = tuple(BundleMessage(role, text) for role, text in modelfile.messages)
+    return Description(
+        name=name,
+        from_model=Name.parse(sources[0]) if files is None else None,
+        files=files or {},
+        template=modelfile.template,
+        system=modelfile.system,
+        parameters=_parameters(modelfile),
+        messages=messages or None,
+        licenses=modelfile.licenses,
+    )
+
+
+def _parameters(modelfile: Modelfile) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for command in modelfile.parameters:
+        try:
+            value = parse_value(command.name, command.value)
+        except ParameterError as error:
+            raise ParameterError(f"line {command.line}: {error.message}", error.name) from None
+        if isinstance(value, tuple):
+            values[command.name] = (*values.get(command.name, ()), *value)
+        elif value is not None:
+            values[command.name] = value
+    return values

@@ -1,0 +1,213 @@
+"""Every PARAMETER: one table of names, types, ranges, defaults and their meaning.
+
+The names and defaults are Ollama's, plus kv_cache_type and num_parallel. Used for Modelfiles,
+for the options of requests and for the help text. Knows nothing of what carries them out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from modelfile.errors import ParameterError, UnknownParameter
+
+Kind = Literal["int", "float", "bool", "texts", "choice"]
+
+MAX_STOPS = 64
+MAX_STOP_BYTES = 256
+_INT = re.compile(r"[+-]?\d{1,20}", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_FALSE = ("0", "f", "F", "FALSE", "false", "False")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One row of the table. load: it shapes how the model is loaded, so that a change means a
+    reload; the others shape one request. default None: decided from the model and the machine.
+    """
+
+    name: str
+    kind: Kind
+    doc: str
+    default: Any = None
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    load: bool = False
+
+
+_ROWS: Final = (
+    Parameter("num_ctx", "int", "tokens of context", None, 1, 2**24, load=True),
+    Parameter("num_batch", "int", "most tokens of one step", 512, 1, 65_536, load=True),
+    Parameter("num_gpu", "int", "layers on the GPU; -1: as many as fit", -1, -1, 9999, load=True),
+    Parameter("main_gpu", "int", "the GPU that is used first", None, 0, 63, load=True),
+    Parameter("use_mmap", "bool", "map the model file into memory", None, load=True),
+    Parameter("num_thread", "int", "CPU threads; 0: the cores there are", 0, 0, 1024, load=True),
+    Parameter(
+        "kv_cache_type",
+        "choice",
+        "type of the cache of keys and values",
+        None,
+        choices=("f16", "q8_0", "q4_0"),
+        load=True,
+    ),
+    Parameter("num_parallel", "int", "requests served at once", None, 1, 1024, load=True),
+    Parameter(
+        "draft_num_predict", "int", "tokens that a draft model proposes", None, 0, 64, load=True
+    ),
+    Parameter("num_keep", "int", "prompt tokens kept when text is dropped", 4, -1, 2**24),
+    Parameter(
+        "seed", "int", "the same seed gives the same text; -1: random", -1, -(2**63), 2**63 - 1
+    ),
+    Parameter("num_predict", "int", "most tokens of an answer; -1: no limit", -1, -2, 2**24),
+    Parameter("top_k", "int", "choose among the k likeliest tokens; 0: all", 40, 0, 2**24),
+    Parameter("top_p", "float", "choose among tokens of this joint probability", 0.9, 0, 1),
+    Parameter("min_p", "float", "least probability, as a share of the likeliest", 0.0, 0, 1),
+    Parameter("typical_p", "float", "locally typical sampling; 1: off", 1.0, 0, 1),
+    Parameter("repeat_last_n", "int", "tokens that penalties look back; -1: all", 64, -1, 2**24),
+    Parameter("repeat_penalty", "float", "divides the logits of repeated tokens", 1.0, 0.01, 100),
+    Parameter("temperature", "float", "0: always the likeliest token; higher: freer", 0.8, 0, 100),
+    Parameter("presence_penalty", "float", "subtracted once from seen tokens", 0.0, -100, 100),
+    Parameter("frequency_penalty", "float", "subtracted for each time seen", 0.0, -100, 100),
+    Parameter("stop", "texts", "texts that end the answer; may be repeated", ()),
+)
+PARAMETERS: Final[Mapping[str, Parameter]] = {row.name: row for row in _ROWS}
+
+# Accepted for the sake of old Modelfiles, without effect.
+DEPRECATED: Final = frozenset(
+    (
+        *("penalize_newline", "low_vram", "f16_kv", "logits_all", "vocab_only", "use_mlock"),
+        *("mirostat", "mirostat_tau", "mirostat_eta", "num_gqa", "numa", "tfs_z"),
+        *("rope_frequency_base", "rope_frequency_scale", "embedding_only"),
+    )
+)
+
+
+def lookup(name: str) -> Parameter | None:
+    """The row of a parameter, None for a deprecated one. Raises UnknownParameter."""
+    if name in PARAMETERS:
+        return PARAMETERS[name]
+    if name in DEPRECATED:
+        return None
+    raise UnknownParameter(name, nearest(name))
+
+
+def nearest(name: str, limit: int = 3) -> tuple[str, ...]:
+    """The names most like name, best first."""
+    return tuple(difflib.get_close_matches(name.lower()[:100], PARAMETERS, n=limit, cutoff=0.6))
+
+
+def warning(name: str) -> str | None:
+    """What to tell about a deprecated parameter; None for the others."""
+    return f"parameter {name} is deprecated and has no effect" if name in DEPRECATED else None
+
+
+def parse_value(name: str, text: str) -> Any:
+    """The value in a Modelfile's text; for stop a tuple of that one text; None for a deprecated
+    parameter. Raises UnknownParameter, ParameterError."""
+    row = lookup(name)
+    if row is None:
+        return None
+    if row.kind == "int" and _INT.fullmatch(text):
+        return validate(name, int(text))
+    if row.kind == "float" and _FLOAT.fullmatch(text):
+        return validate(name, float(text))
+    if row.kind == "bool" and text in (*_TRUE, *_FALSE):
+        return text in _TRUE
+    if row.kind in ("texts", "choice"):
+        return validate(name, text)
+    raise _refusal(row, text)
+
+
+def validate(name: str, value: Any) -> Any:
+    """A JSON value as the parameter's own type: whole floats become int where int is wanted, one
+    text becomes a tuple for stop; None for a deprecated parameter.
+
+    Raises UnknownParameter, ParameterError.
+    """
+    row = lookup(name)
+    if row is None:
+        return None
+    checked = _CHECKS[row.kind](row, value)
+    if checked is None:
+        raise _refusal(row, value)
+    return checked
+
+
+def validate_all(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Every value checked; deprecated ones are left out. Raises as validate does."""
+    checked = {name: validate(name, value) for name, value in values.items()}
+    return {name: value for name, value in checked.items() if value is not None}
+
+
+def expected(row: Parameter) -> str:
+    """What the parameter takes, for messages and help."""
+    if row.kind == "choice":
+        return f"one of {', '.join(row.choices)}"
+    if row.kind == "texts":
+        return f"at most {MAX_STOPS} texts of 1 to {MAX_STOP_BYTES} bytes"
+    if row.kind == "bool":
+        return "true or false"
+    noun = "a whole number" if row.kind == "int" else "a number"
+    return f"{noun} from {row.minimum} to {row.maximum}"
+
+
+def _refusal(row: Parameter, value: Any) -> ParameterError:
+    huge = isinstance(value, int) and value.bit_length() > 1024  # str refuses 4,300 digits
+    text = f"a number of {value.bit_length()} bits" if huge else str(value)
+    shown = text if len(text) <= 60 else text[:60] + "..."
+    return ParameterError(f"parameter {row.name} is {shown!r}, expected {expected(row)}", row.name)
+
+
+def _check_int(row: Parameter, value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):
+        return None
+    return int(value) if _in_range(row, value) else None
+
+
+def _check_float(row: Parameter, value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if _in_range(row, value) else None
+
+
+def _check_bool(_row: Parameter, value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _check_choice(row: Parameter, value: Any) -> str | None:
+    return value if isinstance(value, str) and value in row.choices else None
+
+
+def _check_texts(_row: Parameter, value: Any) -> tuple[str, ...] | None:
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or len(given) > MAX_STOPS:
+        return None
+    for text in given:
+        size = len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
+        if not 0 < size <= MAX_STOP_BYTES:
+            return None
+    return tuple(given)
+
+
+def _in_range(row: Parameter, value: float) -> bool:
+    """False for NaN too."""
+    least = -math.inf if row.minimum is None else row.minimum
+    most = math.inf if row.maximum is None else row.maximum
+    return least <= value <= most
+
+
+_CHECKS: Final = {
+    "int": _check_int,
+    "float": _check_float,
+    "bool": _check_bool,
+    "texts": _check_texts,
+    "choice": _check_choice,
+}

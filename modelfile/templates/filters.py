@@ -1,0 +1,173 @@
+"""Jinja's filters with their appetite held: those that can grow text or lists ask the budget
+first, and the result of every one is counted."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from jinja2.filters import FILTERS
+
+from modelfile.templates.budget import Budget, LimitExceeded, measure
+from modelfile.templates.formats import check_percent, replaced_size
+
+if TYPE_CHECKING:
+    from modelfile.templates.sandbox import Sandbox
+
+# Not known to any chat template, and slow or quadratic on hostile text.
+_LEFT_OUT: Final = frozenset(("pprint", "striptags", "urlize", "xmlattr", "random"))
+_MAX_INDENT = 16
+_MAX_PRECISION = 300
+_OBJECT_SIZE = 80
+
+
+def filters_of(sandbox: Sandbox) -> dict[str, Callable[..., Any]]:
+    """The filters of a sandbox, by name."""
+    found = {
+        name: _counted(sandbox, function, _GUARDS.get(name))
+        for name, function in FILTERS.items()
+        if name not in _LEFT_OUT
+    }
+    own: dict[str, Callable[..., Any]] = {
+        "tojson": to_json,
+        "sum": functools.partial(_sum, sandbox),
+    }
+    for name, function in own.items():
+        found[name] = _counted(sandbox, function, _GUARDS.get(name))
+    return found
+
+
+def to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON as transformers writes it: no escaping for HTML, no ASCII escapes."""
+    if isinstance(indent, str):
+        indent = indent[:_MAX_INDENT]
+    elif indent is not None:
+        indent = min(int(indent), _MAX_INDENT)
+    if separators is not None and sum(len(str(part)) for part in separators) > _MAX_INDENT:
+        raise LimitExceeded("the separators of tojson are too long")
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _sum(sandbox: Sandbox, iterable: Any, attribute: Any = None, start: Any = 0) -> Any:
+    total = start
+    for item in iterable:
+        sandbox.count_step()
+        for part in str(attribute).split(".") if attribute is not None else ():
+            item = sandbox.getitem(item, int(part) if part.isdigit() else part)
+        total = sandbox.add(total, item)
+    return total
+
+
+def _counted(
+    sandbox: Sandbox, function: Callable[..., Any], guard: Callable[..., Any] | None
+) -> Callable[..., Any]:
+    skipped = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        sandbox.count_step()
+        head, given = args[:skipped], args[skipped:]
+        if guard is not None:
+            changed = guard(sandbox.budget, *given, **kwargs)
+            given = given if changed is None else (changed, *given[1:])
+        return sandbox.budget.keep(function(*head, *given, **kwargs))
+
+    if skipped:
+        apply.jinja_pass_arg = function.jinja_pass_arg  # type: ignore[attr-defined]
+    return apply
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, str | list | tuple | dict) else 0
+
+
+def _center(budget: Budget, value: Any, width: int = 80) -> None:
+    budget.room(max(_size(value), int(width)))
+
+
+def _indent(budget: Budget, value: Any, width: int | str = 4, *_: Any, **__: Any) -> None:
+    each = len(width) if isinstance(width, str) else int(width)
+    budget.room(len(str(value)) + (str(value).count("\n") + 1) * each)
+
+
+def _replace(budget: Budget, value: Any, old: Any = "", new: Any = "", *_: Any, **__: Any) -> None:
+    budget.room(replaced_size(str(value), old, new))
+
+
+def _join(budget: Budget, value: Any, d: Any = "", *_: Any, **__: Any) -> Any:
+    items = value if isinstance(value, str | list | tuple | dict) else list(value)
+    budget.room(len(items) * len(str(d)) + measure(items, budget.value_size))
+    return items
+
+
+def _format(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> None:
+    check_percent(budget, str(value), [*args, *kwargs.values()])
+
+
+def _wordwrap(
+    budget: Budget,
+    value: Any,
+    width: int = 79,
+    break_long_words: bool = True,
+    wrapstring: str | None = None,
+    **_: Any,
+) -> None:
+    lines = len(str(value)) // max(1, int(width)) + str(value).count(" ") + 1
+    budget.room(len(str(value)) + lines * len(wrapstring or "\n"))
+
+
+def _round(_budget: Budget, _value: Any, precision: int = 0, *_: Any, **__: Any) -> None:
+    if abs(int(precision)) > _MAX_PRECISION:
+        raise LimitExceeded(f"round to {precision} digits, at most {_MAX_PRECISION} are allowed")
+
+
+def _grouped(budget: Budget, value: Any, count: int = 1, *_: Any, **__: Any) -> None:
+    budget.room(int(count) + _OBJECT_SIZE * _size(value))
+
+
+def _characters(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
+    if isinstance(value, str):
+        budget.room(_OBJECT_SIZE * len(value))
+
+
+def _escaped(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
+    budget.room(9 * measure(value, budget.value_size))
+
+
+def _written(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
+    budget.room(measure(value, budget.value_size))
+
+
+_GUARDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "batch": _grouped,
+    "center": _center,
+    "e": _escaped,
+    "escape": _escaped,
+    "forceescape": _escaped,
+    "format": _format,
+    "indent": _indent,
+    "join": _join,
+    "list": _characters,
+    "replace": _replace,
+    "round": _round,
+    "slice": _grouped,
+    "sort": _characters,
+    "string": _written,
+    "tojson": _written,
+    "unique": _characters,
+    "urlencode": _escaped,
+    "wordwrap": _wordwrap,
+}

@@ -1,0 +1,110 @@
+"""Jinja chat templates, rendered as transformers renders them, in a sandbox with limits.
+
+Blocking and meant for a worker process: a rendering takes at most about a second.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jinja2 import Template, UndefinedError, meta
+from jinja2.exceptions import SecurityError
+from jinja2.exceptions import TemplateError as JinjaError
+from jinja2.exceptions import TemplateSyntaxError as JinjaSyntaxError
+
+from modelfile.errors import TemplateError
+from modelfile.templates.budget import Budget, LimitExceeded, measure
+from modelfile.templates.dialect import go_construct
+from modelfile.templates.sandbox import RaisedByTemplate, Sandbox
+
+MAX_SOURCE_BYTES = 256 * 1024
+RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token")
+_LONGEST_MESSAGE = 300
+
+
+class ChatTemplate:
+    """A compiled template. bos, eos: the texts of these tokens, None where there is none."""
+
+    def __init__(self, source: str, bos: str | None = None, eos: str | None = None) -> None:
+        """Compile source. Raises TemplateError with the line."""
+        size = len(source.encode("utf-8", "surrogatepass"))
+        if size > MAX_SOURCE_BYTES:
+            raise TemplateError(f"the template has {size} bytes, at most {MAX_SOURCE_BYTES}")
+        construct = go_construct(source)
+        if construct is not None:
+            raise TemplateError(
+                f"the template uses Go syntax ({construct}); this version reads Jinja templates"
+                " only, so leave TEMPLATE out to use the model's own"
+            )
+        self._environment = Sandbox()
+        self._constants = {"bos_token": bos, "eos_token": eos}
+        self._lock = threading.Lock()
+        self._template, self.variables = _compile(self._environment, source)
+
+    @property
+    def supports_tools(self) -> bool:
+        """True when the template reads tools."""
+        return "tools" in self.variables
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **options: Any,
+    ) -> str:
+        """The prompt of a conversation. messages: role, content and what else the template
+        reads, as OpenAI has them; options: further variables, such as enable_thinking.
+
+        Raises TemplateError: the template refuses the messages, is faulty, or takes too much.
+        """
+        for name in RESERVED:
+            if name in options:
+                raise TemplateError(f"the template option {name!r} is set by hearth itself")
+        values: dict[str, Any] = {k: v for k, v in self._constants.items() if v is not None}
+        values |= options
+        values |= {"messages": list(messages), "tools": list(tools) if tools else None}
+        values["add_generation_prompt"] = add_generation_prompt
+        with self._lock:
+            return self._render(values)
+
+    def _render(self, values: dict[str, Any]) -> str:
+        self._environment.budget = Budget(measure(list(values.values()), 2**40))
+        try:
+            return self._template.render(values)
+        except RaisedByTemplate as error:
+            raise TemplateError(f"the template refuses these messages: {error}") from error
+        except LimitExceeded as error:
+            raise TemplateError(str(error)) from error
+        except (UndefinedError, SecurityError, JinjaError) as error:
+            raise TemplateError(f"the template failed: {_brief(error)}") from error
+        except RecursionError as error:
+            raise TemplateError("the template nests too deeply") from error
+        except MemoryError as error:
+            raise TemplateError("the template takes too much memory") from error
+        except Exception as error:
+            kind = type(error).__name__
+            raise TemplateError(f"the template failed: {kind}: {_brief(error)}") from error
+
+
+def _compile(environment: Sandbox, source: str) -> tuple[Template, frozenset[str]]:
+    try:
+        tree = environment.parse(source)
+        variables = frozenset(meta.find_undeclared_variables(tree))
+        return environment.from_string(source), variables
+    except JinjaSyntaxError as error:
+        raise TemplateError(f"the template, line {error.lineno}: {_brief(error)}") from error
+    except RecursionError as error:
+        raise TemplateError("the template nests too deeply") from error
+    except (JinjaError, SyntaxError, ValueError, MemoryError, OverflowError) as error:
+        raise TemplateError(f"the template cannot be compiled: {_brief(error)}") from error
+    except Exception as error:
+        kind = type(error).__name__
+        raise TemplateError(f"the template cannot be compiled: {kind}") from error
+
+
+def _brief(error: BaseException) -> str:
+    text = str(getattr(error, "message", None) or error)
+    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."
