@@ -1,0 +1,342 @@
+"""A model without weights: it repeats the user's last words. The smallest Backend there is.
+
+Made for tests: it needs no dependencies, computes the same everywhere, and refuses hard
+whatever a real cache would silently get wrong (positions that leave a gap, sequences that are
+not there, more tokens than fit), so that it is an oracle for the scheduler.
+
+The vocabulary is the 256 bytes and some control tokens. The reply to a prompt is the text of its
+last user turn (<|im_start|>user ...), or the whole prompt where it has no turns, and then the end
+token; it starts again for those who ignore that. A request with a temperature and a seed gets the
+reply with letters changed to upper case at random, the same ones for the same seed.
+
+Control tokens in the words to repeat act when their turn to be repeated comes:
+
+    <|crash|>  the process dies by SIGSEGV
+    <|hang|>   the step never returns
+    <|raise|>  the step raises BackendError
+    <|slow|>   from here on, each step of this sequence takes SLOW_S longer
+
+and <|hash|> anywhere in a prompt makes the reply 1 to 64 letters, each depending on all tokens
+before it: what a wrongly shared prefix changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import random
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from runner.backends.backend import (
+    BackendError,
+    Capacity,
+    LoadedModel,
+    LoadProgress,
+    PoolFull,
+    Row,
+    Sampled,
+)
+from runner.types import LoadPlan, SamplingParams
+
+CONTROL = (
+    "<|begin|>",
+    "<|end|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|crash|>",
+    "<|hang|>",
+    "<|raise|>",
+    "<|slow|>",
+    "<|hash|>",
+)
+BOS, EOS, START, END, CRASH, HANG, RAISE, SLOW, HASH = range(256, 256 + len(CONTROL))
+VOCABULARY = 256 + len(CONTROL)
+SLOW_S = 0.02
+EMBEDDING_WIDTH = 16
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+_SPECIAL = re.compile("|".join(re.escape(word) for word in CONTROL))
+_USER = [START, *b"user\n"]
+_HASH_MODULUS = (1 << 61) - 1
+
+
+class EchoTokenizer:
+    """Bytes, and the control tokens by their names."""
+
+    vocabulary = VOCABULARY
+    bos: int | None = BOS
+    eos: int | None = EOS
+
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+        """See Tokenizer."""
+        tokens = [BOS] if add_bos else []
+        start = 0
+        for match in _SPECIAL.finditer(text) if parse_special else ():
+            tokens += text[start : match.start()].encode("utf-8", "replace")
+            tokens.append(256 + CONTROL.index(match.group()))
+            start = match.end()
+        tokens += text[start:].encode("utf-8", "replace")
+        return tokens
+
+    def piece(self, token: int) -> bytes:
+        """See Tokenizer."""
+        return bytes([token]) if token < 256 else b""
+
+    def text(self, token: int) -> str:
+        """See Tokenizer."""
+        return CONTROL[token - 256] if token >= 256 else bytes([token]).decode("latin-1")
+
+    def is_end(self, token: int) -> bool:
+        """See Tokenizer."""
+        return token in (EOS, END)
+
+
+class EchoSampler:
+    """Where the prompt of a request ended, and its random numbers."""
+
+    def __init__(self, params: SamplingParams) -> None:
+        seeded = params.temperature > 0 and params.seed is not None
+        self._random = random.Random(params.seed) if seeded else None
+        self.logprobs = params.logprobs
+        self.reply: list[int] = []
+        self.prompt_length: int | None = None
+        self.hashed = False
+        self.closed = False
+
+    def accept(self, tokens: Sequence[int]) -> None:
+        """Echo has no penalties: no effect."""
+
+    def close(self) -> None:
+        """See Sampler."""
+        self.closed = True
+
+    def next(self, tokens: Sequence[int], digest: int) -> int:
+        """The token after tokens; digest: the hash of all of them."""
+        if self.prompt_length is None:
+            self.prompt_length = len(tokens)
+            self.hashed = HASH in tokens
+            self.reply = [*last_words(tokens), EOS]
+        if self.hashed:
+            return EOS if digest % 64 == 0 else 97 + digest % 26
+        token = self.reply[(len(tokens) - self.prompt_length) % len(self.reply)]
+        if self._random is not None and 97 <= token <= 122 and self._random.random() < 0.5:
+            token -= 32
+        return token
+
+    @property
+    def delay_s(self) -> float:
+        """How much longer a step takes because of this request."""
+        return SLOW_S if SLOW in self.reply else 0.0
+
+
+def last_words(tokens: Sequence[int]) -> list[int]:
+    """What the reply to a prompt repeats."""
+    prompt = list(tokens)
+    for start in range(len(prompt) - len(_USER), -1, -1):
+        if prompt[start : start + len(_USER)] == _USER:
+            words = prompt[start + len(_USER) :]
+            return words[: words.index(END)] if END in words else words
+    return [token for token in prompt if token != BOS]
+
+
+@dataclass(slots=True)
+class _Cached:
+    """A sequence: its tokens, the cell that holds each, the hash up to and with each."""
+
+    tokens: list[int] = field(default_factory=list)
+    cells: list[int] = field(default_factory=list)
+    hashes: list[int] = field(default_factory=list)
+
+
+class EchoBackend:
+    """The cache is a list of tokens per sequence; each token occupies a numbered cell, and cells
+    are shared and counted as a real cache does."""
+
+    def __init__(self, capacity: Capacity, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.capacity = capacity
+        self.steps = 0
+        self.computed_tokens = 0
+        self.embedded_inputs = 0
+        self._sleep = sleep
+        self._sequences: dict[int, _Cached] = {}
+        self._holders: dict[int, int] = {}  # cell -> sequences that hold it
+        self._next_cell = 0
+
+    @property
+    def used(self) -> int:
+        """Cells in use."""
+        return len(self._holders)
+
+    def tokens(self, sequence: int) -> list[int]:
+        """The tokens of a sequence in the cache, for tests."""
+        return list(self._sequences[sequence].tokens)
+
+    def create_sampler(self, params: SamplingParams) -> EchoSampler:
+        """See Backend."""
+        return EchoSampler(params)
+
+    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+        """See Backend. Raises BackendError on rows that do not fit the cache's content."""
+        self._check(rows)
+        for row in rows:
+            self._append(row)
+        self.steps += 1
+        results, delay_s = [], 0.0
+        for row in rows:
+            if row.sampler is None:
+                continue
+            sampler = row.sampler
+            if not isinstance(sampler, EchoSampler) or sampler.closed:
+                raise BackendError(f"row of sequence {row.sequence}: not an open echo sampler")
+            results.append(self._sample(row.sequence, sampler))
+            delay_s += sampler.delay_s
+        if delay_s:
+            self._sleep(delay_s)
+        return results
+
+    def share(self, source: int, target: int, length: int) -> None:
+        """See Backend."""
+        origin = self._get(source)
+        if self._sequences.get(target, _Cached()).tokens:
+            raise BackendError(f"share: target {target} is not empty")
+        if not 0 < length <= len(origin.tokens):
+            raise BackendError(f"share: {length} of {len(origin.tokens)} tokens")
+        if not self.capacity.partial_share and length != len(origin.tokens):
+            raise BackendError("share: only a whole sequence can be shared")
+        cells = origin.cells[:length]
+        self._sequences[target] = _Cached(origin.tokens[:length], cells, origin.hashes[:length])
+        for cell in cells:
+            self._holders[cell] += 1
+
+    def trim(self, sequence: int, length: int) -> bool:
+        """See Backend."""
+        cached = self._get(sequence)
+        if not 0 <= length <= len(cached.tokens):
+            raise BackendError(f"trim: {length} of {len(cached.tokens)} tokens")
+        if not self.capacity.partial_share and length < len(cached.tokens):
+            return False
+        for cell in cached.cells[length:]:
+            self._drop(cell)
+        del cached.tokens[length:], cached.cells[length:], cached.hashes[length:]
+        return True
+
+    def release(self, sequence: int) -> None:
+        """See Backend. An id without tokens is allowed."""
+        for cell in self._sequences.pop(sequence, _Cached()).cells:
+            self._drop(cell)
+
+    def reset(self) -> None:
+        """See Backend."""
+        self._sequences.clear()
+        self._holders.clear()
+
+    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
+        """A unit vector for each input, by a hash of its tokens."""
+        self.embedded_inputs += len(inputs)
+        return [_unit_vector(tokens) for tokens in inputs]
+
+    def close(self) -> None:
+        """See Backend."""
+        self.reset()
+
+    def _get(self, sequence: int) -> _Cached:
+        cached = self._sequences.get(sequence)
+        if cached is None:
+            raise BackendError(f"sequence {sequence} is not in the cache")
+        return cached
+
+    def _check(self, rows: Sequence[Row]) -> None:
+        """All that must hold before anything is computed."""
+        total = sum(len(row.tokens) for row in rows)
+        if not 0 < total <= self.capacity.batch_tokens:
+            raise BackendError(f"{total} tokens in a step of 1 to {self.capacity.batch_tokens}")
+        if len({row.sequence for row in rows}) != len(rows):
+            raise BackendError("a sequence has two rows")
+        for row in rows:
+            self._check_row(row)
+        if self.used + total > self.capacity.pool_tokens:
+            raise PoolFull(f"{total} tokens more than {self.used} of {self.capacity.pool_tokens}")
+
+    def _check_row(self, row: Row) -> None:
+        cached = self._sequences.get(row.sequence)
+        length = 0 if cached is None else len(cached.tokens)
+        if not 0 <= row.sequence < self.capacity.max_sequences:
+            raise BackendError(f"sequence {row.sequence} of {self.capacity.max_sequences}")
+        if row.position != length:
+            raise BackendError(
+                f"sequence {row.sequence} has {length} tokens, row at position {row.position}"
+            )
+        if length + len(row.tokens) > self.capacity.context_length:
+            raise BackendError(f"sequence {row.sequence} is longer than the context")
+        if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= VOCABULARY:
+            raise BackendError(f"sequence {row.sequence}: no tokens, or unknown ones")
+
+    def _append(self, row: Row) -> None:
+        cached = self._sequences.setdefault(row.sequence, _Cached())
+        digest = cached.hashes[-1] if cached.hashes else 1
+        for token in row.tokens:
+            digest = (digest * 1_000_003 + token + 1) % _HASH_MODULUS
+            cached.tokens.append(token)
+            cached.hashes.append(digest)
+            cached.cells.append(self._next_cell)
+            self._holders[self._next_cell] = 1
+            self._next_cell += 1
+        self.computed_tokens += len(row.tokens)
+
+    def _sample(self, sequence: int, sampler: EchoSampler) -> Sampled:
+        cached = self._sequences[sequence]
+        token = sampler.next(cached.tokens, cached.hashes[-1])
+        if CRASH <= token <= RAISE:
+            _misbehave(token)
+        if sampler.logprobs is None:
+            return Sampled(sequence, token)
+        top = [(token + rank) % VOCABULARY for rank in range(sampler.logprobs)]
+        nats = [-0.1 - 2.4 * rank for rank in range(len(top))]
+        return Sampled(sequence, token, -0.1, tuple(zip(top, nats, strict=True)))
+
+    def _drop(self, cell: int) -> None:
+        self._holders[cell] -= 1
+        if self._holders[cell] == 0:
+            del self._holders[cell]
+
+
+def _misbehave(token: int) -> None:
+    if token == CRASH:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if token == HANG:
+        threading.Event().wait()
+    raise BackendError("the prompt asked for a failure")
+
+
+def _unit_vector(tokens: Sequence[int]) -> list[float]:
+    digest = hashlib.sha256(" ".join(map(str, tokens)).encode()).digest()
+    values = [byte - 127.5 for byte in digest[:EMBEDDING_WIDTH]]
+    norm = math.sqrt(sum(value * value for value in values))
+    return [value / norm for value in values]
+
+
+def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
+    """An echo model of the plan's sizes. The file at plan.path is not read."""
+    progress(0.0)
+    capacity = Capacity(
+        pool_tokens=plan.pool_tokens,
+        max_sequences=plan.max_sequences,
+        context_length=plan.context_length,
+        batch_tokens=plan.batch_tokens,
+        vocabulary=VOCABULARY,
+        block_size=1,
+        partial_share=True,
+    )
+    progress(1.0)
+    return LoadedModel(EchoBackend(capacity), EchoTokenizer(), CHAT_TEMPLATE, "echo")

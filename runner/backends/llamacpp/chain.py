@@ -1,0 +1,98 @@
+"""llama.cpp's native filters and draw over a set of candidates: steps 5 to 9 of
+runner/engine/sampling.py.
+
+Owns the native sampler chain of one request and its random numbers. Knows nothing of rows,
+histories or contexts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llama_cpp import llama_cpp as native
+from numpy.typing import NDArray
+
+from runner.types import SamplingParams
+
+_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+# 0xFFFFFFFF asks llama.cpp for a random seed, so it is no seed here
+_SEEDS = 0xFFFFFFFF
+
+# Below it, logit / temperature may overflow float32. At it, a logit that is higher by 0.0001
+# already has all of the probability.
+LOWEST_TEMPERATURE = 1e-6
+
+
+def seed_of(params: SamplingParams) -> int:
+    """The request's seed, as llama.cpp takes it; a fresh one where it has none."""
+    return secrets.randbelow(_SEEDS) if params.seed is None else params.seed % _SEEDS
+
+
+class Candidates:
+    """Room for candidates, shared by all chains of a backend; one thread at a time."""
+
+    def __init__(self, capacity: int) -> None:
+        self._data = np.zeros(capacity, _CANDIDATE)
+        self._pointer = self._data.ctypes.data_as(native.llama_token_data_p)
+        self._array = native.llama_token_data_array()
+        self.reference = ctypes.byref(self._array)
+
+    def fill(self, ids: NDArray[np.int64], logits: NDArray[np.float32], *, ordered: bool) -> None:
+        """Hold these. ordered: they come by descending logit."""
+        count = len(ids)
+        self._data["id"][:count] = ids
+        self._data["logit"][:count] = logits
+        self._array.data = self._pointer
+        self._array.size = count
+        self._array.selected = -1
+        self._array.sorted = ordered
+
+    def selected(self) -> int:
+        """The id that the chain drew."""
+        return int(self._data["id"][self._array.selected])
+
+    def rest(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Ids and probabilities of what the chain left."""
+        left = self._data[: self._array.size]
+        return left["id"].copy(), left["p"].copy()
+
+
+class Chain:
+    """typical_p, top_p, min_p, temperature and the draw of one request."""
+
+    def __init__(self, params: SamplingParams) -> None:
+        settings = native.llama_sampler_chain_default_params()
+        settings.no_perf = True
+        self._handle = native.llama_sampler_chain_init(settings)
+        self.close: Callable[[], object] = weakref.finalize(
+            self, native.llama_sampler_free, self._handle
+        )
+        for sampler in _samplers(params):
+            native.llama_sampler_chain_add(self._handle, sampler)
+
+    def draw(self, candidates: Candidates) -> int:
+        """Filter the candidates in place and draw one token id."""
+        native.llama_sampler_apply(self._handle, candidates.reference)
+        return candidates.selected()
+
+
+def _samplers(params: SamplingParams) -> list[Any]:
+    steps = []
+    if params.typical_p < 1:
+        steps.append(native.llama_sampler_init_typical(params.typical_p, 1))
+    if params.top_p < 1:
+        steps.append(native.llama_sampler_init_top_p(params.top_p, 1))
+    if params.min_p > 0:
+        steps.append(native.llama_sampler_init_min_p(min(params.min_p, 1.0), 1))
+    temperature = max(params.temperature, LOWEST_TEMPERATURE)
+    return [
+        *steps,
+        native.llama_sampler_init_temp(temperature),
+        native.llama_sampler_init_dist(seed_of(params)),
+    ]

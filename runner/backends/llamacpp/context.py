@@ -1,0 +1,66 @@
+"""A loaded model with its context: the two native handles, freed exactly once, and the calls
+that use them with their return codes turned into errors.
+
+Knows nothing of sampling or of what sequences mean to the engine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from llama_cpp import llama_cpp as native
+from numpy.typing import NDArray
+
+from runner.backends.backend import BackendError, PoolFull
+from runner.backends.llamacpp.batch import Batch
+
+FloatRows = NDArray[np.float32]  # [rows, columns]
+
+_NO_SLOT, _ABORTED, _INVALID = 1, 2, -1
+
+
+class Context:
+    """Takes over model and context. close gives them back, at the latest at exit."""
+
+    def __init__(self, model: Any, handle: Any) -> None:
+        self.model = model
+        self.handle = handle
+        self.memory = native.llama_get_memory(handle)  # None for encoder-only models
+        self.vocabulary = native.llama_model_get_vocab(model)
+        self.vocabulary_size: int = native.llama_vocab_n_tokens(self.vocabulary)
+        self._rows: tuple[int, FloatRows] | None = None
+        resources = ExitStack()
+        resources.callback(native.llama_model_free, model)
+        resources.callback(native.llama_free, handle)
+        self.close: Callable[[], object] = weakref.finalize(self, resources.close)
+
+    def decode(self, batch: Batch) -> None:
+        """Compute the batch. Raises PoolFull (nothing changed) or BackendError."""
+        code = native.llama_decode(self.handle, batch.native)
+        if code == 0:
+            return
+        size = batch.native.n_tokens
+        if code == _NO_SLOT:
+            raise PoolFull(f"no room in the cache for {size} more tokens")
+        if code == _INVALID:
+            raise BackendError(f"llama.cpp refused a batch of {size} tokens as inconsistent")
+        reason = "was aborted" if code == _ABORTED else f"failed with code {code}"
+        raise BackendError(f"computing a batch of {size} tokens {reason}")
+
+    def logits(self, rows: int) -> FloatRows:
+        """The logits [rows, vocabulary] of the last decode's outputs, in the order of the
+        batch: a view of llama.cpp's own buffer, good until the next decode."""
+        pointer = native.llama_get_logits(self.handle)
+        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        if address is None:
+            raise BackendError("llama.cpp has no logits for the last batch")
+        known = self._rows
+        if known is None or known[0] != address or len(known[1]) < rows:
+            view = np.ctypeslib.as_array(pointer, shape=(rows, self.vocabulary_size))
+            known = self._rows = (address, view)
+        return known[1][:rows]

@@ -1,0 +1,153 @@
+"""Loads a GGUF file into llama.cpp.
+
+Owns the order of the steps and what happens when one fails. The file was checked in Python
+before: llama.cpp ends the process on some malformed ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from llama_cpp import llama_cpp as native
+
+from runner.backends.backend import Backend, Capacity, LoadedModel, LoadProgress
+from runner.backends.llamacpp import native_log
+from runner.backends.llamacpp.backend import LlamaCppBackend
+from runner.backends.llamacpp.context import Context
+from runner.backends.llamacpp.embedding import EmbeddingBackend, pooling_of, reads_both_ways
+from runner.backends.llamacpp.parameters import (
+    embedding_parameters,
+    generation_parameters,
+    model_parameters,
+)
+from runner.backends.llamacpp.tokenizer import LlamaCppTokenizer
+from runner.errors import ModelLoadFailed
+from runner.types import LoadPlan
+
+logger = logging.getLogger(__name__)
+
+
+def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
+    """Load plan.path as plan says; progress is called on the way, in this thread. Raises
+    ModelLoadFailed with the library's own last words, and what progress raises."""
+    start_library()
+    with native_log.complaints() as complaints:
+        model = load_model(plan, progress, complaints)
+        try:
+            params = _context_parameters(plan, model)
+            handle = native.llama_init_from_model(model, params)
+            if not handle:
+                raise _failure(plan, "no context could be made for it", complaints)
+        except BaseException:
+            native.llama_model_free(model)
+            raise
+    context = Context(model, handle)
+    backend: Backend = _embedding(plan, context) if plan.embedding else _generation(plan, context)
+    return LoadedModel(
+        backend=backend,
+        tokenizer=LlamaCppTokenizer(context.vocabulary),
+        chat_template=_chat_template(model),
+        description=describe(model),
+    )
+
+
+@cache
+def start_library() -> None:
+    """Prepare llama.cpp for this process, once."""
+    native_log.install()
+    native.llama_backend_init()
+
+
+def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Any = ()) -> Any:
+    """The native model, to be freed by the caller. Raises as load does."""
+    raised: list[BaseException] = []
+
+    def report(share: float, _user_data: object) -> bool:
+        try:
+            progress(share)
+        except BaseException as error:
+            raised.append(error)  # through C it cannot travel: stop the load and raise it there
+        return not raised
+
+    params = model_parameters(plan)
+    callback = params.progress_callback = native.llama_progress_callback(report)
+    model = native.llama_model_load_from_file(os.fsencode(plan.path), params)
+    del callback  # it had to live until here
+    if raised:
+        if model:
+            native.llama_model_free(model)
+        raise raised[0]
+    if not model:
+        raise _failure(plan, "llama.cpp cannot load it", complaints)
+    return model
+
+
+def _context_parameters(plan: LoadPlan, model: Any) -> Any:
+    if plan.embedding:
+        whole = reads_both_ways(model)
+        return embedding_parameters(plan, pooling=pooling_of(model), whole=whole)
+    if not native.llama_model_has_decoder(model):
+        raise ModelLoadFailed(
+            f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
+        )
+    return generation_parameters(plan)
+
+
+def _generation(plan: LoadPlan, context: Context) -> LlamaCppBackend:
+    handle, model = context.handle, context.model
+    recurrent = native.llama_model_is_recurrent(model) or native.llama_model_is_hybrid(model)
+    pool_tokens = native.llama_n_ctx(handle)
+    return LlamaCppBackend(
+        context,
+        Capacity(
+            pool_tokens=pool_tokens,
+            max_sequences=native.llama_n_seq_max(handle),
+            context_length=min(plan.context_length, pool_tokens),
+            batch_tokens=native.llama_n_batch(handle),
+            vocabulary=context.vocabulary_size,
+            block_size=1,
+            partial_share=not recurrent,
+        ),
+    )
+
+
+def _embedding(plan: LoadPlan, context: Context) -> EmbeddingBackend:
+    handle = context.handle
+    return EmbeddingBackend(
+        context,
+        Capacity(
+            pool_tokens=native.llama_n_ctx(handle),
+            max_sequences=native.llama_n_seq_max(handle),
+            context_length=min(plan.context_length, native.llama_n_ctx(handle)),
+            batch_tokens=native.llama_n_batch(handle),
+            vocabulary=context.vocabulary_size,
+            block_size=1,
+            partial_share=False,
+        ),
+        step_tokens=plan.batch_tokens,
+    )
+
+
+def _failure(plan: LoadPlan, what: str, complaints: Any) -> ModelLoadFailed:
+    said = "; ".join(list(complaints)[-3:]) or "it gave no reason"
+    name = Path(plan.path).name
+    return ModelLoadFailed(f"the model file {name} was refused: {what} ({said})")
+
+
+def _chat_template(model: Any) -> str | None:
+    source = native.llama_model_chat_template(model, None)
+    return source.decode("utf-8", "replace") if source else None
+
+
+def describe(model: Any) -> str:
+    """The library with its version, and its short description of the model."""
+    import ctypes
+
+    buffer = ctypes.create_string_buffer(256)
+    native.llama_model_desc(model, buffer, len(buffer))
+    model_text = buffer.value.decode("utf-8", "replace")
+    return f"llama.cpp {native.llama_version().decode()}, {model_text}"

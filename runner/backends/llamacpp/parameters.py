@@ -1,0 +1,94 @@
+"""A load plan in llama.cpp's terms.
+
+Knows the fields of its parameter structures, nothing of when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_cpp import llama_cpp as native
+
+from runner.backends.llamacpp.threads import physical_cores
+from runner.errors import ModelLoadFailed
+from runner.types import LoadPlan
+
+_BF16 = 30  # of ggml.h; the bindings leave it out
+
+CACHE_TYPES: dict[str, int] = {
+    "f32": native.GGML_TYPE_F32,
+    "f16": native.GGML_TYPE_F16,
+    "bf16": _BF16,
+    "q8_0": native.GGML_TYPE_Q8_0,
+    "q5_1": native.GGML_TYPE_Q5_1,
+    "q5_0": native.GGML_TYPE_Q5_0,
+    "q4_1": native.GGML_TYPE_Q4_1,
+    "q4_0": native.GGML_TYPE_Q4_0,
+}
+
+_FLASH_ATTENTION = {
+    None: native.LLAMA_FLASH_ATTN_TYPE_AUTO,
+    False: native.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+    True: native.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+}
+
+
+def model_parameters(plan: LoadPlan) -> Any:
+    """llama_model_params for the plan, without a progress callback."""
+    params = native.llama_model_default_params()
+    params.n_gpu_layers = plan.gpu_layers
+    params.load_mode = native.LLAMA_LOAD_MODE_MMAP if plan.use_mmap else native.LLAMA_LOAD_MODE_NONE
+    return params
+
+
+def generation_parameters(plan: LoadPlan) -> Any:
+    """llama_context_params for many sequences in one cache. Raises ModelLoadFailed."""
+    params = _common(plan)
+    params.n_ctx = plan.pool_tokens
+    params.n_batch = params.n_ubatch = min(plan.batch_tokens, plan.pool_tokens)
+    params.n_seq_max = _sequences(plan)
+    # Room for logits is reserved in the compute buffer: one row a sequence, not one a token
+    params.n_outputs_max = params.n_seq_max
+    return params
+
+
+def embedding_parameters(plan: LoadPlan, *, pooling: int, whole: bool) -> Any:
+    """llama_context_params for embeddings of up to plan.context_length tokens each. whole: the
+    attention looks both ways, so that an input must be computed in one piece."""
+    params = _common(plan)
+    params.embeddings = True
+    params.pooling_type = pooling
+    params.n_seq_max = _sequences(plan)
+    params.n_ctx = max(plan.context_length, plan.batch_tokens)
+    params.n_batch = params.n_ubatch = params.n_ctx if whole else plan.batch_tokens
+    return params
+
+
+def _common(plan: LoadPlan) -> Any:
+    params = native.llama_context_default_params()
+    params.n_threads = params.n_threads_batch = plan.threads or physical_cores()
+    params.type_k = params.type_v = _cache_type(plan)
+    params.flash_attn_type = _FLASH_ATTENTION[plan.flash_attention]
+    params.kv_unified = True
+    params.offload_kqv = True
+    params.swa_full = True  # a prefix can be shared and trimmed beyond the attention window
+    params.no_perf = True
+    return params
+
+
+def _sequences(plan: LoadPlan) -> int:
+    return min(plan.max_sequences, int(native.llama_max_parallel_sequences()))
+
+
+def _cache_type(plan: LoadPlan) -> int:
+    kind = CACHE_TYPES.get(plan.kv_cache_type)
+    if kind is None:
+        raise ModelLoadFailed(
+            f"the cache type {plan.kv_cache_type!r} is unknown; use one of {', '.join(CACHE_TYPES)}"
+        )
+    if plan.flash_attention is False and plan.kv_cache_type not in ("f32", "f16", "bf16"):
+        raise ModelLoadFailed(
+            f"the cache type {plan.kv_cache_type} needs flash attention, which is switched off; "
+            "switch it on or use the cache type f16"
+        )
+    return kind

@@ -1,0 +1,75 @@
+"""The vocabulary of a model loaded by llama.cpp.
+
+Knows nothing of templates; lives as long as the model's handle.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from llama_cpp import llama_cpp as native
+
+
+class LlamaCppTokenizer:
+    """See runner.backends.backend.Tokenizer."""
+
+    def __init__(self, vocabulary: Any) -> None:
+        self._handle = vocabulary
+        self.vocabulary: int = native.llama_vocab_n_tokens(vocabulary)
+        self.bos = _token(native.llama_vocab_bos(vocabulary))
+        self.eos = _token(native.llama_vocab_eos(vocabulary))
+        self._pieces: list[bytes | None] = [None] * self.vocabulary
+
+    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+        """See Tokenizer.encode. add_bos also adds what else the
+        vocabulary asks for (SEP or EOS of embedding models). A lone surrogate becomes U+FFFD."""
+        data = _utf8(text)
+        room = len(data) + 2  # a token covers at least a byte; BOS and EOS may be added
+        while True:
+            tokens = np.empty(room, np.int32)
+            pointer = tokens.ctypes.data_as(native.llama_token_p)
+            count = native.llama_tokenize(
+                self._handle, data, len(data), pointer, room, add_bos, parse_special
+            )
+            if count >= 0:
+                return list(tokens[:count].tolist())
+            room = -count
+
+    def piece(self, token: int) -> bytes:
+        """See Tokenizer.piece. Raises IndexError outside the vocabulary."""
+        known = self._pieces[token]
+        if known is None:
+            known = self._pieces[token] = self._bytes(token, special=False)
+        return known
+
+    def text(self, token: int) -> str:
+        """See Tokenizer.text. Raises IndexError outside the vocabulary."""
+        if not 0 <= token < self.vocabulary:
+            raise IndexError(f"no token {token}; there are 0 to {self.vocabulary - 1}")
+        return self._bytes(token, special=True).decode("utf-8", "replace")
+
+    def _bytes(self, token: int, *, special: bool) -> bytes:
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            count = native.llama_token_to_piece(self._handle, token, buffer, room, 0, special)
+            if count >= 0:
+                return buffer.raw[:count]
+            room = -count
+
+    def is_end(self, token: int) -> bool:
+        """See Tokenizer.is_end."""
+        return bool(native.llama_vocab_is_eog(self._handle, token))
+
+
+def _token(id: int) -> int | None:
+    return None if id == native.LLAMA_TOKEN_NULL else id
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

@@ -1,0 +1,31 @@
+"""The shortlist is the head of a full sort."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.backends.llamacpp.shortlist import highest
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(
+    size=st.integers(1, 9000),
+    k=st.integers(1, 200),
+    decimals=st.integers(0, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_it_is_the_head_of_a_stable_sort(size: int, k: int, decimals: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    logits = np.round(random.standard_normal(size), decimals).astype(np.float32)
+    logits[random.integers(0, size, size // 10)] = -np.inf
+    expected = np.argsort(-logits, kind="stable")[:k]
+    np.testing.assert_array_equal(highest(logits, k), expected)
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 151_936])
+def test_it_never_gives_more_than_there_are(size: int) -> None:
+    logits = np.arange(size, dtype=np.float32)
+    assert highest(logits, 10).tolist() == list(range(size - 1, max(-1, size - 11), -1))
