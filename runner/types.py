@@ -162,6 +162,7 @@ class LoadPlan:
     max_sequences: int  # ids of the cache, for running sequences and for finished ones kept
     batch_tokens: int = 512
     max_running: int | None = None  # most sequences in one step; None: max_sequences
+    idle_tokens: int | None = None  # most tokens of finished sequences kept; None: pool_tokens
     threads: int | None = None  # None: the physical cores this process may use
     gpu_layers: int = 0
     kv_cache_type: str = "f16"

@@ -9,6 +9,7 @@ import codecs
 from dataclasses import dataclass
 
 from runner.backends.backend import Tokenizer
+from runner.types import Delta
 
 _decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -37,11 +38,14 @@ class Detokenizer:
 
 @dataclass(frozen=True, slots=True)
 class TokenText:
-    """What the engine needs to know of a token. text is None when piece is not whole UTF-8."""
+    """What the engine needs to know of a token. text is None when piece is not whole UTF-8;
+    delta is what the token adds to an answer when nothing is held back, None for end tokens and
+    where text is None."""
 
     piece: bytes
     text: str | None
     is_end: bool
+    delta: Delta | None
 
 
 class TokenTable(dict[int, TokenText]):
@@ -58,5 +62,7 @@ class TokenTable(dict[int, TokenText]):
             text = piece.decode("utf-8")
         except UnicodeDecodeError:
             text = None
-        entry = self[token] = TokenText(piece, text, self._tokenizer.is_end(token))
+        is_end = self._tokenizer.is_end(token)
+        delta = None if text is None or is_end else Delta(text, 1)
+        entry = self[token] = TokenText(piece, text, is_end, delta)
         return entry

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 
-from runner.backends.backend import Backend, PoolFull, Sampled, Tokenizer
+from runner.backends.backend import Backend, PoolFull, RowFault, Sampled, Tokenizer
 from runner.engine.detokenize import TokenTable
 from runner.engine.pacing import Pacer
 from runner.engine.scheduler import Scheduler, Step
@@ -186,7 +186,7 @@ class Engine:
             if not step.rows:
                 return
             started_s = self._clock()
-            sampled = self._backend.step(step.rows)
+            sampled, fault = self._compute(step)
             now_s = self._clock()
         except PoolFull:
             self._relieve(outcome)
@@ -197,7 +197,26 @@ class Engine:
         self.counters.steps += 1
         self._pacer.observe(now_s - started_s, len(step.decoding), step.prefill_tokens)
         self.scheduler.advance(step)
+        if fault is not None:
+            self._drop_faulty(step, fault, outcome)
         self._postprocess(step, sampled, now_s, outcome)
+
+    def _compute(self, step: Step) -> tuple[Iterable[Sampled], RowFault | None]:
+        try:
+            return self._backend.step(step.rows), None
+        except RowFault as fault:
+            return fault.sampled, fault
+
+    def _drop_faulty(self, step: Step, fault: RowFault, outcome: Outcome) -> None:
+        """End the sequences whose rows failed, take them out of step, keep nothing of theirs."""
+        faulty = set(fault.sequences)
+        for sequence in [*step.decoding, *(sequence for sequence, _ in step.chunks)]:
+            if sequence.slot in faulty:
+                self.scheduler.discard(sequence)
+                self._forget(sequence)
+                outcome.errors.append((sequence.id, InternalError(str(fault))))
+        step.decoding[:] = [s for s in step.decoding if s.slot is not None]
+        step.chunks[:] = [(s, count) for s, count in step.chunks if s.slot is not None]
 
     def _count_started(self, step: Step) -> None:
         for sequence, _ in step.chunks:
@@ -207,7 +226,7 @@ class Engine:
                 self.counters.cached_tokens += sequence.cached or 0
 
     def _postprocess(
-        self, step: Step, sampled: list[Sampled], now_s: float, outcome: Outcome
+        self, step: Step, sampled: Iterable[Sampled], now_s: float, outcome: Outcome
     ) -> None:
         results = iter(sampled)
         for sequence in step.decoding:
@@ -215,6 +234,7 @@ class Engine:
         for sequence, _ in step.chunks:
             if sequence.pending == 0:
                 self.scheduler.decode(sequence)
+                sequence.begin(now_s)
                 self._take(sequence, next(results), now_s, outcome)
 
     def _take(self, sequence: Sequence, sampled: Sampled, now_s: float, outcome: Outcome) -> None:
@@ -227,9 +247,7 @@ class Engine:
             outcome.errors.append((sequence.id, InternalError("the answer could not be decoded")))
             return
         outcome.deltas.append((sequence.id, delta))
-        if delta.finish is None:
-            sequence.decode_row()
-        else:
+        if delta.finish is not None:
             self._remove(sequence)
 
     def _remove(self, sequence: Sequence) -> None:
@@ -255,10 +273,11 @@ class Engine:
 
     def _collect_failed(self, outcome: Outcome) -> None:
         for sequence, error in self.scheduler.failed:
-            log.error("no sampler for request %s", sequence.id, exc_info=error)
             self._forget(sequence)
-            failure = InternalError(f"the request's sampling cannot be set up: {error}")
-            outcome.errors.append((sequence.id, failure))
+            if not isinstance(error, HearthError):
+                log.error("no sampler for request %s", sequence.id, exc_info=error)
+                error = InternalError(f"the request's sampling cannot be set up: {error}")
+            outcome.errors.append((sequence.id, error))
         self.scheduler.failed.clear()
 
     def _fail_running(self, error: Exception, outcome: Outcome) -> None:

@@ -8,6 +8,7 @@ no token ids, only lengths.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -75,6 +76,22 @@ class Pool:
             self._resize(path.tail, count)
         else:
             self._resize(tail, tail.length + count)
+
+    def grow(self, sequences: Iterable[int]) -> None:
+        """One token more for each of these running sequences: append without the calls, since
+        this happens at every step."""
+        paths, exact, grown = self._paths, self._block_size == 1, 0
+        for sequence in sequences:
+            path = paths[sequence]
+            tail = path.tail
+            if exact and tail is not None and tail.holders == 1:
+                tail.length += 1
+                path.length += 1
+                grown += 1
+            else:
+                self.append(sequence, 1)
+        self.used += grown
+        self.live += grown
 
     def share(self, source: int, target: int, length: int) -> None:
         """target, open and empty, begins with source's first length tokens."""

@@ -64,7 +64,7 @@ def sample(
     if params.temperature <= 0:
         return int(np.argmax(adjusted))
     ids = candidates(adjusted, params)
-    mass = np.cumsum(softmax(adjusted[ids] / params.temperature))
+    mass = np.cumsum(softmax(heat(adjusted[ids], params)))
     index = int(np.searchsorted(mass, rng.random() * mass[-1]))
     return int(ids[min(index, len(ids) - 1)])
 
@@ -79,7 +79,7 @@ def distribution(
         result[int(np.argmax(adjusted))] = 1.0
         return result
     ids = candidates(adjusted, params)
-    result[ids] = softmax(adjusted[ids] / params.temperature)
+    result[ids] = softmax(heat(adjusted[ids], params))
     return result
 
 
@@ -125,6 +125,13 @@ def candidates(adjusted: Logits, params: SamplingParams) -> Ids:
 def by_logit(logits: Logits) -> Ids:
     """All token ids by descending logit, equal ones by ascending id."""
     return np.argsort(-logits, kind="stable")
+
+
+def heat(logits: Logits, params: SamplingParams) -> Logits:
+    """Step 8, up to a constant: the highest logit becomes 0, so that the smallest temperature
+    gives -inf for the others and never inf - inf."""
+    with np.errstate(over="ignore"):
+        return np.asarray((logits - logits.max()) / params.temperature, dtype=np.float64)
 
 
 def softmax(logits: Logits) -> Logits:

@@ -84,6 +84,14 @@ class Scheduler:
         (self.prefilling if sequence in self.prefilling else self.decoding).remove(sequence)
         self._retire(sequence)
 
+    def discard(self, sequence: Sequence) -> None:
+        """Take out a running sequence whose tokens in the cache cannot be trusted."""
+        slot = sequence.slot
+        assert slot is not None
+        (self.prefilling if sequence in self.prefilling else self.decoding).remove(sequence)
+        sequence.slot, sequence.computed = None, 0
+        self._release(slot)
+
     def drop_all(self) -> None:
         """Take out all running sequences and forget the cache: the backend was reset."""
         for sequence in (*self.decoding, *self.prefilling):
@@ -109,15 +117,13 @@ class Scheduler:
 
     def advance(self, step: Step) -> None:
         """The step's tokens are in the backend's cache now."""
-        append = self.pool.append
         for sequence in step.decoding:
             sequence.computed += 1
-            assert sequence.slot is not None
-            append(sequence.slot, 1)
+        self.pool.grow(row.sequence for row in step.rows[: len(step.decoding)])
         for sequence, count in step.chunks:
             sequence.computed += count
             assert sequence.slot is not None
-            append(sequence.slot, count)
+            self.pool.append(sequence.slot, count)
 
     def decode(self, sequence: Sequence) -> None:
         """The prompt of the sequence is computed and a token sampled: it decodes from now on."""
@@ -279,11 +285,7 @@ class Scheduler:
         return max([*self.prefilling, *self.decoding], key=_order)
 
     def _preempt(self, sequence: Sequence) -> None:
-        slot = sequence.slot
-        assert slot is not None
-        (self.prefilling if sequence in self.prefilling else self.decoding).remove(sequence)
-        sequence.slot, sequence.computed = None, 0
-        self._release(slot)
+        self.discard(sequence)
         self.add(sequence)
         self.preemptions += 1
 

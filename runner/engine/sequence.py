@@ -12,7 +12,7 @@ from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
 from runner.backends.backend import Row, Sampled, Sampler
-from runner.engine.detokenize import Detokenizer, TokenTable
+from runner.engine.detokenize import Detokenizer, TokenTable, TokenText
 from runner.engine.stop import StopMatcher
 from runner.types import (
     Delta,
@@ -30,15 +30,8 @@ class Timing:
     """When things happened to a request, by the engine's clock. None: not yet."""
 
     arrived_s: float
-    started_s: float | None = None
+    started_s: float | None = None  # its first chunk is computed
     first_token_s: float | None = None
-    last_token_s: float | None = None
-
-    def token(self, now_s: float) -> None:
-        """A token was sampled."""
-        if self.first_token_s is None:
-            self.first_token_s = now_s
-        self.last_token_s = now_s
 
 
 class Sequence:
@@ -120,33 +113,48 @@ class Sequence:
         sampler = self.sampler if end == len(self.tokens) else None
         return Row(self.slot, self.tokens[self.computed : end].tolist(), self.computed, sampler)
 
+    def begin(self, now_s: float) -> None:
+        """The prompt is computed; the row for decode steps is made."""
+        assert self.slot is not None
+        if self.timing.first_token_s is None:
+            self.timing.first_token_s = now_s
+        row = self.row
+        row.sequence, row.position, row.sampler = self.slot, self.computed - 1, self.sampler
+
     def push(self, sampled: Sampled, table: TokenTable, now_s: float) -> Delta:
-        """Take a sampled token: what it adds to the answer, and whether that ends here."""
+        """Take a sampled token: what it adds to the answer, and whether that ends here. Sets
+        row to the token, for the next step."""
         token = sampled.token
-        self.tokens.append(token)
-        self.timing.token(now_s)
+        tokens = self.tokens
+        tokens.append(token)
+        self.last[0] = token
+        self.row.position += 1
         entry = table[token]
+        if (
+            entry.delta is not None
+            and self.stops is None
+            and sampled.logprob is None
+            and len(tokens) < self.limit
+            and not self.detokenizer.pending
+        ):
+            return entry.delta
+        return self._push_with_care(sampled, entry, table, now_s)
+
+    def _push_with_care(
+        self, sampled: Sampled, entry: TokenText, table: TokenTable, now_s: float
+    ) -> Delta:
         logprobs = () if sampled.logprob is None else (_logprob(sampled, table),)
         if entry.is_end and not self.ignore_end:
-            return self._end("", "stop", logprobs)
-        text = entry.text
-        if text is None or self.detokenizer.pending:
-            text = self.detokenizer.push(entry.piece)
+            return self._end("", "stop", logprobs, now_s)
+        text = self.detokenizer.push(entry.piece)
         if self.stops is not None:
             text = self.stops.push(text)
             if self.stops.matched is not None:
-                return Delta(text, 1, logprobs, self._finish("stop", self.stops.matched))
+                finish = Finish("stop", self._usage(now_s), self.stops.matched)
+                return Delta(text, 1, logprobs, finish)
         if len(self.tokens) >= self.limit:
-            return self._end(text, "length", logprobs)
+            return self._end(text, "length", logprobs, now_s)
         return Delta(text, 1, logprobs)
-
-    def decode_row(self) -> Row:
-        """The row of the next decode step: the last token at its position."""
-        assert self.slot is not None
-        self.last[0] = self.tokens[-1]
-        row = self.row
-        row.sequence, row.position, row.sampler = self.slot, self.computed, self.sampler
-        return row
 
     def close(self) -> None:
         """Give the sampler back."""
@@ -154,32 +162,30 @@ class Sequence:
             self.sampler.close()
             self.sampler = None
 
-    def _end(self, shown: str, reason: FinishReason, logprobs: tuple[TokenLogprob, ...]) -> Delta:
+    def _end(
+        self, shown: str, reason: FinishReason, logprobs: tuple[TokenLogprob, ...], now_s: float
+    ) -> Delta:
         """The last delta when no stop string has matched yet: all that is held back."""
         text, matched = self.detokenizer.flush(), None
         if self.stops is not None:
             text = self.stops.push(text) if text else ""
             matched = self.stops.matched
             text += "" if matched is not None else self.stops.flush()
-        finish = self._finish("stop" if matched is not None else reason, matched)
+        finish = Finish("stop" if matched is not None else reason, self._usage(now_s), matched)
         return Delta(shown + text, 1, logprobs, finish)
 
-    def _finish(self, reason: FinishReason, stop_string: str | None) -> Finish:
-        return Finish(reason, self.usage(), stop_string)
-
-    def usage(self) -> Usage:
-        """The request's account so far."""
+    def _usage(self, now_s: float) -> Usage:
+        """The request's account when its last token was sampled now."""
         timing = self.timing
-        last_s = timing.last_token_s if timing.last_token_s is not None else timing.arrived_s
-        first_s = timing.first_token_s if timing.first_token_s is not None else last_s
-        started_s = timing.started_s if timing.started_s is not None else first_s
+        first_s = now_s if timing.first_token_s is None else timing.first_token_s
+        started_s = first_s if timing.started_s is None else timing.started_s
         return Usage(
             prompt_tokens=self.prompt_length,
             cached_tokens=self.cached or 0,
             completion_tokens=len(self.tokens) - self.prompt_length,
             queue_s=started_s - timing.arrived_s,
             prefill_s=first_s - started_s,
-            decode_s=last_s - first_s,
+            decode_s=now_s - first_s,
         )
 
 

@@ -55,10 +55,13 @@ class ProtocolError(Exception):
 
 
 def encode_frame(frame: Mapping[str, Any]) -> bytes:
-    """The bytes of a frame. Raises ProtocolError when it is longer than MAX_FRAME_BYTES."""
-    body = json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode(
-        "utf-8", "surrogatepass"
-    )
+    """The bytes of a frame. Raises ProtocolError when it is longer than MAX_FRAME_BYTES, or
+    holds what is not JSON or nests too deeply."""
+    try:
+        text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"the frame cannot be JSON: {error}") from None
+    body = text.encode("utf-8", "surrogatepass")
     if len(body) > MAX_FRAME_BYTES:
         raise ProtocolError(f"frame of {len(body)} bytes, at most {MAX_FRAME_BYTES} are allowed")
     return _LENGTH.pack(len(body)) + body
@@ -68,7 +71,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
     """The frame in body. Raises ProtocolError."""
     try:
         frame = json.loads(body.decode("utf-8", "surrogatepass"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"not JSON: {error}") from None
     if not isinstance(frame, dict) or not isinstance(frame.get("op"), str):
         raise ProtocolError('a frame is an object with "op"')

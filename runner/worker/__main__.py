@@ -1,0 +1,48 @@
+"""python -m runner.worker FD | --probe | --smoke MODEL.gguf [--tokens N]
+
+FD: serve the daemon on this inherited socket. --probe: one line of JSON about the installed
+llama.cpp. --smoke: generate from a model file in this very process, as a health check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from runner.worker.isolation import isolate
+
+# The engine's thread wants the interpreter back as soon as its native call returns; the default
+# of 5 ms lets a template being rendered delay every stream by that much.
+_SWITCH_INTERVAL_S = 0.001
+
+
+def main() -> int:
+    """The exit code; serving a daemon does not return."""
+    parser = argparse.ArgumentParser(prog="python -m runner.worker", description=__doc__)
+    parser.add_argument("fd", nargs="?", type=int, help="the socket to the daemon")
+    parser.add_argument("--probe", action="store_true", help="describe the installed llama.cpp")
+    parser.add_argument("--smoke", metavar="MODEL", help="generate from a GGUF file")
+    parser.add_argument("--tokens", type=int, default=8, help="how many, for --smoke")
+    options = parser.parse_args()
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    if options.probe:
+        from runner.worker.probe import probe
+
+        return probe()
+    if options.smoke is not None:
+        from runner.worker.smoke import smoke
+
+        return smoke(options.smoke, options.tokens)
+    if options.fd is None:
+        parser.error("the number of an inherited socket is missing")
+    isolate()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    from runner.worker.process import run
+
+    run(options.fd)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

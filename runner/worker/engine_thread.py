@@ -1,0 +1,153 @@
+"""The thread that owns the engine: takes commands between steps, steps while there is work.
+
+Knows the engine and a place to send frames to; nothing of sockets or prompts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from runner.engine.engine import Engine, Outcome
+from runner.errors import HearthError, InternalError, InvalidRequest
+from runner.types import Embeddings, GenerateRequest, WorkerStats
+from runner.worker.memory import resident_bytes
+from runner.worker.protocol import ProtocolError, delta_to_wire
+
+log = logging.getLogger(__name__)
+
+Command = Callable[[Engine], None]
+FATAL_EXIT_CODE = 70  # EX_SOFTWARE: the engine cannot go on
+
+
+class FrameSink(Protocol):
+    """Where frames go."""
+
+    def send(self, frame: dict[str, Any]) -> None:
+        """Send a frame, from any thread."""
+
+    def wait_for_room(self) -> None:
+        """Block while the receiver is far behind."""
+
+
+class EngineThread(threading.Thread):
+    """Runs until the process ends."""
+
+    def __init__(self, load: Callable[[], Engine], sink: FrameSink) -> None:
+        """load makes the engine, on this thread; when it raises, the thread ends."""
+        super().__init__(name="engine", daemon=True)
+        self._load = load
+        self._sink = sink
+        self._commands: deque[tuple[str, Command]] = deque()
+        self._wake = threading.Condition()
+        self._engine: Engine | None = None
+        self._step_began_s: float | None = None
+
+    def submit(self, request: GenerateRequest, tokens: Sequence[int], arrived_s: float) -> None:
+        """Generate from a prompt."""
+        self._post(request.id, lambda engine: engine.submit(request, tokens, arrived_s))
+
+    def cancel(self, id: str, *, prepared: bool) -> None:
+        """Stop a request before the next step. prepared False: it never reached the engine, and
+        is only counted."""
+        self._post(id, lambda engine: _cancel(engine, id, prepared))
+
+    def embed(self, id: str, inputs: Sequence[Sequence[int]], truncate: bool) -> None:
+        """Embed inputs."""
+        self._post(id, lambda engine: engine.embed(id, inputs, truncate))
+
+    def stats(self) -> WorkerStats:
+        """The counters as they stand. From any thread, even while a step hangs."""
+        assert self._engine is not None
+        engine, began_s = self._engine, self._step_began_s
+        scheduler, counters = engine.scheduler, engine.counters
+        return WorkerStats(
+            steps=counters.steps,
+            running=scheduler.running,
+            waiting=len(scheduler.waiting),
+            pool_tokens=engine.capacity.pool_tokens,
+            pool_used=scheduler.pool.used,
+            prompt_tokens=counters.prompt_tokens,
+            cached_tokens=counters.cached_tokens,
+            completion_tokens=counters.completion_tokens,
+            preemptions=scheduler.preemptions,
+            cancelled=counters.cancelled,
+            rss_bytes=resident_bytes(),
+            step_age_s=None if began_s is None else time.monotonic() - began_s,
+        )
+
+    def run(self) -> None:
+        """The loop. An exception that the engine did not turn into errors ends the process: the
+        daemon starts a new one."""
+        try:
+            self._engine = self._load()
+        except Exception:
+            log.debug("the load failed", exc_info=True)
+            return
+        try:
+            while True:
+                self._turn(self._engine)
+        except Exception:
+            log.critical("the engine cannot go on", exc_info=True)
+            os._exit(FATAL_EXIT_CODE)
+
+    def _post(self, id: str, command: Command) -> None:
+        with self._wake:
+            self._commands.append((id, command))
+            self._wake.notify()
+
+    def _turn(self, engine: Engine) -> None:
+        """Wait until there is work, take all commands, make one step."""
+        if not self._commands and not engine.busy:
+            with self._wake:
+                self._wake.wait_for(lambda: self._commands)
+        while self._commands:
+            self._obey(engine, *self._commands.popleft())
+        if engine.busy:
+            self._sink.wait_for_room()
+            self._step_began_s = time.monotonic()
+            outcome = engine.step()
+            self._step_began_s = None
+            self._report(outcome)
+
+    def _obey(self, engine: Engine, id: str, command: Command) -> None:
+        try:
+            command(engine)
+        except HearthError as error:
+            self._send_error(id, error)
+        except Exception:
+            log.exception("request %s failed", id)
+            self._send_error(id, InternalError("the request could not be queued"))
+
+    def _report(self, outcome: Outcome) -> None:
+        if outcome.deltas:
+            deltas = [[id, delta_to_wire(delta)] for id, delta in outcome.deltas]
+            self._sink.send({"op": "step", "deltas": deltas})
+        for id, error in outcome.errors:
+            self._send_error(id, error)
+        for id, embeddings in outcome.embeddings:
+            self._send_embeddings(id, embeddings)
+
+    def _send_embeddings(self, id: str, embeddings: Embeddings) -> None:
+        result = {"vectors": embeddings.vectors, "prompt_tokens": embeddings.prompt_tokens}
+        try:
+            self._sink.send({"op": "reply", "id": id, "result": result})
+        except ProtocolError:
+            count = len(embeddings.vectors)
+            message = f"the vectors of {count} inputs are too much for one answer: send fewer"
+            self._send_error(id, InvalidRequest(message, param="input"))
+
+    def _send_error(self, id: str, error: HearthError) -> None:
+        self._sink.send({"op": "error", "id": id, "error": error.to_wire()})
+
+
+def _cancel(engine: Engine, id: str, prepared: bool) -> None:
+    if prepared:
+        engine.cancel(id)
+    else:
+        engine.counters.cancelled += 1

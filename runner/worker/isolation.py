@@ -1,0 +1,27 @@
+"""What a worker process gives up at its start. Knows nothing of models."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+
+
+def isolate() -> None:
+    """Die with the parent, leave no core files (they hold prompts), never gain privileges.
+    Where the system has no such thing it is left out. A parent that is dead already ends the
+    process now."""
+    parent = os.getppid()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)

@@ -1,0 +1,63 @@
+"""From a load plan to an engine: which backend, which template, what the daemon is told.
+
+Knows the backends by their module names only, so that a worker imports no more than it uses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from runner.backends.backend import LoadedModel, LoadProgress
+from runner.engine.engine import Engine
+from runner.errors import HearthError, ModelLoadFailed
+from runner.types import LoadPlan
+from runner.worker.prompts import Prompts
+
+log = logging.getLogger(__name__)
+
+Send = Callable[[dict[str, Any]], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model ready to serve."""
+
+    engine: Engine
+    prompts: Prompts
+    model: LoadedModel
+
+    def info(self) -> dict[str, Any]:
+        """What the ready frame says of it."""
+        return {
+            "description": self.model.description,
+            "chat_template": self.model.chat_template is not None,
+            "capacity": dataclasses.asdict(self.engine.capacity),
+        }
+
+
+def load(plan: LoadPlan, progress: LoadProgress) -> Loaded:
+    """Load the model. Raises HearthError: what the backend says, or ModelLoadFailed."""
+    try:
+        backend = importlib.import_module(f"runner.backends.{plan.backend}")
+        model: LoadedModel = backend.load(plan, progress)
+    except HearthError:
+        raise
+    except Exception as error:
+        log.exception("the backend failed to load %s", plan.path)
+        raise ModelLoadFailed(
+            f"the {plan.backend} backend cannot load the model: {error}"
+        ) from error
+    if plan.chat_template is not None:
+        model = dataclasses.replace(model, chat_template=plan.chat_template)
+    prompts = Prompts(model.tokenizer, model.chat_template)
+    engine = Engine(
+        model.backend,
+        model.tokenizer,
+        max_running=plan.max_running,
+        idle_tokens=plan.idle_tokens,
+    )
+    return Loaded(engine, prompts, model)

@@ -1,0 +1,164 @@
+"""From a request to the token ids of its prompt.
+
+Owns the use of the chat template and what stands in for one that is missing. Called off the
+engine's thread: templates are Python, tokenizers do not touch the backend. Knows no engine.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from modelfile.errors import ModelfileError
+from modelfile.templates.jinja import ChatTemplate
+from runner.backends.backend import Tokenizer
+from runner.errors import InvalidRequest, ModelInvalid
+from runner.types import GenerateRequest, Message, ToolCall
+
+log = logging.getLogger(__name__)
+
+
+class Template(Protocol):
+    """What prompts needs of a chat template."""
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **options: Any,
+    ) -> str:
+        """The prompt of a conversation. Raises modelfile.errors.ModelfileError."""
+
+
+class PlainTemplate:
+    """The prompt for a model without a chat template: "User: ...", "Assistant: ...", one blank
+    line between turns, system text first and without a label. Tools are not shown."""
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **options: Any,
+    ) -> str:
+        """See Template."""
+        turns = [_plain_turn(message) for message in messages]
+        return "\n\n".join(turns + ["Assistant:"] * add_generation_prompt)
+
+
+class BrokenTemplate:
+    """Stands for a chat template that cannot be compiled: the model still completes text."""
+
+    def __init__(self, fault: ModelfileError) -> None:
+        self._fault = fault
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **options: Any,
+    ) -> str:
+        """Raises ModelInvalid."""
+        raise ModelInvalid(
+            f"the model's chat template cannot be used: {self._fault}; give it another one "
+            "(TEMPLATE in a Modelfile), or use it without chat"
+        )
+
+
+def _plain_turn(message: Mapping[str, Any]) -> str:
+    role, content = str(message["role"]), str(message["content"])
+    return content if role == "system" else f"{role.capitalize()}: {content}"
+
+
+class Prompts:
+    """Renders and encodes prompts for one model."""
+
+    def __init__(self, tokenizer: Tokenizer, chat_template: str | None) -> None:
+        """chat_template: Jinja source; None: PlainTemplate is used."""
+        self._tokenizer = tokenizer
+        self._bos = _text(tokenizer, tokenizer.bos)
+        self._template = _compile(chat_template, self._bos, _text(tokenizer, tokenizer.eos))
+
+    def render(self, request: GenerateRequest) -> str:
+        """The prompt as text. Raises InvalidRequest when the template refuses the messages, or
+        the request has tokens only."""
+        if request.text is not None:
+            return request.text
+        if request.messages is None:
+            raise InvalidRequest("the request has neither messages nor text", param="messages")
+        messages = [_message_for_template(message) for message in request.messages]
+        tools = [dict(tool) for tool in request.tools] or None
+        try:
+            return self._template.render(messages, tools, **request.template_options)
+        except ModelfileError as error:
+            raise InvalidRequest(
+                f"the model's chat template does not take these messages: {error}",
+                param="messages",
+            ) from error
+
+    def encode(self, request: GenerateRequest) -> list[int]:
+        """The prompt's token ids. Raises InvalidRequest."""
+        if request.tokens is not None:
+            return list(request.tokens)
+        return self.encode_text(self.render(request))
+
+    def encode_text(self, text: str) -> list[int]:
+        """Token ids of a whole prompt: control tokens in it count, and BOS comes first where
+        the model wants one and the text does not begin with it."""
+        add_bos = not (self._bos and text.startswith(self._bos))
+        return self._tokenizer.encode(text, add_bos=add_bos, parse_special=True)
+
+
+def _compile(source: str | None, bos: str | None, eos: str | None) -> Template:
+    if source is None:
+        return PlainTemplate()
+    try:
+        return ChatTemplate(source, bos, eos)
+    except ModelfileError as fault:
+        log.warning("the model's chat template cannot be used: %s", fault)
+        return BrokenTemplate(fault)
+
+
+def _text(tokenizer: Tokenizer, token: int | None) -> str | None:
+    return None if token is None else tokenizer.text(token)
+
+
+def _message_for_template(message: Message) -> dict[str, Any]:
+    """A message in the shape that chat templates on the hub expect."""
+    result: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.reasoning is not None:
+        result["reasoning_content"] = message.reasoning
+    if message.tool_calls:
+        result["tool_calls"] = [_call_for_template(call) for call in message.tool_calls]
+    if message.tool_call_id is not None:
+        result["tool_call_id"] = message.tool_call_id
+    if message.name is not None:
+        result["name"] = message.name
+    return result
+
+
+def _call_for_template(call: ToolCall) -> dict[str, Any]:
+    """Templates write arguments with tojson, so they get the object rather than its text."""
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        arguments = call.arguments
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def inputs_to_tokens(inputs: Sequence[Any], prompts: Prompts) -> list[list[int]]:
+    """Inputs of an embedding, strings or lists of ids, as ids. Raises InvalidRequest."""
+    result = []
+    for item in inputs:
+        if isinstance(item, str):
+            result.append(prompts.encode_text(item))
+        elif isinstance(item, list) and all(type(token) is int for token in item):
+            result.append(item)
+        else:
+            raise InvalidRequest("an input is neither a text nor a list of tokens", param="input")
+    return result

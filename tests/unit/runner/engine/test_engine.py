@@ -1,0 +1,534 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from runner.backends.backend import BackendError, Capacity, PoolFull, Row, RowFault, Sampled
+from runner.backends.echo import VOCABULARY, EchoBackend, EchoSampler, EchoTokenizer
+from runner.engine.engine import Engine
+from runner.errors import Conflict, ContextOverflow, HearthError, InternalError, InvalidRequest
+from runner.types import Delta, Finish, GenerateRequest, SamplingParams
+
+TOKENIZER = EchoTokenizer()
+
+
+def encode(text: str) -> list[int]:
+    return TOKENIZER.encode(text, add_bos=True, parse_special=True)
+
+
+class Recorder(EchoBackend):
+    """An echo backend that remembers its batches, and can be told to fail."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        super().__init__(capacity)
+        self.batches: list[list[tuple[int, int]]] = []  # (sequence, tokens) of each row
+        self.faults: list[Exception] = []
+
+    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+        if self.faults:
+            raise self.faults.pop()
+        self.batches.append([(row.sequence, len(row.tokens)) for row in rows])
+        return super().step(rows)
+
+
+class Run:
+    """An engine with what it answered so far."""
+
+    def __init__(
+        self,
+        *,
+        pool: int = 4096,
+        sequences: int = 16,
+        context: int = 1024,
+        batch: int = 512,
+        max_running: int | None = None,
+        idle_tokens: int | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.backend = Recorder(Capacity(pool, sequences, context, batch, VOCABULARY, 1, True))
+        self.engine = Engine(
+            self.backend,
+            TOKENIZER,
+            max_running=max_running,
+            idle_tokens=idle_tokens,
+            clock=clock,
+        )
+        self.deltas: dict[str, list[Delta]] = {}
+        self.errors: dict[str, HearthError] = {}
+        self.first: list[str] = []  # ids by their first token
+
+    def submit(self, id: str, text: str, **options: object) -> None:
+        sampling = options.pop("sampling", SamplingParams())
+        assert isinstance(sampling, SamplingParams)
+        request = GenerateRequest(id, sampling, **options)  # type: ignore[arg-type]
+        self.engine.submit(request, encode(text))
+
+    def step(self) -> None:
+        outcome = self.engine.step()
+        for id, delta in outcome.deltas:
+            if id not in self.deltas:
+                self.first.append(id)
+            self.deltas.setdefault(id, []).append(delta)
+        self.errors.update(outcome.errors)
+
+    def finish(self, most_steps: int = 5000) -> Run:
+        while self.engine.busy:
+            most_steps -= 1
+            assert most_steps > 0, "the engine does not come to an end"
+            self.step()
+        return self
+
+    def text(self, id: str) -> str:
+        return "".join(delta.text for delta in self.deltas[id])
+
+    def end(self, id: str) -> Finish:
+        finish = self.deltas[id][-1].finish
+        assert finish is not None
+        return finish
+
+
+def test_a_request_is_answered_and_ends_with_the_end_token() -> None:
+    run = Run()
+    run.submit("a", "hällo 🙂")
+    run.finish()
+    assert run.text("a") == "hällo 🙂"
+    assert run.end("a").reason == "stop"
+    assert run.end("a").stop_string is None
+    assert [delta.finish for delta in run.deltas["a"][:-1]] == [None] * (len(run.deltas["a"]) - 1)
+
+
+def test_usage_counts_the_prompt_and_every_sampled_token() -> None:
+    run = Run()
+    run.submit("a", "hello")
+    usage = run.finish().end("a").usage
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (6, 0, 6)
+    assert sum(delta.token_count for delta in run.deltas["a"]) == 6
+
+
+def test_durations_are_those_of_the_clock() -> None:
+    ticks = iter(range(10_000))
+    run = Run(clock=lambda: float(next(ticks)))
+    run.submit("a", "abc")
+    usage = run.finish().end("a").usage
+    assert usage.queue_s > 0
+    assert usage.prefill_s > 0
+    assert usage.decode_s > 0
+
+
+def test_max_tokens_ends_with_length() -> None:
+    run = Run()
+    run.submit("a", "hello", max_tokens=3)
+    assert run.finish().text("a") == "hel"
+    assert run.end("a").reason == "length"
+    assert run.end("a").usage.completion_tokens == 3
+
+
+def test_max_tokens_zero_ends_with_an_empty_answer() -> None:
+    run = Run()
+    run.submit("a", "hello", max_tokens=0)
+    run.finish()
+    assert run.text("a") == ""
+    assert run.end("a").reason == "length"
+    assert run.end("a").usage.prompt_tokens == 6
+    assert run.backend.batches == []
+
+
+def test_ignore_eos_goes_on_after_the_end_token() -> None:
+    run = Run()
+    run.submit("a", "ab", ignore_eos=True, max_tokens=7)
+    assert run.finish().text("a") == "ababa"
+
+
+def test_the_context_limit_of_the_model_ends_a_sequence_with_length() -> None:
+    run = Run(context=16)
+    run.submit("a", "hello", ignore_eos=True)
+    run.finish()
+    assert run.end("a").reason == "length"
+    assert run.end("a").usage.completion_tokens == 16 - 6
+
+
+def test_a_request_may_ask_for_a_shorter_context_but_not_for_a_longer_one() -> None:
+    run = Run(context=16)
+    run.submit("a", "hello", ignore_eos=True, context_length=10)
+    run.submit("b", "hello", ignore_eos=True, context_length=1000)
+    run.finish()
+    assert run.end("a").usage.completion_tokens == 4
+    assert run.end("b").usage.completion_tokens == 10
+
+
+@pytest.mark.parametrize("length", [16, 17, 400])
+def test_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(length: int) -> None:
+    run = Run(context=16)
+    with pytest.raises(ContextOverflow) as caught:
+        run.submit("a", "x" * (length - 1))
+    assert caught.value.details == {"prompt_tokens": length, "context_length": 16}
+    assert str(length) in caught.value.message
+    assert not run.engine.busy
+
+
+def test_a_prompt_that_the_pool_can_never_hold_is_refused() -> None:
+    run = Run(pool=32, context=1024)
+    with pytest.raises(ContextOverflow, match="32"):
+        run.submit("a", "x" * 40)
+
+
+def test_tokens_outside_the_vocabulary_are_refused() -> None:
+    run = Run()
+    for tokens in ([], [-1], [VOCABULARY]):
+        with pytest.raises(InvalidRequest):
+            run.engine.submit(GenerateRequest("a"), tokens)
+    with pytest.raises(InvalidRequest, match="logit_bias"):
+        run.submit("a", "x", sampling=SamplingParams(logit_bias=((VOCABULARY, 1.0),)))
+
+
+def test_an_id_in_use_is_refused() -> None:
+    run = Run()
+    run.submit("a", "hello")
+    with pytest.raises(Conflict):
+        run.submit("a", "other")
+    assert run.finish().text("a") == "hello"
+
+
+def test_a_stop_string_across_tokens_never_shows() -> None:
+    run = Run()
+    run.submit("a", "one STOP two", stop=("zzz", "STOP"))
+    run.finish()
+    assert run.text("a") == "one "
+    assert run.end("a") == Finish("stop", run.end("a").usage, "STOP")
+
+
+def test_what_looked_like_a_stop_string_is_shown_at_the_end() -> None:
+    run = Run()
+    run.submit("a", "one STO", stop=("STOP",))
+    run.submit("b", "one STOPPED", stop=("STOPS",), max_tokens=8)
+    run.finish()
+    assert run.text("a") == "one STO"
+    assert run.text("b") == "one STOP"
+    assert run.end("b").reason == "length"
+
+
+def test_half_a_character_is_held_back_and_replaced_at_the_end() -> None:
+    run = Run()
+    run.submit("a", "a🙂", max_tokens=3)
+    run.finish()
+    assert [delta.text for delta in run.deltas["a"]] == ["a", "", "\ufffd"]
+
+
+def test_logprobs_ride_with_the_delta_of_their_step() -> None:
+    run = Run()
+    run.submit("a", "é", sampling=SamplingParams(logprobs=2))
+    run.finish()
+    first, second, _ = run.deltas["a"]
+    assert (first.text, second.text) == ("", "é")
+    assert [len(first.logprobs), len(second.logprobs)] == [1, 1]
+    chosen = first.logprobs[0]
+    assert (chosen.token, chosen.piece) == (0xC3, b"\xc3")
+    assert chosen.top[0] == (chosen.token, chosen.piece, chosen.logprob)
+    assert len(chosen.top) == 2
+
+
+def test_the_same_seed_gives_the_same_answer_and_others_do_not() -> None:
+    run = Run()
+    for id, seed in (("a", 1), ("b", 1), ("c", 2)):
+        run.submit(id, "abcdefghijklmnop", sampling=SamplingParams(temperature=1, seed=seed))
+    run.finish()
+    assert run.text("a") == run.text("b") != run.text("c")
+
+
+def test_eight_clients_at_once_compute_their_system_prompt_once() -> None:
+    run = Run(batch=600)
+    system = "<|im_start|>system\n" + "s" * 500 + "<|im_end|>\n<|im_start|>user\n"
+    prompts = {f"r{i}": f"{system}question {i}<|im_end|>\n" for i in range(8)}
+    for id, prompt in prompts.items():
+        run.submit(id, prompt)
+    run.finish()
+    assert {id: run.text(id) for id in prompts} == {f"r{i}": f"question {i}" for i in range(8)}
+    alone = len(encode(prompts["r0"]))
+    common = len(encode(system)) + len("question ")
+    generated = sum(run.end(id).usage.completion_tokens - 1 for id in prompts)
+    assert run.backend.computed_tokens == alone + 7 * (alone - common) + generated
+    assert [run.end(f"r{i}").usage.cached_tokens for i in range(8)] == [0] + [common] * 7
+
+
+def test_the_same_prompt_again_computes_one_token() -> None:
+    run = Run()
+    run.submit("a", "x" * 300, max_tokens=2)
+    run.finish()
+    before = run.backend.computed_tokens
+    run.submit("b", "x" * 300, max_tokens=1)
+    run.finish()
+    assert run.backend.computed_tokens - before == 1
+    assert run.end("b").usage.cached_tokens == 300
+
+
+def test_a_conversation_goes_on_in_its_own_sequence() -> None:
+    run = Run(sequences=4)
+    run.submit("a", "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
+    run.finish()
+    first = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nhi"
+    run.submit("b", first + "<|im_end|>\n<|im_start|>user\nbye<|im_end|>\n")
+    run.finish()
+    assert run.text("b") == "bye"
+    assert run.end("b").usage.cached_tokens == len(encode(first))
+    assert {sequence for batch in run.backend.batches for sequence, _ in batch} == {0}
+
+
+def test_a_different_request_passes_one_that_waits_for_a_prefix() -> None:
+    run = Run(batch=64)
+    run.submit("a", "s" * 300 + "a", max_tokens=1)
+    run.submit("b", "s" * 300 + "b", max_tokens=1)
+    run.submit("c", "c" * 10, max_tokens=1)
+    for _ in range(5):
+        run.step()
+    assert run.engine.scheduler.waiting[0].id == "b"
+    run.finish()
+    assert run.end("b").usage.cached_tokens == 301
+
+
+def test_the_computed_part_of_a_cancelled_prompt_is_used_by_the_next() -> None:
+    run = Run(batch=64)
+    run.submit("a", "s" * 300 + "a", max_tokens=1)
+    run.submit("b", "s" * 300 + "b", max_tokens=1)
+    run.step()
+    run.step()
+    assert run.engine.cancel("a")
+    run.finish()
+    assert "a" not in run.deltas
+    assert run.end("b").usage.cached_tokens == 128
+
+
+def test_a_request_that_waits_for_a_prefix_goes_on_when_its_source_fails() -> None:
+    run = Run()
+    run.submit("a", "s" * 300 + "a", max_tokens=1)
+    run.submit("b", "s" * 300 + "b", max_tokens=1)
+    run.backend.faults = [BackendError("broken")]
+    run.step()
+    assert set(run.errors) == {"a"}
+    assert run.finish().end("b").usage.cached_tokens == 0
+
+
+def test_a_cancelled_sequence_is_in_no_later_batch() -> None:
+    run = Run()
+    run.submit("a", "a" * 50)
+    run.submit("b", "b" * 50)
+    run.step()
+    slots = {sequence for sequence, _ in run.backend.batches[-1]}
+    assert len(slots) == 2
+    gone = run.engine.scheduler.decoding[0].slot
+    batches = len(run.backend.batches)
+    assert run.engine.cancel("a")
+    assert run.engine.counters.cancelled == 1
+    run.finish()
+    assert all(sequence != gone for b in run.backend.batches[batches:] for sequence, _ in b)
+    assert run.text("b") == "b" * 50
+
+
+def test_a_queued_request_can_be_cancelled_and_an_unknown_one_is_no_error() -> None:
+    run = Run(max_running=1)
+    run.submit("a", "aaaa")
+    run.submit("b", "bbbb")
+    run.step()
+    assert run.engine.cancel("b")
+    assert not run.engine.cancel("b")
+    assert not run.engine.cancel("nobody")
+    run.finish()
+    assert list(run.deltas) == ["a"]
+    assert run.engine.counters.cancelled == 1
+
+
+def test_no_more_than_max_running_are_in_a_batch() -> None:
+    run = Run(max_running=3)
+    for i in range(10):
+        run.submit(f"r{i}", f"{i} hello")
+    run.finish()
+    assert max(map(len, run.backend.batches)) == 3
+    assert all(run.text(f"r{i}") == f"{i} hello" for i in range(10))
+
+
+def test_equal_requests_get_their_first_token_in_order_of_arrival() -> None:
+    run = Run(batch=32, max_running=4)
+    ids = [f"r{i}" for i in range(12)]
+    for i, id in enumerate(ids):
+        run.submit(id, chr(97 + i) * 40, max_tokens=20)
+    run.finish()
+    assert run.first == ids
+
+
+def test_a_lower_priority_number_goes_first() -> None:
+    run = Run(max_running=1)
+    run.submit("a", "aa")
+    run.submit("late", "bb", priority=5)
+    run.submit("soon", "cc", priority=-1)
+    run.finish()
+    assert run.first == ["soon", "a", "late"]
+
+
+def test_decoding_sequences_are_in_every_batch_while_prompts_are_computed() -> None:
+    run = Run(batch=64, context=4096, pool=8192)
+    run.submit("stream", "hello", ignore_eos=True, max_tokens=30)
+    run.step()
+    slot = run.engine.scheduler.decoding[0].slot
+    run.submit("long", "x" * 2000, max_tokens=1)
+    while "long" not in run.deltas:
+        run.step()
+        batch = run.backend.batches[-1]
+        if run.deltas["stream"][-1].finish is None:
+            assert batch[0] == (slot, 1)
+        assert sum(tokens for _, tokens in batch) <= 64
+
+
+def test_a_full_pool_preempts_the_newest_and_changes_no_answer() -> None:
+    roomy, tight = Run(), Run(pool=64)
+    for run in (roomy, tight):
+        for id, seed in (("a", 1), ("b", 2), ("c", 3)):
+            sampling = SamplingParams(temperature=1, seed=seed)
+            run.submit(id, id * 6, sampling=sampling, ignore_eos=True, max_tokens=40)
+        run.finish()
+    assert tight.engine.scheduler.preemptions > 0
+    assert roomy.engine.scheduler.preemptions == 0
+    for id in "abc":
+        assert tight.text(id) == roomy.text(id)
+        assert tight.end(id).usage.completion_tokens == 40
+    assert [id for id in tight.deltas if tight.end(id)] == ["a", "b", "c"]
+
+
+def test_finished_sequences_make_room_for_new_ones() -> None:
+    run = Run(pool=100)
+    for i in range(10):
+        run.submit(f"r{i}", chr(97 + i) * 40, max_tokens=4)
+        run.finish()
+        assert run.backend.used <= 100
+    assert all(run.text(f"r{i}") == chr(97 + i) * 4 for i in range(10))
+
+
+def test_idle_tokens_bound_what_is_kept() -> None:
+    run = Run(idle_tokens=50)
+    for i in range(5):
+        run.submit(f"r{i}", chr(97 + i) * 20, max_tokens=2)
+        run.finish()
+    assert 0 < run.backend.used <= 50
+    assert run.engine.scheduler.pool.used == run.backend.used
+
+
+def test_a_pool_that_is_fuller_than_counted_is_pressure_not_failure() -> None:
+    run = Run()
+    run.submit("old", "zzzz")
+    run.finish()
+    run.submit("a", "hello")
+    run.submit("b", "world")
+    run.step()
+    run.backend.faults = [PoolFull("fragmented"), PoolFull("fragmented")]
+    run.finish()
+    assert (run.text("a"), run.text("b")) == ("hello", "world")
+    assert run.engine.scheduler.preemptions == 1
+
+
+def test_a_lone_request_that_never_fits_fails_and_the_engine_goes_on() -> None:
+    run = Run()
+    run.submit("a", "hello")
+    run.backend.faults = [PoolFull("no room")] * 3
+    run.finish()
+    assert isinstance(run.errors["a"], InternalError)
+    run.backend.faults = []
+    run.submit("b", "world")
+    assert run.finish().text("b") == "world"
+
+
+@pytest.mark.parametrize("fault", [BackendError("broken"), RuntimeError("surprise")])
+def test_a_failed_step_ends_the_running_requests_only(fault: Exception) -> None:
+    run = Run(max_running=2)
+    for id in "abc":
+        run.submit(id, id * 5)
+    run.step()
+    run.backend.faults = [fault]
+    run.finish()
+    assert set(run.errors) == {"a", "b"}
+    assert all(isinstance(error, InternalError) for error in run.errors.values())
+    assert run.text("c") == "ccccc"
+
+
+def test_a_row_without_probabilities_ends_its_request_only() -> None:
+    run = Run()
+    for id in "abc":
+        run.submit(id, id * 5)
+    run.step()
+    slots = {s.id: s.slot for s in run.engine.scheduler.decoding}
+    original = run.backend.step
+
+    def fail_b(rows: Sequence[Row]) -> list[Sampled]:
+        run.backend.step = original  # type: ignore[method-assign]
+        good = [sampled for sampled in original(rows) if sampled.sequence != slots["b"]]
+        raise RowFault("NaN", sampled=good, sequences=[slots["b"] or 0])
+
+    run.backend.step = fail_b  # type: ignore[method-assign]
+    run.finish()
+    assert set(run.errors) == {"b"}
+    assert (run.text("a"), run.text("c")) == ("aaaaa", "ccccc")
+    assert run.engine.scheduler.pool.used == run.backend.used
+
+
+def test_a_request_whose_sampler_cannot_be_made_fails_alone() -> None:
+    run = Run()
+    original = run.backend.create_sampler
+
+    def refuse(params: SamplingParams) -> EchoSampler:
+        if params.min_p > 0:
+            raise InvalidRequest("min_p is not for this model", param="min_p")
+        return original(params)
+
+    run.backend.create_sampler = refuse  # type: ignore[method-assign]
+    run.submit("a", "hello")
+    run.submit("b", "world", sampling=SamplingParams(min_p=0.5))
+    run.finish()
+    assert run.text("a") == "hello"
+    assert isinstance(run.errors["b"], InvalidRequest)
+
+
+def test_samplers_are_closed_when_their_request_ends() -> None:
+    run = Run()
+    made: list[EchoSampler] = []
+    original = run.backend.create_sampler
+
+    def remember(params: SamplingParams) -> EchoSampler:
+        made.append(original(params))
+        return made[-1]
+
+    run.backend.create_sampler = remember  # type: ignore[method-assign]
+    for id in "abc":
+        run.submit(id, id * 9)
+    run.step()
+    run.engine.cancel("b")
+    run.finish()
+    assert len(made) == 3
+    assert all(sampler.closed for sampler in made)
+
+
+def test_embeddings_are_cut_or_refused_when_too_long() -> None:
+    run = Run(context=16)
+    with pytest.raises(ContextOverflow):
+        run.engine.embed("e", [[1] * 20], truncate=False)
+    run.engine.embed("e", [[1] * 20, [2]], truncate=True)
+    outcome = run.engine.step()
+    (id, embeddings) = outcome.embeddings[0]
+    assert id == "e"
+    assert embeddings.prompt_tokens == 17
+    assert len(embeddings.vectors) == 2
+    assert sum(value * value for value in embeddings.vectors[0]) == pytest.approx(1.0)
+
+
+def test_streams_go_on_between_the_batches_of_an_embedding() -> None:
+    run = Run(context=64, batch=64)
+    run.submit("a", "hello")
+    run.engine.embed("e", [[i] * 40 for i in range(5)], truncate=True)
+    for expected in range(1, 4):
+        run.step()
+        assert run.backend.embedded_inputs == expected
+        assert len(run.deltas["a"]) == expected
+
+
+def test_a_cancelled_embedding_is_not_computed() -> None:
+    run = Run()
+    run.engine.embed("e", [[1]], truncate=True)
+    assert run.engine.cancel("e")
+    assert not run.engine.busy

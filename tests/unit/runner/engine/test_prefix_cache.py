@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from array import array
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.engine.prefix_cache import Finished, PrefixCache, common_prefix
+
+
+def holder(slot: int, tokens: list[int], computed: int | None = None) -> Finished:
+    return Finished(slot, array("i", tokens), len(tokens) if computed is None else computed)
+
+
+def finish(cache: PrefixCache, slot: int, tokens: list[int]) -> list[int]:
+    cache.add(slot, holder(slot, tokens))
+    redundant = cache.finish(slot)
+    for id in redundant:
+        cache.remove(id)
+    return redundant
+
+
+@given(
+    st.lists(st.integers(0, 3), max_size=300),
+    st.lists(st.integers(0, 3), max_size=300),
+    st.integers(0, 300),
+    st.integers(0, 400),
+)
+@settings(max_examples=200, derandomize=True, deadline=None)
+def test_common_prefix_is_what_comparing_one_by_one_gives(
+    shared: list[int], tail: list[int], cut: int, limit: int
+) -> None:
+    left, right = array("i", shared + tail), array("i", shared[:cut] + tail)
+    expected = 0
+    while expected < min(limit, len(left), len(right)) and left[expected] == right[expected]:
+        expected += 1
+    assert common_prefix(left, right, limit) == expected
+
+
+def test_the_longest_source_wins_running_or_finished() -> None:
+    cache = PrefixCache()
+    finish(cache, 0, [1, 2, 3, 9])
+    cache.add(1, holder(1, [1, 2, 3, 4, 5, 6]))
+    match = cache.longest(array("i", [1, 2, 3, 4, 5, 7]))
+    assert match is not None
+    assert (match.source.slot, match.length) == (1, 5)
+
+
+def test_only_computed_tokens_count() -> None:
+    cache = PrefixCache()
+    cache.add(1, holder(1, [1, 2, 3, 4, 5, 6], computed=2))
+    match = cache.longest(array("i", [1, 2, 3, 4]))
+    assert match is not None
+    assert match.length == 2
+
+
+def test_one_token_is_always_left_to_compute() -> None:
+    cache = PrefixCache()
+    finish(cache, 0, [1, 2, 3])
+    match = cache.longest(array("i", [1, 2, 3]))
+    assert match is not None
+    assert match.length == 2
+
+
+def test_nothing_in_common_is_no_match() -> None:
+    cache = PrefixCache()
+    finish(cache, 0, [1, 2, 3])
+    assert cache.longest(array("i", [2, 3, 4])) is None
+    assert cache.longest(array("i", [1])) is None
+
+
+def test_a_finished_prefix_of_another_is_redundant() -> None:
+    cache = PrefixCache()
+    assert finish(cache, 0, [1, 2]) == []
+    assert finish(cache, 1, [1, 2, 3, 4]) == [0]
+    assert finish(cache, 2, [1, 2, 3]) == [2]
+    assert finish(cache, 3, [1, 2, 4]) == []
+    assert len(cache) == 2
+
+
+def test_without_partial_sharing_only_equal_sequences_are_redundant() -> None:
+    cache = PrefixCache(partial=False)
+    assert finish(cache, 0, [1, 2]) == []
+    assert finish(cache, 1, [1, 2, 3]) == []
+    assert finish(cache, 2, [1, 2, 3]) == [2]
+
+
+def test_without_partial_sharing_only_whole_sources_match() -> None:
+    cache = PrefixCache(partial=False)
+    finish(cache, 0, [1, 2])
+    finish(cache, 1, [1, 2, 3, 9])
+    match = cache.longest(array("i", [1, 2, 3, 4]))
+    assert match is not None
+    assert (match.source.slot, match.length) == (0, 2)
+    assert cache.longest(array("i", [1, 2])) is None
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    cache = PrefixCache()
+    finish(cache, 0, [1, 1])
+    finish(cache, 1, [2, 2])
+    cache.longest(array("i", [1, 1, 1]))
+    oldest = cache.oldest()
+    assert oldest is not None
+    assert oldest.slot == 1
+    spared = cache.oldest(besides=oldest)
+    assert spared is not None
+    assert spared.slot == 0
+
+
+def test_matches_are_whole_blocks_unless_the_source_ends() -> None:
+    cache = PrefixCache(block_size=4)
+    finish(cache, 0, [1, 2, 3, 4, 5, 6, 7])
+    match = cache.longest(array("i", [1, 2, 3, 4, 5, 6, 9]))
+    assert match is not None
+    assert match.length == 4
+
+
+def test_ahead_finds_a_prefix_in_progress() -> None:
+    cache = PrefixCache()
+    cache.add(0, holder(0, list(range(100)), computed=10))
+    match = cache.ahead(array("i", [*range(80), 7, 7]))
+    assert match is not None
+    assert match.length == 80
+    assert cache.ahead(array("i", [*range(9), 7, 7])) is None
+
+
+def test_a_decoding_sequence_is_not_ahead() -> None:
+    cache = PrefixCache()
+    cache.add(0, holder(0, list(range(100)), computed=99))
+    assert cache.ahead(array("i", range(100))) is None

@@ -1,0 +1,191 @@
+"""The scheduler under random load, with the echo backend as oracle: it refuses every row that
+does not continue what is in its cache, and in hash mode each token depends on all before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.backends.backend import Capacity, PoolFull, Row, Sampled
+from runner.backends.echo import BOS, HASH, VOCABULARY, EchoBackend, EchoTokenizer
+from runner.engine.engine import Engine
+from runner.types import Delta, GenerateRequest, SamplingParams
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A request of the load: when it comes, what it shares, when it is cancelled."""
+
+    step: int
+    prefix: int
+    prefix_length: int
+    tail: tuple[int, ...]
+    max_tokens: int
+    priority: int
+    cancel_after: int | None
+    seed: int
+
+    @property
+    def tokens(self) -> list[int]:
+        shared = [97 + (self.prefix * 7 + i) % 26 for i in range(self.prefix_length)]
+        return [BOS, *shared, HASH, *self.tail]
+
+
+arrivals = st.builds(
+    Arrival,
+    step=st.integers(0, 25),
+    prefix=st.integers(0, 2),
+    prefix_length=st.sampled_from([0, 1, 5, 20, 40, 70, 120]),
+    tail=st.lists(st.integers(97, 99), max_size=6).map(tuple),
+    max_tokens=st.sampled_from([1, 2, 10, 50, 80]),
+    priority=st.sampled_from([0, 0, 0, 1, -1]),
+    cancel_after=st.one_of(st.none(), st.none(), st.integers(0, 20)),
+    seed=st.integers(0, 3),
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The sizes of a backend."""
+
+    pool: int
+    sequences: int
+    batch: int
+    idle: int | None
+    partial: bool
+
+    @property
+    def capacity(self) -> Capacity:
+        return Capacity(self.pool, self.sequences, 140, self.batch, VOCABULARY, 1, self.partial)
+
+
+machines = st.builds(
+    Machine,
+    pool=st.sampled_from([140, 145, 160, 200, 400]),
+    sequences=st.integers(1, 8),
+    batch=st.sampled_from([8, 16, 33, 64, 200]),
+    idle=st.sampled_from([None, None, 0, 60]),
+    partial=st.sampled_from([True, True, False]),
+)
+
+
+class Checked(EchoBackend):
+    """Checks each batch against what was decoding before it."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        super().__init__(capacity)
+        self.rows: list[tuple[int, int]] = []
+
+    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+        self.rows = [(row.sequence, len(row.tokens)) for row in rows]
+        try:
+            return super().step(rows)
+        except PoolFull as error:
+            raise AssertionError("the ledger promised room that was not there") from error
+
+
+def request_of(id: str, arrival: Arrival) -> GenerateRequest:
+    return GenerateRequest(
+        id,
+        SamplingParams(temperature=1.0, seed=arrival.seed),
+        max_tokens=arrival.max_tokens,
+        priority=arrival.priority,
+    )
+
+
+def alone(arrival: Arrival) -> str:
+    """What the request answers when nobody else is there."""
+    engine = Engine(EchoBackend(Capacity(500, 1, 140, 200, VOCABULARY, 1, True)), EchoTokenizer())
+    engine.submit(request_of("alone", arrival), arrival.tokens)
+    text = ""
+    while engine.busy:
+        outcome = engine.step()
+        assert not outcome.errors
+        text += "".join(delta.text for _, delta in outcome.deltas)
+    return text
+
+
+@given(machines, st.lists(arrivals, min_size=1, max_size=12))
+@settings(max_examples=120, derandomize=True, deadline=None)
+def test_every_request_answers_as_if_it_were_alone(machine: Machine, load: list[Arrival]) -> None:
+    backend = Checked(machine.capacity)
+    engine = Engine(backend, EchoTokenizer(), idle_tokens=machine.idle, clock=lambda: 0.0)
+    scheduler = engine.scheduler
+    deltas: dict[str, list[Delta]] = {}
+    cancelled: set[str] = set()
+    step = 0
+    while engine.busy or step <= 25:
+        assert step < 3000, "the engine does not come to an end"
+        for index, arrival in enumerate(load):
+            if arrival.step == step:
+                engine.submit(request_of(f"r{index}", arrival), arrival.tokens)
+            wait = arrival.cancel_after
+            if wait is not None and step == arrival.step + wait and engine.cancel(f"r{index}"):
+                cancelled.add(f"r{index}")
+        decoding = {sequence.id: sequence.slot for sequence in scheduler.decoding}
+        preemptions = scheduler.preemptions
+        outcome = engine.step()
+        assert not outcome.errors
+        for id, delta in outcome.deltas:
+            assert id not in cancelled
+            deltas.setdefault(id, []).append(delta)
+        if scheduler.preemptions == preemptions:
+            assert {(slot, 1) for slot in decoding.values()} <= set(backend.rows) or not decoding
+        assert scheduler.pool.used == backend.used <= machine.pool
+        step += 1
+    assert engine.counters.cancelled == len(cancelled)
+    for index, arrival in enumerate(load):
+        if f"r{index}" not in cancelled:
+            text = "".join(delta.text for delta in deltas[f"r{index}"])
+            assert text == alone(arrival)
+            assert deltas[f"r{index}"][-1].finish is not None
+    assert scheduler.pool.live == 0
+    assert scheduler.pool.sequences() == {entry.slot for entry in scheduler.cache.finished()}
+    assert machine.idle is None or scheduler.pool.used <= machine.idle
+
+
+@given(st.integers(2, 12), st.integers(1, 60), st.sampled_from([8, 32, 100]), st.integers(1, 8))
+@settings(max_examples=60, derandomize=True, deadline=None)
+def test_first_tokens_of_equal_requests_come_in_order_of_arrival(
+    count: int, length: int, batch: int, sequences: int
+) -> None:
+    backend = EchoBackend(Capacity(300, sequences, 140, batch, VOCABULARY, 1, True))
+    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    for index in range(count):
+        tokens = [97 + index] * length
+        engine.submit(GenerateRequest(f"r{index}", max_tokens=3), tokens)
+    first: list[str] = []
+    while engine.busy:
+        first += [id for id, _ in engine.step().deltas if id not in first]
+    assert first == [f"r{index}" for index in range(count)]
+
+
+def test_a_recurrent_model_reuses_whole_sequences_only() -> None:
+    backend = EchoBackend(Capacity(500, 4, 200, 200, VOCABULARY, 1, False))
+    engine = Engine(backend, EchoTokenizer())
+
+    def answer(id: str, tokens: list[int]) -> int:
+        before = backend.computed_tokens
+        engine.submit(GenerateRequest(id, max_tokens=1), tokens)
+        while engine.busy:
+            assert not engine.step().errors
+        return backend.computed_tokens - before
+
+    assert answer("a", [97] * 50) == 50
+    assert answer("b", [97] * 60) == 10
+    assert answer("c", [97] * 55) == 5
+    assert answer("d", [97] * 49 + [98]) == 50
+
+
+def test_an_admitted_prompt_has_room_before_later_ones_are_admitted() -> None:
+    backend = EchoBackend(Capacity(200, 8, 200, 150, VOCABULARY, 1, True))
+    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    engine.submit(GenerateRequest("a", max_tokens=5), [97] * 120)
+    engine.submit(GenerateRequest("b", max_tokens=5), [98] * 120)
+    while engine.busy:
+        assert not engine.step().errors
+        assert engine.scheduler.running <= 1
+    assert engine.scheduler.preemptions == 0

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runner.backends.echo import BOS, CHAT_TEMPLATE, EchoTokenizer
+from runner.errors import InvalidRequest, ModelInvalid
+from runner.types import GenerateRequest, Message, ToolCall
+from runner.worker.prompts import Prompts, inputs_to_tokens
+
+
+def prompts(template: str | None = CHAT_TEMPLATE) -> Prompts:
+    return Prompts(EchoTokenizer(), template)
+
+
+def chat(*messages: Message, **fields: Any) -> GenerateRequest:
+    return GenerateRequest("x", messages=messages, **fields)
+
+
+def test_messages_go_through_the_template() -> None:
+    request = chat(Message("system", "Be kind."), Message("user", "hi"))
+    assert prompts().render(request) == (
+        "<|im_start|>system\nBe kind.<|im_end|>\n"
+        "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_the_template_sees_tools_options_calls_and_special_tokens() -> None:
+    template = (
+        "{{ bos_token }}{{ tools[0].name }} {{ think }} {% for m in messages %}{{ m.role }}"
+        "{% for c in m.tool_calls or [] %} {{ c.function.name }}({{ c.function.arguments.a }})"
+        "{% endfor %}{{ m.tool_call_id or '' }}{{ m.reasoning_content or '' }};{% endfor %}"
+    )
+    request = chat(
+        Message("assistant", "", reasoning="hm", tool_calls=(ToolCall("c1", "add", '{"a": 1}'),)),
+        Message("tool", "2", tool_call_id="c1"),
+        tools=({"name": "add"},),
+        template_options={"think": True},
+    )
+    assert prompts(template).render(request) == "<|begin|>add True assistant add(1)hm;toolc1;"
+
+
+def test_bos_comes_once() -> None:
+    assert prompts("{{ bos_token }}x").encode(chat(Message("user", "y"))) == [BOS, *b"x"]
+    assert prompts("x").encode(chat(Message("user", "y"))) == [BOS, *b"x"]
+
+
+def test_text_is_encoded_and_tokens_are_taken_as_they_are() -> None:
+    assert prompts().encode(GenerateRequest("x", text="ab")) == [BOS, *b"ab"]
+    assert prompts().encode(GenerateRequest("x", tokens=(1, 2))) == [1, 2]
+
+
+def test_without_a_template_turns_are_labelled() -> None:
+    request = chat(Message("system", "Be kind."), Message("user", "hi"))
+    assert prompts(None).render(request) == "Be kind.\n\nUser: hi\n\nAssistant:"
+
+
+def test_a_template_that_refuses_says_why() -> None:
+    refusing = prompts("{{ raise_exception('roles must alternate') }}")
+    with pytest.raises(InvalidRequest, match="roles must alternate"):
+        refusing.render(chat(Message("user", "hi")))
+
+
+def test_a_broken_template_leaves_completions_working() -> None:
+    broken = prompts("{% if %}")
+    with pytest.raises(ModelInvalid, match="chat template"):
+        broken.render(chat(Message("user", "hi")))
+    assert broken.encode(GenerateRequest("x", text="ab")) == [BOS, *b"ab"]
+
+
+def test_a_request_without_a_prompt_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="neither"):
+        prompts().encode(GenerateRequest("x"))
+
+
+def test_arguments_that_are_no_json_stay_text() -> None:
+    template = "{{ messages[0].tool_calls[0].function.arguments }}"
+    call = ToolCall("c", "f", "{broken")
+    assert prompts(template).render(chat(Message("assistant", "", tool_calls=(call,)))) == "{broken"
+
+
+def test_inputs_are_texts_or_tokens() -> None:
+    assert inputs_to_tokens(["a", [1, 2]], prompts()) == [[BOS, 97], [1, 2]]
+    for wrong in (3, [1, "a"], [True], None):
+        with pytest.raises(InvalidRequest):
+            inputs_to_tokens([wrong], prompts())
