@@ -47,7 +47,8 @@ def parse_address(text: str) -> Address:
         rest = f"[{rest}]"
     parts = urlsplit(f"//{rest}")
     fallback = DEFAULT_PORT if "://" not in given else {"http": 80, "https": 443}[scheme]
-    return Address(parts.hostname or "127.0.0.1", parts.port or fallback, scheme)
+    port = fallback if parts.port is None else parts.port  # 0: any free port
+    return Address(parts.hostname or "127.0.0.1", port, scheme)
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -96,10 +97,9 @@ def _auto_flag(text: str) -> bool | None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError("the number must not be negative")
-    return number
+    if not re.fullmatch(r"\s*\d{1,15}\s*", text):
+        raise ValueError("write a whole number that is not negative")
+    return int(text)
 
 
 def _optional_count(text: str) -> int | None:
@@ -201,6 +201,11 @@ class Settings:
         "web origins allowed besides the daemon's own, comma-separated",
         "OLLAMA_ORIGINS",
     )
+    insecure_public: bool = _setting(
+        _flag,
+        False,
+        "1: listen beyond this machine although anybody who reaches the port may use everything",
+    )
     no_autostart: bool = _setting(_flag, False, "1: the CLI does not start the daemon by itself")
     nohistory: bool = _setting(
         _flag, False, "1: the chat keeps no history file", "OLLAMA_NOHISTORY"
@@ -259,5 +264,7 @@ def describe() -> list[tuple[str, str, str]]:
     rows = []
     for item in fields(Settings):
         value = item.default.url if isinstance(item.default, Address) else item.default
-        rows.append((variable(item.name), item.metadata["doc"], "" if value is None else str(value)))
+        rows.append(
+            (variable(item.name), item.metadata["doc"], "" if value is None else str(value))
+        )
     return rows

@@ -1,0 +1,78 @@
+"""Frames to and from a worker over its socket, without a task or a copy per frame.
+
+Knows nothing of what the frames mean. A worker runs native code on untrusted files, so whatever
+it sends is checked; the first thing that is no frame ends the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runner.worker.protocol import MAX_FRAME_BYTES, ProtocolError, decode_body, encode_frame
+
+_LENGTH = struct.Struct(">I")
+
+
+class FrameConnection(asyncio.Protocol):
+    """on_frame gets each frame and may raise ProtocolError, KeyError, TypeError or ValueError
+    when it makes no sense; on_lost is called once, with what was wrong or None."""
+
+    def __init__(
+        self,
+        on_frame: Callable[[dict[str, Any]], None],
+        on_lost: Callable[[str | None], None],
+    ) -> None:
+        self._on_frame = on_frame
+        self._on_lost = on_lost
+        self._buffer = bytearray()
+        self._fault: str | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def send(self, frame: Mapping[str, Any]) -> None:
+        """Queue a frame; one to a lost connection is dropped. Raises ProtocolError when it is
+        too long."""
+        data = encode_frame(frame)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """End the connection without waiting for frames still queued."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self._on_lost(self._fault)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        self._buffer += data
+        try:
+            self._take_frames()
+        except (ProtocolError, KeyError, TypeError, ValueError, AttributeError) as error:
+            self._fault = f"{type(error).__name__}: {error}"
+            self.close()
+
+    def _take_frames(self) -> None:
+        buffer, start = self._buffer, 0
+        try:
+            while len(buffer) - start >= _LENGTH.size:
+                (size,) = _LENGTH.unpack_from(buffer, start)
+                if size > MAX_FRAME_BYTES:
+                    raise ProtocolError(f"frame of {size} bytes")
+                end = start + _LENGTH.size + size
+                if len(buffer) < end:
+                    break
+                body = bytes(buffer[start + _LENGTH.size : end])
+                start = end
+                self._on_frame(decode_body(body))
+        finally:
+            del buffer[:start]

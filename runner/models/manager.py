@@ -1,0 +1,386 @@
+"""Which models are loaded: load on demand, keep for a while, evict for another.
+
+Owns the set of resident models and the order in which loads get memory. Knows no HTTP; how much
+a model needs is placement's business, how a process is run the supervisor's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from registry.bundle import Bundle, read_bundle
+from registry.store import Store, StoredModel
+from runner.errors import (
+    CapacityError,
+    HearthError,
+    InsufficientMemory,
+    QueueFull,
+    ShuttingDown,
+    WorkerCrashed,
+)
+from runner.models.crashes import CrashHistory
+from runner.models.lookup import find
+from runner.models.options import LoadOptions, check, load_options
+from runner.models.placement import Placement, plan_load
+from runner.models.residents import Resident
+from runner.models.rooms import Rooms
+from runner.models.shape import Abilities, abilities_of, shape_of, source_of, template_of
+from runner.models.supervisor import Timeouts, Worker
+from runner.settings import Settings
+from runner.types import LoadPlan
+
+log = logging.getLogger("hearth.models")
+
+StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[Worker]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to use a loaded model while the lease lasts. load_s: how long this lease
+    waited for the model, 0.0 when it was there."""
+
+    resident: Resident
+    worker: Worker
+    load_s: float
+
+    @property
+    def bundle(self) -> Bundle:
+        """The model's bundle."""
+        return self.resident.bundle
+
+    @property
+    def plan(self) -> LoadPlan:
+        """How it was loaded."""
+        return self.resident.placement.plan
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The Modelfile's parameters, checked."""
+        return self.resident.parameters
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can be asked for."""
+        return abilities_of(self.bundle)
+
+    @property
+    def template(self) -> str | None:
+        """Its chat template."""
+        return template_of(self.bundle)
+
+
+class Manager:
+    """All resident models of one daemon."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        start: StartWorker = Worker.start,
+        rooms: Rooms | None = None,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self._start_worker = start
+        self._rooms = rooms or Rooms(settings)
+        self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
+        self._residents: dict[str, Resident] = {}
+        self._leaving: set[Resident] = set()
+        self._crashes: dict[str, CrashHistory] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._placing = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._waiting = 0
+        self._stopping: HearthError | None = None
+
+    @property
+    def residents(self) -> list[Resident]:
+        """The models that are loaded or loading, last used first."""
+        return sorted(self._residents.values(), key=lambda item: -item.used_at_s)
+
+    def find(self, name: str) -> StoredModel:
+        """The installed model. Raises ModelNotFound with near names, InvalidRequest."""
+        return find(self.store, name)
+
+    @asynccontextmanager
+    async def lease(
+        self,
+        name: str,
+        options: Mapping[str, Any] | None = None,
+        keep_alive_s: float | None = None,
+    ) -> AsyncIterator[Lease]:
+        """Use a model, loaded if it is not. options are checked options of the request;
+        keep_alive_s None: the settings' (math.inf: for ever).
+
+        Raises ModelNotFound, QueueFull, InsufficientMemory, ShuttingDown, and what loading
+        raises.
+        """
+        began_s = self._now()
+        self._admit()
+        stored = self.find(name)
+        ready = self._usable(stored, options or {})
+        if ready is not None and ready.loaded:
+            resident, load_s = ready, 0.0
+            resident.enter(began_s, keep_alive_s)
+        else:
+            with self._queued():
+                resident = await self._enter(stored, options or {}, keep_alive_s)
+            load_s = self._now() - began_s
+        try:
+            resident.names.add(stored.name.short)
+            assert resident.loading is not None
+            worker = await asyncio.shield(resident.loading)
+            yield Lease(resident, worker, load_s)
+        finally:
+            resident.leave(self._now())
+            self._changed.set()
+
+    async def unload(self, name: str) -> bool:
+        """End the model's worker now if nobody uses it, else as soon as nobody does. False:
+        it is not loaded. Raises ModelNotFound."""
+        resident = self._residents.get(str(self.find(name).digest))
+        if resident is None:
+            return False
+        await self._retire(resident)
+        return True
+
+    async def forget(self, name: str) -> None:
+        """The name is about to mean nothing or another model: what only it holds loaded goes
+        as soon as nobody uses it."""
+        for resident in list(self._residents.values()):
+            resident.names.discard(name)
+            if not resident.names and resident.loaded:
+                await self._retire(resident)
+
+    def stop_admitting(self) -> None:
+        """From now on every new lease raises ShuttingDown."""
+        self._stopping = ShuttingDown("the daemon is stopping; send the request again later")
+
+    def abort_all(self, error: HearthError) -> None:
+        """End every request in flight with error."""
+        for resident in [*self._residents.values(), *self._leaving]:
+            if resident.loaded:
+                resident.worker.fail_all(error)
+
+    async def close(self) -> None:
+        """End all workers; requests in flight fail."""
+        self.stop_admitting()
+        every = [*self._residents.values(), *self._leaving]
+        await asyncio.gather(*(self._unload(resident) for resident in every))
+        for task in list(self._tasks):
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def kill(self) -> None:
+        """End all workers without waiting."""
+        for resident in [*self._residents.values(), *self._leaving]:
+            if resident.loaded:
+                resident.worker.kill()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _admit(self) -> None:
+        if self._stopping is not None:
+            raise self._stopping
+        parallel = max(1, self.settings.num_parallel)
+        queued = self._waiting + sum(
+            max(0, item.users - parallel) for item in self._residents.values() if item.loaded
+        )
+        if queued >= self.settings.max_queue:
+            raise QueueFull(
+                f"{queued} requests wait already (HEARTH_MAX_QUEUE={self.settings.max_queue}); "
+                "try again later",
+                retry_after_s=min(60, 1 + queued // parallel),
+            )
+
+    @contextlib.contextmanager
+    def _queued(self):  # type: ignore[no-untyped-def]
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    def _usable(self, stored: StoredModel, options: Mapping[str, Any]) -> Resident | None:
+        resident = self._residents.get(str(stored.digest))
+        if resident is None or resident.retired or resident.closing:
+            return None
+        asked = options.get("num_ctx")
+        held = resident.placement.plan.context_length
+        if asked is not None and asked > held:
+            trained = shape_of(resident.bundle).context_length
+            return resident if min(asked, trained) <= held else None
+        return resident
+
+    async def _enter(
+        self, stored: StoredModel, options: Mapping[str, Any], keep_alive_s: float | None
+    ) -> Resident:
+        async with self._placing:
+            resident = self._usable(stored, options)
+            if resident is None:
+                resident = await self._place(stored, options)
+            resident.enter(self._now(), keep_alive_s)
+        try:
+            assert resident.loading is not None
+            await asyncio.shield(resident.loading)
+        except BaseException:
+            resident.leave(self._now())
+            raise
+        return resident
+
+    async def _place(self, stored: StoredModel, options: Mapping[str, Any]) -> Resident:
+        key = str(stored.digest)
+        backoff_s = self._check_crashes(key, stored.name.short)
+        bundle = await asyncio.to_thread(read_bundle, self.store, stored)
+        outgrown = self._residents.get(key)
+        if outgrown is not None:
+            await self._retire(outgrown)
+        parameters = check(bundle.parameters)
+        wishes = load_options(parameters, options)
+        await self._rooms.probe()
+        placement = await self._make_room(bundle, wishes)
+        if self._stopping is not None:
+            raise self._stopping
+        keep = self.settings.keep_alive
+        resident = Resident(
+            key=key,
+            bundle=bundle,
+            placement=placement,
+            parameters=parameters,
+            keep_alive_s=math.inf if keep is None else keep,
+            on_expire=self._on_expire,
+        )
+        self._residents[key] = resident
+        resident.loading = asyncio.create_task(self._start(resident, backoff_s))
+        resident.loading.add_done_callback(_retrieve)
+        return resident
+
+    def _check_crashes(self, key: str, name: str) -> float:
+        history = self._crashes.get(key)
+        if history is None:
+            return 0.0
+        blocked_s = history.blocked_s(self._now())
+        if blocked_s is not None:
+            raise WorkerCrashed(
+                f"the worker of {name} has crashed {history.recent(self._now())} times within a "
+                f"minute; it is not started again for {math.ceil(blocked_s)} s",
+                retry_after_s=math.ceil(blocked_s),
+            )
+        return history.backoff_s(self._now())
+
+    async def _start(self, resident: Resident, backoff_s: float) -> Worker:
+        began_s = self._now()
+        name, plan = resident.bundle.name.short, resident.placement.plan
+        try:
+            await asyncio.sleep(backoff_s)
+            worker = await self._start_worker(name, plan, self._timeouts)
+        except BaseException as error:
+            if isinstance(error, WorkerCrashed):
+                self._record_crash(resident)
+            self._drop(resident)
+            raise
+        resident.load_s = self._now() - began_s
+        worker.on_end(lambda: self._on_worker_end(resident, worker))
+        log.info("loaded %s in %.2f s: context %d, cache for %d tokens, %d layers on GPU, pid %d",
+                 name, resident.load_s, plan.context_length, plan.pool_tokens, plan.gpu_layers,
+                 worker.pid)  # fmt: skip
+        return worker
+
+    def _on_worker_end(self, resident: Resident, worker: Worker) -> None:
+        if worker.crashed:
+            self._record_crash(resident)
+        resident.closing = True
+        self._drop(resident)
+
+    def _record_crash(self, resident: Resident) -> None:
+        self._crashes.setdefault(resident.key, CrashHistory()).record(self._now())
+
+    def _drop(self, resident: Resident) -> None:
+        if self._residents.get(resident.key) is resident:
+            del self._residents[resident.key]
+        self._leaving.discard(resident)
+        resident.stop_timer()
+        self._changed.set()
+
+    async def _make_room(self, bundle: Bundle, options: LoadOptions) -> Placement:
+        """A placement that fits now, idle models evicted for it. Waits for busy ones when the
+        model would fit without them."""
+        source, shape = source_of(bundle), shape_of(bundle)
+        wishes = self._rooms.wishes(options)
+        limit_s = self.settings.load_timeout
+        deadline_s = math.inf if limit_s is None else self._now() + limit_s
+        while True:
+            self._changed.clear()
+            others = [*self._residents.values(), *self._leaving]
+            try:
+                if not self._rooms.full(len(others)):
+                    return plan_load(source, shape, wishes, self._rooms.now(others))
+                obstacle: CapacityError = CapacityError(
+                    f"{len(others)} models are loaded and busy "
+                    f"(HEARTH_MAX_LOADED_MODELS={self.settings.max_loaded_models})"
+                )
+            except InsufficientMemory as error:
+                plan_load(source, shape, wishes, self._rooms.without(others))
+                obstacle = error
+            await self._free_one(deadline_s, obstacle)
+
+    async def _free_one(self, deadline_s: float, obstacle: CapacityError) -> None:
+        idle = [item for item in self._residents.values() if item.users == 0 and item.loaded]
+        if idle:
+            await self._unload(min(idle, key=lambda item: item.used_at_s))
+            return
+        left_s = None if deadline_s == math.inf else deadline_s - self._now()
+        try:
+            await asyncio.wait_for(self._changed.wait(), left_s)
+        except TimeoutError:
+            raise obstacle from None
+
+    async def _retire(self, resident: Resident) -> None:
+        """No new leases; it ends with its last one, at once when there is none."""
+        resident.retired = True
+        if self._residents.get(resident.key) is resident:
+            del self._residents[resident.key]
+            self._leaving.add(resident)
+        if resident.users == 0:
+            await self._unload(resident)
+
+    def _on_expire(self, resident: Resident) -> None:
+        task = asyncio.create_task(self._expire(resident))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _expire(self, resident: Resident) -> None:
+        if resident.users == 0:
+            log.info("unloading %s: idle", resident.bundle.name.short)
+            await self._unload(resident)
+
+    async def _unload(self, resident: Resident) -> None:
+        if resident.closing:
+            return
+        resident.closing = True
+        resident.stop_timer()
+        if self._residents.get(resident.key) is resident:
+            del self._residents[resident.key]
+        self._leaving.add(resident)
+        try:
+            if resident.loading is not None and not resident.loaded:
+                resident.loading.cancel()
+                await asyncio.wait({resident.loading})
+            if resident.loaded:
+                await resident.worker.close()
+        finally:
+            self._drop(resident)
+
+
+def _retrieve(task: asyncio.Task[Worker]) -> None:
+    # Whoever waits gets the exception; nobody may wait any more.
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,117 @@
+"""The options of a request: the Modelfile's parameters under the request's own.
+
+Everything is in the Modelfile's words (num_ctx, temperature, ...), whatever surface it came
+from. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from modelfile import parameters as table
+from modelfile.errors import ModelfileError
+from runner.errors import InvalidRequest
+from runner.types import SamplingParams
+
+_SAMPLING = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "repeat_penalty",
+    "repeat_last_n",
+    "presence_penalty",
+    "frequency_penalty",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What decides how a model is loaded. None: not asked."""
+
+    num_ctx: int | None = None
+    num_gpu: int | None = None
+    num_thread: int | None = None
+    num_batch: int | None = None
+    use_mmap: bool | None = None
+    num_parallel: int | None = None
+    kv_cache_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What decides how one answer is generated."""
+
+    sampling: SamplingParams
+    max_tokens: int | None
+    stop: tuple[str, ...]
+
+
+def check(given: Mapping[str, Any]) -> dict[str, Any]:
+    """given without its None values. Raises InvalidRequest naming the option that has the wrong
+    type or is out of range; names that are no option are dropped, as Ollama does."""
+    checked: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is None or name not in table.PARAMETERS or (name == "stop" and not value):
+            continue
+        try:
+            checked[name] = table.validate(name, value)
+        except ModelfileError as error:
+            raise InvalidRequest(str(error), param=name) from None
+    return checked
+
+
+def load_options(parameters: Mapping[str, Any], given: Mapping[str, Any]) -> LoadOptions:
+    """The load options of the Modelfile's parameters and a request's checked options."""
+    merged = {**parameters, **given}
+    num_gpu = merged.get("num_gpu")
+    return LoadOptions(
+        num_ctx=_positive(merged.get("num_ctx")),
+        num_gpu=None if num_gpu is None or num_gpu < 0 else int(num_gpu),
+        num_thread=_positive(merged.get("num_thread")),
+        num_batch=_positive(merged.get("num_batch")),
+        use_mmap=merged.get("use_mmap"),
+        num_parallel=merged.get("num_parallel"),
+        kv_cache_type=merged.get("kv_cache_type"),
+    )
+
+
+def generation_options(
+    parameters: Mapping[str, Any],
+    given: Mapping[str, Any],
+    *,
+    logit_bias: tuple[tuple[int, float], ...] = (),
+    logprobs: int | None = None,
+) -> Options:
+    """The options of one answer. given is checked; its stop strings are added to the
+    Modelfile's, which usually mark the end of a turn and must not leak into an answer."""
+    merged = {**parameters, **given}
+    seed = merged.get("seed")
+    num_predict = merged.get("num_predict")
+    sampling = SamplingParams(
+        **{name: merged[name] for name in _SAMPLING if merged.get(name) is not None},
+        seed=None if seed is None or seed < 0 else seed,
+        logit_bias=logit_bias,
+        logprobs=logprobs,
+    )
+    return Options(
+        sampling=sampling,
+        max_tokens=None if num_predict is None or num_predict < 0 else num_predict,
+        stop=_stops(parameters.get("stop"), given.get("stop")),
+    )
+
+
+def _stops(*groups: Any) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for group in groups:
+        for stop in (group,) if isinstance(group, str) else tuple(group or ()):
+            if stop:
+                found[stop] = None
+    return tuple(found)
+
+
+def _positive(value: Any) -> int | None:
+    return int(value) if value is not None and value > 0 else None

@@ -1,0 +1,226 @@
+"""The memory plan of a model, computed from its header before anything is loaded.
+
+Pure functions from facts to a LoadPlan and its price. Knows no process, store or HTTP; sizes in
+bytes, lengths in tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.errors import InsufficientMemory
+from runner.types import LoadPlan
+
+DEFAULT_CONTEXT = 4096
+POOL_SHARE = 0.25  # of free memory, for the cache of several full contexts
+POOL_CAP_TOKENS = 32_768
+BATCH_TOKENS = 512
+MAX_SEQUENCES = 256
+PROCESS_BYTES = 160 << 20  # interpreter, libraries and vocabulary of a worker; measured 120-150 MB
+GPU_HEADROOM_BYTES = 512 << 20  # CUDA context and library workspaces
+
+# Bytes of one cached value: a q8_0 block is 34 bytes for 32 values, a q4_0 block 18.
+CACHE_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What the plan needs to know of a model. heads_kv: one number for each layer, 0 where a
+    layer has no cache of keys and values."""
+
+    weights_bytes: int
+    context_length: int
+    vocabulary: int
+    embedding_length: int
+    feed_forward_length: int
+    heads: int
+    heads_kv: tuple[int, ...]
+    key_length: int
+    value_length: int
+
+    @property
+    def layers(self) -> int:
+        """The number of blocks."""
+        return len(self.heads_kv)
+
+    def cache_bytes_per_token(self, cache_type: str) -> float:
+        """Keys and values of one token over all layers."""
+        values = sum(self.heads_kv) * (self.key_length + self.value_length)
+        return values * CACHE_BYTES[cache_type]
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a request, the Modelfile and the settings ask for. None: not asked."""
+
+    num_ctx: int | None = None  # of the request or the Modelfile
+    default_context: int | None = None  # of the settings
+    num_parallel: int = 16
+    num_gpu: int | None = None
+    num_thread: int | None = None
+    num_batch: int | None = None
+    cache_type: str = "f16"
+    flash_attention: bool | None = None
+    use_mmap: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The memory a plan may use now. gpu_bytes: free memory of each usable device; empty when
+    the backend was built without one."""
+
+    free_bytes: int
+    gpu_bytes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a plan costs. gpu_bytes is the part of the sum that lies on devices."""
+
+    weights_bytes: int
+    cache_bytes: int
+    compute_bytes: int
+    gpu_bytes: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything, wherever it lies."""
+        return self.weights_bytes + self.cache_bytes + self.compute_bytes
+
+    @property
+    def host_bytes(self) -> int:
+        """The part in the machine's own memory."""
+        return self.total_bytes - self.gpu_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which file the plan loads, and how."""
+
+    path: str
+    backend: str  # "llamacpp" or "echo"
+    embedding: bool = False
+    chat_template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A plan and its price."""
+
+    plan: LoadPlan
+    price: Price
+
+
+def context_length(shape: ModelShape, wishes: Wishes) -> int:
+    """The longest sequence: the request's or Modelfile's wish, else the settings', else the
+    model's own up to DEFAULT_CONTEXT; never more than the model was trained for."""
+    wish = wishes.num_ctx or wishes.default_context or DEFAULT_CONTEXT
+    return max(1, min(wish, shape.context_length))
+
+
+def pool_tokens(context: int, wishes: Wishes, bytes_per_token: float, free_bytes: int) -> int:
+    """Tokens of cache over all sequences. Every request at once could fill its context; that is
+    affordable only up to POOL_SHARE of free memory and POOL_CAP_TOKENS, past which requests
+    share, and the scheduler preempts. Never less than one full context."""
+    share = free_bytes * POOL_SHARE
+    affordable = int(share / bytes_per_token) if bytes_per_token else POOL_CAP_TOKENS
+    wanted = min(max(1, wishes.num_parallel) * context, POOL_CAP_TOKENS)
+    return max(context, min(wanted, affordable))
+
+
+def max_sequences(num_parallel: int) -> int:
+    """Sequence ids: one for each running request, and ids that keep the prefixes of ended
+    ones."""
+    return min(MAX_SEQUENCES, max(1, num_parallel) * 2 + 8)
+
+
+def compute_bytes(shape: ModelShape, batch: int, pool: int, flash_attention: bool | None) -> int:
+    """An upper estimate of the buffers of one step: logits, hidden and feed-forward rows and the
+    attention mask; without flash attention also the scores of every head."""
+    row = shape.vocabulary + 6 * shape.embedding_length + 3 * shape.feed_forward_length + pool
+    if flash_attention is False:
+        row += shape.heads * pool
+    return 4 * batch * row + PROCESS_BYTES
+
+
+def plan_load(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> Placement:
+    """The plan for loading source into room. Raises InsufficientMemory with the numbers."""
+    placement = _propose(source, shape, wishes, room)
+    if placement.price.host_bytes > room.free_bytes:
+        raise _refusal(placement.price, max(0, room.free_bytes))
+    return placement
+
+
+def _propose(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> Placement:
+    context = context_length(shape, wishes)
+    per_token = shape.cache_bytes_per_token(wishes.cache_type)
+    after_weights = max(0, room.free_bytes + sum(room.gpu_bytes) - shape.weights_bytes)
+    pool = pool_tokens(context, wishes, per_token, after_weights)
+    batch = min(max(1, wishes.num_batch or BATCH_TOKENS), pool)
+    price = Price(
+        weights_bytes=shape.weights_bytes,
+        cache_bytes=int(per_token * pool),
+        compute_bytes=compute_bytes(shape, batch, pool, wishes.flash_attention),
+    )
+    layers = gpu_layers(shape, price, wishes.num_gpu, room.gpu_bytes)
+    plan = LoadPlan(
+        path=source.path,
+        backend="echo" if source.backend == "echo" else "llamacpp",
+        context_length=context,
+        pool_tokens=pool,
+        max_sequences=max_sequences(wishes.num_parallel),
+        max_running=max(1, wishes.num_parallel),
+        batch_tokens=batch,
+        threads=wishes.num_thread,
+        gpu_layers=layers,
+        kv_cache_type=wishes.cache_type,
+        flash_attention=wishes.flash_attention,
+        use_mmap=wishes.use_mmap,
+        embedding=source.embedding,
+        chat_template=source.chat_template,
+    )
+    return Placement(plan, _on_gpu(price, shape.layers, layers))
+
+
+def gpu_layers(
+    shape: ModelShape, price: Price, num_gpu: int | None, gpu_bytes: Sequence[int]
+) -> int:
+    """How many layers go to the devices, counting the output layer as one more: as many as fit
+    with their share of the cache, or num_gpu as it was asked for (0: none)."""
+    every = shape.layers + 1
+    if not gpu_bytes or num_gpu == 0:
+        return 0
+    if num_gpu is not None:
+        return min(num_gpu, every)
+    per_layer = (price.weights_bytes + price.cache_bytes) / every
+    fitting = 0
+    for free in gpu_bytes:
+        usable = free - GPU_HEADROOM_BYTES - (price.compute_bytes - PROCESS_BYTES)
+        fitting += int(max(0, usable) // max(1, per_layer))
+    return min(fitting, every)
+
+
+def _on_gpu(price: Price, layers: int, on_gpu: int) -> Price:
+    share = on_gpu / (layers + 1)
+    moved = int((price.weights_bytes + price.cache_bytes) * share)
+    if on_gpu:
+        moved += price.compute_bytes - PROCESS_BYTES
+    return Price(price.weights_bytes, price.cache_bytes, price.compute_bytes, moved)
+
+
+def gib(size_bytes: int) -> str:
+    """A size for people."""
+    if size_bytes < 1 << 30:
+        return f"{size_bytes / (1 << 20):.0f} MiB"
+    return f"{size_bytes / (1 << 30):.1f} GiB"
+
+
+def _refusal(price: Price, available: int) -> InsufficientMemory:
+    parts = f"weights {gib(price.weights_bytes)} + cache {gib(price.cache_bytes)}"
+    return InsufficientMemory(
+        f"needs {gib(price.host_bytes)} ({parts} + compute {gib(price.compute_bytes)}), "
+        f"{gib(available)} are free; try a smaller num_ctx or quantization",
+        needed_bytes=price.host_bytes,
+        available_bytes=available,
+    )

@@ -1,0 +1,93 @@
+"""What the daemon reads from a bundle: the model's shape and what it can do.
+
+Knows the keys of GGUF metadata. Loads nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from registry.bundle import Bundle
+from registry.formats.gguf import GgufHeader, LazyArray
+from runner.errors import ModelInvalid
+from runner.models.placement import ModelShape, Source
+
+ECHO_ARCHITECTURE = "hearth-echo"
+_ENCODERS = ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert",
+             "neo-bert", "eurobert", "gemma-embedding", "t5encoder")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a model can be asked for."""
+
+    completion: bool
+    embedding: bool
+    tools: bool
+
+    def names(self) -> list[str]:
+        """The abilities in Ollama's words."""
+        flags = {"completion": self.completion, "embedding": self.embedding, "tools": self.tools}
+        return [name for name, has in flags.items() if has]
+
+
+def template_of(bundle: Bundle) -> str | None:
+    """The chat template that counts: the Modelfile's, else the model file's own."""
+    if bundle.template is not None:
+        return bundle.template
+    return bundle.header.chat_template
+
+
+def abilities_of(bundle: Bundle) -> Abilities:
+    """What the model can be asked for."""
+    embedding = bundle.header.is_embedding or bundle.header.architecture in _ENCODERS
+    return Abilities(
+        completion=not embedding,
+        embedding=embedding,
+        tools=not embedding and "tools" in (template_of(bundle) or ""),
+    )
+
+
+def source_of(bundle: Bundle) -> Source:
+    """Which file to load, and how."""
+    echo = bundle.header.architecture == ECHO_ARCHITECTURE
+    return Source(
+        path=str(bundle.model_path),
+        backend="echo" if echo else "llamacpp",
+        embedding=abilities_of(bundle).embedding,
+        chat_template=bundle.template,
+    )
+
+
+def shape_of(bundle: Bundle) -> ModelShape:
+    """The numbers of the memory plan. Raises ModelInvalid when the header lacks one."""
+    header = bundle.header
+    if header.architecture == ECHO_ARCHITECTURE:
+        context = header.context_length or 4096
+        return ModelShape(bundle.model_size_bytes, context, 512, 1, 1, 1, (0,), 1, 1)
+    embedding = _given(header.embedding_length, "embedding_length", header)
+    layers = _given(header.block_count, "block_count", header)
+    return ModelShape(
+        weights_bytes=bundle.model_size_bytes,
+        context_length=_given(header.context_length, "context_length", header),
+        vocabulary=header.vocabulary_size or 0,
+        embedding_length=embedding,
+        feed_forward_length=_feed_forward(header) or 4 * embedding,
+        heads=header.head_count or 1,
+        heads_kv=header.head_counts_kv or (0,) * layers,
+        key_length=header.key_length or 0,
+        value_length=header.value_length or 0,
+    )
+
+
+def _given(value: int | None, key: str, header: GgufHeader) -> int:
+    if value is None:
+        raise ModelInvalid(f"the model file does not say {header.architecture}.{key}")
+    return value
+
+
+def _feed_forward(header: GgufHeader) -> int | None:
+    value = header.architecture_value("feed_forward_length")
+    if isinstance(value, LazyArray):
+        value = tuple(value.load())
+    return max(value, default=None) if isinstance(value, tuple) else value

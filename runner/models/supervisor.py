@@ -1,0 +1,344 @@
+"""One worker process for one loaded model: load it, give it requests, notice its death.
+
+Owns the process, its socket and the requests in flight. A dead or silent worker costs exactly
+those requests an error; whether and when to start another is the manager's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.errors import (
+    HearthError,
+    InternalError,
+    ModelLoadFailed,
+    WorkerCrashed,
+    WorkerTimeout,
+    from_wire,
+)
+from runner.models.connection import FrameConnection
+from runner.models.generation import Generation
+from runner.models.process import WorkerProcess
+from runner.types import Delta, Embeddings, GenerateRequest, LoadPlan, WorkerStats
+from runner.worker.protocol import (
+    ProtocolError,
+    delta_from_wire,
+    plan_to_wire,
+    request_to_wire,
+)
+
+log = logging.getLogger("hearth.worker")
+
+_EXIT_GRACE_S = 2.0
+_STATS_TIMEOUT_S = 5.0
+_DEATH_GRACE_S = 0.5  # from a lost connection to SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds; None: no limit. load_s is the longest time without progress."""
+
+    load_s: float | None = 300.0
+    step_s: float | None = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """What a worker says of itself once the model is loaded."""
+
+    description: str
+    chat_template: bool
+    context_length: int
+    max_sequences: int
+    vocabulary: int
+
+
+class Worker:
+    """A loaded model in its process. Made by start; ended by close, or by itself."""
+
+    def __init__(self, name: str, plan: LoadPlan, timeouts: Timeouts) -> None:
+        self.name = name
+        self.plan = plan
+        self.progress = 0.0
+        self.crashed = False
+        self._timeouts = timeouts
+        self._loop = asyncio.get_running_loop()
+        self._ids = itertools.count(1)
+        self._sequences: dict[str, tuple[Generation, int]] = {}
+        self._calls: dict[str, asyncio.Future[Any]] = {}
+        self._ready: asyncio.Future[WorkerInfo] = self._loop.create_future()
+        self._ended: asyncio.Future[HearthError] = self._loop.create_future()
+        self._heard_at = self._loop.time()
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._examination: asyncio.Task[None] | None = None
+        self._fault: HearthError | None = None
+        self._closing = False
+        self._connection = FrameConnection(self._on_frame, self._on_lost)
+        self._process: WorkerProcess
+        self._reaper: asyncio.Task[None] | None = None
+        self.info: WorkerInfo
+
+    @classmethod
+    async def start(cls, name: str, plan: LoadPlan, timeouts: Timeouts) -> Worker:
+        """A worker with the model of plan loaded. Raises ModelLoadFailed, WorkerCrashed,
+        WorkerTimeout, or what the worker reports; then no process is left."""
+        worker = cls(name, plan, timeouts)
+        try:
+            await worker._spawn()
+            worker.info = await worker._ready
+        except BaseException:
+            await worker._abandon()
+            raise
+        return worker
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is in flight."""
+        return bool(self._sequences or self._calls)
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call callback once the process is gone, however it ended."""
+        self._ended.add_done_callback(lambda _: callback())
+
+    def generate(self, requests: Sequence[GenerateRequest]) -> Generation:
+        """Start the sequences of requests; their ids must be unique in this worker."""
+        ids = [request.id for request in requests]
+        generation = Generation(len(ids), lambda: self._cancel(ids))
+        if (error := self._dead()) is not None:
+            generation.fail(error)
+            return generation
+        for index, request in enumerate(requests):
+            self._sequences[request.id] = (generation, index)
+            self._send({"op": "generate", "id": request.id, "request": request_to_wire(request)})
+        self._touch()
+        return generation
+
+    async def embed(
+        self, inputs: Sequence[str] | Sequence[Sequence[int]], *, truncate: bool
+    ) -> Embeddings:
+        """One vector for each input. Raises what the worker reports."""
+        reply = await self.call("embed", inputs=list(inputs), truncate=truncate)
+        vectors = tuple(tuple(float(x) for x in vector) for vector in reply["vectors"])
+        return Embeddings(vectors, int(reply["prompt_tokens"]))
+
+    async def stats(self) -> WorkerStats:
+        """The worker's counters."""
+        return WorkerStats(**await self.call("stats"))
+
+    async def call(self, op: str, **values: Any) -> Any:
+        """The result of a frame that is answered by one reply. Raises what the worker reports,
+        WorkerCrashed, WorkerTimeout."""
+        if (error := self._dead()) is not None:
+            raise error
+        ident = f"call-{next(self._ids)}"
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._calls[ident] = future
+        self._touch()
+        try:
+            self._send({"op": op, "id": ident, **values})
+            return await future
+        finally:
+            if self._calls.pop(ident, None) is not None:
+                self._send({"op": "cancel", "id": ident})
+
+    def fail_all(self, error: HearthError) -> None:
+        """End every request in flight with error; the worker forgets them."""
+        for generation, _ in list(self._sequences.values()):
+            generation.cancel()
+            generation.fail(error)
+        self._sequences.clear()
+        for future in self._calls.values():
+            if not future.done():
+                future.set_exception(error)
+
+    async def close(self) -> None:
+        """End the process; requests in flight fail. Returns when it is gone."""
+        self._closing = True
+        self.fail_all(InternalError(f"{self.name} was unloaded while it answered"))
+        self._send({"op": "shutdown"})
+        await self._process.wait(_EXIT_GRACE_S)
+        await asyncio.shield(self._ended)
+
+    def kill(self) -> None:
+        """End the process at once, without waiting."""
+        self._closing = True
+        self._process.kill()
+
+    async def _spawn(self) -> None:
+        try:
+            self._process, sock = await WorkerProcess.spawn()
+        except OSError as error:
+            raise ModelLoadFailed(f"no worker process could be started: {error}") from None
+        await self._loop.create_unix_connection(lambda: self._connection, sock=sock)
+        self._touch()
+        self._send({"op": "load", "plan": plan_to_wire(self.plan)})
+
+    async def _abandon(self) -> None:
+        self._closing = True
+        if hasattr(self, "_process"):
+            self._process.kill()
+            self._connection.close()
+            await self._process.wait()
+            if self._reaper is not None:
+                await self._reaper
+        for future in (self._ready, self._ended):
+            if future.done() and not future.cancelled():
+                future.exception()
+
+    def _send(self, frame: dict[str, Any]) -> None:
+        self._connection.send(frame)
+
+    def _cancel(self, ids: list[str]) -> None:
+        for ident in ids:
+            if self._sequences.pop(ident, None) is not None:
+                self._send({"op": "cancel", "id": ident})
+
+    def _dead(self) -> HearthError | None:
+        if self._ended.done():
+            return self._ended.result()
+        return self._fault
+
+    def _touch(self) -> None:
+        """Start or keep the watchdog; silence counts from when there is something to do."""
+        examined = self._examination is not None and not self._examination.done()
+        if self._watchdog is None and not examined:
+            self._heard_at = self._loop.time()
+            self._watch()
+
+    def _watch(self) -> None:
+        limit_s = self._timeouts.step_s if self._ready.done() else self._timeouts.load_s
+        idle = self._ready.done() and not self.busy
+        self._watchdog = None
+        if idle or limit_s is None or self._ended.done():
+            return
+        silent_s = self._loop.time() - self._heard_at
+        if silent_s < limit_s:
+            self._watchdog = self._loop.call_later(limit_s - silent_s + 0.01, self._watch)
+        elif self._ready.done():
+            self._examination = self._loop.create_task(self._examine(limit_s))
+        else:
+            self._end_with(
+                WorkerTimeout(
+                    f"{self.name} made no progress in loading for {limit_s:g} s and was ended"
+                )
+            )
+
+    async def _examine(self, limit_s: float) -> None:
+        """Silence alone proves nothing: steps that only read a long prompt send no frame. The
+        worker's other thread knows how long the step under way has taken."""
+        age_s: float | None = limit_s
+        with contextlib.suppress(TimeoutError, HearthError):
+            stats = await asyncio.wait_for(self.stats(), _STATS_TIMEOUT_S)
+            age_s = stats.step_age_s
+        if age_s is not None and age_s >= limit_s:
+            self._end_with(
+                WorkerTimeout(f"a step of {self.name} took more than {limit_s:g} s; it was ended")
+            )
+            return
+        self._heard_at = self._loop.time() - (age_s or 0.0)
+        self._watch()
+
+    def _end_with(self, error: HearthError) -> None:
+        self._fault = self._fault or error
+        self._process.kill()
+
+    def _on_frame(self, frame: dict[str, Any]) -> None:
+        op = frame["op"]
+        if op != "reply" or not self._sequences:  # stats are answered even while a step hangs
+            self._heard_at = self._loop.time()
+        if op == "step":
+            self._on_step(frame["deltas"])
+        elif op == "reply":
+            future = self._calls.pop(frame["id"], None)
+            if future is not None and not future.done():
+                future.set_result(frame["result"])
+        elif op == "error":
+            self._on_error(frame["id"], from_wire(frame["error"]))
+        elif op == "loading":
+            self.progress = min(max(float(frame["progress"]), 0.0), 1.0)
+        elif op == "ready":
+            self._on_ready(frame["info"])
+        elif op == "failed":
+            self._fault = from_wire(frame["error"])
+        else:
+            raise ProtocolError(f"unknown op {op!r}")
+
+    def _on_step(self, deltas: list[tuple[str, list[Any]]]) -> None:
+        sequences = self._sequences
+        for ident, wire in deltas:
+            entry = sequences.get(ident)
+            if entry is None:
+                continue  # cancelled while the frame was on its way
+            if type(wire[0]) is not str or type(wire[1]) is not int:
+                raise ProtocolError("a delta is [text, token count, ...]")
+            delta = Delta(wire[0], wire[1]) if len(wire) == 2 else delta_from_wire(wire)
+            if delta.finish is not None:
+                del sequences[ident]
+            entry[0].push(entry[1], delta)
+
+    def _on_error(self, ident: str, error: HearthError) -> None:
+        future = self._calls.pop(ident, None)
+        if future is not None:
+            if not future.done():
+                future.set_exception(error)
+            return
+        entry = self._sequences.pop(ident, None)
+        if entry is not None:
+            siblings = [i for i, (g, _) in self._sequences.items() if g is entry[0]]
+            entry[0].fail(error)
+            self._cancel(siblings)
+
+    def _on_ready(self, info: dict[str, Any]) -> None:
+        capacity = info["capacity"]
+        ready = WorkerInfo(
+            description=str(info["description"]),
+            chat_template=bool(info["chat_template"]),
+            context_length=int(capacity["context_length"]),
+            max_sequences=int(capacity["max_sequences"]),
+            vocabulary=int(capacity["vocabulary"]),
+        )
+        self.progress = 1.0
+        if self._watchdog is not None:  # it was set for the load, whose limit is another
+            self._watchdog.cancel()
+            self._watchdog = None
+        if not self._ready.done():
+            self._ready.set_result(ready)
+
+    def _on_lost(self, fault: str | None) -> None:
+        if fault is not None:
+            self._end_with(WorkerCrashed(f"{self.name}: its worker sent no valid frame: {fault}"))
+        self._reaper = self._loop.create_task(self._reap())
+
+    async def _reap(self) -> None:
+        ending = await self._process.wait(_EXIT_GRACE_S if self._closing else _DEATH_GRACE_S)
+        self.crashed = not self._closing and (self._fault is None or self._was_running())
+        error = self._fault or WorkerCrashed(
+            f"the worker of {self.name} ended unexpectedly ({ending}); the next request starts it"
+            " again",
+            signal=ending.signal_name,
+            exit_code=ending.exit_code,
+        )
+        if self.crashed:
+            log.error(
+                "worker %d of %s: %s\n%s", self.pid, self.name, ending, self._process.stderr_tail
+            )
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        self.fail_all(error)
+        if not self._ready.done():
+            self._ready.set_exception(error)
+        self._ended.set_result(error)
+
+    def _was_running(self) -> bool:
+        return self._ready.done() or isinstance(self._fault, WorkerCrashed | WorkerTimeout)

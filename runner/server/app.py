@@ -1,0 +1,70 @@
+"""The daemon's ASGI application: all paths, behind the guard, with its store and models.
+
+Importing this module loads neither torch nor llama_cpp nor numpy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from modelfile.builtin import seed_builtin
+from registry.store import Store
+from runner.models.manager import Manager
+from runner.server.daemon import Daemon
+from runner.server.guard import Guard
+from runner.server.health import health, ready, root, version
+from runner.server.ollama.routes import PATHS as OLLAMA
+from runner.server.openai.routes import PATHS as OPENAI
+from runner.server.routes import Path, router
+
+_OWN = (
+    Path("/", ("GET",), root),
+    Path("/health", ("GET",), health),
+    Path("/ready", ("GET",), ready),
+    Path("/api/version", ("GET",), version),
+)
+
+
+def create_app(daemon: Daemon, public: bool = False) -> ASGIApp:
+    """The application of a daemon. Its lifespan takes the store, seeds the bundled model, and
+    ends all workers. public: it listens beyond this machine."""
+    inner = router((*_OWN, *OPENAI, *OLLAMA), daemon)
+    guarded = Guard(inner, daemon.address, daemon.settings.origins, public)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(daemon, receive, send)
+        else:
+            await guarded(scope, receive, send)
+
+    return app
+
+
+async def _lifespan(daemon: Daemon, receive: Receive, send: Send) -> None:
+    await receive()
+    async with opened(daemon):
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+@asynccontextmanager
+async def opened(daemon: Daemon) -> AsyncIterator[None]:
+    """The daemon with its store and manager; the store is opened here unless it is already.
+    Afterwards all workers are gone and the store is free."""
+    store = daemon.store or Store.open(daemon.settings.models_dir)
+    daemon.store = store
+    try:
+        if not store.read_only:
+            await asyncio.to_thread(seed_builtin, store)
+        daemon.models = Manager(store, daemon.settings)
+        try:
+            yield
+        finally:
+            await daemon.models.close()
+    finally:
+        store.close()

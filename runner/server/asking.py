@@ -1,0 +1,143 @@
+"""From what a surface was asked to the worker's requests. Knows no wire format."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from runner.chat.conversation import with_bundle_turns
+from runner.errors import InvalidRequest, Unsupported
+from runner.models.manager import Lease
+from runner.models.options import generation_options
+from runner.settings import parse_duration
+from runner.types import GenerateRequest, Message
+
+MAX_LOGIT_BIAS = 1024
+MAX_SEQUENCES = 128
+
+_ids = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Exactly one of messages, text and tokens is given."""
+
+    messages: tuple[Message, ...] | None = None
+    text: str | None = None
+    tokens: tuple[int, ...] | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What shall be generated: n answers to each prompt. options are checked, in the words of
+    the Modelfile."""
+
+    prompts: Sequence[Prompt]
+    options: Mapping[str, Any]
+    n: int = 1
+    logit_bias: Mapping[str, float] = field(default_factory=dict)
+    logprobs: int | None = None
+
+
+def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
+    """One request for each answer, the answers to one prompt next to each other. Raises
+    InvalidRequest, Unsupported."""
+    if lease.plan.embedding:
+        name = lease.bundle.name.short
+        raise Unsupported(f"{name} is an embedding model: it cannot generate text")
+    if len(ask.prompts) * ask.n > MAX_SEQUENCES:
+        raise InvalidRequest(
+            f"{len(ask.prompts)} prompts with n={ask.n} are more than {MAX_SEQUENCES} answers",
+            param="n",
+        )
+    options = generation_options(
+        lease.parameters,
+        ask.options,
+        logit_bias=_logit_bias(ask.logit_bias, lease.worker.info.vocabulary),
+        logprobs=ask.logprobs,
+    )
+    num_ctx = ask.options.get("num_ctx")
+    template = GenerateRequest(
+        id="",
+        sampling=options.sampling,
+        max_tokens=options.max_tokens,
+        stop=options.stop,
+        context_length=None if num_ctx is None else min(num_ctx, lease.plan.context_length),
+    )
+    return [_request(template, prompt, number) for prompt in ask.prompts for number in range(ask.n)]
+
+
+def _request(template: GenerateRequest, prompt: Prompt, number: int) -> GenerateRequest:
+    sampling = template.sampling
+    if sampling.seed is not None and number:
+        # One seed for all of them would give n times the same answer.
+        sampling = replace(sampling, seed=sampling.seed + number)
+    return replace(
+        template,
+        id=str(next(_ids)),
+        sampling=sampling,
+        messages=prompt.messages,
+        text=prompt.text,
+        tokens=prompt.tokens,
+        tools=prompt.tools,
+    )
+
+
+def conversation(lease: Lease, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """messages with the bundle's own turns before them."""
+    bundle = lease.bundle
+    examples = (Message(item.role, item.content) for item in bundle.messages)
+    return with_bundle_turns(messages, bundle.system, examples)
+
+
+def require_tools(lease: Lease) -> None:
+    """Raises Unsupported when the model's template does not know tools."""
+    if not lease.abilities.tools:
+        raise Unsupported(
+            f"{lease.bundle.name.short} does not support tools: its chat template does not "
+            "mention them",
+            param="tools",
+        )
+
+
+def keep_alive_s(value: Any) -> float | None:
+    """Seconds of a keep_alive: a number of seconds or a duration such as "5m"; negative means
+    for ever (inf). None: not given. Raises InvalidRequest."""
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if math.isfinite(value):
+            return math.inf if value < 0 else float(value)
+    elif isinstance(value, str):
+        try:
+            seconds = parse_duration(value)
+        except ValueError as error:
+            raise InvalidRequest(
+                f"keep_alive={value[:40]!r}: {error}", param="keep_alive"
+            ) from None
+        return math.inf if seconds is None else seconds
+    raise InvalidRequest(
+        f'keep_alive must be seconds or a duration such as "5m" (got {str(value)[:40]})',
+        param="keep_alive",
+    )
+
+
+def _logit_bias(given: Mapping[str, float], vocabulary: int) -> tuple[tuple[int, float], ...]:
+    if len(given) > MAX_LOGIT_BIAS:
+        raise _bad_bias(f"{len(given)} entries, at most {MAX_LOGIT_BIAS} are allowed")
+    pairs = []
+    for key, bias in given.items():
+        if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < vocabulary):
+            raise _bad_bias(f"{key[:40]!r} is no token id of this model (0..{vocabulary - 1})")
+        if not -100 <= bias <= 100:
+            raise _bad_bias(f"the bias {bias:g} of token {key} is not within -100..100")
+        pairs.append((int(key), float(bias)))
+    return tuple(pairs)
+
+
+def _bad_bias(reason: str) -> InvalidRequest:
+    return InvalidRequest(f"logit_bias: {reason}", param="logit_bias")

@@ -1,0 +1,42 @@
+"""What all handlers share: the settings, the store, the loaded models, the state of the whole."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+
+from registry.store import Store
+from runner.models.manager import Manager
+from runner.settings import Address, Settings
+
+
+@dataclass(slots=True)
+class Daemon:
+    """One running daemon. store and manager exist from start-up to shutdown."""
+
+    settings: Settings
+    address: Address
+    version: str
+    store: Store | None = None
+    models: Manager | None = None
+    draining: bool = False
+    pid: int = field(default_factory=os.getpid)
+    started_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def uptime_s(self) -> float:
+        """Seconds since its start."""
+        return round(time.monotonic() - self.started_s, 3)
+
+    @property
+    def manager(self) -> Manager:
+        """The manager of loaded models."""
+        assert self.models is not None
+        return self.models
+
+    @property
+    def shelf(self) -> Store:
+        """The store of installed models."""
+        assert self.store is not None
+        return self.store

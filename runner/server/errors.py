@@ -1,0 +1,166 @@
+"""The one table from errors to HTTP status codes, and the error bodies of the surfaces.
+
+The only place where the errors of the leaves meet those of the runner. A fault that nobody
+foresaw becomes a plain 500 with a request id; its traceback goes to the log, never to a client.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic_core import to_json
+
+from modelfile.errors import ModelfileError
+from registry import errors as registry
+from runner import errors as runner
+
+log = logging.getLogger("hearth.http")
+
+_STATUS: dict[type[runner.HearthError], int] = {
+    runner.ModelNotFound: 404,
+    runner.Conflict: 409,
+    runner.RequestError: 400,
+    runner.CapacityError: 503,
+    runner.WorkerTimeout: 504,
+    runner.HearthError: 500,
+}
+
+_REGISTRY: dict[type[registry.RegistryError], type[runner.HearthError]] = {
+    registry.InvalidName: runner.InvalidRequest,
+    registry.InvalidDigest: runner.InvalidRequest,
+    registry.DigestMismatch: runner.InvalidRequest,
+    registry.BlobMissing: runner.InvalidRequest,
+    registry.ModelMissing: runner.ModelNotFound,
+    registry.StoreReadOnly: runner.Conflict,
+    registry.StoreError: runner.StorageFailed,
+    registry.RegistryError: runner.ModelInvalid,
+}
+
+
+class HttpError(Exception):
+    """A fault of the HTTP exchange itself, before any of the runner's business."""
+
+    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = headers
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as every surface tells it."""
+
+    status: int
+    code: str
+    message: str
+    details: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class ErrorSurface(Protocol):
+    """How one surface words a failure."""
+
+    def body(self, failure: Failure) -> bytes:
+        """The JSON body of an error response."""
+
+    def event(self, failure: Failure) -> bytes:
+        """The last event of a stream that has begun."""
+
+
+def failure_of(error: Exception) -> Failure:
+    """What to tell the client about error; what is not ours is logged with its traceback."""
+    if isinstance(error, HttpError):
+        return Failure(error.status, error.code, error.message, headers=error.headers)
+    known = _as_hearth_error(error)
+    if known is None:
+        ident = uuid.uuid4().hex[:12]
+        log.error("request %s failed", ident, exc_info=error)
+        message = f"an unexpected fault; the daemon's log tells more under {ident}"
+        return Failure(500, "internal_error", message, {"request_id": ident})
+    retry = known.details.get("retry_after_s")
+    headers = {} if retry is None else {"retry-after": str(retry)}
+    return Failure(_status(known), known.code, known.message, known.details, headers)
+
+
+def _as_hearth_error(error: Exception) -> runner.HearthError | None:
+    if isinstance(error, runner.HearthError):
+        return error
+    if isinstance(error, ModelfileError):
+        return runner.InvalidRequest(str(error))
+    if isinstance(error, registry.RegistryError):
+        return _of_registry(error)
+    return None
+
+
+def _of_registry(error: registry.RegistryError) -> runner.HearthError:
+    kind = next(kind for base, kind in _REGISTRY.items() if isinstance(error, base))
+    details: dict[str, Any] = {}
+    if isinstance(error, registry.ModelMissing):
+        details = {"model": error.name, "suggestions": list(error.suggestions)}
+    if isinstance(error, registry.StoreFault):
+        details = {"errno": errno.errorcode.get(error.errno or 0)}
+    return kind(error.message, **details)
+
+
+def _status(error: runner.HearthError) -> int:
+    if isinstance(error, runner.StorageFailed) and error.details.get("errno") in (
+        "ENOSPC",
+        "EDQUOT",
+    ):
+        return 507
+    return next(status for kind, status in _STATUS.items() if isinstance(error, kind))
+
+
+class OpenAIErrors:
+    """{"error": {"message", "type", "param", "code"}}."""
+
+    def body(self, failure: Failure) -> bytes:
+        """See ErrorSurface."""
+        return to_json({"error": self._value(failure)})
+
+    def event(self, failure: Failure) -> bytes:
+        """See ErrorSurface."""
+        return b"data: " + self.body(failure) + b"\n\n"
+
+    def _value(self, failure: Failure) -> dict[str, Any]:
+        extras = {k: v for k, v in failure.details.items() if k != "param"}
+        return {
+            "message": failure.message,
+            "type": _openai_type(failure.status),
+            "param": failure.details.get("param"),
+            "code": failure.code,
+            **extras,
+        }
+
+
+class OllamaErrors:
+    """{"error": "..."} and, for programs, the code and details beside it."""
+
+    def body(self, failure: Failure) -> bytes:
+        """See ErrorSurface."""
+        return to_json({"error": failure.message, "code": failure.code, **failure.details})
+
+    def event(self, failure: Failure) -> bytes:
+        """See ErrorSurface."""
+        return self.body(failure) + b"\n"
+
+
+def surface_of(path: str) -> ErrorSurface:
+    """The surface that a path belongs to."""
+    return OpenAIErrors() if path.startswith("/v1") else OllamaErrors()
+
+
+def _openai_type(status: int) -> str:
+    if status == 404:
+        return "not_found_error"
+    if status == 403:
+        return "permission_error"
+    if status == 503:
+        return "overloaded_error"
+    return "invalid_request_error" if status < 500 else "server_error"

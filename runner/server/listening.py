@@ -1,0 +1,106 @@
+"""Takes the daemon's port, and says who has it when it is taken.
+
+The socket is bound before anything else is touched, so that a second daemon changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import ipaddress
+import json
+import os
+import socket
+import sys
+from dataclasses import replace
+from typing import Any
+
+from runner.settings import Address
+
+_ASK_TIMEOUT_S = 2.0
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the message says why and what to do."""
+
+
+def listen(address: Address, insecure_public: bool) -> tuple[socket.socket, Address]:
+    """A listening socket and the address it really has (port 0 becomes a number). Raises
+    ListenError."""
+    if not insecure_public and not is_loopback(address.host):
+        raise ListenError(
+            f"{address.host} is reachable from other machines, and whoever reaches it may use and"
+            " change everything. Listen on 127.0.0.1, or set HEARTH_INSECURE_PUBLIC=1 if"
+            " something else protects the port"
+        )
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix" and sys.platform != "cygwin":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address.host, address.port))
+        sock.listen(2048)
+    except OSError as error:
+        sock.close()
+        raise _refusal(address, error) from None
+    sock.setblocking(False)
+    return sock, replace(address, port=sock.getsockname()[1])
+
+
+def is_loopback(host: str) -> bool:
+    """True for addresses that only this machine reaches."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refusal(address: Address, error: OSError) -> ListenError:
+    if error.errno == errno.EADDRINUSE:
+        return ListenError(
+            f"{address.host}:{address.port} is in use by {who_listens(address)}. Stop it, or set"
+            f" HEARTH_HOST to another address, such as {address.host}:{address.port + 1}"
+        )
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return ListenError(f"cannot listen on {address.host}:{address.port}: {reason}")
+
+
+def who_listens(address: Address) -> str:
+    """The program that answers at address, as precisely as can be found out."""
+    answer = _ask_version(address)
+    if answer is not None and answer.get("name") == "hearth":
+        return (
+            f"another hearth daemon (version {answer.get('version')}, process"
+            f" {answer.get('pid')}, models in {answer.get('store')})"
+        )
+    if answer is not None and "version" in answer:
+        return f"Ollama {str(answer['version'])[:40]}"
+    return _process_at(address.port) or "another program"
+
+
+def _ask_version(address: Address) -> dict[str, Any] | None:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)
+    connection = http.client.HTTPConnection(host, address.port, timeout=_ASK_TIMEOUT_S)
+    try:
+        connection.request("GET", "/api/version")
+        value = json.loads(connection.getresponse().read(65_536))
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+    return value if isinstance(value, dict) else None
+
+
+def _process_at(port: int) -> str | None:
+    import psutil
+
+    try:
+        for item in psutil.net_connections("tcp"):
+            here = item.laddr and item.laddr.port == port
+            if item.status == psutil.CONN_LISTEN and here and item.pid:
+                return f"{psutil.Process(item.pid).name()} (process {item.pid})"
+    except psutil.Error:
+        return None
+    return None

@@ -1,0 +1,1 @@
+"""The native routes, in Ollama's shapes: /api/chat, /api/generate, /api/tags, ..."""

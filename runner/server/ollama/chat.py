@@ -1,0 +1,134 @@
+"""POST /api/chat and POST /api/generate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from runner.chat.tools import parser_for
+from runner.errors import InvalidRequest, Unsupported
+from runner.models.manager import Lease
+from runner.models.options import check
+from runner.server.asking import (
+    Ask,
+    Prompt,
+    conversation,
+    keep_alive_s,
+    requests_for,
+    require_tools,
+)
+from runner.server.exchange import Exchange
+from runner.server.ollama.generating import Renderer, load_or_unload, send_answer
+from runner.server.ollama.wire import ChatMessage, ChatRequest, GenerateFields, GenerateRequest
+from runner.types import Message, ToolCall
+
+
+async def chat(exchange: Exchange) -> None:
+    """Answer a conversation; without messages load or unload the model."""
+    asked = await exchange.read(ChatRequest)
+    asked.refuse_unsupported()
+    if not asked.messages:
+        await load_or_unload(exchange, asked, {"message": _word_chat("", ())["message"]})
+        return
+    messages = tuple(_message(item, index) for index, item in enumerate(asked.messages))
+    began_s = asyncio.get_running_loop().time()
+    async with _lease(exchange, asked) as lease:
+        tools = tuple(_tool(tool) for tool in asked.tools or ())
+        if tools:
+            require_tools(lease)
+        parser = parser_for(lease.template) if tools else None
+        prompt = Prompt(messages=conversation(lease, messages), tools=tools)
+        renderer = Renderer(asked.model_name, _word_chat, parser, began_s, lease.load_s)
+        await _answer(exchange, asked, lease, prompt, renderer)
+
+
+async def generate(exchange: Exchange) -> None:
+    """Answer one prompt, through the chat template unless raw; without a prompt load or unload
+    the model."""
+    asked = await exchange.read(GenerateRequest)
+    asked.refuse_unsupported()
+    if asked.raw and asked.system:
+        raise InvalidRequest("raw and system exclude each other", param="raw")
+    if not asked.prompt:
+        await load_or_unload(exchange, asked, {"response": ""})
+        return
+    began_s = asyncio.get_running_loop().time()
+    async with _lease(exchange, asked) as lease:
+        renderer = Renderer(asked.model_name, _word_generate, None, began_s, lease.load_s)
+        await _answer(exchange, asked, lease, _prompt(asked, lease), renderer)
+
+
+@asynccontextmanager
+async def _lease(exchange: Exchange, asked: GenerateFields) -> AsyncIterator[Lease]:
+    options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
+    async with (
+        exchange.cancelled_on_disconnect(),
+        exchange.daemon.manager.lease(asked.model_name, options, keep_s) as lease,
+    ):
+        yield lease
+
+
+async def _answer(
+    exchange: Exchange, asked: GenerateFields, lease: Lease, prompt: Prompt, renderer: Renderer
+) -> None:
+    ask = Ask((prompt,), check(asked.options or {}), logprobs=asked.logprob_count())
+    generation = lease.worker.generate(requests_for(lease, ask))
+    await send_answer(exchange, generation, renderer, stream=asked.stream is not False)
+
+
+def _prompt(asked: GenerateRequest, lease: Lease) -> Prompt:
+    if asked.raw:
+        return Prompt(text=asked.prompt)
+    messages = [Message("user", asked.prompt or "")]
+    if asked.system:
+        messages.insert(0, Message("system", asked.system))
+    return Prompt(messages=conversation(lease, messages))
+
+
+def _message(item: ChatMessage, index: int) -> Message:
+    if item.images:
+        raise Unsupported(f"messages.{index}.images: only text can be read", param="messages")
+    calls = tuple(
+        ToolCall(call.id or f"call_{number}", call.function.name,
+                 json.dumps(call.function.arguments or {}, ensure_ascii=False))
+        for number, call in enumerate(item.tool_calls or ())
+    )  # fmt: skip
+    return Message(
+        role=item.role.lower(),
+        content=item.content or "",
+        reasoning=item.thinking,
+        tool_calls=calls,
+        tool_call_id=item.tool_call_id,
+        name=item.tool_name,
+    )
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    function = tool.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise InvalidRequest("tools: each tool needs a function with a name", param="tools")
+    return {"type": "function", "function": function}
+
+
+def _word_chat(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "function": {
+                    "index": index,
+                    "name": call.name,
+                    "arguments": json.loads(call.arguments),
+                },
+            }
+            for index, call in enumerate(calls)
+        ]
+    return {"message": message}
+
+
+def _word_generate(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    return {"response": text}

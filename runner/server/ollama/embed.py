@@ -1,0 +1,38 @@
+"""POST /api/embed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from runner.models.options import check
+from runner.server.asking import keep_alive_s
+from runner.server.embedding import inputs_of, shortened
+from runner.server.exchange import Exchange
+from runner.server.ollama.timing import nanoseconds
+from runner.server.ollama.wire import EmbedRequest
+
+
+async def embed(exchange: Exchange) -> None:
+    """One vector for each input; without input the model is loaded only."""
+    asked = await exchange.read(EmbedRequest)
+    inputs = [] if asked.input is None else inputs_of(asked.input)
+    options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
+    began_s = asyncio.get_running_loop().time()
+    async with (
+        exchange.cancelled_on_disconnect(),
+        exchange.daemon.manager.lease(asked.model_name, options, keep_s) as lease,
+    ):
+        vectors, tokens = [], 0
+        if inputs:
+            result = await lease.worker.embed(inputs, truncate=asked.truncate is not False)
+            vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
+            tokens = result.prompt_tokens
+        await exchange.reply(
+            {
+                "model": asked.model_name,
+                "embeddings": vectors,
+                "total_duration": nanoseconds(asyncio.get_running_loop().time() - began_s),
+                "load_duration": nanoseconds(lease.load_s),
+                "prompt_eval_count": tokens,
+            }
+        )

@@ -1,0 +1,134 @@
+"""What /api/chat and /api/generate share: load and unload by an empty request, the events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic_core import to_json
+
+from runner.chat.tools import ToolParser
+from runner.models.generation import Generation
+from runner.models.options import check
+from runner.server.asking import keep_alive_s
+from runner.server.exchange import Exchange
+from runner.server.ollama.timing import figures, now_text
+from runner.server.ollama.wire import GenerateFields
+from runner.server.openai.logprobs import FLOOR
+from runner.server.stream import NDJSON, Arrived, collect, send_stream
+from runner.types import Delta, Finish, TokenLogprob, ToolCall
+
+Word = Callable[[str, Sequence[ToolCall]], dict[str, Any]]
+
+
+async def load_or_unload(exchange: Exchange, asked: GenerateFields, empty: dict[str, Any]) -> None:
+    """Answer a request without a prompt: load the model, or unload it with keep_alive 0."""
+    keep_s = keep_alive_s(asked.keep_alive)
+    manager = exchange.daemon.manager
+    if keep_s == 0:
+        await manager.unload(asked.model_name)
+        reason = "unload"
+    else:
+        options = check(asked.options or {})
+        async with (
+            exchange.cancelled_on_disconnect(),
+            manager.lease(asked.model_name, options, keep_s),
+        ):
+            reason = "load"
+    head = {"model": asked.model_name, "created_at": now_text()}
+    await exchange.reply({**head, **empty, "done": True, "done_reason": reason})
+
+
+class Renderer:
+    """The lines of one answer. word turns text and calls into the surface's field: response or
+    message."""
+
+    content_type = NDJSON
+
+    def __init__(
+        self, model: str, word: Word, parser: ToolParser | None, began_s: float, load_s: float
+    ) -> None:
+        self._model = model
+        self._word = word
+        self._parser = parser
+        self._began_s = began_s
+        self._load_s = load_s
+        self._head = b'{"model":' + to_json(model) + b',"created_at":"'
+
+    def events(self, arrived: Arrived) -> bytes:
+        """See runner.server.stream.Renderer."""
+        return b"".join(self._lines(delta) for _, delta in arrived)
+
+    def end(self) -> bytes:
+        """See runner.server.stream.Renderer."""
+        return b""
+
+    def parts(self, delta: Delta) -> tuple[str, list[ToolCall]]:
+        """Text and tool calls that a delta completes."""
+        if self._parser is None:
+            return delta.text, []
+        parts = self._parser.feed(delta.text)
+        if delta.finish is not None:
+            parts += self._parser.finish()
+        text = "".join(part for part in parts if isinstance(part, str))
+        return text, [part for part in parts if isinstance(part, ToolCall)]
+
+    def last(self, finish: Finish, text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+        """The fields of the last event."""
+        total_s = asyncio.get_running_loop().time() - self._began_s
+        return {
+            **self._word(text, calls),
+            "done": True,
+            "done_reason": finish.reason,
+            **figures(finish, total_s, self._load_s),
+        }
+
+    def whole(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """fields with those that every event has."""
+        return {"model": self._model, "created_at": now_text(), **fields}
+
+    def _lines(self, delta: Delta) -> bytes:
+        text, calls = self.parts(delta)
+        lines = b""
+        if text or calls or delta.logprobs:
+            fields = {**self._word(text, calls), "done": False}
+            if delta.logprobs:
+                fields["logprobs"] = logprobs(delta.logprobs)
+            lines = self._line(fields)
+        if delta.finish is not None:
+            lines += self._line(self.last(delta.finish, "", ()))
+        return lines
+
+    def _line(self, fields: dict[str, Any]) -> bytes:
+        return self._head + now_text().encode() + b'",' + to_json(fields)[1:] + b"\n"
+
+
+async def send_answer(
+    exchange: Exchange, generation: Generation, renderer: Renderer, *, stream: bool
+) -> None:
+    """Answer line by line, or with one object."""
+    if stream:
+        await send_stream(exchange, generation, renderer)
+        return
+    (answer,) = await collect(generation, 1)
+    assert answer.finish is not None
+    text, calls = renderer.parts(Delta(answer.text, finish=answer.finish))
+    fields = renderer.last(answer.finish, text, calls)
+    if answer.logprobs:
+        fields["logprobs"] = logprobs(answer.logprobs)
+    await exchange.reply(renderer.whole(fields))
+
+
+def logprobs(items: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+    """Log-probabilities in Ollama's shape."""
+    return [
+        {**_token(item.piece, item.logprob),
+         "top_logprobs": [_token(piece, logprob) for _, piece, logprob in item.top]}
+        for item in items
+    ]  # fmt: skip
+
+
+def _token(piece: bytes, logprob: float) -> dict[str, Any]:
+    text = piece.decode("utf-8", "replace")
+    return {"token": text, "logprob": max(logprob, FLOOR), "bytes": list(piece)}

@@ -1,0 +1,156 @@
+"""Installed and loaded models: /api/tags, /api/ps, /api/show, /api/copy, /api/delete."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from modelfile.render import render
+from registry.bundle import Bundle, read_bundle
+from registry.formats.gguf import LazyArray
+from registry.store import StoredModel
+from runner.errors import HearthError
+from runner.models.lookup import parse_name
+from runner.models.residents import Resident
+from runner.models.shape import abilities_of, template_of
+from runner.server.exchange import Exchange
+from runner.server.ollama.described import describe_modelfile, details_of, parameter_lines
+from runner.server.ollama.wire import CopyRequest, ModelField, ShowRequest
+
+_STATS_TIMEOUT_S = 1.0
+_ELIDED = 5  # longer arrays of metadata are left out of /api/show unless verbose
+
+
+async def tags(exchange: Exchange) -> None:
+    """All installed models, newest first. A damaged one is listed with its fault."""
+    models = exchange.daemon.shelf.models()
+    entries = [await asyncio.to_thread(_tag, exchange, stored) for stored in models]
+    await exchange.reply({"models": entries})
+
+
+def _tag(exchange: Exchange, stored: StoredModel) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": stored.name.short,
+        "model": stored.name.short,
+        "modified_at": stored.modified_at.isoformat(),
+        "size": stored.size_bytes,
+        "digest": stored.digest.hex,
+        "details": details_of(exchange.daemon.shelf, stored),
+    }
+    if stored.fault is not None:
+        entry["fault"] = stored.fault
+    return entry
+
+
+async def ps(exchange: Exchange) -> None:
+    """The loaded models, last used first."""
+    residents = exchange.daemon.manager.residents
+    stats = await asyncio.gather(*(_stats(item) for item in residents))
+    entries = [
+        {**_resident(exchange, item), "stats": counters}
+        for item, counters in zip(residents, stats, strict=True)
+    ]
+    await exchange.reply({"models": entries})
+
+
+async def _stats(item: Resident) -> dict[str, Any] | None:
+    """The worker's counters; None while it loads or does not answer."""
+    if not item.loaded:
+        return None
+    with contextlib.suppress(TimeoutError, HearthError):
+        return asdict(await asyncio.wait_for(item.worker.stats(), _STATS_TIMEOUT_S))
+    return None
+
+
+def _resident(exchange: Exchange, item: Resident) -> dict[str, Any]:
+    plan, price = item.placement.plan, item.placement.price
+    name = min(item.names, default=item.bundle.name.short)
+    left_s = item.expires_at_s - asyncio.get_running_loop().time()
+    if item.users:
+        left_s = item.keep_alive_s
+    return {
+        "name": name,
+        "model": name,
+        "digest": item.bundle.digest.hex,
+        "size": price.total_bytes,
+        "size_vram": price.gpu_bytes,
+        "details": details_of(exchange.daemon.shelf, exchange.daemon.manager.find(name)),
+        "expires_at": _expiry(left_s),
+        "context_length": plan.context_length,
+        "pool_tokens": plan.pool_tokens,
+        "state": "loaded" if item.loaded else "loading",
+        "requests": item.users,
+    }
+
+
+def _expiry(left_s: float) -> str | None:
+    """When an idle model goes; null: never."""
+    if math.isinf(left_s) or left_s > 1e9:
+        return None
+    return (datetime.now(UTC) + timedelta(seconds=left_s)).isoformat()
+
+
+async def show(exchange: Exchange) -> None:
+    """Everything about one installed model."""
+    asked = await exchange.read(ShowRequest)
+    daemon = exchange.daemon
+    stored = daemon.manager.find(asked.model_name)
+    bundle = await asyncio.to_thread(read_bundle, daemon.shelf, stored)
+    await exchange.reply(
+        {
+            "license": "\n".join(bundle.licenses),
+            "modelfile": render(describe_modelfile(bundle)),
+            "parameters": parameter_lines(bundle.parameters),
+            "template": template_of(bundle) or "",
+            "system": bundle.system or "",
+            "messages": [{"role": m.role, "content": m.content} for m in bundle.messages],
+            "details": details_of(daemon.shelf, stored),
+            "model_info": _model_info(bundle, verbose=bool(asked.verbose)),
+            "capabilities": abilities_of(bundle).names(),
+            "modified_at": stored.modified_at.isoformat(),
+            "digest": stored.digest.hex,
+            "size": stored.size_bytes,
+        }
+    )
+
+
+def _model_info(bundle: Bundle, *, verbose: bool) -> dict[str, Any]:
+    header = bundle.header
+    info = {key: _plain(value, verbose) for key, value in header.metadata.items()}
+    info["general.parameter_count"] = header.parameter_count
+    return info
+
+
+def _plain(value: Any, verbose: bool) -> Any:
+    if isinstance(value, LazyArray):
+        return value.load() if verbose else None
+    if isinstance(value, tuple) and len(value) > _ELIDED and not verbose:
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+async def copy(exchange: Exchange) -> None:
+    """Give a model a second name."""
+    asked = await exchange.read(CopyRequest)
+    daemon = exchange.daemon
+    source = daemon.manager.find(asked.source).name
+    target = parse_name(asked.destination)
+    await asyncio.to_thread(daemon.shelf.copy, source, target)
+    await daemon.manager.forget(target.short)
+    await exchange.reply_bytes(b"", "application/json")
+
+
+async def delete(exchange: Exchange) -> None:
+    """Remove a model. Running answers finish."""
+    asked = await exchange.read(ModelField)
+    daemon = exchange.daemon
+    name = daemon.shelf.get(parse_name(asked.model_name)).name
+    await asyncio.to_thread(daemon.shelf.delete, name)
+    await daemon.manager.forget(name.short)
+    await exchange.reply_bytes(b"", "application/json")

@@ -1,0 +1,33 @@
+"""Times in Ollama's words: RFC 3339 with a zone, durations as integer nanoseconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from runner.types import Finish
+
+
+def now_text() -> str:
+    """The time now."""
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def nanoseconds(seconds: float) -> int:
+    """A duration."""
+    return round(seconds * 1e9)
+
+
+def figures(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
+    """The figures of a last event. prompt_eval_count counts the whole prompt; cached_count is
+    hearth's own: how much of it was not computed."""
+    usage = finish.usage
+    return {
+        "total_duration": nanoseconds(total_s),
+        "load_duration": nanoseconds(load_s),
+        "prompt_eval_count": usage.prompt_tokens,
+        "prompt_eval_duration": nanoseconds(usage.prefill_s),
+        "eval_count": usage.completion_tokens,
+        "eval_duration": nanoseconds(usage.decode_s),
+        "cached_count": usage.cached_tokens,
+    }

@@ -1,0 +1,149 @@
+"""What Ollama's clients send. null means not given; unknown fields are ignored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from runner.errors import Unsupported
+from runner.server.exchange import WireModel
+
+
+class ModelField(WireModel):
+    """The model, which old clients call name."""
+
+    model: str | None = None
+    name: str | None = None
+
+    @property
+    def model_name(self) -> str:
+        """The model that is meant; may be empty, which is no valid name."""
+        return self.model or self.name or ""
+
+
+class GenerateFields(ModelField):
+    """What chat and generate share."""
+
+    stream: bool | None = None
+    options: dict[str, Any] | None = None
+    keep_alive: Any = None
+    format: Any = None
+    think: bool | str | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    truncate: bool | None = None
+    shift: bool | None = None
+
+    def refuse_unsupported(self) -> None:
+        """Raises Unsupported for what would silently change the answer if it were ignored."""
+        if self.format not in (None, ""):
+            raise Unsupported("format: structured output is not supported yet", param="format")
+        if self.think not in (None, False):
+            raise Unsupported("think: thinking is not supported yet", param="think")
+
+    def logprob_count(self) -> int | None:
+        """Alternatives for each token; None: no log-probabilities."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+class CalledFunction(WireModel):
+    """function of a tool call."""
+
+    name: str
+    arguments: dict[str, Any] | None = None
+
+
+class CallInMessage(WireModel):
+    """A tool call in the history."""
+
+    id: str | None = None
+    function: CalledFunction
+
+
+class ChatMessage(WireModel):
+    """One message."""
+
+    role: str = Field(min_length=1)
+    content: str | None = None
+    thinking: str | None = None
+    images: list[Any] | None = None
+    tool_calls: list[CallInMessage] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+class ChatRequest(GenerateFields):
+    """POST /api/chat."""
+
+    messages: list[ChatMessage] | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
+class GenerateRequest(GenerateFields):
+    """POST /api/generate."""
+
+    prompt: str | None = None
+    suffix: str | None = None
+    system: str | None = None
+    template: str | None = None
+    context: list[int] | None = None
+    raw: bool | None = None
+    images: list[Any] | None = None
+
+    def refuse_unsupported(self) -> None:
+        """See GenerateFields."""
+        super().refuse_unsupported()
+        for field, message in (
+            ("suffix", "suffix: filling in the middle is not supported yet"),
+            ("template", "template: create a model with that TEMPLATE instead"),
+            ("context", "context: send the conversation to /api/chat instead"),
+            ("images", "images: only text can be read"),
+        ):
+            if getattr(self, field):
+                raise Unsupported(message, param=field)
+
+
+class EmbedRequest(ModelField):
+    """POST /api/embed."""
+
+    input: str | list[str] | list[int] | list[list[int]] | None = None
+    truncate: bool | None = None
+    dimensions: int | None = Field(None, ge=1)
+    keep_alive: Any = None
+    options: dict[str, Any] | None = None
+
+
+class ShowRequest(ModelField):
+    """POST /api/show."""
+
+    verbose: bool | None = None
+
+
+class CopyRequest(WireModel):
+    """POST /api/copy."""
+
+    source: str
+    destination: str
+
+
+class CreateMessage(WireModel):
+    """A MESSAGE of a model to be created."""
+
+    role: str
+    content: str
+
+
+class CreateRequest(ModelField):
+    """POST /api/create."""
+
+    from_: str | None = Field(None, alias="from")
+    files: dict[str, str] | None = None
+    adapters: dict[str, str] | None = None
+    template: str | None = None
+    system: str | None = None
+    license: str | list[str] | None = None
+    parameters: dict[str, Any] | None = None
+    messages: list[CreateMessage] | None = None
+    quantize: str | None = None
+    stream: bool | None = None

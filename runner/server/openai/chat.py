@@ -1,0 +1,248 @@
+"""POST /v1/chat/completions, whole and streamed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_core import to_json
+
+from runner.chat.tools import ToolParser, parser_for
+from runner.errors import InvalidRequest, Unsupported
+from runner.models.manager import Lease
+from runner.server.asking import (
+    Ask,
+    Prompt,
+    conversation,
+    keep_alive_s,
+    requests_for,
+    require_tools,
+)
+from runner.server.exchange import Exchange
+from runner.server.identity import new_id
+from runner.server.openai.logprobs import chat_logprobs
+from runner.server.openai.usage import usage_of
+from runner.server.openai.wire import ChatMessage, ChatRequest, Tool
+from runner.server.stream import EVENT_STREAM, Answer, Arrived, collect, event, send_stream
+from runner.types import Delta, Finish, Message, ToolCall
+
+
+async def chat_completions(exchange: Exchange) -> None:
+    """Answer a conversation."""
+    asked = await exchange.read(ChatRequest)
+    asked.refuse_unsupported()
+    options = asked.checked_options(asked.max_completion_tokens or asked.max_tokens)
+    logprobs = asked.logprob_count()
+    messages = _messages(asked.messages)
+    manager = exchange.daemon.manager
+    async with (
+        exchange.cancelled_on_disconnect(),
+        manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
+    ):
+        tools = _tools(asked, lease)
+        prompt = Prompt(messages=conversation(lease, messages), tools=tools)
+        n = asked.n or 1
+        ask = Ask((prompt,), options, n, asked.logit_bias or {}, logprobs)
+        parsers = [parser_for(lease.template) if tools else None for _ in range(n)]
+        generation = lease.worker.generate(requests_for(lease, ask))
+        if asked.stream:
+            renderer = ChatRenderer(asked, parsers)
+            await send_stream(exchange, generation, renderer)
+        else:
+            answers = await collect(generation, n)
+            await exchange.reply(_completion(asked, answers, parsers))
+
+
+def _messages(given: Sequence[ChatMessage]) -> tuple[Message, ...]:
+    if not given:
+        raise InvalidRequest("messages is empty: send at least one message", param="messages")
+    return tuple(_message(item, index) for index, item in enumerate(given))
+
+
+def _message(item: ChatMessage, index: int) -> Message:
+    calls = tuple(
+        ToolCall(call.id or f"call_{number}", call.function.name, call.function.arguments)
+        for number, call in enumerate(item.tool_calls or ())
+    )
+    where = f"messages.{index}"
+    for call in calls:
+        _check_arguments(call, where)
+    if item.content is None and not calls and item.role != "assistant":
+        raise InvalidRequest(f"{where}.content is missing", param=where)
+    return Message(
+        role={"developer": "system", "function": "tool"}.get(item.role, item.role),
+        content=_content(item, where),
+        reasoning=item.reasoning_content,
+        tool_calls=calls,
+        tool_call_id=item.tool_call_id,
+        name=item.name,
+    )
+
+
+def _content(item: ChatMessage, where: str) -> str:
+    if item.content is None or isinstance(item.content, str):
+        return item.content or ""
+    for part in item.content:
+        if part.type != "text" or part.text is None:
+            raise Unsupported(
+                f"{where}.content: a part of type {part.type[:40]!r} cannot be read; send text",
+                param=where,
+            )
+    return "\n".join(part.text or "" for part in item.content)
+
+
+def _check_arguments(call: ToolCall, where: str) -> None:
+    try:
+        value = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidRequest(
+            f"{where}: the arguments of tool call {call.name!r} are not a JSON object",
+            param=where,
+        )
+
+
+def _tools(asked: ChatRequest, lease: Lease) -> tuple[dict[str, Any], ...]:
+    if not asked.tools or asked.tool_choice == "none":
+        return ()
+    require_tools(lease)
+    return tuple(_tool(tool) for tool in asked.tools)
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = tool.function.model_dump(exclude_none=True)
+    return {"type": "function", "function": {"parameters": {}, **function}}
+
+
+def _completion(
+    asked: ChatRequest, answers: Sequence[Answer], parsers: Sequence[ToolParser | None]
+) -> dict[str, Any]:
+    choices = [
+        _choice(asked, index, answer, parser)
+        for index, (answer, parser) in enumerate(zip(answers, parsers, strict=True))
+    ]
+    return {
+        "id": new_id("chatcmpl"),
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": asked.model,
+        "choices": choices,
+        "usage": usage_of([answer.finish for answer in answers]),
+    }
+
+
+def _choice(
+    asked: ChatRequest, index: int, answer: Answer, parser: ToolParser | None
+) -> dict[str, Any]:
+    content, calls = _taken_apart(answer.text, parser)
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    if calls:
+        message["content"] = content or None
+        message["tool_calls"] = [_call(call) for call in calls]
+    return {
+        "index": index,
+        "message": message,
+        "logprobs": chat_logprobs(answer.logprobs) if asked.logprobs else None,
+        "finish_reason": finish_reason(answer.finish, bool(calls)),
+    }
+
+
+def _taken_apart(text: str, parser: ToolParser | None) -> tuple[str, list[ToolCall]]:
+    if parser is None:
+        return text, []
+    parts = [*parser.feed(text), *parser.finish()]
+    content = "".join(part for part in parts if isinstance(part, str))
+    return content, [part for part in parts if isinstance(part, ToolCall)]
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def finish_reason(finish: Finish | None, called: bool) -> str:
+    """OpenAI's word for why a choice ended."""
+    reason = "stop" if finish is None else finish.reason
+    return "tool_calls" if called and reason == "stop" else reason
+
+
+class ChatRenderer:
+    """The events of one streamed chat. The frame around a token's text is made once."""
+
+    content_type = EVENT_STREAM
+
+    def __init__(self, asked: ChatRequest, parsers: Sequence[ToolParser | None]) -> None:
+        self._logprobs = bool(asked.logprobs)
+        self._include_usage = asked.include_usage
+        self._parsers = parsers
+        self._calls = [0] * len(parsers)
+        self._finishes: list[Finish | None] = [None] * len(parsers)
+        self._begun = [False] * len(parsers)
+        head = to_json(
+            {
+                "id": new_id("chatcmpl"),
+                "object": "chat.completion.chunk",
+                "created": int(time.time()),
+                "model": asked.model,
+            }
+        )
+        self._head = b"data: " + head[:-1]
+        usage = b',"usage":null' if self._include_usage else b""
+        self._tail = usage + b"}\n\n"
+        self._before_text = [
+            self._head + b',"choices":[{"index":%d,"delta":{"content":' % index
+            for index in range(len(parsers))
+        ]
+        self._after_text = b'},"logprobs":null,"finish_reason":null}]' + self._tail
+
+    def events(self, arrived: Arrived) -> bytes:
+        """See Renderer."""
+        out: list[bytes] = []
+        for index, delta in arrived:
+            if not self._begun[index]:
+                self._begun[index] = True
+                out.append(self._chunk(index, {"role": "assistant", "content": ""}))
+            if self._parsers[index] is None and not delta.logprobs:
+                if delta.text:
+                    out += (self._before_text[index], to_json(delta.text), self._after_text)
+            else:
+                self._add_parsed(out, index, delta)
+            if delta.finish is not None:
+                self._add_finish(out, index, delta.finish)
+        return b"".join(out)
+
+    def end(self) -> bytes:
+        """See Renderer."""
+        if not self._include_usage:
+            return event(b"[DONE]")
+        usage = to_json(usage_of(self._finishes))
+        return self._head + b',"choices":[],"usage":' + usage + b"}\n\n" + event(b"[DONE]")
+
+    def _add_parsed(self, out: list[bytes], index: int, delta: Delta) -> None:
+        parser = self._parsers[index]
+        parts = [delta.text] if parser is None else parser.feed(delta.text)
+        if parser is not None and delta.finish is not None:
+            parts += parser.finish()
+        content = "".join(part for part in parts if isinstance(part, str))
+        if content or delta.logprobs:
+            logprobs = chat_logprobs(delta.logprobs) if self._logprobs else None
+            out.append(self._chunk(index, {"content": content}, logprobs=logprobs))
+        for part in parts:
+            if isinstance(part, ToolCall):
+                call = {"index": self._calls[index], **_call(part)}
+                self._calls[index] += 1
+                out.append(self._chunk(index, {"tool_calls": [call]}))
+
+    def _add_finish(self, out: list[bytes], index: int, finish: Finish) -> None:
+        self._finishes[index] = finish
+        reason = finish_reason(finish, bool(self._calls[index]))
+        out.append(self._chunk(index, {}, reason=reason))
+
+    def _chunk(
+        self, index: int, delta: dict[str, Any], *, logprobs: Any = None, reason: str | None = None
+    ) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        return self._head + b',"choices":[' + to_json(choice) + b"]" + self._tail

@@ -1,0 +1,176 @@
+"""POST /v1/completions: text as it stands, without a chat template."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from runner.errors import InvalidRequest
+from runner.models.manager import Lease
+from runner.server.asking import Ask, Prompt, keep_alive_s, requests_for
+from runner.server.exchange import Exchange
+from runner.server.identity import new_id
+from runner.server.openai.logprobs import completion_logprobs
+from runner.server.openai.usage import usage_of
+from runner.server.openai.wire import CompletionRequest
+from runner.server.stream import EVENT_STREAM, Answer, Arrived, collect, event, send_stream
+from runner.types import Delta, Finish
+
+
+async def completions(exchange: Exchange) -> None:
+    """Continue one or several prompts."""
+    asked = await exchange.read(CompletionRequest)
+    asked.refuse_unsupported()
+    options = asked.checked_options(16 if asked.max_tokens is None else asked.max_tokens)
+    prompts = prompts_of(asked.prompt)
+    manager = exchange.daemon.manager
+    async with (
+        exchange.cancelled_on_disconnect(),
+        manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
+    ):
+        n = asked.n or 1
+        ask = Ask(prompts, options, n, asked.logit_bias or {}, asked.logprobs)
+        requests = requests_for(lease, ask)
+        echoes = await _echoes(lease, prompts) if asked.echo else [""] * len(prompts)
+        shape = Shape(new_id("cmpl"), int(time.time()), asked.model, n, echoes)
+        generation = lease.worker.generate(requests)
+        if asked.stream:
+            renderer = CompletionRenderer(shape, asked, len(requests))
+            await send_stream(exchange, generation, renderer)
+        else:
+            answers = await collect(generation, len(requests))
+            await exchange.reply(_completion(shape, asked, answers))
+
+
+def prompts_of(given: str | list[str] | list[int] | list[list[int]]) -> list[Prompt]:
+    """The prompts in any of the four forms. Raises InvalidRequest for an empty one."""
+    if isinstance(given, str):
+        return [Prompt(text=given)]
+    if given and isinstance(given[0], int):
+        given = [given]
+    prompts = [_prompt(item) for item in given]
+    if not prompts:
+        raise InvalidRequest("prompt is empty", param="prompt")
+    return prompts
+
+
+def _prompt(item: Any) -> Prompt:
+    if isinstance(item, str):
+        return Prompt(text=item)
+    if not item:
+        raise InvalidRequest("prompt holds an empty list of tokens", param="prompt")
+    return Prompt(tokens=tuple(item))
+
+
+async def _echoes(lease: Lease, prompts: Sequence[Prompt]) -> list[str]:
+    texts = []
+    for prompt in prompts:
+        if prompt.text is not None:
+            texts.append(prompt.text)
+        else:
+            reply = await lease.worker.call("detokenize", tokens=list(prompt.tokens or ()))
+            texts.append(str(reply["text"]))
+    return texts
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What all events of one answer have in common. echoes: the text before each prompt's
+    answers."""
+
+    id: str
+    created: int
+    model: str
+    n: int
+    echoes: Sequence[str]
+
+    def echo(self, index: int) -> str:
+        """The text before the choice with this index."""
+        return self.echoes[index // self.n]
+
+    def head(self) -> dict[str, Any]:
+        """The common fields."""
+        return {"id": self.id, "object": "text_completion", "created": self.created,
+                "model": self.model}  # fmt: skip
+
+
+def _completion(
+    shape: Shape, asked: CompletionRequest, answers: Sequence[Answer]
+) -> dict[str, Any]:
+    choices = []
+    for index, answer in enumerate(answers):
+        echo = shape.echo(index)
+        logprobs = (
+            None if asked.logprobs is None else completion_logprobs(answer.logprobs, len(echo))
+        )
+        reason = "stop" if answer.finish is None else answer.finish.reason
+        choices.append(
+            {
+                "index": index,
+                "text": echo + answer.text,
+                "logprobs": logprobs,
+                "finish_reason": reason,
+            }
+        )
+    usage = usage_of([answer.finish for answer in answers], shape.n)
+    return {**shape.head(), "choices": choices, "usage": usage}
+
+
+class CompletionRenderer:
+    """The events of one streamed completion."""
+
+    content_type = EVENT_STREAM
+
+    def __init__(self, shape: Shape, asked: CompletionRequest, count: int) -> None:
+        self._shape = shape
+        self._include_usage = asked.include_usage
+        self._finishes: list[Finish | None] = [None] * count
+        self._offsets = [0] * count
+        self._begun = [False] * count
+        self._head = b"data: " + to_json(shape.head())[:-1]
+        self._tail = (b',"usage":null' if self._include_usage else b"") + b"}\n\n"
+        self._before_text = [
+            self._head + b',"choices":[{"index":%d,"text":' % index for index in range(count)
+        ]
+        self._after_text = b',"logprobs":null,"finish_reason":null}]' + self._tail
+
+    def events(self, arrived: Arrived) -> bytes:
+        """See Renderer."""
+        out: list[bytes] = []
+        for index, delta in arrived:
+            text = delta.text
+            if not self._begun[index]:
+                self._begun[index] = True
+                text = self._shape.echo(index) + text
+                self._offsets[index] = len(self._shape.echo(index))
+            if delta.finish is None and not delta.logprobs:
+                if text:
+                    out += (self._before_text[index], to_json(text), self._after_text)
+            else:
+                out.append(self._whole(index, text, delta))
+            self._offsets[index] += len(delta.text)
+        return b"".join(out)
+
+    def end(self) -> bytes:
+        """See Renderer."""
+        if not self._include_usage:
+            return event(b"[DONE]")
+        usage = to_json(usage_of(self._finishes, self._shape.n))
+        return self._head + b',"choices":[],"usage":' + usage + b"}\n\n" + event(b"[DONE]")
+
+    def _whole(self, index: int, text: str, delta: Delta) -> bytes:
+        if delta.finish is not None:
+            self._finishes[index] = delta.finish
+        choice = {
+            "index": index,
+            "text": text,
+            "logprobs": completion_logprobs(delta.logprobs, self._offsets[index])
+            if delta.logprobs
+            else None,
+            "finish_reason": None if delta.finish is None else delta.finish.reason,
+        }
+        return self._head + b',"choices":[' + to_json(choice) + b"]" + self._tail

@@ -1,0 +1,36 @@
+"""POST /v1/embeddings."""
+
+from __future__ import annotations
+
+from runner.errors import InvalidRequest
+from runner.server.asking import keep_alive_s
+from runner.server.embedding import as_base64, inputs_of, shortened
+from runner.server.exchange import Exchange
+from runner.server.openai.wire import EmbeddingRequest
+
+
+async def embeddings(exchange: Exchange) -> None:
+    """One vector for each input."""
+    asked = await exchange.read(EmbeddingRequest)
+    inputs = inputs_of(asked.input)
+    if not inputs or any(len(item) == 0 for item in inputs):
+        raise InvalidRequest("input is empty or holds an empty entry", param="input")
+    async with (
+        exchange.cancelled_on_disconnect(),
+        exchange.daemon.manager.lease(
+            asked.model, keep_alive_s=keep_alive_s(asked.keep_alive)
+        ) as lease,
+    ):
+        result = await lease.worker.embed(inputs, truncate=False)
+        vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
+        base64 = asked.encoding_format == "base64"
+        data = [
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": as_base64(vector) if base64 else vector,
+            }
+            for index, vector in enumerate(vectors)
+        ]
+        usage = {"prompt_tokens": result.prompt_tokens, "total_tokens": result.prompt_tokens}
+        await exchange.reply({"object": "list", "data": data, "model": asked.model, "usage": usage})

@@ -1,0 +1,210 @@
+"""What OpenAI's clients send. Fields that this version cannot honour are refused by name; fields
+that change nothing here (user, metadata, store, ...) are ignored. null means not given."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from runner.errors import InvalidRequest, Unsupported
+from runner.models.options import check
+from runner.server.exchange import WireModel
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+
+
+class StreamOptions(WireModel):
+    """stream_options."""
+
+    include_usage: bool | None = None
+
+
+class GenerateFields(WireModel):
+    """What chat and completions share. The last block is hearth's own extension."""
+
+    model: str = Field(min_length=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(None, ge=1, le=8)
+    max_tokens: int | None = Field(None, ge=1)
+    stop: str | list[str] | None = None
+    seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
+    temperature: Finite | None = None
+    top_p: Finite | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Finite] | None = None
+
+    top_k: int | None = None
+    min_p: Finite | None = None
+    typical_p: Finite | None = None
+    repetition_penalty: Finite | None = None
+    repeat_penalty: Finite | None = None
+    num_ctx: int | None = None
+    options: dict[str, Any] | None = None
+    keep_alive: Any = None
+
+    best_of: int | None = None
+    response_format: Any = None
+    grammar: Any = None
+    guided_json: Any = None
+    guided_regex: Any = None
+    chat_template: Any = None
+    chat_template_kwargs: Any = None
+
+    def refuse_unsupported(self) -> None:
+        """Raises Unsupported for what would silently change the answer if it were ignored."""
+        if self.best_of is not None and self.best_of != 1:
+            raise unsupported("best_of", "best_of is not supported; use n")
+        kind = self.response_format
+        if kind is not None and (not isinstance(kind, dict) or kind.get("type") != "text"):
+            raise unsupported("response_format", "structured output is not supported yet")
+        for name in ("grammar", "guided_json", "guided_regex", "chat_template"):
+            if getattr(self, name) is not None:
+                raise unsupported(name, f"{name} is not supported")
+        if self.chat_template_kwargs:
+            raise unsupported("chat_template_kwargs", "chat_template_kwargs is not supported")
+
+    def checked_options(self, max_tokens: int | None) -> dict[str, Any]:
+        """The options in the words of the Modelfile. Raises InvalidRequest."""
+        repeat = self.repeat_penalty if self.repeat_penalty is not None else self.repetition_penalty
+        seed = None if self.seed is None or self.seed < 0 else self.seed
+        named = {
+            "num_predict": max_tokens,
+            "stop": [self.stop] if isinstance(self.stop, str) else self.stop,
+            "seed": seed,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
+            "top_k": self.top_k,
+            "min_p": self.min_p,
+            "typical_p": self.typical_p,
+            "repeat_penalty": repeat,
+            "num_ctx": self.num_ctx,
+        }
+        given = {name: value for name, value in named.items() if value is not None}
+        return check({**(self.options or {}), **given})
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with an event of usage."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+class ContentPart(WireModel):
+    """A part of a message."""
+
+    type: str
+    text: str | None = None
+
+
+class CalledFunction(WireModel):
+    """function of a tool call."""
+
+    name: str
+    arguments: str = "{}"
+
+
+class MessageToolCall(WireModel):
+    """A tool call in the history."""
+
+    id: str | None = None
+    type: str | None = None
+    function: CalledFunction
+
+
+class ChatMessage(WireModel):
+    """One message."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[MessageToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class ToolFunction(WireModel):
+    """function of a tool."""
+
+    name: str = Field(min_length=1, max_length=256)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Tool(WireModel):
+    """A tool that is offered."""
+
+    type: Literal["function"] = "function"
+    function: ToolFunction
+
+
+class ChatRequest(GenerateFields):
+    """POST /v1/chat/completions."""
+
+    messages: list[ChatMessage]
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    tools: list[Tool] | None = None
+    tool_choice: Any = None
+    functions: Any = None
+    function_call: Any = None
+    modalities: list[str] | None = None
+    audio: Any = None
+
+    def refuse_unsupported(self) -> None:
+        """See GenerateFields."""
+        super().refuse_unsupported()
+        for name in ("functions", "function_call"):
+            if getattr(self, name) is not None:
+                raise unsupported(name, f"{name} is obsolete and not supported; use tools")
+        if self.audio is not None or (self.modalities or ["text"]) != ["text"]:
+            raise unsupported("modalities", "only text can be generated")
+        if self.tool_choice not in (None, "none", "auto"):
+            raise unsupported(
+                "tool_choice", 'this version supports tool_choice "none" and "auto" only'
+            )
+
+    def logprob_count(self) -> int | None:
+        """Alternatives for each token; None: no log-probabilities."""
+        if not self.logprobs:
+            if self.top_logprobs:
+                raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
+            return None
+        return self.top_logprobs or 0
+
+
+class CompletionRequest(GenerateFields):
+    """POST /v1/completions."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    suffix: str | None = None
+    echo: bool | None = None
+    logprobs: int | None = Field(None, ge=0, le=20)
+
+    def refuse_unsupported(self) -> None:
+        """See GenerateFields."""
+        super().refuse_unsupported()
+        if self.suffix:
+            raise unsupported("suffix", "suffix is not supported yet")
+        if self.echo and self.logprobs is not None:
+            raise unsupported("echo", "log-probabilities of the prompt are not supported")
+
+
+class EmbeddingRequest(WireModel):
+    """POST /v1/embeddings."""
+
+    model: str = Field(min_length=1)
+    input: str | list[str] | list[int] | list[list[int]]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = Field(None, ge=1)
+    keep_alive: Any = None
+
+
+def unsupported(param: str, message: str) -> Unsupported:
+    """The refusal of a field."""
+    return Unsupported(message, param=param)

@@ -1,0 +1,95 @@
+"""Ties handlers to paths: one place where errors become answers, whatever the surface."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from runner.server.daemon import Daemon
+from runner.server.errors import HttpError, failure_of, surface_of
+from runner.server.exchange import ClientGone, Exchange
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One path with the handler of each method."""
+
+    path: str
+    methods: tuple[str, ...]
+    handler: Handler
+
+
+class Endpoint:
+    """An ASGI application around a handler: its errors become the surface's error bodies, or
+    the last event of a stream that has begun."""
+
+    def __init__(self, handler: Handler, daemon: Daemon) -> None:
+        self._handler = handler
+        self._daemon = daemon
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        exchange = Exchange(scope, receive, send, self._daemon)
+        try:
+            await self._handler(exchange)
+        except ClientGone:
+            return
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not exchange.gone or task is None:
+                raise
+            task.uncancel()
+        except Exception as error:
+            await _tell(exchange, error)
+
+
+async def _tell(exchange: Exchange, error: Exception) -> None:
+    failure = failure_of(error)
+    surface = surface_of(exchange.scope["path"])
+    if not exchange.started:
+        body = surface.body(failure)
+        await exchange.reply_bytes(body, "application/json", failure.status, failure.headers)
+    elif not exchange.finished:
+        await exchange.finish(surface.event(failure))
+
+
+def router(paths: Sequence[Path], daemon: Daemon) -> ASGIApp:
+    """The application of all paths; unknown ones and wrong methods get the surface's error."""
+    by_path: dict[str, list[Path]] = {}
+    for item in paths:
+        by_path.setdefault(item.path, []).append(item)
+    routes = [
+        Route(path, _dispatch(items, daemon), methods=None) for path, items in by_path.items()
+    ]
+    return Router(routes, redirect_slashes=False, default=Endpoint(_unknown, daemon))
+
+
+def _dispatch(items: Sequence[Path], daemon: Daemon) -> Endpoint:
+    handlers = {method: item.handler for item in items for method in item.methods}
+    if "GET" in handlers:
+        handlers.setdefault("HEAD", handlers["GET"])
+
+    async def dispatch(exchange: Exchange) -> None:
+        handler = handlers.get(exchange.scope["method"])
+        if handler is None:
+            allowed = ", ".join(sorted(handlers))
+            raise HttpError(
+                405,
+                "method_not_allowed",
+                f"{exchange.scope['method']} is not possible here; use {allowed}",
+                allow=allowed,
+            )
+        await handler(exchange)
+
+    return Endpoint(dispatch, daemon)
+
+
+async def _unknown(exchange: Exchange) -> None:
+    path = str(exchange.scope["path"])[:200]
+    raise HttpError(404, "not_found", f"there is nothing at {path!r}")

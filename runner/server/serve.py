@@ -1,0 +1,158 @@
+"""Runs the daemon: takes the port and the store, serves, drains on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+
+from registry.errors import RegistryError, StoreLocked
+from registry.store import Store
+from runner.errors import ShuttingDown
+from runner.server.app import create_app
+from runner.server.daemon import Daemon
+from runner.server.listening import ListenError, is_loopback, listen
+from runner.server.logs import set_up
+from runner.settings import SettingsError, load
+
+log = logging.getLogger("hearth")
+
+EXIT_FAULT = 1
+EXIT_PORT_TAKEN = 69  # EX_UNAVAILABLE
+EXIT_STORE_LOCKED = 75  # EX_TEMPFAIL
+_MAX_HEADER_BYTES = 32 * 1024
+_CLEAN_UP_S = 5.0  # after the drain, for last events to leave and workers to end
+
+
+def main() -> int:
+    """Serve until a signal. Returns the exit code; see runner.server.__main__."""
+    try:
+        settings = load()
+    except SettingsError as error:
+        return _give_up(str(error), EXIT_FAULT)
+    set_up(settings.log_level)
+    try:
+        sock, address = listen(settings.host, settings.insecure_public)
+    except ListenError as error:
+        return _give_up(str(error), EXIT_PORT_TAKEN)
+    with sock:
+        daemon = Daemon(settings, address, importlib.metadata.version("hearth"))
+        try:
+            daemon.store = Store.open(settings.models_dir)
+        except StoreLocked as error:
+            return _give_up(error.message, EXIT_STORE_LOCKED)
+        except RegistryError as error:
+            return _give_up(error.message, EXIT_FAULT)
+        with _state_file(daemon):
+            return _serve(daemon, sock)
+
+
+def _give_up(message: str, code: int) -> int:
+    print(f"hearth: {message}", file=sys.stderr)
+    return code
+
+
+def _serve(daemon: Daemon, sock: socket.socket) -> int:
+    settings = daemon.settings
+    drain_s = settings.drain_timeout
+    config = uvicorn.Config(
+        create_app(daemon, public=not is_loopback(daemon.address.host)),
+        access_log=False,
+        log_config=None,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=None if drain_s is None else int(drain_s + _CLEAN_UP_S),
+        h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+    )
+    server = Server(config, daemon)
+    server.run(sockets=[sock])
+    return server.exit_code
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with the daemon's own meaning of signals: the first one drains, the second one
+    stops at once."""
+
+    def __init__(self, config: uvicorn.Config, daemon: Daemon) -> None:
+        super().__init__(config)
+        self.exit_code = EXIT_FAULT
+        self._daemon = daemon
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle signals on the event loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal, number)
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say where."""
+        await super().startup(sockets)
+        self.exit_code = 0
+        log.info("hearth %s listens on %s, models in %s%s", self._daemon.version,
+                 self._daemon.address.url, self._daemon.settings.models_dir,
+                 " (read-only)" if self._daemon.shelf.read_only else "")  # fmt: skip
+
+    def _on_signal(self, number: int) -> None:
+        daemon = self._daemon
+        if self.should_exit:
+            self.exit_code = 128 + number
+            self.force_exit = True
+            self._cut("the daemon was stopped")
+            return
+        self.should_exit = True
+        daemon.draining = True
+        log.info("stopping: answers in progress may finish")
+        if daemon.models is not None:
+            daemon.models.stop_admitting()
+        drain_s = daemon.settings.drain_timeout
+        if drain_s is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(drain_s, self._cut, f"the daemon stopped after {drain_s:g} s of grace")
+
+    def _cut(self, reason: str) -> None:
+        manager = self._daemon.models
+        if manager is not None:
+            manager.abort_all(ShuttingDown(reason))
+            if self.force_exit:
+                manager.kill()
+
+
+@contextlib.contextmanager
+def _state_file(daemon: Daemon) -> Iterator[None]:
+    """daemon.json in the state folder while the daemon runs: pid, url, version, models."""
+    path = daemon.settings.state_dir / "daemon.json"
+    facts = {
+        "pid": os.getpid(),
+        "url": daemon.address.url,
+        "version": daemon.version,
+        "models": str(daemon.settings.models_dir),
+    }
+    _write(path, json.dumps(facts))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text(text + "\n")
+    except OSError as error:
+        log.warning("%s could not be written: %s", path.name, error.strerror)

@@ -1,0 +1,124 @@
+"""From a Generation to a streamed or whole answer. Knows no surface's field names.
+
+Server-sent events are "data: ...", a blank line; a comment keeps the connection alive while a
+long prompt is read. The response begins with the first event, so that an error before it still
+has a status of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from runner.models.generation import Generation
+from runner.server.exchange import Exchange
+from runner.types import Delta, Finish, TokenLogprob
+
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+NDJSON = "application/x-ndjson"
+KEEP_ALIVE = b": keep-alive\n\n"
+KEEP_ALIVE_S = 10.0
+WRITE_TIMEOUT_S = 60.0  # a client that reads nothing for so long is gone
+
+Arrived = list[tuple[int, Delta]]
+
+
+class Renderer(Protocol):
+    """Words the events of one surface. content_type says which framing it uses."""
+
+    content_type: str
+
+    def events(self, arrived: Arrived) -> bytes:
+        """The bytes for what has arrived; may be empty."""
+
+    def end(self) -> bytes:
+        """The bytes after the last delta."""
+
+
+async def send_stream(exchange: Exchange, generation: Generation, renderer: Renderer) -> None:
+    """Stream the whole generation; a client that leaves ends it at once."""
+    ticker = _Ticker(exchange, generation, renderer.content_type == EVENT_STREAM)
+    try:
+        while not generation.done:
+            arrived = await generation.read()
+            data = renderer.events(arrived) if arrived else ticker.keep_alive()
+            if not data:
+                continue
+            if not exchange.started:
+                await exchange.start(renderer.content_type)
+            ticker.written = True
+            await exchange.write(data)
+        if not exchange.started:
+            await exchange.start(renderer.content_type)
+        await exchange.finish(renderer.end())
+    finally:
+        ticker.stop()
+        generation.cancel()
+
+
+class _Ticker:
+    """Wakes the stream when nothing was written for a while, and gives up on a client that
+    does not read. One timer for a stream, none for a token."""
+
+    def __init__(self, exchange: Exchange, generation: Generation, comments: bool) -> None:
+        self.written = True
+        self._exchange = exchange
+        self._generation = generation
+        self._comments = comments
+        self._due = False
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(KEEP_ALIVE_S, self._tick)
+
+    def keep_alive(self) -> bytes:
+        """A comment if one is due."""
+        due, self._due = self._due, False
+        return KEEP_ALIVE if due and self._comments else b""
+
+    def stop(self) -> None:
+        """No more ticks."""
+        self._timer.cancel()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(KEEP_ALIVE_S, self._tick)
+        since_s = self._exchange.writing_since_s
+        if since_s is not None and self._loop.time() - since_s > WRITE_TIMEOUT_S:
+            self._exchange.abandon()
+        elif not self.written:
+            self._due = True
+            self._generation.wake()
+        self.written = False
+
+
+@dataclass(slots=True)
+class Answer:
+    """One sequence, whole."""
+
+    texts: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    finish: Finish | None = None
+
+    @property
+    def text(self) -> str:
+        """Everything it said."""
+        return "".join(self.texts)
+
+
+async def collect(generation: Generation, count: int) -> list[Answer]:
+    """All sequences to their ends. Raises the error that ended the request."""
+    answers = [Answer() for _ in range(count)]
+    try:
+        while not generation.done:
+            for index, delta in await generation.read():
+                answer = answers[index]
+                answer.texts.append(delta.text)
+                answer.logprobs.extend(delta.logprobs)
+                answer.finish = delta.finish or answer.finish
+    finally:
+        generation.cancel()
+    return answers
+
+
+def event(data: bytes) -> bytes:
+    """A server-sent event."""
+    return b"data: " + data + b"\n\n"

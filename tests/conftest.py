@@ -1,0 +1,165 @@
+"""Real daemons for the tests: own process, own home, a free port, ended by their process id."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from registry.store import Store
+from tests.echo_models import TOOL_TEMPLATE, install_echo
+
+LISTENING = "listens on "
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+
+
+@dataclass(slots=True)
+class RunningDaemon:
+    """A daemon under test. lines: what it has written to stderr so far."""
+
+    process: subprocess.Popen[str]
+    home: Path
+    url: str = ""
+    lines: list[str] = field(default_factory=list)
+    _reader: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        return int(self.url.rpartition(":")[2])
+
+    def client(self, timeout_s: float = 30.0) -> httpx.Client:
+        """A client of it; close it."""
+        return httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False)
+
+    def stop(self) -> int:
+        """SIGTERM, then wait. The exit code."""
+        self.process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code, once it has ended."""
+        try:
+            code = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        if self._reader is not None:
+            self._reader.join(STOP_TIMEOUT_S)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+    def await_start(self) -> None:
+        """Wait for the line that says where it listens. Raises AssertionError if it ends."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if LISTENING in line:
+                self.url = line.split(LISTENING)[1].split(",")[0].strip()
+                break
+        assert self.url, f"the daemon ended with {self.process.wait()}: {''.join(self.lines)}"
+        self._reader = threading.Thread(target=self._read_rest, daemon=True)
+        self._reader.start()
+
+    def _read_rest(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(self.process.stderr)
+
+
+StartDaemon = Callable[..., RunningDaemon]
+
+
+def daemon_process(home: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A daemon process with an environment of its own."""
+    clean = {key: os.environ[key] for key in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES")
+             if key in os.environ}  # fmt: skip
+    clean |= {"HEARTH_HOME": str(home), "HEARTH_HOST": "127.0.0.1:0", **env}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "runner.server"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=clean,
+        cwd="/",
+    )
+
+
+def install_models(home: Path, names: Sequence[str]) -> None:
+    """Echo models in the store of home. One whose name begins with "tools" has a template that
+    knows tools."""
+    store = Store.open(home / "models")
+    try:
+        for name in names:
+            template = TOOL_TEMPLATE if name.startswith("tools") else None
+            install_echo(store, name, template=template)
+    finally:
+        store.close()
+
+
+@contextmanager
+def running_daemon(
+    home: Path, names: Sequence[str] = ("echo",), env: Mapping[str, str] | None = None
+) -> Iterator[RunningDaemon]:
+    """A daemon with echo models of these names, stopped afterwards."""
+    install_models(home, names)
+    daemon = RunningDaemon(daemon_process(home, env or {}), home)
+    try:
+        daemon.await_start()
+        yield daemon
+    finally:
+        daemon.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
+    """One daemon for all tests that leave it as it was: models echo, other, tools."""
+    home = tmp_path_factory.mktemp("hearth")
+    with running_daemon(home, ("echo", "other", "tools")) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
+    """Starts daemons of this test's own: start(names=("echo",), env=..., home=...)."""
+    open_daemons: list[RunningDaemon] = []
+
+    def start(
+        names: Sequence[str] = ("echo",),
+        env: Mapping[str, str] | None = None,
+        home: Path | None = None,
+    ) -> RunningDaemon:
+        place = home or tmp_path / f"home-{len(open_daemons)}"
+        install_models(place, names)
+        daemon = RunningDaemon(daemon_process(place, env or {}), place)
+        open_daemons.append(daemon)
+        daemon.await_start()
+        return daemon
+
+    yield start
+    for daemon in open_daemons:
+        daemon.stop()
+
+
+@pytest.fixture
+def client(shared_daemon: RunningDaemon) -> Iterator[httpx.Client]:
+    """A client of the shared daemon."""
+    with shared_daemon.client() as http:
+        yield http

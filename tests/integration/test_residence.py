@@ -1,0 +1,146 @@
+"""Which models are loaded, for how long, and what happens when they do not fit."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import StartDaemon
+
+CHAT = "/v1/chat/completions"
+
+
+def body(text: str, model: str = "echo", **fields: Any) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": text}], **fields}
+
+
+def loaded(client: httpx.Client) -> set[str]:
+    return {item["name"] for item in client.get("/api/ps").json()["models"]}
+
+
+def until_loaded(client: httpx.Client, names: set[str]) -> None:
+    while loaded(client) != names:
+        pass
+
+
+def test_several_models_stay_loaded_at_once(start_daemon: StartDaemon) -> None:
+    with start_daemon(("echo", "other")).client() as client:
+        for model in ("echo", "other"):
+            client.post(CHAT, json=body("x", model))
+        assert loaded(client) == {"echo", "other"}
+
+
+def test_an_idle_model_goes_after_its_keep_alive(start_daemon: StartDaemon) -> None:
+    with start_daemon().client() as client:
+        client.post(CHAT, json=body("x", keep_alive="300ms"))
+        until_loaded(client, set())
+
+
+def test_keep_alive_0_unloads_after_the_answer(start_daemon: StartDaemon) -> None:
+    with start_daemon().client() as client:
+        assert client.post(CHAT, json=body("x", keep_alive=0)).status_code == 200
+        until_loaded(client, set())
+
+
+def test_a_negative_keep_alive_never_expires(start_daemon: StartDaemon) -> None:
+    with start_daemon(env={"HEARTH_KEEP_ALIVE": "1s"}).client() as client:
+        client.post(CHAT, json=body("x", keep_alive=-1))
+        assert client.get("/api/ps").json()["models"][0]["expires_at"] is None
+
+
+def test_the_least_recently_used_model_makes_room(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(("a", "b", "c"), {"HEARTH_MAX_LOADED_MODELS": "2"})
+    with daemon.client() as client:
+        for model in ("a", "b", "a", "c"):
+            assert client.post(CHAT, json=body("x", model)).status_code == 200
+        assert loaded(client) == {"a", "c"}
+
+
+def test_a_load_waits_for_a_busy_model_to_become_idle(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(("a", "b"), {"HEARTH_MAX_LOADED_MODELS": "1"})
+    with daemon.client() as client, daemon.client() as other:
+        client.post(CHAT, json=body("x", "a"))
+        with client.stream("POST", CHAT, json=body("<|slow|>" + "x" * 40, "a", stream=True)) as up:
+            lines = up.iter_lines()
+            next(lines)
+            assert other.post(CHAT, json=body("x", "b")).status_code == 200
+            assert [line for line in lines if line][-1] == "data: [DONE]"
+
+
+def test_a_model_bigger_than_the_limit_is_refused_with_numbers(start_daemon: StartDaemon) -> None:
+    with start_daemon(env={"HEARTH_MEMORY_LIMIT": "100MiB"}).client() as client:
+        response = client.post(CHAT, json=body("x"))
+        assert response.status_code == 503
+        error = response.json()["error"]
+        assert error["code"] == "insufficient_memory"
+        assert error["needed_bytes"] > error["available_bytes"] == 100 << 20
+        assert "100 MiB are free" in error["message"]
+        assert loaded(client) == set()
+
+
+def test_models_share_the_memory_limit(start_daemon: StartDaemon) -> None:
+    with start_daemon(("a", "b"), {"HEARTH_MEMORY_LIMIT": "300MiB"}).client() as client:
+        for model in ("a", "b"):
+            assert client.post(CHAT, json=body("x", model)).status_code == 200
+            assert loaded(client) == {model}
+
+
+def test_a_longer_num_ctx_loads_the_model_again_and_a_shorter_one_does_not(
+    start_daemon: StartDaemon,
+) -> None:
+    with start_daemon().client() as client:
+        for num_ctx, expected in ((100, 100), (200, 200), (50, 200), (99_999, 4096)):
+            assert client.post(CHAT, json=body("x", num_ctx=num_ctx)).status_code == 200
+            (model,) = client.get("/api/ps").json()["models"]
+            assert model["context_length"] == expected
+
+
+def test_a_requests_num_ctx_limits_it_on_a_longer_model(start_daemon: StartDaemon) -> None:
+    with start_daemon().client() as client:
+        client.post(CHAT, json=body("x"))
+        response = client.post(CHAT, json=body("x" * 200, num_ctx=100))
+        assert response.json()["error"]["context_length"] == 100
+
+
+def test_an_overwritten_name_answers_with_the_new_model(start_daemon: StartDaemon) -> None:
+    with start_daemon(("a", "b")).client() as client:
+        client.post(CHAT, json=body("x", "a"))
+        before = client.get("/api/ps").json()["models"][0]["digest"]
+        client.post("/api/copy", json={"source": "b", "destination": "a"})
+        client.post(CHAT, json=body("x", "a"))
+        assert client.get("/api/ps").json()["models"][0]["digest"] != before
+
+
+def test_a_full_queue_is_refused_with_retry_after(start_daemon: StartDaemon) -> None:
+    env = {"HEARTH_NUM_PARALLEL": "1", "HEARTH_MAX_QUEUE": "1"}
+    daemon = start_daemon(env=env)
+    slow = body("<|slow|>" + "x" * 60)
+    with daemon.client() as client, ThreadPoolExecutor(2) as pool:
+        client.post(CHAT, json=body("x"))
+        answers = [pool.submit(httpx.post, daemon.url + CHAT, json=slow, trust_env=False)
+                   for _ in range(2)]  # fmt: skip
+        while client.get("/api/ps").json()["models"][0]["requests"] < 2:
+            pass
+        response = client.post(CHAT, json=body("x"))
+        assert response.status_code == 503
+        assert response.json()["error"]["code"] == "queue_full"
+        assert int(response.headers["retry-after"]) >= 1
+        assert [answer.result(30).status_code for answer in answers] == [200, 200]
+
+
+@pytest.mark.parametrize("model", ["a", "b"])
+def test_modelfile_parameters_hold_and_a_request_overrides_them(
+    start_daemon: StartDaemon, model: str
+) -> None:
+    with start_daemon().client() as client:
+        created = {"model": model, "from": "echo", "parameters": {"num_predict": 3, "stop": "STOP"}}
+        assert client.post("/api/create", json=created).is_success
+        for fields, text in (({}, "abc"), ({"max_tokens": 5}, "abcde")):
+            answer = client.post(CHAT, json=body("abcdefgh", model, **fields)).json()
+            assert answer["choices"][0]["message"]["content"] == text
+        asked = body("abSTOPcd|ef", model, max_tokens=20, stop="|")
+        answer = client.post(CHAT, json=asked).json()
+        assert answer["choices"][0]["message"]["content"] == "ab"

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.settings import (
+    DEFAULT_PORT,
+    Address,
+    Settings,
+    SettingsError,
+    describe,
+    load,
+    parse_address,
+    parse_duration,
+    parse_size,
+    variable,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("", Address("127.0.0.1", DEFAULT_PORT)),
+        ("example.com", Address("example.com", DEFAULT_PORT)),
+        ("0.0.0.0", Address("0.0.0.0", DEFAULT_PORT)),
+        (":5000", Address("127.0.0.1", 5000)),
+        ("localhost:5000", Address("localhost", 5000)),
+        ("localhost:0", Address("localhost", 0)),
+        (" '10.0.0.1:80' ", Address("10.0.0.1", 80)),
+        ("http://host", Address("host", 80)),
+        ("https://host", Address("host", 443, "https")),
+        ("https://host:8443/path", Address("host", 8443, "https")),
+        ("::1", Address("::1", DEFAULT_PORT)),
+        ("[::1]:99", Address("::1", 99)),
+    ],
+)
+def test_addresses_are_read_in_all_their_forms(text: str, address: Address) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["ftp://host", "host:port", "host:70000", "[::1"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_address(text)
+
+
+def test_an_address_knows_its_url() -> None:
+    assert Address("::1", 80).url == "http://[::1]:80"
+    assert Address("host", 443, "https").url == "https://host:443"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("300", 300.0),
+        ("0", 0.0),
+        ("1.5", 1.5),
+        ("5m", 300.0),
+        ("1h30m", 5400.0),
+        ("250ms", 0.25),
+        ("1m30s", 90.0),
+        ("-1", None),
+        ("-5m", None),
+    ],
+)
+def test_durations(text: str, seconds: float | None) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-", "5 minutes", "m5", "1h30", "nan", "inf", "5d"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1000", 1000),
+        ("1k", 1024),
+        ("8GiB", 8 * 1024**3),
+        ("8G", 8 * 1024**3),
+        ("500MB", 500_000_000),
+        ("1.5 KiB", 1536),
+    ],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-1G", "1 potato", "1e9"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="size"):
+        parse_size(text)
+
+
+def test_nothing_set_gives_the_defaults() -> None:
+    assert load({}) == Settings()
+    assert load({"HEARTH_NUM_PARALLEL": "  "}) == Settings()
+
+
+def test_each_field_is_read_from_its_variable() -> None:
+    given = load(
+        {
+            "HEARTH_HOST": ":99",
+            "HEARTH_HOME": "~/x",
+            "HEARTH_KEEP_ALIVE": "-1",
+            "HEARTH_CONTEXT_LENGTH": "0",
+            "HEARTH_KV_CACHE_TYPE": "Q8_0",
+            "HEARTH_FLASH_ATTENTION": "auto",
+            "HEARTH_ORIGINS": "http://a, ,http://b",
+            "HEARTH_NO_AUTOSTART": "yes",
+            "HEARTH_MEMORY_LIMIT": "1GiB",
+        }
+    )
+    assert given.host.port == 99
+    assert given.home == Path("~/x").expanduser()
+    assert given.keep_alive is None
+    assert given.context_length is None
+    assert given.kv_cache_type == "q8_0"
+    assert given.flash_attention is None
+    assert given.origins == ("http://a", "http://b")
+    assert given.no_autostart is True
+    assert given.memory_limit == 1024**3
+
+
+def test_the_variable_of_hearth_wins_over_the_one_of_ollama() -> None:
+    both = {"OLLAMA_KEEP_ALIVE": "1m", "HEARTH_KEEP_ALIVE": "2m"}
+    assert load(both).keep_alive == 120
+    assert load({"OLLAMA_KEEP_ALIVE": "1m"}).keep_alive == 60
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("HEARTH_NUM_PARALLEL", "many"),
+        ("HEARTH_NUM_PARALLEL", "-1"),
+        ("HEARTH_MAX_QUEUE", "1.5"),
+        ("HEARTH_KV_CACHE_TYPE", "q9"),
+        ("HEARTH_NO_AUTOSTART", "maybe"),
+        ("HEARTH_HOST", "host:port"),
+        ("OLLAMA_KEEP_ALIVE", "soon"),
+        ("HEARTH_MEMORY_LIMIT", "lots"),
+        ("HEARTH_LOG_LEVEL", "loud"),
+    ],
+)
+def test_a_bad_value_names_its_variable_and_itself(name: str, text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({name: text})
+    assert str(caught.value).startswith(f"{name}={text!r} cannot be used: ")
+
+
+@given(st.sampled_from([item.name for item in fields(Settings)]), st.text(max_size=12))
+@settings(max_examples=300, derandomize=True, deadline=None)
+def test_any_value_is_read_or_refused_by_name(name: str, text: str) -> None:
+    message = variable(name)
+    try:
+        load({variable(name): text})
+    except SettingsError as error:
+        message = str(error)
+    assert variable(name) in message
+
+
+def test_the_folders_follow_home_and_models() -> None:
+    given = Settings(home=Path("/h"))
+    assert (given.data_dir, given.state_dir) == (Path("/h"), Path("/h/state"))
+    assert given.models_dir == Path("/h/models")
+    assert Settings(home=Path("/h"), models=Path("/m")).models_dir == Path("/m")
+    assert Settings().models_dir.is_absolute()
+
+
+def test_every_setting_is_described() -> None:
+    rows = describe()
+    assert len(rows) == len(fields(Settings))
+    assert all(name.startswith("HEARTH_") and doc for name, doc, _ in rows)
+    assert ("HEARTH_NUM_PARALLEL", "how many requests a model serves at once", "16") in rows
