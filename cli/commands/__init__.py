@@ -1,0 +1,22 @@
+"""The verbs: one module each, imported when the verb is used. Its `command` function is the verb.
+
+The table is what `hearth --help` prints, so that help imports no verb.
+"""
+
+from __future__ import annotations
+
+VERBS = {
+    "run": "Chat with a model, or answer one prompt",
+    "list": "List the installed models",
+    "show": "Show what a model is made of",
+    "create": "Make a model from a Modelfile",
+    "cp": "Give a model a second name",
+    "rm": "Remove models",
+    "ps": "List the models in memory",
+    "stop": "Take a model out of memory",
+    "serve": "Start the daemon in this terminal",
+    "bench": "Measure a model on this machine",
+    "env": "Print the settings and the addresses for other programs",
+}
+
+ALIASES = {"ls": "list", "start": "serve"}

@@ -1,0 +1,156 @@
+"""hearth bench: how fast a model answers on this machine, over HTTP, by number of clients."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.errors import USAGE, Failure
+from cli.render import print_json, print_table, size
+from cli.terminal import can_move, status
+
+if TYPE_CHECKING:
+    from cli.bench.exchange import Server
+    from cli.bench.load import Run
+    from cli.bench.workload import Scale, Workload
+    from runner.client import Client
+
+MOST_CLIENTS = 1024
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of an installed model")],
+    clients: Annotated[
+        str, typer.Option(metavar="N,N", help="How many clients ask at once; one run for each")
+    ] = "1,4,8",
+    requests: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Requests in a run  [default: 2 a client]"),
+    ] = None,
+    prompt_tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Length of each request's own prompt")
+    ] = 128,
+    output_tokens: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Length of each answer")
+    ] = 64,
+    shared_prefix: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Length of a system prompt that all have in common"),
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
+    """Measure how fast a model answers on this machine.
+
+    TTFT: time to the first text. PER TOKEN: time for each token after it. DECODE: tokens a
+    second while all clients are being answered. OVERALL: the same, waiting included.
+    """
+    from cli.bench.workload import Workload
+
+    nonce = str(time.time_ns())
+    works = [
+        Workload(
+            clients=count,
+            requests=max(count, requests or 2 * count),
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            shared_tokens=shared_prefix,
+            seed=f"{nonce}/{count}",
+        )
+        for count in client_counts(clients)
+    ]
+    _measure(model, works, as_json)
+
+
+def client_counts(given: str) -> list[int]:
+    """The numbers in "1,4,8". Raises Failure."""
+    words = [word.strip() for word in given.split(",")]
+    if not all(word.isdecimal() and 1 <= int(word) <= MOST_CLIENTS for word in words):
+        raise Failure(
+            f"--clients {given!r}: write numbers from 1 to {MOST_CLIENTS}, such as 1,4,8", USAGE
+        )
+    return [int(word) for word in words]
+
+
+def _measure(model: str, works: list[Workload], as_json: bool) -> None:
+    from cli.bench.exchange import Server
+    from cli.bench.table import HEADER, row
+    from cli.connection import connect
+
+    with connect() as client:
+        status(f"loading {model} ...")
+        started_s = time.perf_counter()
+        client.load(model)
+        load_s = time.perf_counter() - started_s
+        server = Server.at(client.base_url)
+        runs = _runs(server, model, works)
+        memory_bytes = _memory(client, server)
+    if as_json:
+        print_json(_report(model, runs, load_s, memory_bytes))
+    else:
+        print_table(HEADER, [row(run) for run in runs])
+        memory = "" if memory_bytes is None else f", memory {size(memory_bytes)}"
+        status(f"loaded in {load_s:.1f} s{memory}")
+    _check(runs)
+
+
+def _runs(server: Server, model: str, works: list[Workload]) -> list[Run]:
+    from cli.bench.load import LoadError, calibrate
+
+    try:
+        scale = calibrate(server, model)
+    except LoadError as error:
+        raise Failure(f"cannot measure {model}: {error}") from None
+    return [_run(server, model, work, scale) for work in works]
+
+
+def _run(server: Server, model: str, work: Workload, scale: Scale) -> Run:
+    from cli.bench.load import run
+
+    label = f"{work.clients} client{'s' if work.clients > 1 else ''}"
+
+    def show(done: int) -> None:
+        if can_move(sys.stderr):
+            ending = "\n" if done == work.requests else ""
+            print(f"\r{label}: {done}/{work.requests}", end=ending, file=sys.stderr, flush=True)
+
+    finished = run(server, model, work, scale, show)
+    if not can_move(sys.stderr):
+        status(f"{label}: {work.requests} requests in {finished.summary.wall_s:.1f} s")
+    return finished
+
+
+def _memory(client: Client, server: Server) -> int | None:
+    """Resident bytes of a daemon on this machine."""
+    from cli.bench.memory import listener, tree_rss_bytes
+    from cli.connection import is_local
+    from runner.settings import parse_address
+
+    if not is_local(parse_address(client.base_url)):
+        return None
+    pid = listener(server.port)
+    return None if pid is None else tree_rss_bytes(pid)
+
+
+def _report(model: str, runs: list[Run], load_s: float, memory_bytes: int | None) -> dict[str, Any]:
+    from cli.bench.machine import machine_facts
+    from cli.bench.table import as_json
+
+    return {
+        "machine": machine_facts(),
+        "model": model,
+        "load_s": load_s,
+        "memory_bytes": memory_bytes,
+        "runs": as_json(runs),
+    }
+
+
+def _check(runs: list[Run]) -> None:
+    """Raise Failure when requests failed, with the first reason."""
+    failed = sum(run.summary.errors for run in runs)
+    if failed:
+        total = sum(run.summary.requests for run in runs)
+        reason = next(run.summary.first_error for run in runs if run.summary.errors)
+        raise Failure(f"{failed} of {total} requests failed; the first: {reason}")

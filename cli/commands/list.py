@@ -1,0 +1,55 @@
+"""hearth list: what is installed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from runner.client import InstalledModel
+
+_HEADER = ("NAME", "ID", "SIZE", "MODIFIED")
+
+
+def command(
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names that begin so")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
+    """List the installed models."""
+    from cli.connection import connect
+    from cli.render import print_json
+
+    with connect() as client:
+        models = matching(client.tags(), prefix)
+    if as_json:
+        print_json({"models": models})
+    else:
+        print_models(models)
+
+
+def matching(models: list[InstalledModel], prefix: str) -> list[InstalledModel]:
+    """The models whose name begins with prefix, whatever its case."""
+    return [model for model in models if _name(model).lower().startswith(prefix.lower())]
+
+
+def print_models(models: list[InstalledModel], prefix: str = "") -> None:
+    """The table of the models whose name begins with prefix."""
+    from cli.render import ago, print_table, short_digest, size
+
+    now = datetime.now(UTC)
+    rows = [
+        (
+            _name(model),
+            short_digest(model.get("digest")),
+            size(model.get("size", 0)),
+            ago(model.get("modified_at"), now),
+        )
+        for model in matching(models, prefix)
+    ]
+    print_table(_HEADER, rows)
+
+
+def _name(model: InstalledModel) -> str:
+    return str(model.get("name") or model.get("model") or "")

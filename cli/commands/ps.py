@@ -1,0 +1,42 @@
+"""hearth ps: what is in memory."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.render import print_json, print_table, processor, short_digest, size, until
+
+if TYPE_CHECKING:
+    from runner.client import LoadedModel
+
+_HEADER = ("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL")
+
+
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
+    """List the models in memory."""
+    from cli.connection import connect
+
+    with connect() as client:
+        models = client.ps()
+    if as_json:
+        print_json({"models": models})
+    else:
+        print_table(_HEADER, [row(model, datetime.now(UTC)) for model in models])
+
+
+def row(model: LoadedModel, now: datetime) -> tuple[str, ...]:
+    """One line of the table."""
+    size_bytes = model.get("size", 0)
+    return (
+        str(model.get("name") or model.get("model")),
+        short_digest(model.get("digest")),
+        size(size_bytes),
+        processor(size_bytes, model.get("size_vram", 0)),
+        str(model.get("context_length") or "-"),
+        until(model.get("expires_at"), now),
+    )

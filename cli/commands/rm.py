@@ -1,0 +1,29 @@
+"""hearth rm: remove models."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.errors import OK, report
+
+
+def command(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="Names of models")],
+) -> None:
+    """Remove models. Files that another model uses stay."""
+    from cli.connection import connect
+    from runner.client import ClientError
+
+    worst = OK
+    with connect() as client:
+        for model in models:
+            try:
+                client.delete(model)
+            except ClientError as error:
+                worst = max(worst, report(error))
+            else:
+                print(f"deleted '{model}'")
+    if worst != OK:
+        raise typer.Exit(worst)

@@ -1,0 +1,152 @@
+"""hearth run: one answer, or a chat."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.errors import USAGE, Failure
+from cli.terminal import is_terminal
+
+if TYPE_CHECKING:
+    from cli.session import Session
+    from runner.settings import Settings
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of an installed model")],
+    prompt: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PROMPT", help='What to ask. Without it: a chat. "": only load the model'
+        ),
+    ] = None,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="System message")] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Such as temperature=0.2"),
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="json, or a JSON schema")
+    ] = None,
+    keepalive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="How long the model stays loaded, such as 10m; -1: for ever"
+        ),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show timings")] = False,
+    nowordwrap: Annotated[
+        bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")
+    ] = False,
+) -> None:
+    """Chat with a model, or answer one prompt.
+
+    Text from a pipe is put before the prompt: cat notes.txt | hearth run ember "Sum this up"
+    """
+    from cli.connection import connect
+    from cli.parameters import parse_assignments
+    from cli.session import Session
+    from runner.settings import load
+
+    _check_duration(keepalive)
+    options = parse_assignments(parameter) if parameter else {}
+    form = _format(format)
+    text = _prompt(prompt or [])
+    settings = load()
+    session = Session(
+        connect(settings),
+        model,
+        system=system,
+        options=options,
+        format=form,
+        keep_alive=keepalive,
+        word_wrap=not nowordwrap,
+        verbose=verbose,
+    )
+    with session.client:
+        if text is None:
+            _chat(session, settings)
+        elif text == "":
+            session.client.load(model, keepalive)
+        else:
+            _answer(session, text)
+
+
+def _prompt(words: list[str]) -> str | None:
+    """The prompt from a pipe and the command line; None: there is a person to ask."""
+    piped = None if is_terminal(sys.stdin) else _read_pipe()
+    parts = [part for part in (piped, " ".join(words)) if part]
+    if parts or words:
+        return _checked(" ".join(parts))
+    if piped is None and is_terminal(sys.stdout):
+        return None
+    raise Failure('there is nothing to answer: write a prompt, or "" to load the model', USAGE)
+
+
+def _read_pipe() -> str:
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise Failure(
+            f"the piped text is not UTF-8: byte 0x{data[error.start]:02x} at position "
+            f"{error.start}. Convert it first, for example with iconv"
+        ) from None
+
+
+def _checked(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Failure(f"the prompt is not UTF-8 at character {error.start}", USAGE) from None
+    return text
+
+
+def _format(text: str | None) -> Any:
+    if text is None or text == "json":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Failure(f"--format is neither json nor a JSON schema: {error}", USAGE) from None
+
+
+def _check_duration(text: str | None) -> None:
+    from runner.settings import parse_duration
+
+    try:
+        parse_duration(text or "0")
+    except ValueError as error:
+        raise Failure(f"--keepalive {text} cannot be used: {error}", USAGE) from None
+
+
+def _answer(session: Session, text: str) -> None:
+    from cli.answer import print_timing, show_answer
+
+    try:
+        answer = show_answer(session.complete(text), session.word_wrap)
+    except BaseException:
+        sys.stdout.write("\n")
+        raise
+    sys.stdout.write("\n")
+    if session.verbose:
+        print("", file=sys.stderr)
+        print_timing(answer.last)
+
+
+def _chat(session: Session, settings: Settings) -> None:
+    from cli.repl import chat
+    from cli.spinner import Spinner
+
+    with Spinner(f"loading {session.model}"):
+        session.client.load(session.model, session.keep_alive)
+    chat(session, _history_file(settings))
+
+
+def _history_file(settings: Settings) -> Path | None:
+    return None if settings.nohistory else settings.state_dir / "history"

@@ -1,0 +1,20 @@
+"""hearth serve: become the daemon."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def command() -> None:
+    """Start the daemon in this terminal; Ctrl-C stops it.
+
+    Settings come from the environment: `hearth env` lists them.
+    """
+    from cli.daemon import COMMAND
+    from runner.settings import load
+
+    load()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(COMMAND[0], COMMAND)

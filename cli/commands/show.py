@@ -1,0 +1,100 @@
+"""hearth show: what a model is made of."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from cli.errors import USAGE, Failure
+from cli.terminal import is_terminal
+from cli.wrap import visible
+
+PARTS = ("license", "modelfile", "parameters", "system", "template")
+_TEXT_LINES = 2
+_INFO_ROWS = (
+    ("context length", "context_length"),
+    ("embedding length", "embedding_length"),
+    ("layers", "block_count"),
+)
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of an installed model")],
+    license: Annotated[bool, typer.Option("--license", help="Only its licenses")] = False,
+    modelfile: Annotated[bool, typer.Option("--modelfile", help="Only its Modelfile")] = False,
+    parameters: Annotated[bool, typer.Option("--parameters", help="Only its parameters")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Only its system message")] = False,
+    template: Annotated[bool, typer.Option("--template", help="Only its template")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
+    """Show what a model is made of."""
+    from cli.connection import connect
+    from cli.render import print_json
+
+    asked = zip(PARTS, (license, modelfile, parameters, system, template), strict=True)
+    wanted = [part for part, given in asked if given]
+    if len(wanted) + as_json > 1:
+        raise Failure(
+            "only one of --license --modelfile --parameters --system --template --json "
+            "can be given",
+            USAGE,
+        )
+    with connect() as client:
+        shown = client.show(model)
+    if as_json:
+        print_json(shown)
+    elif wanted:
+        print(part_text(shown, wanted[0]))
+    else:
+        print_info(shown)
+
+
+def part_text(model: dict[str, Any], part: str) -> str:
+    """One text of a model as /api/show gives it; "" when it has none."""
+    value = model.get(part)
+    text = "\n\n".join(map(str, value)) if isinstance(value, list) else str(value or "")
+    return (visible(text) if is_terminal(sys.stdout) else text).rstrip("\n")
+
+
+def print_info(model: dict[str, Any]) -> None:
+    """Everything of a model, in sections."""
+    for title, lines in sections(model):
+        print(f"  {title}")
+        for line in lines:
+            print(f"    {line}")
+        print()
+
+
+def sections(model: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """The sections of a model that have something to say: (title, lines)."""
+    found = [
+        ("Model", _table(model_rows(model))),
+        ("Capabilities", [str(name) for name in model.get("capabilities") or []]),
+        ("Parameters", part_text(model, "parameters").splitlines()),
+        ("System", _beginning(part_text(model, "system"))),
+        ("License", _beginning(part_text(model, "license"))),
+    ]
+    return [(title, lines) for title, lines in found if lines]
+
+
+def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
+    """The facts about the weights."""
+    details = model.get("details") or {}
+    info = model.get("model_info") or {}
+    architecture = str(info.get("general.architecture") or details.get("family") or "")
+    rows = [("architecture", architecture), ("parameters", details.get("parameter_size"))]
+    rows += [(label, info.get(f"{architecture}.{key}")) for label, key in _INFO_ROWS]
+    rows.append(("quantization", details.get("quantization_level")))
+    return [(label, str(value)) for label, value in rows if value]
+
+
+def _table(rows: list[tuple[str, str]]) -> list[str]:
+    width = max((len(label) for label, _ in rows), default=0)
+    return [f"{label:<{width}}    {value}" for label, value in rows]
+
+
+def _beginning(text: str) -> list[str]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[:_TEXT_LINES] + (["..."] if len(lines) > _TEXT_LINES else [])

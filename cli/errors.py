@@ -1,0 +1,66 @@
+"""What a verb raises to end with a message, and which exit code each kind of error has."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+OK = 0
+ERROR = 1
+USAGE = 2
+MODEL_NOT_FOUND = 3
+INTERRUPTED = 130
+
+
+class Failure(Exception):
+    """Ends the command: message on stderr, exit_code to the shell."""
+
+    def __init__(self, message: str, exit_code: int = ERROR) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+
+
+def report(error: BaseException) -> int:
+    """Print one line about error on stderr, never a traceback; returns the exit code."""
+    message, exit_code = explain(error)
+    if os.environ.get("HEARTH_LOG_LEVEL", "").lower() == "debug":
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    print(f"Error: {message}", file=sys.stderr)
+    return exit_code
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """The message and the exit code of an error."""
+    from runner.settings import SettingsError
+
+    if isinstance(error, Failure):
+        return error.message, error.exit_code
+    if isinstance(error, SettingsError):
+        return str(error), ERROR
+    client = sys.modules.get("runner.client")
+    if client is not None and isinstance(error, client.ClientError):
+        return _of_daemon(error.message, error.code, error.details)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", ERROR
+    return (
+        f"hearth made a mistake: {type(error).__name__}: {error}. "
+        "HEARTH_LOG_LEVEL=debug shows where",
+        ERROR,
+    )
+
+
+def _of_daemon(message: str, code: str | None, details: dict[str, object]) -> tuple[str, int]:
+    if code != "model_not_found":
+        return message, ERROR
+    names = details.get("suggestions")
+    near = [str(name) for name in names] if isinstance(names, list | tuple) else []
+    if near and not any(name in message for name in near):
+        message = f"{message}. Did you mean {' or '.join(near)}?"
+    if "hearth list" not in message:
+        message = f"{message.rstrip('.')}{'' if message.endswith('?') else '.'} "
+        message += "`hearth list` shows what is installed"
+    return message, MODEL_NOT_FOUND

@@ -1,0 +1,60 @@
+"""The chat on a terminal: reads messages and commands, shows answers, until the user leaves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.answer import print_timing, show_answer
+from cli.errors import explain
+from cli.multiline import read_message
+from cli.session import Session
+from cli.slash import execute, is_command
+
+if TYPE_CHECKING:
+    from cli.keyboard import Keyboard
+
+HINT = "Use Ctrl + d or /bye to exit."
+
+
+def chat(session: Session, history_file: Path | None) -> None:
+    """Talk until /bye or Ctrl-D. history_file None: nothing that is typed is kept."""
+    from cli.keyboard import Keyboard
+
+    keyboard = Keyboard(history_file)
+    while True:
+        keyboard.set_history(session.history)
+        try:
+            text = read_message(keyboard.ask)
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            _explain_interrupt(keyboard)
+            continue
+        if is_command(text):
+            if not execute(session, text):
+                return
+        elif text.strip():
+            _answer(session, text)
+
+
+def _explain_interrupt(keyboard: Keyboard) -> None:
+    if keyboard.was_empty:
+        print(HINT)
+
+
+def _answer(session: Session, text: str) -> None:
+    try:
+        answer = show_answer(session.ask(text), session.word_wrap)
+    except KeyboardInterrupt:
+        print("\n")
+        return
+    except Exception as error:
+        sys.stdout.flush()
+        print(f"\nError: {explain(error)[0]}", file=sys.stderr)
+        return
+    print("\n")
+    session.remember(text, answer.text)
+    if session.verbose:
+        print_timing(answer.last)

@@ -1,0 +1,91 @@
+"""Writes streamed text to a terminal: words are moved to the next line instead of being cut.
+
+Text arrives in pieces and is shown at once, so a word that turns out too long for its line is
+taken back and written again. Where no terminal is, text passes unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TextIO
+from unicodedata import combining, east_asian_width
+
+# A model's output is not trusted to move the cursor, to set titles or to answer queries.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def visible(text: str) -> str:
+    """text with every control character but newline and tab made harmless."""
+    return _CONTROL.sub("�", text)
+
+
+def cell_width(text: str) -> int:
+    """How many cells of a terminal text takes."""
+    return sum(
+        0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+class PlainWriter:
+    """Passes text on as it is, at once."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> None:
+        """Show text."""
+        self._out.write(text)
+        self._out.flush()
+
+
+class TerminalWriter(PlainWriter):
+    """Makes control characters harmless."""
+
+    def write(self, text: str) -> None:
+        """Show text."""
+        super().write(visible(text))
+
+
+class WrappingWriter(PlainWriter):
+    """Wraps at width cells, at spaces."""
+
+    def __init__(self, out: TextIO, width: int) -> None:
+        super().__init__(out)
+        self._width = max(width, 10)
+        self._column = 0
+        self._word = ""
+
+    def write(self, text: str) -> None:
+        """Show text, continuing the line where the last call left it."""
+        super().write("".join(self._place(char) for char in visible(text)))
+
+    def _place(self, char: str) -> str:
+        if char == "\n":
+            self._column, self._word = 0, ""
+            return char
+        if char in " \t":
+            return self._place_space()
+        width = cell_width(char)
+        if self._column + width <= self._width:
+            self._word += char
+            self._column += width
+            return char
+        return self._move_word(char)
+
+    def _place_space(self) -> str:
+        self._word = ""
+        if self._column >= self._width:
+            self._column = 0
+            return "\n"
+        self._column += 1
+        return " "
+
+    def _move_word(self, char: str) -> str:
+        taken = cell_width(self._word)
+        if taken >= self._width - 1:  # longer than a line: there is no better place to cut
+            self._word, self._column = char, cell_width(char)
+            return f"\n{char}"
+        self._word += char
+        self._column = cell_width(self._word)
+        back = f"\x1b[{taken}D\x1b[K" if taken else ""
+        return f"{back}\n{self._word}"

@@ -1,0 +1,388 @@
+"""The client of the daemon's native routes: one typed, synchronous method for each.
+
+Owns the connection, the reading of NDJSON streams and the turning of error bodies into
+ClientError. Knows no terminal, starts no process and renders nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from types import TracebackType
+from typing import Any, Self, TypedDict
+
+import httpx
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 60.0
+
+JsonObject = dict[str, Any]
+
+
+class ModelDetails(TypedDict, total=False):
+    """What a model is made of."""
+
+    parent_model: str
+    format: str
+    family: str
+    families: list[str]
+    parameter_size: str
+    quantization_level: str
+
+
+class InstalledModel(TypedDict, total=False):
+    """A model of the store. size in bytes, modified_at in RFC 3339."""
+
+    name: str
+    model: str
+    modified_at: str
+    size: int
+    digest: str
+    details: ModelDetails
+
+
+class LoadedModel(TypedDict, total=False):
+    """A model in memory. size and size_vram in bytes, expires_at in RFC 3339."""
+
+    name: str
+    model: str
+    size: int
+    size_vram: int
+    digest: str
+    details: ModelDetails
+    expires_at: str
+    context_length: int
+
+
+class Turn(TypedDict, total=False):
+    """One message of a conversation."""
+
+    role: str
+    content: str
+    thinking: str
+    tool_calls: list[JsonObject]
+
+
+class Chunk(TypedDict, total=False):
+    """One line of a streamed answer. Durations in nanoseconds; the last one has done."""
+
+    model: str
+    response: str
+    thinking: str
+    message: Turn
+    done: bool
+    done_reason: str
+    total_duration: int
+    load_duration: int
+    prompt_eval_count: int
+    prompt_eval_duration: int
+    eval_count: int
+    eval_duration: int
+
+
+class Progress(TypedDict, total=False):
+    """One line of a long task: what is being done, and how many bytes of it."""
+
+    status: str
+    digest: str
+    total: int
+    completed: int
+
+
+class ClientError(Exception):
+    """The daemon refused a request or failed at it.
+
+    message is the daemon's own; code its stable word ("model_not_found"), status the HTTP
+    status (None: the error came inside a stream), details what else it said.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.code = code
+        self.details = dict(details or {})
+
+
+class DaemonUnreachable(ClientError):
+    """Nothing accepts connections at the address."""
+
+
+class ConnectionLost(ClientError):
+    """The connection broke before the answer was complete."""
+
+
+class NotHearth(ClientError):
+    """Another program answers at the address."""
+
+
+class Client:
+    """A connection to the daemon at base_url, reused between calls. Close it, or use `with`.
+
+    Every method may raise ClientError. Proxies of the environment are not used: the daemon is
+    this machine or one that the user named.
+    """
+
+    def __init__(self, base_url: str, transport: httpx.BaseTransport | None = None) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._http = httpx.Client(
+            base_url=self.base_url,
+            transport=transport,
+            trust_env=False,
+            verify=self.base_url.startswith("https"),
+            timeout=httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def version(self) -> str:
+        """The daemon's version. Raises NotHearth when another program answers."""
+        with self._faults():
+            response = self._http.get("/api/version", timeout=CONNECT_TIMEOUT_S)
+        body = _object(response)
+        if response.status_code != 200 or body is None or body.get("name") != "hearth":
+            raise NotHearth(
+                f"{self.base_url} is answered by {self._who(response, body)}, not by hearth. "
+                "Set HEARTH_HOST to another address, such as 127.0.0.1:4328"
+            )
+        return str(body.get("version"))
+
+    def tags(self) -> list[InstalledModel]:
+        """The models of the store."""
+        models: list[InstalledModel] = self._call("GET", "/api/tags").get("models") or []
+        return models
+
+    def ps(self) -> list[LoadedModel]:
+        """The models in memory."""
+        models: list[LoadedModel] = self._call("GET", "/api/ps").get("models") or []
+        return models
+
+    def show(self, model: str) -> JsonObject:
+        """Everything about one model."""
+        return self._call("POST", "/api/show", {"model": model})
+
+    def copy(self, source: str, destination: str) -> None:
+        """Give a model a second name."""
+        self._call("POST", "/api/copy", {"source": source, "destination": destination})
+
+    def delete(self, model: str) -> None:
+        """Remove a name, and the blobs that no other model uses."""
+        self._call("DELETE", "/api/delete", {"model": model})
+
+    def load(self, model: str, keep_alive: str | float | None = None) -> None:
+        """Bring a model into memory and wait until it is there."""
+        self._generate_once(model, keep_alive)
+
+    def unload(self, model: str) -> None:
+        """Take a model out of memory."""
+        self._generate_once(model, 0)
+
+    def generate(self, body: Mapping[str, Any]) -> Generator[Chunk, None, None]:
+        """The answer to one prompt. Closing the iterator cancels the request."""
+        return self._answer("/api/generate", body)
+
+    def chat(self, body: Mapping[str, Any]) -> Generator[Chunk, None, None]:
+        """The answer to a conversation. Closing the iterator cancels the request."""
+        return self._answer("/api/chat", body)
+
+    def embed(self, model: str, inputs: list[str]) -> list[list[float]]:
+        """One vector for each input."""
+        body = {"model": model, "input": inputs}
+        vectors: list[list[float]] = self._call("POST", "/api/embed", body, None)["embeddings"]
+        return vectors
+
+    def create(self, body: Mapping[str, Any]) -> Iterator[Progress]:
+        """Build a model from a description; yields what is being done until "success"."""
+        status = None
+        for line in self._stream("/api/create", body):
+            status = line.get("status")
+            yield Progress(**line)  # type: ignore[typeddict-item]
+        if status != "success":
+            raise ConnectionLost("the daemon stopped before the model was complete; try again")
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether the store already has this content."""
+        with self._faults():
+            response = self._http.head(f"/api/blobs/{digest}")
+        if response.status_code not in (200, 404):
+            raise ClientError(
+                f"the daemon answered {response.status_code} to a question for {digest}",
+                status=response.status_code,
+            )
+        return response.status_code == 200
+
+    def upload_blob(self, digest: str, content: Iterable[bytes], size_bytes: int) -> None:
+        """Send a blob of size_bytes; the daemon refuses it if its digest is another one."""
+        with self._faults():
+            response = self._http.post(
+                f"/api/blobs/{digest}",
+                content=content,
+                headers={"Content-Length": str(size_bytes)},
+                timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
+            )
+        _raise_for_status(response)
+
+    def models(self) -> list[JsonObject]:
+        """The models as the OpenAI surface lists them."""
+        models: list[JsonObject] = self._call("GET", "/v1/models").get("data") or []
+        return models
+
+    def _generate_once(self, model: str, keep_alive: str | float | None) -> None:
+        body: JsonObject = {"model": model, "prompt": "", "stream": False}
+        if keep_alive is not None:
+            body["keep_alive"] = keep_alive
+        self._call("POST", "/api/generate", body, None)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        timeout_s: float | None = ANSWER_TIMEOUT_S,
+    ) -> JsonObject:
+        timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+        with self._faults():
+            response = self._http.request(method, path, **_content(body), timeout=timeout)
+        _raise_for_status(response)
+        return _object(response) or {}
+
+    def _answer(self, path: str, body: Mapping[str, Any]) -> Generator[Chunk, None, None]:
+        done = False
+        with closing(self._stream(path, body)) as lines:
+            for line in lines:
+                done = bool(line.get("done"))
+                yield Chunk(**line)  # type: ignore[typeddict-item]
+        if not done:
+            raise ConnectionLost("the answer ended before it was complete; try again")
+
+    def _stream(self, path: str, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
+        timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT_S)
+        with (
+            self._faults(),
+            self._http.stream(
+                "POST", path, **_content({**body, "stream": True}), timeout=timeout
+            ) as up,
+        ):
+            if up.status_code >= 400:
+                up.read()
+                _raise_for_status(up)
+            for line in _lines(up.iter_bytes()):
+                yield _line(line)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise DaemonUnreachable(
+                f"no hearth daemon answers at {self.base_url}; start it with: hearth serve"
+            ) from None
+        except httpx.RemoteProtocolError as error:
+            raise ConnectionLost(
+                f"the connection to {self.base_url} broke: {error}. Try again"
+            ) from None
+        except httpx.TimeoutException:
+            raise ConnectionLost(f"{self.base_url} did not answer in time; try again") from None
+        except httpx.TransportError as error:
+            raise ConnectionLost(
+                f"the connection to {self.base_url} failed: {error or type(error).__name__}. "
+                "Try again"
+            ) from None
+
+    def _who(self, response: httpx.Response, body: JsonObject | None) -> str:
+        with self._faults():
+            root = self._http.get("/", timeout=CONNECT_TIMEOUT_S).text.strip()
+        if root == "Ollama is running":
+            version = (body or {}).get("version")
+            return f"Ollama {version}" if version else "Ollama"
+        server = response.headers.get("server")
+        return f'a program that calls itself "{server}"' if server else "another program"
+
+
+def _content(body: Mapping[str, Any] | None) -> JsonObject:
+    if body is None:
+        return {}
+    try:
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        content = text.encode()
+    except UnicodeEncodeError as error:
+        raise ClientError(f"the text is not valid UTF-8: {error.object[error.start]!r}") from None
+    except ValueError as error:
+        raise ClientError(f"the request cannot be written as JSON: {error}") from None
+    return {"content": content, "headers": {"Content-Type": "application/json"}}
+
+
+def _object(response: httpx.Response) -> JsonObject | None:
+    try:
+        body = response.json()
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _raise_for_status(response: httpx.Response) -> None:
+    if response.status_code < 400:
+        return
+    body = _object(response)
+    if body is None or "error" not in body:
+        text = " ".join(response.text.split())[:200]
+        raise ClientError(
+            f"the daemon answered {response.status_code} {response.reason_phrase}: {text}",
+            status=response.status_code,
+        )
+    raise _error(body, response.status_code)
+
+
+def _error(body: Mapping[str, Any], status: int | None) -> ClientError:
+    given = body["error"]
+    fields = dict(given) if isinstance(given, dict) else {**body, "message": given}
+    code = fields.get("code")
+    return ClientError(
+        str(fields.get("message")),
+        status=status,
+        code=str(code) if code else None,
+        details={k: v for k, v in fields.items() if k not in ("error", "message", "code")},
+    )
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines ended by a line feed only: httpx's own also end at U+2028, which JSON may hold."""
+    pending = b""
+    for chunk in chunks:
+        *lines, pending = (pending + chunk).split(b"\n")
+        yield from (line for line in lines if line.strip())
+    if pending.strip():
+        yield pending
+
+
+def _line(text: bytes) -> JsonObject:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ClientError(f"the daemon sent a line that is not a JSON object: {text[:200]!r}")
+    if "error" in value:
+        raise _error(value, None)
+    return value

@@ -1,0 +1,150 @@
+"""hearth create."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from cli.main import execute
+from tests.unit.cli.conftest import FakeDaemon
+
+WEIGHTS = b"GGUF" + bytes(range(256))
+DIGEST = f"sha256:{hashlib.sha256(WEIGHTS).hexdigest()}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a model file in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.gguf").write_bytes(WEIGHTS)
+    return tmp_path
+
+
+@pytest.fixture
+def builder(daemon: FakeDaemon) -> FakeDaemon:
+    """A daemon without blobs that builds whatever it is asked for."""
+    daemon.stream("/api/create", {"status": "writing manifest"}, {"status": "success"})
+    daemon.reply("HEAD", f"/api/blobs/{DIGEST}", None, 404)
+    daemon.reply("POST", f"/api/blobs/{DIGEST}", None, 201)
+    return daemon
+
+
+def test_everything_of_a_modelfile_is_sent(
+    builder: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("Modelfile").write_text(
+        'FROM ember\nPARAMETER temperature 0.5\nPARAMETER stop a\nPARAMETER stop "b c"\n'
+        'SYSTEM """You are\nbrief."""\nTEMPLATE {{ x }}\nLICENSE MIT\nMESSAGE user hi\n'
+    )
+    assert execute(["create", "mine"]) == 0
+    assert builder.asked("/api/create") == [
+        {
+            "model": "mine",
+            "from": "ember",
+            "parameters": {"temperature": 0.5, "stop": ["a", "b c"]},
+            "system": "You are\nbrief.",
+            "template": "{{ x }}",
+            "license": ["MIT"],
+            "messages": [{"role": "user", "content": "hi"}],
+            "stream": True,
+        }
+    ]
+    assert capsys.readouterr() == ("created 'mine'\n", "writing manifest\nsuccess\n")
+
+
+def test_a_parameter_without_effect_is_left_out_and_said(
+    builder: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("Modelfile").write_text("FROM ember\nPARAMETER mirostat 1\n")
+    assert execute(["create", "mine"]) == 0
+    assert "parameters" not in builder.asked("/api/create")[0]
+    assert "line 2, column 1: parameter mirostat is deprecated" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["./model.gguf", "model.gguf"])
+def test_a_file_is_uploaded_and_named_by_its_digest(
+    builder: FakeDaemon, folder: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "Modelfile").write_text(f"FROM {source}\n")
+    monkeypatch.chdir("/")
+    assert execute(["create", "mine", "-f", str(folder / "Modelfile")]) == 0
+    assert builder.asked(f"/api/blobs/{DIGEST}") == [b"", WEIGHTS]
+    assert builder.asked("/api/create") == [
+        {"model": "mine", "files": {"model.gguf": DIGEST}, "stream": True}
+    ]
+
+
+def test_a_file_that_the_store_has_is_not_sent_again(builder: FakeDaemon, folder: Path) -> None:
+    builder.reply("HEAD", f"/api/blobs/{DIGEST}", None, 200)
+    Path("Modelfile").write_text("FROM ./model.gguf\n")
+    assert execute(["create", "mine"]) == 0
+    assert ("POST", f"/api/blobs/{DIGEST}", WEIGHTS) not in builder.requests
+
+
+def test_an_impossible_name_is_refused_before_anything_is_sent(
+    builder: FakeDaemon, folder: Path
+) -> None:
+    body = {"error": "'a b' is not a model name", "code": "invalid_value"}
+    builder.reply("POST", "/api/show", body, 400)
+    Path("Modelfile").write_text("FROM ./model.gguf\n")
+    assert execute(["create", "a b"]) == 1
+    assert not builder.asked(f"/api/blobs/{DIGEST}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("FROM ember\nPARAMTER x 1\n", "Modelfile: line 2, column 1"),
+        ("FROM ember\nPARAMETER temprature 1\n", "Modelfile: line 2, column 1: unknown parameter"),
+        ("FROM ember\nPARAMETER temperature hot\n", "Modelfile: line 2, column 1"),
+        ("SYSTEM x\n", "no FROM line"),
+        ("FROM ember\nADAPTER ./a.gguf\n", "line 2, column 1: ADAPTER is not supported"),
+        ("FROM ember\nFROM ./b.gguf\n", "line 2, column 1: only one FROM"),
+        ("FROM ./missing.gguf\n", "there is no file missing.gguf"),
+        ("FROM .\n", "is a folder"),
+        ("FROM /dev/null\n", "is a device"),
+        ("FROM ./Modelfile\n", "is not a GGUF file"),
+    ],
+)
+def test_a_bad_modelfile_is_refused_before_the_daemon_is_asked(
+    daemon: FakeDaemon,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    message: str,
+) -> None:
+    Path("Modelfile").write_text(text)
+    assert execute(["create", "mine"]) == 1
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.startswith("Error: ")
+    assert daemon.requests == []
+
+
+def test_a_modelfile_that_is_not_text_names_the_line(
+    daemon: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("Modelfile").write_bytes(b"FROM ember\nSYSTEM caf\xe9\n")
+    assert execute(["create", "mine"]) == 1
+    assert "line 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("nowhere", "no file nowhere"), ("/", "folder"), ("/dev/zero", "device")]
+)
+def test_a_modelfile_that_cannot_be_read_is_named(
+    daemon: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str], file: str, message: str
+) -> None:
+    assert execute(["create", "mine", "-f", file]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_an_error_while_building_is_shown(
+    builder: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder.stream("/api/create", {"status": "reading"}, {"error": "the disk is full"})
+    Path("Modelfile").write_text("FROM ember\n")
+    assert execute(["create", "mine"]) == 1
+    assert capsys.readouterr() == ("", "reading\nError: the disk is full\n")

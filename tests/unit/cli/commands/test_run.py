@@ -1,0 +1,156 @@
+"""hearth run, one answer at a time."""
+
+from __future__ import annotations
+
+import io
+
+import httpx
+import pytest
+
+from cli.main import execute
+from tests.unit.cli.conftest import FakeDaemon
+
+DONE = {"done": True, "done_reason": "stop", "total_duration": 1_000_000_000}
+
+
+@pytest.fixture(autouse=True)
+def pipe(monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
+    """What stdin holds; empty unless a test writes to it."""
+    buffer = io.BytesIO()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(buffer))
+    return buffer
+
+
+def fill(pipe: io.BytesIO, data: bytes) -> None:
+    pipe.write(data)
+    pipe.seek(0)
+
+
+def test_the_answer_goes_to_stdout_and_nothing_to_stderr(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.stream("/api/generate", {"response": "a "}, {"response": "b"}, DONE)
+    assert execute(["run", "m", "say", "something"]) == 0
+    assert capsys.readouterr() == ("a b\n", "")
+    assert daemon.asked("/api/generate") == [
+        {"model": "m", "prompt": "say something", "stream": True}
+    ]
+
+
+def test_text_from_a_pipe_comes_before_the_prompt(daemon: FakeDaemon, pipe: io.BytesIO) -> None:
+    fill(pipe, "\ufeffnötes\n".encode())
+    daemon.stream("/api/generate", DONE)
+    execute(["run", "m", "sum", "up"])
+    assert daemon.asked("/api/generate")[0]["prompt"] == "nötes sum up"
+
+
+def test_a_pipe_alone_is_the_prompt(daemon: FakeDaemon, pipe: io.BytesIO) -> None:
+    fill(pipe, b"question\n")
+    daemon.stream("/api/generate", DONE)
+    execute(["run", "m"])
+    assert daemon.asked("/api/generate")[0]["prompt"] == "question"
+
+
+def test_a_pipe_that_is_not_utf8_is_refused_with_the_byte(
+    daemon: FakeDaemon, pipe: io.BytesIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(pipe, b"caf\xe9")
+    assert execute(["run", "m"]) == 1
+    assert "byte 0xe9 at position 3" in capsys.readouterr().err
+    assert daemon.requests == []
+
+
+def test_a_prompt_that_is_not_utf8_is_refused(daemon: FakeDaemon) -> None:
+    assert execute(["run", "m", "caf\udce9"]) == 2
+
+
+def test_nothing_to_ask_is_wrong_usage(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["run", "m"]) == 2
+    assert "write a prompt" in capsys.readouterr().err
+
+
+def test_an_empty_prompt_loads_the_model(daemon: FakeDaemon) -> None:
+    daemon.reply("POST", "/api/generate", {"done": True, "done_reason": "load"})
+    assert execute(["run", "m", "", "--keepalive", "10m"]) == 0
+    assert daemon.asked("/api/generate") == [
+        {"model": "m", "prompt": "", "stream": False, "keep_alive": "10m"}
+    ]
+
+
+def test_options_travel_with_the_request(daemon: FakeDaemon) -> None:
+    daemon.stream("/api/generate", DONE)
+    arguments = ["-p", "temperature=0", "-p", "stop=a", "-p", "stop=b", "-p", "seed=7"]
+    execute(["run", "m", "x", "--system", "Be brief.", "--format", "json", *arguments])
+    assert daemon.asked("/api/generate") == [
+        {
+            "model": "m",
+            "prompt": "x",
+            "system": "Be brief.",
+            "format": "json",
+            "options": {"temperature": 0.0, "stop": ["a", "b"], "seed": 7},
+            "stream": True,
+        }
+    ]
+
+
+def test_a_json_schema_is_sent_as_json(daemon: FakeDaemon) -> None:
+    daemon.stream("/api/generate", DONE)
+    execute(["run", "m", "x", "--format", '{"type": "object"}'])
+    assert daemon.asked("/api/generate")[0]["format"] == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["-p", "temperature"], "NAME=VALUE"),
+        (["-p", "temperature=hot"], "temperature"),
+        (["-p", "temperature=nan"], "temperature"),
+        (["-p", "temprature=1"], "temperature"),
+        (["--format", "{"], "--format"),
+        (["--keepalive", "soon"], "--keepalive soon"),
+    ],
+)
+def test_a_bad_value_is_refused_before_the_daemon_is_asked(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
+) -> None:
+    assert execute(["run", "m", "x", *arguments]) == 2
+    assert named in capsys.readouterr().err
+    assert daemon.requests == []
+
+
+def test_an_unknown_model_ends_with_3_and_near_names(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = {"error": "model 'embr' not found", "code": "model_not_found", "suggestions": ["ember"]}
+    daemon.reply("POST", "/api/generate", body, 404)
+    assert execute(["run", "embr", "x"]) == 3
+    assert "Did you mean ember?" in capsys.readouterr().err
+
+
+def test_an_error_after_some_text_ends_the_line_and_the_command(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.stream("/api/generate", {"response": "half"}, {"error": "the worker crashed"})
+    assert execute(["run", "m", "x"]) == 1
+    assert capsys.readouterr() == ("half\n", "Error: the worker crashed\n")
+
+
+def test_verbose_prints_timings_on_stderr(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.stream("/api/generate", {"response": "a"}, DONE)
+    execute(["run", "m", "x", "--verbose"])
+    assert capsys.readouterr() == ("a\n", "\ntotal duration:       1s\n")
+
+
+def test_an_interrupt_ends_with_130(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(request: httpx.Request) -> httpx.Response:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(daemon.answers, ("POST", "/api/generate"), interrupt)
+    assert execute(["run", "m", "x"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
