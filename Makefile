@@ -1,0 +1,53 @@
+# The work on hearth: `make dev` once, then check and test. Everything runs in ./.venv.
+PYTHON_BIN := .venv/bin
+STAMP := .venv/hearth-install.txt
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: dev check test slow bench run ember ember-eval clean
+
+dev: $(STAMP)
+
+# install.sh finds or builds llama.cpp the same way here as for users, and keeps its wheel.
+$(STAMP): pyproject.toml constraints.txt install.sh
+	./install.sh --dev
+	@touch $(STAMP)
+
+check: dev
+	$(PYTHON_BIN)/ruff format --check .
+	$(PYTHON_BIN)/ruff check .
+	$(PYTHON_BIN)/mypy
+	$(PYTHON_BIN)/lint-imports
+
+test: dev
+	$(PYTHON_BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+
+slow: dev
+	$(PYTHON_BIN)/pytest -m slow --timeout 3600 $(PYTEST_ARGS)
+
+bench: dev
+	$(PYTHON_BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+run: dev
+	$(PYTHON_BIN)/hearth serve
+
+# Trains ember anew, reproducibly from its seed: up to 2 hours on 2 cores.
+TRAINING := $(PYTHON_BIN)/python -m registry.builtin.ember.training
+ember: dev
+	./install.sh --dev --with-torch
+	$(TRAINING).train --work build/ember
+	$(TRAINING).export --work build/ember --out registry/builtin/ember/ember.gguf
+
+# Accuracy per skill, on questions that training never saw, by a daemon with a store of its own.
+EVAL_ADDRESS := 127.0.0.1:4328
+ember-eval: export HEARTH_HOST = $(EVAL_ADDRESS)
+ember-eval: export HEARTH_NO_AUTOSTART = 1
+ember-eval: dev
+	@export HEARTH_HOME=$$(mktemp -d); \
+	$(PYTHON_BIN)/python -m runner.server & daemon=$$!; \
+	trap 'kill $$daemon; wait $$daemon; rm -rf "$$HEARTH_HOME"' EXIT; \
+	while kill -0 $$daemon && ! $(PYTHON_BIN)/hearth list >/dev/null 2>&1; do sleep 0.2; done; \
+	$(TRAINING).evaluate --url http://$(EVAL_ADDRESS)
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results

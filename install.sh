@@ -1,0 +1,500 @@
+#!/bin/sh
+# Installs hearth for one user: an isolated Python environment and a launcher. `--help` says how.
+# Plain POSIX sh, because it is the first thing that runs on a machine nobody has prepared.
+# Tests set HEARTH_INSTALL_SOURCED to the repository's path and source this file, so that they
+# can call its functions one by one and replace those that download, compile or run a model.
+set -u
+
+usage() {
+    cat <<'TEXT'
+Usage: ./install.sh [options]
+
+Installs hearth into an environment of its own, without root, and links the command to
+~/.local/bin/hearth. Running it again updates the installation; nothing changed, nothing done.
+
+  --prefix DIR      where the environment goes     [~/.local/share/hearth/venv, $HEARTH_PREFIX]
+  --python PATH     the Python to use, 3.11 or newer
+  --with-torch      also install PyTorch (a machine with an NVIDIA GPU gets it by itself)
+  --without-torch   no PyTorch, not even on a machine with an NVIDIA GPU
+  --dev             for work on hearth: editable, with the tools, in ./.venv, no launcher
+  --uninstall       remove hearth and its launcher; models stay
+  --purge           with --uninstall: remove models, logs, history and built wheels too
+  --help            show this text
+
+CMAKE_ARGS, CFLAGS, CXXFLAGS, CC and CXX are passed on to the build of llama.cpp, for example
+  CMAKE_ARGS="-DGGML_CUDA=on" ./install.sh
+Wheels built here are kept in ~/.cache/hearth/wheels ($HEARTH_WHEELS) and used again.
+TEXT
+}
+
+say() { printf '%s\n' "$*"; }
+fail() { printf 'install.sh: %s\n' "$*" >&2; exit 1; }
+now() { date +%s; }
+finished() { say "  done in $(($(now) - $1)) s"; }
+
+# watch LOG PID LIMIT_S: a line every 10 s, and the end of PID after LIMIT_S seconds.
+watch() {
+    watched=0
+    while sleep 10 >/dev/null 2>&1; do
+        watched=$((watched + 10))
+        files=$(grep -o '\[[0-9]*/[0-9]*\]' "$1" 2>/dev/null | tail -n 1 | tr -d '[]')
+        say "    $watched s${files:+, step $files}"
+        [ "$watched" -lt "$3" ] || end_tree "$2"
+    done
+}
+
+end_tree() {
+    for below in $(ps -A -o pid= -o ppid= 2>/dev/null | awk -v parent="$1" '$2 == parent {print $1}'); do
+        end_tree "$below"
+    done
+    kill -TERM "$1" 2>/dev/null
+}
+
+# logged LIMIT_S COMMAND...: runs it with its output in $log. Returns its status, 128 + n when
+# signal n ended it.
+logged() {
+    limit_s=$1
+    shift
+    log=$logs/$(now).$$.log
+    "$@" >"$log" 2>&1 </dev/null &
+    child=$!
+    watch "$log" "$child" "$limit_s" &
+    watcher=$!
+    status=0
+    wait "$child" 2>/dev/null || status=$?
+    kill "$watcher" 2>/dev/null
+    wait "$watcher" 2>/dev/null
+    child=
+    return "$status"
+}
+
+show_log() {
+    say "  the last lines of $log:" >&2
+    tail -n 20 "$log" | sed 's/^/  | /' >&2
+}
+
+# step TEXT COMMAND...: prints what it does and the time it took; a failure ends the installation.
+step() {
+    say "- $1"
+    shift
+    started=$(now)
+    if ! logged 7200 "$@"; then
+        show_log
+        fail "this step failed. With its cause mended, ./install.sh continues here"
+    fi
+    finished "$started"
+}
+
+interrupted() {
+    [ -z "${child:-}" ] || end_tree "$child"
+    [ -z "${watcher:-}" ] || kill "$watcher" 2>/dev/null
+    fail "interrupted; running ./install.sh again continues here"
+}
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+find_python() {
+    chosen=no
+    if [ -n "$python" ]; then
+        chosen=yes
+        new_enough "$python" || fail "$python is no Python 3.11 or newer"
+        return
+    fi
+    for candidate in python3 python3.13 python3.12 python3.11 python3.14 python; do
+        if new_enough "$candidate"; then
+            python=$candidate
+            return
+        fi
+    done
+    fail "hearth needs Python 3.11 or newer and found none. Debian/Ubuntu: sudo apt install python3 python3-venv; Fedora: sudo dnf install python3; macOS: brew install python; or name one with --python PATH"
+}
+
+series() { "$1" -c 'import sys; print(*sys.version_info[:2], sep=".")' 2>/dev/null; }
+
+# An environment that works stays, unless --python asks for another series.
+make_environment() {
+    if new_enough "$prefix/bin/python"; then
+        [ "$chosen" = yes ] || return 0
+        [ "$(series "$prefix/bin/python")" != "$(series "$python")" ] || return 0
+    fi
+    if [ -e "$prefix" ] && [ ! -f "$prefix/pyvenv.cfg" ] && [ -n "$(ls -A "$prefix")" ]; then
+        fail "$prefix holds files of something else; give another place with --prefix DIR"
+    fi
+    "$python" -c 'import venv, ensurepip' >/dev/null 2>&1 ||
+        fail "$python has no venv module. Debian/Ubuntu: sudo apt install python3-venv"
+    step "environment in $prefix, by $(command -v "$python")" "$python" -m venv --clear "$prefix"
+}
+
+pip() { "$prefix/bin/python" -m pip "$@"; }
+
+compiler() {
+    for cxx in "${CXX:-}" c++ g++ clang++; do
+        [ -n "$cxx" ] || continue
+        if printf '#include <vector>\nint main() {}\n' | $cxx -x c++ -fsyntax-only - >/dev/null 2>&1; then
+            say "$cxx"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# GCC up to 12 drops the stores that set up the AMX tiles; clang has its own __GNUC__ of 4.
+old_gcc() {
+    major=$($1 -dM -E -x c++ /dev/null 2>/dev/null |
+        awk '/__clang__/ {exit} /define __GNUC__ / {print $3}')
+    [ -n "$major" ] && [ "$major" -le 12 ]
+}
+
+has_amx() { grep -qw amx_tile "${HEARTH_INSTALL_CPUINFO:-/proc/cpuinfo}" 2>/dev/null; }
+
+# The builds to try, fastest first. llama.cpp's own GGML_AMX_* options do nothing in a native
+# build, where -march=native decides, so AMX is switched off by compiler flags.
+rungs() {
+    [ -n "${CMAKE_ARGS:-}${CXXFLAGS:-}${CFLAGS:-}" ] || printf 'prebuilt '
+    if ! has_amx; then
+        say "native portable"
+    elif old_gcc "$(compiler)"; then
+        say "gcc12-amx no-amx portable"
+    else
+        say "native no-amx portable"
+    fi
+}
+
+describe_rung() {
+    case $1 in
+    prebuilt) say "the prebuilt wheel" ;;
+    native) say "a native build" ;;
+    gcc12-amx) say "a native build with AMX, compiled with -fno-tree-dse -fno-dse" ;;
+    no-amx) say "a native build without AMX" ;;
+    portable) say "a portable build (no native instructions)" ;;
+    *) say "the build that was there" ;;
+    esac
+}
+
+export_flags() {
+    no_amx="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+    case $1 in
+    gcc12-amx) CXXFLAGS="${CXXFLAGS:-} -fno-tree-dse -fno-dse" ;;
+    no-amx) CXXFLAGS="${CXXFLAGS:-} $no_amx" CFLAGS="${CFLAGS:-} $no_amx" ;;
+    portable) CMAKE_ARGS="${CMAKE_ARGS:-} -DGGML_NATIVE=OFF" ;;
+    esac
+    export CXXFLAGS="${CXXFLAGS:-}" CFLAGS="${CFLAGS:-}" CMAKE_ARGS="${CMAKE_ARGS:-}"
+    export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}"
+}
+
+# A wheel depends on the processor, the C library and the flags, none of which pip's own cache
+# looks at: hence a folder for each combination, and --no-cache-dir.
+machine_key() {
+    {
+        uname -sm
+        grep -m 2 -E '^(model name|flags|Features)' "${HEARTH_INSTALL_CPUINFO:-/proc/cpuinfo}" 2>/dev/null ||
+            sysctl -n machdep.cpu.brand_string 2>/dev/null
+        say "${CMAKE_ARGS:-}|${CFLAGS:-}|${CXXFLAGS:-}|${CC:-}|${CXX:-}"
+        "$python" -c 'import platform; print(platform.libc_ver())'
+    } | "$python" -c 'import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest()[:16])'
+}
+
+download_wheel() { pip download --no-deps --only-binary :all: -d "$1" "llama-cpp-python==$llama"; }
+
+build_wheel() (
+    export_flags "$2"
+    pip wheel -v --no-cache-dir --no-deps --no-binary llama-cpp-python -w "$1" "llama-cpp-python==$llama"
+)
+
+# make_wheel RUNG: leaves the path of a wheel in $wheel; status 1 when this rung has none.
+make_wheel() {
+    wheel=$(ls "$wheels/$1"/*.whl 2>/dev/null)
+    [ -z "$wheel" ] || return 0
+    making=$wheels/.$1.$$
+    rm -rf "$making"
+    mkdir -p "$making" || fail "cannot write to $wheels"
+    if [ "$1" = prebuilt ]; then
+        logged 1800 download_wheel "$making" || { rm -rf "$making"; return 1; }
+    else
+        compiler >/dev/null ||
+            fail "no C++ compiler found, and the index has no prebuilt llama.cpp for this machine. Debian/Ubuntu: sudo apt install build-essential; Fedora: sudo dnf install gcc-c++; macOS: xcode-select --install; Windows: use WSL (wsl --install) and Debian's line"
+        step "llama.cpp: compiling $(describe_rung "$1"), minutes on few cores" build_wheel "$making" "$1"
+    fi
+    rm -rf "${wheels:?}/$1"
+    mv "$making" "$wheels/$1"
+    wheel=$(ls "$wheels/$1"/*.whl)
+}
+
+engine_version() {
+    "$prefix/bin/python" -c 'from importlib.metadata import version; print(version("llama-cpp-python"))' 2>/dev/null
+}
+
+install_wheel() { pip install --no-deps --force-reinstall "$1"; }
+
+# pip takes a folder with a name such as hearth-main for a release and would install the wheel
+# that it kept of it, hence --no-cache-dir. Its dependencies come from the cache.
+install_hearth() {
+    if [ "$dev" = yes ]; then
+        pip install -e ".$extras"
+    else
+        pip install --no-cache-dir --no-deps . && pip install "hearth$extras"
+    fi
+}
+
+# A few tokens from ember, away from the repository so that what was installed is what runs.
+generate() (
+    cd "$prefix" || exit 1
+    ember=$(bin/python -P -c 'import registry.builtin.ember as e; print(*e.__path__)') || exit 1
+    exec bin/python -P -m runner.worker --smoke "$ember/ember.gguf" --tokens 8
+)
+
+# try_ember: 0 when ember answers, 1 when this build of llama.cpp does not run here: it crashes
+# (SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV; being killed is no fault of the build) or it is a
+# prebuilt wheel that does not load. Else the end, except for developers: the tests tell them more.
+try_ember() {
+    say "- ember: a few tokens"
+    started=$(now)
+    status=0
+    logged 300 generate || status=$?
+    case $status in
+    0) finished "$started" ;;
+    132 | 134 | 135 | 136 | 138 | 139)
+        say "  crashed by signal $((status - 128))"
+        return 1
+        ;;
+    *)
+        show_log
+        [ "$engine" != prebuilt ] || return 1
+        [ "$dev" = yes ] || fail "ember did not answer (status $status)"
+        say "  ember did not answer (status $status); make test says more"
+        ;;
+    esac
+}
+
+# The rungs, beginning with the one that was kept on this machine before.
+ordered_rungs() {
+    kept=$(cat "$wheels/kept" 2>/dev/null)
+    all=$(rungs)
+    case " $all " in
+    *" ${kept:-none} "*) say "$kept${all#*"$kept"}" ;;
+    *) say "$all" ;;
+    esac
+}
+
+# install_engine: llama.cpp and hearth, with the first build that does not crash; its name is
+# left in $engine.
+install_engine() {
+    hearth_done=no
+    if [ "$(engine_version)" = "$llama" ] && [ "$(recorded machine)" = "$machine" ]; then
+        step "packages${extras:+ with $extras}" install_hearth
+        hearth_done=yes
+        try_ember && return
+    fi
+    for engine in $(ordered_rungs); do
+        make_wheel "$engine" || { say "- llama.cpp: no prebuilt wheel for this machine"; continue; }
+        step "llama.cpp: $(describe_rung "$engine")" install_wheel "$wheel"
+        [ "$hearth_done" = yes ] || step "packages${extras:+ with $extras}" install_hearth
+        hearth_done=yes
+        try_ember || continue
+        [ "$status" = 0 ] || return 0
+        say "$engine" >"$wheels/kept"
+        say "  kept: $(describe_rung "$engine")"
+        return
+    done
+    fail "every build of llama.cpp crashes on this machine; please report the processor and the compiler"
+}
+
+# The state of the sources, the pins and the choices: equal means that nothing needs installing.
+fingerprint() {
+    "$python" - "$machine $extras $dev" <<'TEXT'
+import hashlib, pathlib, sys
+
+digest = hashlib.sha256(sys.argv[1].encode())
+editable = sys.argv[1].endswith("yes")
+folders = [] if editable else ["runner", "modelfile", "registry", "kernels", "cli"]
+files = [p for f in folders for p in pathlib.Path(f).rglob("*") if "training" not in p.parts]
+for path in sorted(files) + [pathlib.Path("pyproject.toml"), pathlib.Path("constraints.txt")]:
+    if path.is_file() and "__pycache__" not in path.parts:
+        digest.update(f"{path}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+print(digest.hexdigest())
+TEXT
+}
+
+recorded() { sed -n "s/^$1=//p" "$prefix/hearth-install.txt" 2>/dev/null; }
+
+record() {
+    {
+        say "engine=$engine"
+        say "llama_cpp_python=$llama"
+        say "machine=$machine"
+        say "fingerprint=$print"
+        say "repository=$repository"
+    } >"$prefix/hearth-install.txt"
+}
+
+choose_extras() {
+    if [ "$torch" = auto ] && nvidia-smi -L >/dev/null 2>&1; then
+        torch=yes
+        say "- an NVIDIA GPU is here: PyTorch is installed as well (several GB)"
+    fi
+    extras=
+    [ "$torch" != yes ] || extras=torch
+    [ "$dev" != yes ] || extras="dev${extras:+,$extras}"
+    [ -z "$extras" ] || extras="[$extras]"
+}
+
+# link: the launcher, never in the place of a file that is not ours. Leaves the path in $command.
+link() {
+    command=$prefix/bin/hearth
+    if [ -e "$launcher" ] && [ ! -L "$launcher" ]; then
+        say "- $launcher is something else and stays as it is"
+        return
+    fi
+    if ! mkdir -p "$(dirname "$launcher")" || ! ln -sf "$command" "$launcher"; then
+        fail "cannot write $launcher; hearth itself is installed: $command"
+    fi
+    command=$launcher
+}
+
+path_hint() {
+    folder=$(dirname "$launcher")
+    case ":$PATH:" in
+    *":$folder:"*) return ;;
+    esac
+    [ "$command" = "$launcher" ] || return
+    say "$folder is not on your PATH. To type just 'hearth', in this shell and in new ones:"
+    line="export PATH=\"$folder:\$PATH\""
+    case ${SHELL:-sh} in
+    */fish) say "  fish_add_path $folder" ;;
+    */zsh) say "  $line && echo '$line' >> ~/.zshrc" ;;
+    */bash) say "  $line && echo '$line' >> ~/.bashrc" ;;
+    *) say "  $line && echo '$line' >> ~/.profile" ;;
+    esac
+}
+
+install() {
+    begun=$(now) engine=$(recorded engine)
+    find_python
+    make_environment
+    say "- $("$prefix/bin/python" -V) in $prefix"
+    choose_extras
+    machine=$(machine_key)
+    wheels=$wheels/llama_cpp_python-$llama/$machine
+    mkdir -p "$wheels" || fail "cannot write to $wheels"
+    print=$(fingerprint)
+    if [ "$(recorded fingerprint)" = "$print" ] && try_ember; then
+        say "- nothing has changed since the last installation"
+    else
+        stop_daemon
+        install_engine
+        record
+    fi
+    [ "$dev" = no ] || { say "hearth's tools are ready in $prefix ($(($(now) - begun)) s)"; return; }
+    link
+    say "hearth is ready after $(($(now) - begun)) s: $command"
+    path_hint
+}
+
+# A daemon of the former version cannot start workers of the new one. It lets its streams finish
+# (SIGTERM), and the next command starts its successor.
+stop_daemon() {
+    daemons=$(ps -A -ww -o pid= -o args= 2>/dev/null |
+        folder=$prefix/bin/ awk 'index($0, ENVIRON["folder"]) && /-m runner[.]server/ {print $1}')
+    for pid in $daemons; do
+        kill -TERM "$pid" 2>/dev/null && say "- stopped the daemon that was running (process $pid)"
+    done
+}
+
+remove() {
+    [ -e "$1" ] || [ -L "$1" ] || return 0
+    rm -rf "$1" && say "removed $1"
+    removed=yes
+}
+
+# The folders of runner.settings, found without Python: the environment may be broken.
+user_folders() {
+    data=${XDG_DATA_HOME:-$HOME/.local/share}/hearth state=${XDG_STATE_HOME:-$HOME/.local/state}/hearth
+    [ "$(uname -s)" != Darwin ] || data="$HOME/Library/Application Support/hearth" state=$data
+    if [ -n "${HEARTH_HOME:-}" ]; then
+        data=$HEARTH_HOME state=$HEARTH_HOME/state
+    fi
+}
+
+uninstall() {
+    removed=no
+    user_folders
+    if [ -f "$prefix/hearth-install.txt" ]; then
+        stop_daemon
+        remove "$prefix"
+    elif [ -e "$prefix" ]; then
+        say "$prefix was not made by install.sh and stays"
+    fi
+    case $(readlink "$launcher" 2>/dev/null) in
+    "$prefix"/*) remove "$launcher" ;;
+    esac
+    if [ "$purge" = yes ]; then
+        remove "$data/models"
+        remove "$state"
+        remove "$wheels"
+    fi
+    rmdir "$data" "$(dirname "$prefix")" 2>/dev/null
+    [ "$removed" = yes ] || say "nothing of hearth was found in $prefix"
+    [ ! -d "$data/models" ] || say "kept the models in $data/models; --uninstall --purge removes them"
+    [ -z "${HEARTH_MODELS:-}" ] || say "kept $HEARTH_MODELS, which HEARTH_MODELS names"
+}
+
+parse() {
+    action=install dev=no torch=auto purge=no python='' prefix=${HEARTH_PREFIX:-}
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --prefix | --python)
+            [ $# -ge 2 ] || fail "$1 needs a value"
+            if [ "$1" = --prefix ]; then prefix=$2; else python=$2; fi
+            shift
+            ;;
+        --with-torch) torch=yes ;;
+        --without-torch) torch=no ;;
+        --dev) dev=yes ;;
+        --uninstall) action=uninstall ;;
+        --purge) purge=yes ;;
+        -h | --help) action=usage ;;
+        *) fail "unknown option $1; ./install.sh --help lists them" ;;
+        esac
+        shift
+    done
+    [ "$purge" = no ] || [ "$action" != install ] || fail "--purge belongs to --uninstall"
+}
+
+settle_paths() {
+    default=${XDG_DATA_HOME:-$HOME/.local/share}/hearth/venv
+    [ "$dev" = no ] || default=$repository/.venv
+    prefix=${prefix:-$default}
+    case $prefix in
+    /*) ;;
+    *) prefix=$called_from/$prefix ;;
+    esac
+    prefix=${prefix%/}
+    launcher=$HOME/.local/bin/hearth
+    wheels=${HEARTH_WHEELS:-${XDG_CACHE_HOME:-$HOME/.cache}/hearth/wheels}
+}
+
+# A user's pip settings must not lead the installation out of its environment. The constraints
+# reach the build environments through the variables (the second for pip 25.3 and newer); they
+# are a relative path because pip splits the first variable at blanks.
+settle_pip() {
+    unset PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX
+    export PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+    export PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
+}
+
+main() {
+    parse "$@"
+    [ "$action" != usage ] || { usage; return; }
+    called_from=$(pwd)
+    repository=${HEARTH_INSTALL_SOURCED:-$(cd "$(dirname "$0")" && pwd)}
+    cd "$repository" || fail "cannot enter $repository"
+    [ -n "${HOME:-}" ] || fail "HOME is not set"
+    settle_paths
+    settle_pip
+    llama=$(sed -n 's/^llama[-_]cpp[-_]python==\([^ ;#]*\).*/\1/p' constraints.txt)
+    logs=$(mktemp -d "${TMPDIR:-/tmp}/hearth-install.XXXXXX") || fail "cannot write to ${TMPDIR:-/tmp}"
+    trap interrupted INT TERM HUP
+    "$action" && rm -rf "$logs"
+}
+
+[ -n "${HEARTH_INSTALL_SOURCED:-}" ] || main "$@"

@@ -1,0 +1,65 @@
+"""What a wheel of hearth holds: everything that runs, ember included, not how it was trained."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import REPOSITORY
+
+PACKAGES = ("runner", "modelfile", "registry", "kernels", "cli")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, built from the working tree without any network."""
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        timeout=110,
+    )
+    (path,) = folder.glob("hearth-*-py3-none-any.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_wheel_holds_every_module_and_its_data(wheel: zipfile.ZipFile) -> None:
+    expected = {
+        str(path.relative_to(REPOSITORY))
+        for package in PACKAGES
+        for path in (REPOSITORY / package).rglob("*")
+        if path.is_file() and not _left_out(path.relative_to(REPOSITORY))
+    }
+    held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert held == expected
+
+
+def _left_out(path: Path) -> bool:
+    return (
+        "__pycache__" in path.parts
+        or path.suffix == ".pyc"
+        or path.is_relative_to("registry/builtin/ember/training")
+    )
+
+
+def test_wheel_holds_ember(wheel: zipfile.ZipFile) -> None:
+    names = set(wheel.namelist())
+    assert {"registry/builtin/ember/ember.gguf", "registry/builtin/ember/Modelfile"} <= names
+    assert wheel.read("registry/builtin/ember/ember.gguf")[:4] == b"GGUF"
+    assert wheel.getinfo("registry/builtin/ember/ember.gguf").file_size <= 12_000_000
+
+
+def test_wheel_leaves_the_training_out(wheel: zipfile.ZipFile) -> None:
+    assert not [name for name in wheel.namelist() if "/training/" in name]
+
+
+def test_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
+    (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+    assert "hearth = cli.main:main" in wheel.read(entry_points).decode()
