@@ -19,7 +19,7 @@ class Shape:
 
     vocabulary: int = 4096
     width: int = 256
-    layers: int = 8
+    layers: int = 6
     heads: int = 4
     key_value_heads: int = 2
     feed_forward: int = 768
@@ -32,19 +32,35 @@ class Shape:
         return self.width // self.heads
 
 
-def rotary_angles(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the rotation angles, each `[length, head_width / 2]` fp32."""
+def rotary_turns(shape: Shape, length: int) -> Tensor:
+    """Unit complex numbers that turn each pair of dimensions by its angle, `[length, head_width / 2]` complex64."""
     exponents = torch.arange(0, shape.head_width, 2).float() / shape.head_width
     angles = torch.arange(length).float()[:, None] * shape.rope_base**-exponents[None, :]
-    return angles.cos(), angles.sin()
+    return torch.polar(torch.ones_like(angles), angles)
 
 
-def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+def rotate(x: Tensor, turns: Tensor) -> Tensor:
     """Rotate adjacent pairs of `x` `[batch, tokens, heads, head_width]` by position (Su et al. 2021)."""
-    even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
-    cosines, sines = cosines[:, None, :].to(x.dtype), sines[:, None, :].to(x.dtype)
-    turned = (even * cosines - odd * sines, even * sines + odd * cosines)
-    return torch.stack(turned, dim=-1).flatten(-2)
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * turns[:, None, :]).flatten(-2).to(x.dtype)
+
+
+class CenteredNorm(nn.Module):
+    """RMSNorm of a residual stream whose mean is taken out, computed as a layer norm without bias.
+
+    PyTorch has a fused layer norm on the CPU and no fused RMSNorm. Taking the mean out is linear, so `export`
+    moves it into the matrices that write to the stream, and the exported network needs plain RMSNorm only.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(shape.width))
+        self.epsilon = shape.norm_epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `x` `[..., width]` fp32; the result has the type that matrix products use."""
+        result = functional.layer_norm(x, self.weight.shape, self.weight, None, self.epsilon)
+        return result.to(torch.bfloat16) if torch.is_autocast_enabled("cpu") else result
 
 
 class Attention(nn.Module):
@@ -59,17 +75,17 @@ class Attention(nn.Module):
         self.value = nn.Linear(shape.width, key_value_width, bias=False)
         self.output = nn.Linear(shape.width, shape.width, bias=False)
 
-    def forward(self, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    def forward(self, x: Tensor, turns: Tensor) -> Tensor:
         """Mix `x` `[batch, tokens, width]` over earlier tokens; same shape out."""
-        head_width = self.shape.head_width
-        query = rotate(self.query(x).unflatten(-1, (-1, head_width)), cosines, sines)
-        key = rotate(self.key(x).unflatten(-1, (-1, head_width)), cosines, sines)
-        value = self.value(x).unflatten(-1, (-1, head_width))
-        share = self.shape.heads // self.shape.key_value_heads
-        key, value = (t.repeat_interleave(share, dim=2) for t in (key, value))
-        mixed = functional.scaled_dot_product_attention(
-            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True
-        )
+        shape = self.shape
+        joint = torch.cat([self.query.weight, self.key.weight, self.value.weight])
+        heads = functional.linear(x, joint).unflatten(-1, (-1, shape.head_width))
+        turned = rotate(heads[:, :, : shape.heads + shape.key_value_heads], turns).transpose(1, 2)
+        query, key = turned.split([shape.heads, shape.key_value_heads], dim=1)
+        value = heads[:, :, shape.heads + shape.key_value_heads :].transpose(1, 2)
+        share = shape.heads // shape.key_value_heads
+        key, value = (t.repeat_interleave(share, dim=1) for t in (key, value))
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(-2))
         return result
 
@@ -84,6 +100,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(shape.feed_forward, shape.width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Transform each token of `x` `[batch, tokens, width]` by itself."""
         result: Tensor = self.down(functional.silu(self.gate(x)) * self.up(x))
         return result
 
@@ -93,13 +110,14 @@ class Block(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(shape.width, eps=shape.norm_epsilon)
+        self.attention_norm = CenteredNorm(shape)
         self.attention = Attention(shape)
-        self.feed_forward_norm = nn.RMSNorm(shape.width, eps=shape.norm_epsilon)
+        self.feed_forward_norm = CenteredNorm(shape)
         self.feed_forward = FeedForward(shape)
 
-    def forward(self, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), cosines, sines)
+    def forward(self, x: Tensor, turns: Tensor) -> Tensor:
+        """Add attention and feed-forward to the residual stream `x` fp32."""
+        x = x + self.attention(self.attention_norm(x), turns)
         result: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return result
 
@@ -113,6 +131,7 @@ class Network(nn.Module):
     """
 
     features: Tensor
+    turns: Tensor
 
     def __init__(self, shape: Shape, features: Tensor) -> None:
         """`features` `[vocabulary, slots]` int64: feature ids per token, 0 = none."""
@@ -122,10 +141,8 @@ class Network(nn.Module):
         self.token = nn.Embedding(shape.vocabulary, shape.width)
         self.feature = nn.EmbeddingBag(int(features.max()) + 1, shape.width, mode="sum", padding_idx=0)
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
-        self.norm = nn.RMSNorm(shape.width, eps=shape.norm_epsilon)
-        cosines, sines = rotary_angles(shape, shape.context)
-        self.register_buffer("cosines", cosines, persistent=False)
-        self.register_buffer("sines", sines, persistent=False)
+        self.norm = CenteredNorm(shape)
+        self.register_buffer("turns", rotary_turns(shape, shape.context), persistent=False)
         self.initialise()
 
     def initialise(self) -> None:
@@ -145,27 +162,25 @@ class Network(nn.Module):
                     nn.init.normal_(weight, std=0.5 / self.shape.width**0.5)
 
     def embedding(self) -> Tensor:
-        """The folded embedding matrix `[vocabulary, width]`, used for input and output."""
+        """The folded embedding matrix `[vocabulary, width]`, rows of mean zero, used for input and output."""
         folded: Tensor = self.token.weight + self.feature(self.features)
-        return folded
+        return folded - folded.mean(-1, keepdim=True)
 
     def hidden(self, tokens: Tensor, embedding: Tensor) -> Tensor:
         """Final normalised states `[batch, tokens, width]` of `tokens` `[batch, tokens]` int64."""
         x = functional.embedding(tokens, embedding)
-        length = tokens.shape[1]
-        cosines, sines = self.cosines[:length], self.sines[:length]  # type: ignore[index]
+        turns = self.turns[: tokens.shape[1]]
         for block in self.blocks:
-            x = block(x, cosines, sines)
+            x = block(x, turns)
         result: Tensor = self.norm(x)
         return result
 
-    def loss(self, tokens: Tensor, weights: Tensor) -> Tensor:
+    def loss(self, tokens: Tensor, weights: Tensor, embedding: Tensor) -> Tensor:
         """Mean cross-entropy of the tokens whose weight is above zero.
 
-        `tokens` `[batch, tokens + 1]` int64, `weights` the same shape fp32. Logits are computed only where
+        `tokens` `[batch, tokens + 1]` int64, `weights` the same shape fp32, `embedding` as `embedding()` gives it. Logits are computed only where
         they are scored: with short answers to long prompts that is a small part of the batch.
         """
-        embedding = self.embedding()
         states = self.hidden(tokens[:, :-1], embedding)
         scored = weights[:, 1:] > 0
         logits = functional.linear(states[scored], embedding)

@@ -1,0 +1,67 @@
+"""Turns the stream of conversations into batches of similar length.
+
+Rows start at position 0 as at inference and are padded on the right; causal attention never sees the padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from .chat import segments
+from .exchange import Conversation
+from .mixture import stream
+from .tokenizer import PAD_ID, Tokenizer
+
+SORTED_KEYS_SHARE = 0.2
+"""Some chat runtimes print tool schemas with sorted keys; a part of the samples is rendered that way."""
+LONG_ANSWER = 16
+"""Answers longer than this many tokens count less per token, so that stories do not crowd out short answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One conversation: token ids and the weight of each as a target (0 = not learned)."""
+
+    tokens: list[int]
+    weights: list[float]
+
+
+def sample(conversation: Conversation, tokenizer: Tokenizer, sort_keys: bool, limit: int) -> Sample:
+    """Encode `conversation`, cut to `limit` tokens."""
+    tokens: list[int] = []
+    weights: list[float] = []
+    for text, learned in segments(conversation, sort_keys=sort_keys):
+        ids = tokenizer.encode(text)
+        weight = min(1.0, (LONG_ANSWER / len(ids)) ** 0.5) if learned else 0.0
+        tokens += ids
+        weights += [weight] * len(ids)
+    return Sample(tokens[:limit], weights[:limit])
+
+
+def batches(seed: int, tokenizer: Tokenizer, batch_tokens: int, limit: int = 2048, pool: int = 1536) -> Iterator[list[Sample]]:
+    """Endless batches of up to `batch_tokens` tokens, padding included.
+
+    A pool of samples is sorted by length and cut; the batches of a pool come in random order.
+    """
+    rng = Random(seed)
+    conversations = stream(seed)
+    while True:
+        samples = [sample(next(conversations), tokenizer, rng.random() < SORTED_KEYS_SHARE, limit) for _ in range(pool)]
+        samples.sort(key=lambda each: len(each.tokens))
+        cut: list[list[Sample]] = [[]]
+        for each in samples:
+            if cut[-1] and (len(cut[-1]) + 1) * len(each.tokens) > batch_tokens:
+                cut.append([])
+            cut[-1].append(each)
+        rng.shuffle(cut)
+        yield from cut
+
+
+def padded(samples: list[Sample]) -> tuple[list[list[int]], list[list[float]]]:
+    """Rows of equal length: token ids and weights."""
+    longest = max(len(each.tokens) for each in samples)
+    tokens = [each.tokens + [PAD_ID] * (longest - len(each.tokens)) for each in samples]
+    weights = [each.weights + [0.0] * (longest - len(each.weights)) for each in samples]
+    return tokens, weights

@@ -1,0 +1,167 @@
+"""Measures ember on questions that its training never saw, and prints the accuracy per skill.
+
+`python -m registry.builtin.ember.training.evaluate --gguf FILE` asks the file in this process,
+`--url http://127.0.0.1:4327` asks a running hearth. Greedy decoding. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+
+from .drivers import Driver, GgufDriver, HttpDriver, Question, Reply
+from .exchange import Conversation, Exchange, Turn, draw
+from .grading import Grade, grade
+from .mixture import GROUPS, persona_exchange
+from .skills import arithmetic, persona, tool_use
+
+CLOSED = ("hearth", "arithmetic", "letters", "calendar", "world", "json", "talk", "persona", "follow-ups", "tool calls", "tools not needed", "tool results")
+OPEN = ("unknown", "stories")
+ANSWER_TOKENS = 220
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    skill: str
+    questions: int
+    right: int
+    well_formed: int
+
+    @property
+    def accuracy(self) -> float:
+        return self.right / self.questions
+
+
+def _single(skill: str, item: Exchange, before: tuple[Turn, ...] = ()) -> Conversation:
+    turns = (*before, Turn("user", item.question), Turn("assistant", item.answer))
+    return Conversation(skill, turns, item.key, item.check, item.short)
+
+
+def _persona(rng: Random) -> Conversation:
+    name, kind, tone = persona.random_persona(rng)
+    item, answer = persona_exchange(rng, "eval", name, kind, tone)
+    turns = (Turn("system", persona.system_message(rng, name, kind, tone)), Turn("user", item.question), Turn("assistant", answer))
+    if item.fixed:
+        return Conversation("persona", turns, item.key, item.check, item.short)
+    return Conversation("persona", turns, item.key, "exact", answer)
+
+
+def _follow_up(rng: Random) -> Conversation:
+    item = draw(rng, "eval", rng.choice((arithmetic.addition, arithmetic.subtraction)))
+    question, answer, short = item.follow_ups[0]
+    turns = (Turn("user", item.question), Turn("assistant", item.answer), Turn("user", question), Turn("assistant", answer))
+    return Conversation("follow-ups", turns, item.key, "number", short)
+
+
+def questions(seed: int, per_generator: int, tool_calls: int) -> list[Conversation]:
+    """The evaluation set: the same seed gives the same questions."""
+    rng = Random(f"evaluation {seed}")
+    chosen: list[Conversation] = []
+    for group, generators in GROUPS.items():
+        for generate, _ in generators:
+            label = group if len(generators) == 1 else f"{group}/{generate.__name__}"
+            count = per_generator * 3 if len(generators) == 1 else per_generator
+            chosen += [_single(label, draw(rng, "eval", generate)) for _ in range(count)]
+    chosen += [_persona(rng) for _ in range(per_generator * 4)]
+    chosen += [_follow_up(rng) for _ in range(per_generator * 2)]
+    chosen += [tool_use.call_conversation(rng, "eval") for _ in range(tool_calls)]
+    chosen += [tool_use.no_call_conversation(rng, "eval") for _ in range(tool_calls // 2)]
+    chosen += [tool_use.result_conversation(rng, "eval") for _ in range(tool_calls // 2)]
+    return chosen
+
+
+def ask(driver: Driver, conversations: list[Conversation]) -> list[Reply]:
+    """Let the model give the last answer of every conversation."""
+    asked = [
+        Question([turn.message() for turn in c.turns[:-1]], list(c.tools), ANSWER_TOKENS) for c in conversations
+    ]
+    return driver.complete(asked)
+
+
+def rows(conversations: list[Conversation], grades: list[Grade]) -> list[Row]:
+    """One row per part of a skill and one per skill."""
+    gathered: dict[str, list[Grade]] = defaultdict(list)
+    for conversation, each in zip(conversations, grades, strict=True):
+        gathered[conversation.skill].append(each)
+        if "/" in conversation.skill:
+            gathered[conversation.skill.split("/")[0]].append(each)
+    return [Row(skill, len(found), sum(g.right for g in found), sum(g.well_formed for g in found)) for skill, found in gathered.items()]
+
+
+def summary(table: list[Row]) -> dict[str, float]:
+    """The figures with a target: closed skills, well-formed and right tool calls."""
+    closed = [row for row in table if row.skill in CLOSED]
+    calls = next(row for row in table if row.skill == "tool calls")
+    return {
+        "closed_accuracy": sum(row.right for row in closed) / sum(row.questions for row in closed),
+        "tool_calls_well_formed": calls.well_formed / calls.questions,
+        "tool_calls_right": calls.accuracy,
+    }
+
+
+def printed(table: list[Row], details: bool) -> str:
+    """The table as Markdown."""
+    lines = ["| skill | questions | right | accuracy |", "|---|---:|---:|---:|"]
+    order = {skill: index for index, skill in enumerate((*CLOSED, *OPEN))}
+    for row in sorted(table, key=lambda row: (order.get(row.skill.split("/")[0], 99), row.skill)):
+        if "/" in row.skill and not details:
+            continue
+        name = f"&nbsp;&nbsp;{row.skill}" if "/" in row.skill else f"**{row.skill}**"
+        lines.append(f"| {name} | {row.questions} | {row.right} | {row.accuracy:.1%} |")
+    figures = summary(table)
+    lines += ["", f"closed skills: {figures['closed_accuracy']:.1%} (target 90 %)",
+              f"well-formed tool calls: {figures['tool_calls_well_formed']:.1%} (target 95 %)", f"right tool and arguments: {figures['tool_calls_right']:.1%} (target 95 %)"]
+    return "\n".join(lines)
+
+
+def show_failures(conversations: list[Conversation], replies: list[Reply], grades: list[Grade], most: int) -> None:
+    """Print up to `most` wrong answers per skill."""
+    shown: dict[str, int] = defaultdict(int)
+    for conversation, reply, each in zip(conversations, replies, grades, strict=True):
+        if each.right or shown[conversation.skill] >= most:
+            continue
+        shown[conversation.skill] += 1
+        wanted = [(call.name, call.arguments) for call in conversation.calls] or conversation.turns[-1].content
+        got = [(call.name, call.arguments) for call in reply.calls] or reply.content
+        print(f"[{conversation.skill}] {conversation.turns[-2].content!r}\n   wanted {wanted}\n   got    {got} {'MALFORMED' if reply.malformed else ''}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line of the evaluation."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--url", help="a running hearth, e.g. http://127.0.0.1:4327")
+    where.add_argument("--gguf", type=Path, help="a GGUF file, run in this process")
+    parser.add_argument("--model", default="ember", help="model name for --url")
+    parser.add_argument("--concurrency", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--per-generator", type=int, default=25)
+    parser.add_argument("--tool-calls", type=int, default=200)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--summary-only", action="store_true", help="leave the parts of skills out of the table")
+    parser.add_argument("--failures", type=int, default=0, help="print up to this many wrong answers per skill")
+    chosen = parser.parse_args(arguments)
+    driver: Driver = HttpDriver(chosen.url, chosen.model, chosen.concurrency) if chosen.url else GgufDriver(chosen.gguf, threads=chosen.threads)
+    started = time.monotonic()
+    asked = questions(chosen.seed, chosen.per_generator, chosen.tool_calls)
+    replies = ask(driver, asked)
+    grades = [grade(conversation, reply) for conversation, reply in zip(asked, replies, strict=True)]
+    table = rows(asked, grades)
+    if chosen.json:
+        print(json.dumps({"summary": summary(table), "rows": [asdict(row) for row in table], "seconds": time.monotonic() - started}))
+        return
+    show_failures(asked, replies, grades, chosen.failures)
+    print(printed(table, not chosen.summary_only))
+    print(f"{len(asked)} questions in {time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

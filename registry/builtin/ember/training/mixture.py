@@ -1,0 +1,102 @@
+"""Mixes the skills into conversations: how often each is drawn, personas, several turns, and the evaluation set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+from .exchange import Conversation, Exchange, Split, Turn, draw
+from .skills import arithmetic, calendar, hearth, json_output, letters, persona, stories, talk, tool_use, world
+
+Generator = Callable[[Random], Exchange]
+
+GROUPS: dict[str, tuple[tuple[Generator, int], ...]] = {
+    "hearth": hearth.GENERATORS,
+    "arithmetic": arithmetic.GENERATORS,
+    "letters": letters.GENERATORS,
+    "calendar": calendar.GENERATORS,
+    "world": world.GENERATORS,
+    "json": json_output.GENERATORS,
+    "talk": talk.CHAT_GENERATORS,
+    "unknown": talk.UNKNOWN_GENERATORS,
+    "stories": stories.GENERATORS,
+}
+WEIGHTS = {"hearth": 16, "arithmetic": 22, "letters": 22, "calendar": 9, "world": 13, "json": 12, "talk": 5, "unknown": 8, "stories": 5}
+TOOL_SHARE = 0.20
+PERSONA_SHARE = 0.16
+MOST_TURNS = (1, 1, 1, 2, 2, 3, 4)
+
+
+def exchange(rng: Random, group: str, split: Split) -> Exchange:
+    """One exchange of a group of skills on the side of `split`."""
+    generators = GROUPS[group]
+    generate = rng.choices([g for g, _ in generators], [w for _, w in generators])[0]
+    return draw(rng, split, generate)
+
+
+def _any_exchange(rng: Random, split: Split, weights: dict[str, int] = WEIGHTS) -> tuple[str, Exchange]:
+    group = rng.choices(list(weights), list(weights.values()))[0]
+    return group, exchange(rng, group, split)
+
+
+def _rounds(rng: Random, item: Exchange) -> list[tuple[str, str]]:
+    """The exchange and perhaps its follow-up."""
+    rounds = [(tool_use.polish(rng, item.question), item.answer)]
+    if item.follow_ups and rng.random() < 0.35:
+        question, answer, _ = rng.choice(item.follow_ups)
+        rounds.append((question, answer))
+    return rounds
+
+
+def plain_conversation(rng: Random, split: Split, turns: int) -> Conversation:
+    """Unrelated exchanges one after another, now and then under a neutral system message."""
+    messages: list[Turn] = []
+    if rng.random() < 0.12:
+        messages.append(Turn("system", rng.choice(("You are a helpful assistant.", "You are ember.", "Be helpful.", "Answer the user's questions.", "You are a helpful AI assistant."))))
+    for _ in range(turns):
+        _, item = _any_exchange(rng, split)
+        for question, answer in _rounds(rng, item):
+            messages += [Turn("user", question), Turn("assistant", answer)]
+    return Conversation("plain", tuple(messages), "", "value", "")
+
+
+def persona_exchange(rng: Random, split: Split, name: str | None, kind: str, tone: persona.Tone) -> tuple[Exchange, str]:
+    """An exchange and its answer as the persona gives it."""
+    if rng.random() < 0.4:
+        item = draw(rng, split, lambda r: persona.who(r, name, kind))
+    else:
+        _, item = _any_exchange(rng, split, {"hearth": 2, "arithmetic": 6, "letters": 2, "calendar": 4, "world": 6, "talk": 2, "unknown": 2, "json": 1})
+        if item.question and item.answer.startswith("I am ember"):
+            item = draw(rng, split, lambda r: persona.who(r, name, kind))
+    return item, item.answer if item.fixed else tone.speak(item)
+
+
+def persona_conversation(rng: Random, split: Split, turns: int) -> Conversation:
+    """Exchanges under a system message that gives a name and a tone."""
+    name, kind, tone = persona.random_persona(rng)
+    messages = [Turn("system", persona.system_message(rng, name, kind, tone))]
+    item, answer = persona_exchange(rng, split, name, kind, tone)
+    for left in range(turns, 0, -1):
+        messages += [Turn("user", tool_use.polish(rng, item.question)), Turn("assistant", answer)]
+        if left > 1:
+            item, answer = persona_exchange(rng, split, name, kind, tone)
+    return Conversation("persona", tuple(messages), "", "value", answer)
+
+
+def training_conversation(rng: Random) -> Conversation:
+    """One training sample."""
+    kind = rng.random()
+    if kind < TOOL_SHARE:
+        return tool_use.long_conversation(rng, "train", rng.choice((1, 2, 3, 3, 4, 5)))
+    if kind < TOOL_SHARE + PERSONA_SHARE:
+        return persona_conversation(rng, "train", rng.choice((1, 1, 2, 3)))
+    if rng.random() < 0.004:
+        return plain_conversation(rng, "train", rng.randint(20, 45))
+    return plain_conversation(rng, "train", rng.choice(MOST_TURNS))
+
+
+def stream(seed: int) -> Iterator[Conversation]:
+    """The endless training stream of a seed."""
+    rng = Random(seed)
+    while True:
+        yield training_conversation(rng)
