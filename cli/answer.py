@@ -41,26 +41,32 @@ def writer(word_wrap: bool) -> PlainWriter:
 def show_answer(chunks: Generator[Chunk, None, None], word_wrap: bool) -> Answer:
     """Print the chunks of one answer; a spinner turns until the first one.
 
-    Ctrl-C closes chunks, which cancels the request, and is raised again.
+    What ends it early (Ctrl-C, an error) closes chunks, which cancels the request, ends the line
+    if one was begun, and is raised again.
     """
     out = writer(word_wrap)
-    parts: list[str] = []
     last: Chunk = {}
-    thinking = False
-    with closing(chunks), Spinner() as spinner:
-        for last in chunks:
-            text = last.get("response") or (last.get("message") or {}).get("content") or ""
-            thought = last.get("thinking") or (last.get("message") or {}).get("thinking") or ""
-            if text or thought or last.get("done"):
-                spinner.stop()
-            if thought:
-                out.write(thought if thinking else f"Thinking...\n{thought}")
-                thinking = True
-            if text:
-                out.write(f"\n...done thinking.\n\n{text}" if thinking else text)
-                parts.append(text)
-                thinking = False
-    return Answer("".join(parts), last)
+    text = ""
+    try:
+        with closing(chunks), Spinner() as spinner:
+            for last in chunks:
+                text += _show_chunk(last, out, spinner)
+    except BaseException:
+        if out.used:
+            out.write("\n")
+        raise
+    return Answer(text, last)
+
+
+def _show_chunk(chunk: Chunk, out: PlainWriter, spinner: Spinner) -> str:
+    """Print one chunk; returns its part of the answer."""
+    message = chunk.get("message") or {}
+    text = chunk.get("response") or message.get("content") or ""
+    thought = chunk.get("thinking") or message.get("thinking") or ""
+    if text or thought or chunk.get("done"):
+        spinner.stop()
+    out.show(thought, text)
+    return text
 
 
 def timing_lines(last: Chunk) -> Iterable[str]:

@@ -48,11 +48,11 @@ def _answer(session: Session, text: str) -> None:
     try:
         answer = show_answer(session.ask(text), session.word_wrap)
     except KeyboardInterrupt:
-        print("\n")
+        print()
         return
     except Exception as error:
         sys.stdout.flush()
-        print(f"\nError: {explain(error)[0]}", file=sys.stderr)
+        print(f"Error: {explain(error)[0]}", file=sys.stderr)
         return
     print("\n")
     session.remember(text, answer.text)

@@ -27,15 +27,27 @@ def cell_width(text: str) -> int:
 
 
 class PlainWriter:
-    """Passes text on as it is, at once."""
+    """Passes text on as it is, at once. used: whether anything was shown."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._thinking = False
+        self.used = False
 
     def write(self, text: str) -> None:
         """Show text."""
+        self.used = True
         self._out.write(text)
         self._out.flush()
+
+    def show(self, thought: str, text: str) -> None:
+        """Show a part of the model's reasoning, framed, and a part of its answer."""
+        if thought:
+            self.write(thought if self._thinking else f"Thinking...\n{thought}")
+            self._thinking = True
+        if text:
+            self.write(f"\n...done thinking.\n\n{text}" if self._thinking else text)
+            self._thinking = False
 
 
 class TerminalWriter(PlainWriter):

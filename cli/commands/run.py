@@ -128,11 +128,7 @@ def _check_duration(text: str | None) -> None:
 def _answer(session: Session, text: str) -> None:
     from cli.answer import print_timing, show_answer
 
-    try:
-        answer = show_answer(session.complete(text), session.word_wrap)
-    except BaseException:
-        sys.stdout.write("\n")
-        raise
+    answer = show_answer(session.complete(text), session.word_wrap)
     sys.stdout.write("\n")
     if session.verbose:
         print("", file=sys.stderr)

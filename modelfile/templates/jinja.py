@@ -19,7 +19,7 @@ from modelfile.templates.budget import Budget, LimitExceeded, measure
 from modelfile.templates.dialect import go_construct
 from modelfile.templates.sandbox import RaisedByTemplate, Sandbox
 
-MAX_SOURCE_BYTES = 256 * 1024
+MAX_SOURCE_BYTES = 64 * 1024  # compiling costs up to 15 µs a byte; real ones have up to 20 KB
 RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token")
 _LONGEST_MESSAGE = 300
 
@@ -106,5 +106,5 @@ def _compile(environment: Sandbox, source: str) -> tuple[Template, frozenset[str
 
 
 def _brief(error: BaseException) -> str:
-    text = str(getattr(error, "message", None) or error)
+    text = str(getattr(error, "message", None) or error) or type(error).__name__
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-Tokens = array  # array("i"): compared with memcmp speed where a list costs 15 ns a token
-
 
 class Holder(Protocol):
     """A sequence whose first computed tokens are in the backend's cache under the id slot."""
@@ -41,7 +39,8 @@ class Match:
 
 
 def common_prefix(left: array[int], right: array[int], limit: int) -> int:
-    """How many of the first limit tokens are equal."""
+    """How many of the first limit tokens are equal. Slices of arrays are compared, in C, rather
+    than tokens in Python."""
     limit = min(limit, len(left), len(right))
     done, size = 0, 32
     while done < limit:

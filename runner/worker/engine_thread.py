@@ -38,10 +38,14 @@ class FrameSink(Protocol):
 class EngineThread(threading.Thread):
     """Runs until the process ends."""
 
-    def __init__(self, load: Callable[[], Engine], sink: FrameSink) -> None:
-        """load makes the engine, on this thread; when it raises, the thread ends."""
+    def __init__(
+        self, load: Callable[[], Engine], on_ready: Callable[[], None], sink: FrameSink
+    ) -> None:
+        """load makes the engine, on this thread; when it raises, the thread ends. on_ready is
+        called, on this thread, once commands and stats are served."""
         super().__init__(name="engine", daemon=True)
         self._load = load
+        self._on_ready = on_ready
         self._sink = sink
         self._commands: deque[tuple[str, Command]] = deque()
         self._wake = threading.Condition()
@@ -90,6 +94,7 @@ class EngineThread(threading.Thread):
             log.debug("the load failed", exc_info=True)
             return
         try:
+            self._on_ready()
             while True:
                 self._turn(self._engine)
         except Exception:

@@ -92,7 +92,7 @@ class Worker:
         self._loaded: Loaded | None = None
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._prompt_thread = ThreadPoolExecutor(1, thread_name_prefix="prompts")
-        self._engine = EngineThread(self._load, outbox)
+        self._engine = EngineThread(self._load, self._ready, outbox)
         self._engine.start()
 
     def take(self, frame: Frame) -> None:
@@ -123,8 +123,11 @@ class Worker:
             self._outbox.send({"op": "failed", "error": error.to_wire()})
             self._loop.call_soon_threadsafe(self.failed.set_result, LOAD_EXIT_CODE)
             raise
-        self._outbox.send({"op": "ready", "info": loaded.info()})
         return loaded.engine
+
+    def _ready(self) -> None:
+        assert self._loaded is not None
+        self._outbox.send({"op": "ready", "info": self._loaded.info()})
 
     def _progress(self, share: float) -> None:
         self._outbox.send({"op": "loading", "progress": share})

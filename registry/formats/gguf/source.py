@@ -11,20 +11,22 @@ from typing import Any
 
 from registry.errors import InvalidGguf
 
-MAX_HEADER_BYTES = 256 * 1024 * 1024
+MAX_HEADER_BYTES = 128 * 1024 * 1024
+MAX_STRINGS = 2 * 1024 * 1024  # in all arrays; the largest vocabularies have under 900,000
 _FIRST_BYTES = 1024 * 1024
 
 
 class Source:
     """A cursor over the start of a file. position: the offset of the next byte in the file."""
 
-    __slots__ = ("_descriptor", "buffer", "position", "size_bytes")
+    __slots__ = ("_descriptor", "_strings_left", "buffer", "position", "size_bytes")
 
     def __init__(self, descriptor: int, size_bytes: int) -> None:
         self._descriptor = descriptor
         self.size_bytes = size_bytes
         self.buffer = b""
         self.position = 0
+        self._strings_left = MAX_STRINGS
 
     @property
     def left_bytes(self) -> int:
@@ -58,6 +60,14 @@ class Source:
         values = form.unpack_from(self.buffer, self.position)
         self.position += form.size
         return values
+
+    def count_strings(self, count: int, what: str) -> None:
+        """Ask before count strings are read. Raises InvalidGguf."""
+        if count > self._strings_left:
+            raise InvalidGguf(
+                f"{what}: {count} texts, at most {MAX_STRINGS} are allowed in all arrays", what
+            )
+        self._strings_left -= count
 
     def _fill(self, end: int) -> None:
         parts, have = [self.buffer], len(self.buffer)

@@ -17,7 +17,6 @@ from registry.formats.gguf.types import ARRAY, BOOL, SCALARS, STRING, VALUE_NAME
 
 MAX_KEY_BYTES = 64 * 1024 - 1
 MAX_STRING_BYTES = 1024 * 1024
-MAX_STRINGS = 2 * 1024 * 1024  # of one array; the largest vocabularies have about 300,000
 MAX_NUMBERS = 16 * 1024 * 1024
 _EAGER_ITEMS = 64
 
@@ -130,11 +129,11 @@ def _read_items(source: Source, kind: int, count: int, key: str) -> Sequence[Any
             f" has {source.size_bytes}",
             key,
         )
-    most = MAX_STRINGS if kind == STRING else MAX_NUMBERS
-    if count > most:
-        raise InvalidGguf(f"{key}: {count} elements, at most {most} are allowed", key)
     if kind == STRING:
+        source.count_strings(count, key)
         return _read_strings(source, count, key)
+    if count > MAX_NUMBERS:
+        raise InvalidGguf(f"{key}: {count} elements, at most {MAX_NUMBERS} are allowed", key)
     numbers = array(SCALARS[kind][0])
     numbers.frombytes(source.take(count * smallest, key))
     if sys.byteorder == "big":

@@ -62,7 +62,10 @@ class Batch:
         count = len(tokens)
         if not 0 < count <= self.capacity:
             raise BackendError(f"a step of {count} tokens; 1 to {self.capacity} fit in one batch")
-        self._token[:count] = tokens
+        try:
+            self._token[:count] = tokens
+        except OverflowError as error:
+            raise BackendError(f"a step holds a number that is no token: {error}") from None
         self._position[:count] = positions
         self._sequence[:count] = sequences
         self.native.n_tokens = count

@@ -39,18 +39,18 @@ class LlamaCppTokenizer:
 
     def piece(self, token: int) -> bytes:
         """See Tokenizer.piece. Raises IndexError outside the vocabulary."""
-        known = self._pieces[token]
+        known = self._pieces[token] if token >= 0 else None
         if known is None:
             known = self._pieces[token] = self._bytes(token, special=False)
         return known
 
     def text(self, token: int) -> str:
         """See Tokenizer.text. Raises IndexError outside the vocabulary."""
-        if not 0 <= token < self.vocabulary:
-            raise IndexError(f"no token {token}; there are 0 to {self.vocabulary - 1}")
         return self._bytes(token, special=True).decode("utf-8", "replace")
 
     def _bytes(self, token: int, *, special: bool) -> bytes:
+        if not 0 <= token < self.vocabulary:  # llama.cpp would end the process
+            raise IndexError(f"no token {token}; there are 0 to {self.vocabulary - 1}")
         room = 64
         while True:
             buffer = ctypes.create_string_buffer(room)
@@ -61,7 +61,7 @@ class LlamaCppTokenizer:
 
     def is_end(self, token: int) -> bool:
         """See Tokenizer.is_end."""
-        return bool(native.llama_vocab_is_eog(self._handle, token))
+        return 0 <= token < self.vocabulary and bool(native.llama_vocab_is_eog(self._handle, token))
 
 
 def _token(id: int) -> int | None:

@@ -24,6 +24,7 @@ class HermesParser:
         self._held = ""
         self._searched = 0  # of _held inside a call: no end tag before here
         self._inside = False
+        self._after_call = False  # white space here only separates calls
 
     def feed(self, text: str) -> list[str | ToolCall]:
         """See ToolParser."""
@@ -48,6 +49,9 @@ class HermesParser:
         return self._take_call() if self._inside else self._take_content()
 
     def _take_content(self) -> str | None:
+        if self._after_call:
+            self._held = self._held.lstrip()
+            self._after_call = not self._held
         start = self._held.find(MARKER)
         if start >= 0:
             content, self._held = self._held[:start].rstrip(), self._held[start:]
@@ -65,7 +69,8 @@ class HermesParser:
         call = _call(self._held[len(MARKER) : end])
         if call is None:
             return self._give_up(end + len(_END))
-        self._inside, self._held = False, self._held[end + len(_END) :].lstrip()
+        self._inside, self._held = False, self._held[end + len(_END) :]
+        self._after_call = True
         return call
 
     def _give_up(self, length: int) -> str:

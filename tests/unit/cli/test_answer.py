@@ -36,7 +36,9 @@ def test_thinking_is_framed_and_not_part_of_the_answer(capsys: pytest.CaptureFix
     assert answer.text == "yes"
 
 
-def test_an_interrupt_closes_the_stream_and_is_raised_again() -> None:
+def test_an_interrupt_closes_the_stream_and_ends_the_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     closed = []
 
     def interrupted() -> Generator[Chunk, None, None]:
@@ -49,6 +51,7 @@ def test_an_interrupt_closes_the_stream_and_is_raised_again() -> None:
     with pytest.raises(KeyboardInterrupt):
         show_answer(interrupted(), True)
     assert closed == [True]
+    assert capsys.readouterr().out == "a\n"
 
 
 def test_the_timing_lines_are_those_of_ollama() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Template
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from .exchange import Conversation, Json
+from registry.builtin.ember.training.exchange import Conversation, Json
 
 TEMPLATE_PATH = Path(__file__).with_name("chat_template.jinja")
 IM_START = "<|im_start|>"
@@ -29,18 +29,32 @@ def _tojson(value: Json, **options: Any) -> str:
 def template(sort_keys: bool = False) -> Template:
     """The chat template, compiled the way chat runtimes compile such templates."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.filters["tojson"] = lambda value, **options: _tojson(value, sort_keys=sort_keys, **options)
+    environment.filters["tojson"] = lambda value, **options: _tojson(
+        value, sort_keys=sort_keys, **options
+    )
     return environment.from_string(TEMPLATE_PATH.read_text())
 
 
-def render(messages: list[dict[str, Json]], tools: list[dict[str, Json]] | None = None, *, generate: bool = False, sort_keys: bool = False) -> str:
+def render(
+    messages: list[dict[str, Json]],
+    tools: list[dict[str, Json]] | None = None,
+    *,
+    generate: bool = False,
+    sort_keys: bool = False,
+) -> str:
     """The prompt text of `messages`; with `generate` it ends where the assistant starts to write."""
-    return template(sort_keys).render(messages=messages, tools=tools or None, add_generation_prompt=generate)
+    return template(sort_keys).render(
+        messages=messages, tools=tools or None, add_generation_prompt=generate
+    )
 
 
 def segments(conversation: Conversation, *, sort_keys: bool = False) -> list[tuple[str, bool]]:
     """The rendered conversation in pieces `(text, learned)`; learned pieces are what the assistant writes, with <|im_end|>."""
-    text = render([turn.message() for turn in conversation.turns], list(conversation.tools), sort_keys=sort_keys)
+    text = render(
+        [turn.message() for turn in conversation.turns],
+        list(conversation.tools),
+        sort_keys=sort_keys,
+    )
     pieces: list[tuple[str, bool]] = []
     head, *answers = text.split(ASSISTANT)
     pieces.append((head, False))

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from .chat import segments
-from .exchange import Conversation
-from .mixture import stream
-from .tokenizer import PAD_ID, Tokenizer
+from registry.builtin.ember.training.chat import segments
+from registry.builtin.ember.training.exchange import Conversation
+from registry.builtin.ember.training.mixture import stream
+from registry.builtin.ember.training.tokenizer import PAD_ID, Tokenizer
 
 SORTED_KEYS_SHARE = 0.2
 """Some chat runtimes print tool schemas with sorted keys; a part of the samples is rendered that way."""
@@ -40,7 +40,9 @@ def sample(conversation: Conversation, tokenizer: Tokenizer, sort_keys: bool, li
     return Sample(tokens[:limit], weights[:limit])
 
 
-def batches(seed: int, tokenizer: Tokenizer, batch_tokens: int, limit: int = 2048, pool: int = 1536) -> Iterator[list[Sample]]:
+def batches(
+    seed: int, tokenizer: Tokenizer, batch_tokens: int, limit: int = 2048, pool: int = 1536
+) -> Iterator[list[Sample]]:
     """Endless batches of up to `batch_tokens` tokens, padding included.
 
     A pool of samples is sorted by length and cut; the batches of a pool come in random order.
@@ -48,7 +50,10 @@ def batches(seed: int, tokenizer: Tokenizer, batch_tokens: int, limit: int = 204
     rng = Random(seed)
     conversations = stream(seed)
     while True:
-        samples = [sample(next(conversations), tokenizer, rng.random() < SORTED_KEYS_SHARE, limit) for _ in range(pool)]
+        samples = [
+            sample(next(conversations), tokenizer, rng.random() < SORTED_KEYS_SHARE, limit)
+            for _ in range(pool)
+        ]
         samples.sort(key=lambda each: len(each.tokens))
         cut: list[list[Sample]] = [[]]
         for each in samples:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from .chat import IM_END, render
-from .exchange import Call, Json
+from registry.builtin.ember.training.chat import IM_END, render
+from registry.builtin.ember.training.exchange import Call, Json
 
 CALL_BLOCK = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 
@@ -64,7 +64,12 @@ def _reply_of_message(message: dict[str, Any]) -> Reply:
     for call in message.get("tool_calls") or []:
         arguments = call["function"]["arguments"]
         try:
-            calls.append(Call(call["function"]["name"], dict(json.loads(arguments) if isinstance(arguments, str) else arguments)))
+            calls.append(
+                Call(
+                    call["function"]["name"],
+                    dict(json.loads(arguments) if isinstance(arguments, str) else arguments),
+                )
+            )
         except (ValueError, TypeError):
             malformed += 1
     return Reply(parsed.content, tuple(calls), malformed)
@@ -73,7 +78,9 @@ def _reply_of_message(message: dict[str, Any]) -> Reply:
 class HttpDriver:
     """POST /v1/chat/completions of a running daemon, several requests at a time."""
 
-    def __init__(self, url: str, model: str = "ember", concurrency: int = 8, timeout_s: float = 120.0) -> None:
+    def __init__(
+        self, url: str, model: str = "ember", concurrency: int = 8, timeout_s: float = 120.0
+    ) -> None:
         import httpx
 
         self.model, self.concurrency = model, concurrency
@@ -81,7 +88,12 @@ class HttpDriver:
         self.client = httpx.Client(base_url=base, timeout=timeout_s)
 
     def _one(self, question: Question) -> Reply:
-        body: dict[str, Json] = {"model": self.model, "messages": question.messages, "temperature": 0, "max_tokens": question.max_tokens}
+        body: dict[str, Json] = {
+            "model": self.model,
+            "messages": question.messages,
+            "temperature": 0,
+            "max_tokens": question.max_tokens,
+        }
         if question.tools:
             body["tools"] = question.tools
         response = self.client.post("/v1/chat/completions", json=body)
@@ -97,7 +109,9 @@ class HttpDriver:
 class GgufDriver:
     """The GGUF in this process with llama_cpp's low-level API, many sequences in one batch."""
 
-    def __init__(self, path: Path, parallel: int = 16, threads: int = 2, context: int = 2048) -> None:
+    def __init__(
+        self, path: Path, parallel: int = 16, threads: int = 2, context: int = 2048
+    ) -> None:
         import llama_cpp
 
         self.api = llama_cpp
@@ -110,7 +124,11 @@ class GgufDriver:
             raise ValueError(f"llama.cpp could not load {path}")
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx, parameters.n_batch, parameters.n_ubatch = context * parallel, 2048, 512
-        parameters.n_seq_max, parameters.n_threads, parameters.n_threads_batch = parallel, threads, threads
+        parameters.n_seq_max, parameters.n_threads, parameters.n_threads_batch = (
+            parallel,
+            threads,
+            threads,
+        )
         self.llama = llama_cpp.llama_init_from_model(self.model, parameters)
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.vocabulary_size = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
@@ -137,12 +155,19 @@ class GgufDriver:
                 if sequence not in slots and waiting:
                     index, question = waiting.pop()
                     prompt = self.tokenize(render(question.messages, question.tools, generate=True))
-                    slots[sequence] = _Slot(index, prompt[: self.context - question.max_tokens], question.max_tokens)
+                    slots[sequence] = _Slot(
+                        index, prompt[: self.context - question.max_tokens], question.max_tokens
+                    )
             for sequence, slot in self._step(slots):
                 texts[slot.index] = b"".join(map(self._piece, slot.written))
                 del slots[sequence]
-                self.api.llama_memory_seq_rm(self.api.llama_get_memory(self.llama), sequence, -1, -1)
-        return [parse_text(texts[index].decode(errors="replace").removesuffix(IM_END)) for index in range(len(questions))]
+                self.api.llama_memory_seq_rm(
+                    self.api.llama_get_memory(self.llama), sequence, -1, -1
+                )
+        return [
+            parse_text(texts[index].decode(errors="replace").removesuffix(IM_END))
+            for index in range(len(questions))
+        ]
 
     def _step(self, slots: dict[int, _Slot]) -> list[tuple[int, _Slot]]:
         """One decode of every slot that fits; returns the finished ones."""
@@ -165,7 +190,9 @@ class GgufDriver:
             raise RuntimeError("llama_decode failed")
         finished = []
         for row, sequence, slot in rows:
-            logits = np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.llama, row), shape=(self.vocabulary_size,))
+            logits = np.ctypeslib.as_array(
+                self.api.llama_get_logits_ith(self.llama, row), shape=(self.vocabulary_size,)
+            )
             token = int(logits.argmax())
             if self.api.llama_vocab_is_eog(self.vocabulary, token):
                 finished.append((sequence, slot))
@@ -190,7 +217,9 @@ class _Slot:
 def _silent_callback() -> Any:
     import ctypes
 
-    return ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda level, text, data: None)
+    return ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(
+        lambda level, text, data: None
+    )
 
 
 _SILENT = _silent_callback()

@@ -14,13 +14,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
-from .drivers import Driver, GgufDriver, HttpDriver, Question, Reply
-from .exchange import Conversation, Exchange, Turn, draw
-from .grading import Grade, grade
-from .mixture import GROUPS, persona_exchange
-from .skills import arithmetic, persona, tool_use
+from registry.builtin.ember.training.drivers import Driver, GgufDriver, HttpDriver, Question, Reply
+from registry.builtin.ember.training.exchange import Conversation, Exchange, Turn, draw
+from registry.builtin.ember.training.grading import Grade, grade
+from registry.builtin.ember.training.mixture import GROUPS, persona_exchange
+from registry.builtin.ember.training.skills import arithmetic, persona, tool_use
 
-CLOSED = ("hearth", "arithmetic", "letters", "calendar", "world", "json", "talk", "persona", "follow-ups", "tool calls", "tools not needed", "tool results")
+CLOSED = (
+    "hearth",
+    "arithmetic",
+    "letters",
+    "calendar",
+    "world",
+    "json",
+    "talk",
+    "persona",
+    "follow-ups",
+    "tool calls",
+    "tools not needed",
+    "tool results",
+)
 OPEN = ("unknown", "stories")
 ANSWER_TOKENS = 220
 
@@ -47,7 +60,11 @@ def _single(skill: str, item: Exchange, before: tuple[Turn, ...] = ()) -> Conver
 def _persona(rng: Random) -> Conversation:
     name, kind, tone = persona.random_persona(rng)
     item, answer = persona_exchange(rng, "eval", name, kind, tone)
-    turns = (Turn("system", persona.system_message(rng, name, kind, tone)), Turn("user", item.question), Turn("assistant", answer))
+    turns = (
+        Turn("system", persona.system_message(rng, name, kind, tone)),
+        Turn("user", item.question),
+        Turn("assistant", answer),
+    )
     if item.fixed:
         return Conversation("persona", turns, item.key, item.check, item.short)
     return Conversation("persona", turns, item.key, "exact", answer)
@@ -56,7 +73,12 @@ def _persona(rng: Random) -> Conversation:
 def _follow_up(rng: Random) -> Conversation:
     item = draw(rng, "eval", rng.choice((arithmetic.addition, arithmetic.subtraction)))
     question, answer, short = item.follow_ups[0]
-    turns = (Turn("user", item.question), Turn("assistant", item.answer), Turn("user", question), Turn("assistant", answer))
+    turns = (
+        Turn("user", item.question),
+        Turn("assistant", item.answer),
+        Turn("user", question),
+        Turn("assistant", answer),
+    )
     return Conversation("follow-ups", turns, item.key, "number", short)
 
 
@@ -80,7 +102,8 @@ def questions(seed: int, per_generator: int, tool_calls: int) -> list[Conversati
 def ask(driver: Driver, conversations: list[Conversation]) -> list[Reply]:
     """Let the model give the last answer of every conversation."""
     asked = [
-        Question([turn.message() for turn in c.turns[:-1]], list(c.tools), ANSWER_TOKENS) for c in conversations
+        Question([turn.message() for turn in c.turns[:-1]], list(c.tools), ANSWER_TOKENS)
+        for c in conversations
     ]
     return driver.complete(asked)
 
@@ -92,7 +115,10 @@ def rows(conversations: list[Conversation], grades: list[Grade]) -> list[Row]:
         gathered[conversation.skill].append(each)
         if "/" in conversation.skill:
             gathered[conversation.skill.split("/")[0]].append(each)
-    return [Row(skill, len(found), sum(g.right for g in found), sum(g.well_formed for g in found)) for skill, found in gathered.items()]
+    return [
+        Row(skill, len(found), sum(g.right for g in found), sum(g.well_formed for g in found))
+        for skill, found in gathered.items()
+    ]
 
 
 def summary(table: list[Row]) -> dict[str, float]:
@@ -116,21 +142,31 @@ def printed(table: list[Row], details: bool) -> str:
         name = f"&nbsp;&nbsp;{row.skill}" if "/" in row.skill else f"**{row.skill}**"
         lines.append(f"| {name} | {row.questions} | {row.right} | {row.accuracy:.1%} |")
     figures = summary(table)
-    lines += ["", f"closed skills: {figures['closed_accuracy']:.1%} (target 90 %)",
-              f"well-formed tool calls: {figures['tool_calls_well_formed']:.1%} (target 95 %)", f"right tool and arguments: {figures['tool_calls_right']:.1%} (target 95 %)"]
+    lines += [
+        "",
+        f"closed skills: {figures['closed_accuracy']:.1%} (target 90 %)",
+        f"well-formed tool calls: {figures['tool_calls_well_formed']:.1%} (target 95 %)",
+        f"right tool and arguments: {figures['tool_calls_right']:.1%} (target 95 %)",
+    ]
     return "\n".join(lines)
 
 
-def show_failures(conversations: list[Conversation], replies: list[Reply], grades: list[Grade], most: int) -> None:
+def show_failures(
+    conversations: list[Conversation], replies: list[Reply], grades: list[Grade], most: int
+) -> None:
     """Print up to `most` wrong answers per skill."""
     shown: dict[str, int] = defaultdict(int)
     for conversation, reply, each in zip(conversations, replies, grades, strict=True):
         if each.right or shown[conversation.skill] >= most:
             continue
         shown[conversation.skill] += 1
-        wanted = [(call.name, call.arguments) for call in conversation.calls] or conversation.turns[-1].content
+        wanted = [(call.name, call.arguments) for call in conversation.calls] or conversation.turns[
+            -1
+        ].content
         got = [(call.name, call.arguments) for call in reply.calls] or reply.content
-        print(f"[{conversation.skill}] {conversation.turns[-2].content!r}\n   wanted {wanted}\n   got    {got} {'MALFORMED' if reply.malformed else ''}")
+        print(
+            f"[{conversation.skill}] {conversation.turns[-2].content!r}\n   wanted {wanted}\n   got    {got} {'MALFORMED' if reply.malformed else ''}"
+        )
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -146,17 +182,35 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--per-generator", type=int, default=25)
     parser.add_argument("--tool-calls", type=int, default=200)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--summary-only", action="store_true", help="leave the parts of skills out of the table")
-    parser.add_argument("--failures", type=int, default=0, help="print up to this many wrong answers per skill")
+    parser.add_argument(
+        "--summary-only", action="store_true", help="leave the parts of skills out of the table"
+    )
+    parser.add_argument(
+        "--failures", type=int, default=0, help="print up to this many wrong answers per skill"
+    )
     chosen = parser.parse_args(arguments)
-    driver: Driver = HttpDriver(chosen.url, chosen.model, chosen.concurrency) if chosen.url else GgufDriver(chosen.gguf, threads=chosen.threads)
+    driver: Driver = (
+        HttpDriver(chosen.url, chosen.model, chosen.concurrency)
+        if chosen.url
+        else GgufDriver(chosen.gguf, threads=chosen.threads)
+    )
     started = time.monotonic()
     asked = questions(chosen.seed, chosen.per_generator, chosen.tool_calls)
     replies = ask(driver, asked)
-    grades = [grade(conversation, reply) for conversation, reply in zip(asked, replies, strict=True)]
+    grades = [
+        grade(conversation, reply) for conversation, reply in zip(asked, replies, strict=True)
+    ]
     table = rows(asked, grades)
     if chosen.json:
-        print(json.dumps({"summary": summary(table), "rows": [asdict(row) for row in table], "seconds": time.monotonic() - started}))
+        print(
+            json.dumps(
+                {
+                    "summary": summary(table),
+                    "rows": [asdict(row) for row in table],
+                    "seconds": time.monotonic() - started,
+                }
+            )
+        )
         return
     show_failures(asked, replies, grades, chosen.failures)
     print(printed(table, not chosen.summary_only))

@@ -41,7 +41,10 @@ class Turn:
         """The turn as an OpenAI chat message."""
         if not self.calls:
             return {"role": self.role, "content": self.content}
-        calls = [{"type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in self.calls]
+        calls = [
+            {"type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+            for c in self.calls
+        ]
         return {"role": self.role, "content": self.content or None, "tool_calls": calls}
 
 
@@ -50,7 +53,8 @@ class Exchange:
     """A question and its answer, before tone, system message and neighbours are put around it.
 
     `short` is the bare value of the answer, what a brief persona says and what the evaluation looks for.
-    `fixed` answers keep their exact form under any tone (JSON, tool calls).
+    `fixed` answers keep their exact form under any tone (JSON); `worked` ones need their working to be right,
+    so even a brief persona shows it.
     """
 
     question: str
@@ -59,6 +63,7 @@ class Exchange:
     key: str
     check: Check = "value"
     fixed: bool = False
+    worked: bool = False
     follow_ups: tuple[tuple[str, str, str], ...] = ()
 
 
@@ -105,7 +110,11 @@ _CHOICE = re.compile(r"\(([^()]*)\)")
 def phrase(rng: Random, pattern: str, **slots: object) -> str:
     """Expand `(a|b|)` alternatives, innermost first, then fill `{slots}`."""
     while match := _CHOICE.search(pattern):
-        pattern = pattern[: match.start()] + rng.choice(match.group(1).split("|")) + pattern[match.end() :]
+        pattern = (
+            pattern[: match.start()]
+            + rng.choice(match.group(1).split("|"))
+            + pattern[match.end() :]
+        )
     return re.sub(r"\s+", " ", pattern.format(**slots)).strip()
 
 

@@ -15,16 +15,28 @@ import torch
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
 from gguf.quants import quantize
 
-from .chat import TEMPLATE_PATH
-from .model import Network, Shape
-from .tokenizer import END_OF_TEXT_ID, IM_END_ID, PAD_ID, UNKNOWN_ID, Tokenizer
-from .train import new_network
+from registry.builtin.ember.training.chat import TEMPLATE_PATH
+from registry.builtin.ember.training.model import Network, Shape
+from registry.builtin.ember.training.tokenizer import (
+    END_OF_TEXT_ID,
+    IM_END_ID,
+    PAD_ID,
+    UNKNOWN_ID,
+    Tokenizer,
+)
+from registry.builtin.ember.training.train import new_network
 
 DESCRIPTION = "The tiny language model bundled with hearth: small talk, hearth questions, sums, spelling, JSON and tool calls."
 BLOCK_TENSORS = {
-    "attention_norm.weight": "attn_norm", "attention.query.weight": "attn_q", "attention.key.weight": "attn_k", "attention.value.weight": "attn_v",
-    "attention.output.weight": "attn_output", "feed_forward_norm.weight": "ffn_norm", "feed_forward.gate.weight": "ffn_gate",
-    "feed_forward.up.weight": "ffn_up", "feed_forward.down.weight": "ffn_down",
+    "attention_norm.weight": "attn_norm",
+    "attention.query.weight": "attn_q",
+    "attention.key.weight": "attn_k",
+    "attention.value.weight": "attn_v",
+    "attention.output.weight": "attn_output",
+    "feed_forward_norm.weight": "ffn_norm",
+    "feed_forward.gate.weight": "ffn_gate",
+    "feed_forward.up.weight": "ffn_up",
+    "feed_forward.down.weight": "ffn_down",
 }
 WRITES_TO_STREAM = ("attn_output", "ffn_down")
 
@@ -49,7 +61,9 @@ def tensors(network: Network) -> dict[str, np.ndarray]:
     for index, block in enumerate(network.blocks):
         for ours, theirs in BLOCK_TENSORS.items():
             weight = block.get_parameter(ours)
-            found[f"blk.{index}.{theirs}.weight"] = _centered(weight) if theirs in WRITES_TO_STREAM else weight
+            found[f"blk.{index}.{theirs}.weight"] = (
+                _centered(weight) if theirs in WRITES_TO_STREAM else weight
+            )
     return {name: tensor.detach().float().numpy() for name, tensor in found.items()}
 
 
@@ -94,13 +108,21 @@ def write(network: Network, tokenizer: Tokenizer, path: Path, full_precision: bo
     """Write the GGUF to `path`, replacing it in one move; `full_precision` keeps F32 for comparisons."""
     part = path.with_suffix(".part")
     writer = GGUFWriter(part, "llama")
-    _add_metadata(writer, network.shape, LlamaFileType.ALL_F32 if full_precision else LlamaFileType.MOSTLY_Q8_0)
+    _add_metadata(
+        writer,
+        network.shape,
+        LlamaFileType.ALL_F32 if full_precision else LlamaFileType.MOSTLY_Q8_0,
+    )
     _add_tokenizer(writer, tokenizer)
     for name, values in tensors(network).items():
         if values.ndim == 1 or full_precision:
             writer.add_tensor(name, values)
         else:
-            writer.add_tensor(name, quantize(values, GGMLQuantizationType.Q8_0), raw_dtype=GGMLQuantizationType.Q8_0)
+            writer.add_tensor(
+                name,
+                quantize(values, GGMLQuantizationType.Q8_0),
+                raw_dtype=GGMLQuantizationType.Q8_0,
+            )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -117,7 +139,9 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     network, tokenizer = load(chosen.work)
     write(network, tokenizer, chosen.out, chosen.full_precision)
-    print(f"{chosen.out}: {chosen.out.stat().st_size / 1e6:.2f} MB, {network.parameter_count() / 1e6:.2f} M parameters")
+    print(
+        f"{chosen.out}: {chosen.out.stat().st_size / 1e6:.2f} MB, {network.parameter_count() / 1e6:.2f} M parameters"
+    )
 
 
 if __name__ == "__main__":

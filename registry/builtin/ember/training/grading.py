@@ -7,11 +7,18 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from .drivers import Reply
-from .exchange import Call, Conversation, Json, normalise
+from registry.builtin.ember.training.drivers import Reply
+from registry.builtin.ember.training.exchange import Call, Conversation, Json, normalise
 
 SHORTEST_STORY, LONGEST_STORY = 50, 180
-JSON_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,)}
+JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,9 @@ def last_number(text: str) -> str | None:
 def fits(value: Json, schema: dict[str, Json]) -> bool:
     """Whether `value` matches the small part of JSON schema that the tools use."""
     kind = schema.get("type")
-    if kind in JSON_TYPES and (not isinstance(value, JSON_TYPES[kind]) or (isinstance(value, bool) and kind != "boolean")):
+    if kind in JSON_TYPES and (
+        not isinstance(value, JSON_TYPES[kind]) or (isinstance(value, bool) and kind != "boolean")
+    ):
         return False
     if "enum" in schema and value not in schema["enum"]:
         return False
@@ -54,7 +63,8 @@ def callable_with(call: Call, tools: tuple[dict[str, Json], ...]) -> bool:
         properties = function["parameters"]["properties"]
         required = function["parameters"].get("required", [])
         return all(name in call.arguments for name in required) and all(
-            name in properties and fits(value, properties[name]) for name, value in call.arguments.items()
+            name in properties and fits(value, properties[name])
+            for name, value in call.arguments.items()
         )
     return False
 
@@ -64,8 +74,14 @@ def _key(call: Call) -> str:
 
 
 def _calls(wanted: Conversation, reply: Reply) -> Grade:
-    well_formed = reply.malformed == 0 and bool(reply.calls) and all(callable_with(call, wanted.tools) for call in reply.calls)
-    right = reply.malformed == 0 and Counter(map(_key, reply.calls)) == Counter(map(_key, wanted.calls))
+    well_formed = (
+        reply.malformed == 0
+        and bool(reply.calls)
+        and all(callable_with(call, wanted.tools) for call in reply.calls)
+    )
+    right = reply.malformed == 0 and Counter(map(_key, reply.calls)) == Counter(
+        map(_key, wanted.calls)
+    )
     return Grade(right, well_formed)
 
 

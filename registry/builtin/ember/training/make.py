@@ -20,21 +20,35 @@ def main(arguments: list[str] | None = None) -> None:
     """Command line of the whole way."""
     # Waiting threads must sleep: spinning ones cost more than they save as soon as anything else runs.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from . import export, train
+    from registry.builtin.ember.training import export, train
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "ember-training", help="folder for checkpoints")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "ember-training",
+        help="folder for checkpoints",
+    )
     parser.add_argument("--out", type=Path, default=GGUF_PATH)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="training time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--resume", action="store_true")
     chosen = parser.parse_args(arguments)
-    limits = ["--minutes", str(chosen.minutes), "--steps", "1000000", "--seed", str(chosen.seed), "--threads", str(chosen.threads)]
+    limits = [
+        "--minutes",
+        str(chosen.minutes),
+        "--steps",
+        "1000000",
+        "--seed",
+        str(chosen.seed),
+        "--threads",
+        str(chosen.threads),
+    ]
     train.main(["--work", str(chosen.work), *limits, *(["--resume"] if chosen.resume else [])])
     export.main(["--work", str(chosen.work), "--out", str(chosen.out)])
     if importlib.util.find_spec("llama_cpp") is not None:
-        from . import parity
+        from registry.builtin.ember.training import parity
 
         parity.main(["--gguf", str(chosen.out)])
 

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from .exchange import Conversation, Exchange, Split, Turn, draw
-from .skills import arithmetic, calendar, hearth, json_output, letters, persona, stories, talk, tool_use, world
+from registry.builtin.ember.training.exchange import Conversation, Exchange, Split, Turn, draw
+from registry.builtin.ember.training.skills import (
+    arithmetic,
+    calendar,
+    hearth,
+    json_output,
+    letters,
+    persona,
+    stories,
+    talk,
+    tool_use,
+    world,
+)
 
 Generator = Callable[[Random], Exchange]
 
@@ -21,8 +32,18 @@ GROUPS: dict[str, tuple[tuple[Generator, int], ...]] = {
     "unknown": talk.UNKNOWN_GENERATORS,
     "stories": stories.GENERATORS,
 }
-WEIGHTS = {"hearth": 16, "arithmetic": 22, "letters": 22, "calendar": 9, "world": 13, "json": 12, "talk": 5, "unknown": 8, "stories": 5}
-TOOL_SHARE = 0.20
+WEIGHTS = {
+    "hearth": 16,
+    "arithmetic": 24,
+    "letters": 22,
+    "calendar": 9,
+    "world": 13,
+    "json": 12,
+    "talk": 5,
+    "unknown": 8,
+    "stories": 4,
+}
+TOOL_SHARE = 0.22
 PERSONA_SHARE = 0.16
 MOST_TURNS = (1, 1, 1, 2, 2, 3, 4)
 
@@ -34,7 +55,9 @@ def exchange(rng: Random, group: str, split: Split) -> Exchange:
     return draw(rng, split, generate)
 
 
-def _any_exchange(rng: Random, split: Split, weights: dict[str, int] = WEIGHTS) -> tuple[str, Exchange]:
+def _any_exchange(
+    rng: Random, split: Split, weights: dict[str, int] = WEIGHTS
+) -> tuple[str, Exchange]:
     group = rng.choices(list(weights), list(weights.values()))[0]
     return group, exchange(rng, group, split)
 
@@ -52,7 +75,20 @@ def plain_conversation(rng: Random, split: Split, turns: int) -> Conversation:
     """Unrelated exchanges one after another, now and then under a neutral system message."""
     messages: list[Turn] = []
     if rng.random() < 0.12:
-        messages.append(Turn("system", rng.choice(("You are a helpful assistant.", "You are ember.", "Be helpful.", "Answer the user's questions.", "You are a helpful AI assistant."))))
+        messages.append(
+            Turn(
+                "system",
+                rng.choice(
+                    (
+                        "You are a helpful assistant.",
+                        "You are ember.",
+                        "Be helpful.",
+                        "Answer the user's questions.",
+                        "You are a helpful AI assistant.",
+                    )
+                ),
+            )
+        )
     for _ in range(turns):
         _, item = _any_exchange(rng, split)
         for question, answer in _rounds(rng, item):
@@ -60,12 +96,27 @@ def plain_conversation(rng: Random, split: Split, turns: int) -> Conversation:
     return Conversation("plain", tuple(messages), "", "value", "")
 
 
-def persona_exchange(rng: Random, split: Split, name: str | None, kind: str, tone: persona.Tone) -> tuple[Exchange, str]:
+def persona_exchange(
+    rng: Random, split: Split, name: str | None, kind: str, tone: persona.Tone
+) -> tuple[Exchange, str]:
     """An exchange and its answer as the persona gives it."""
     if rng.random() < 0.4:
         item = draw(rng, split, lambda r: persona.who(r, name, kind))
     else:
-        _, item = _any_exchange(rng, split, {"hearth": 2, "arithmetic": 6, "letters": 2, "calendar": 4, "world": 6, "talk": 2, "unknown": 2, "json": 1})
+        _, item = _any_exchange(
+            rng,
+            split,
+            {
+                "hearth": 2,
+                "arithmetic": 6,
+                "letters": 2,
+                "calendar": 4,
+                "world": 6,
+                "talk": 2,
+                "unknown": 2,
+                "json": 1,
+            },
+        )
         if item.question and item.answer.startswith("I am ember"):
             item = draw(rng, split, lambda r: persona.who(r, name, kind))
     return item, item.answer if item.fixed else tone.speak(item)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+SHORT = 512
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -35,7 +37,7 @@ class Shape:
 def rotary_turns(shape: Shape, length: int) -> Tensor:
     """Unit complex numbers that turn each pair of dimensions by its angle, `[length, head_width / 2]` complex64."""
     exponents = torch.arange(0, shape.head_width, 2).float() / shape.head_width
-    angles = torch.arange(length).float()[:, None] * shape.rope_base**-exponents[None, :]
+    angles = torch.arange(length).float()[:, None] * shape.rope_base ** -exponents[None, :]
     return torch.polar(torch.ones_like(angles), angles)
 
 
@@ -63,6 +65,29 @@ class CenteredNorm(nn.Module):
         return result.to(torch.bfloat16) if torch.is_autocast_enabled("cpu") else result
 
 
+def attend(query: Tensor, key: Tensor, value: Tensor, share: int) -> Tensor:
+    """Causal attention of `query` `[batch, tokens, heads, head_width]` over keys and values with `share` times fewer heads.
+
+    Up to `SHORT` tokens two plain products are 1.5 to 3 times faster than PyTorch's fused CPU kernel (measured on Zen 5).
+    """
+    batch, length, heads, width = query.shape
+    key, value = (t.repeat_interleave(share, dim=2) for t in (key, value))
+    query, key, value = (t.transpose(1, 2) for t in (query, key, value))
+    if length > SHORT:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(
+            1, 2
+        )
+    future = (
+        torch.full((length, length), float("-inf"), dtype=query.dtype)
+        .triu(1)
+        .expand(batch * heads, length, length)
+    )
+    query, key, value = (t.reshape(batch * heads, length, width) for t in (query, key, value))
+    scores = torch.baddbmm(future, query, key.transpose(1, 2), alpha=width**-0.5)
+    mixed = torch.bmm(scores.softmax(-1, dtype=torch.float32).to(value.dtype), value)
+    return mixed.view(batch, heads, length, width).transpose(1, 2)
+
+
 class Attention(nn.Module):
     """Causal self-attention with fewer key-value heads than query heads."""
 
@@ -80,13 +105,12 @@ class Attention(nn.Module):
         shape = self.shape
         joint = torch.cat([self.query.weight, self.key.weight, self.value.weight])
         heads = functional.linear(x, joint).unflatten(-1, (-1, shape.head_width))
-        turned = rotate(heads[:, :, : shape.heads + shape.key_value_heads], turns).transpose(1, 2)
-        query, key = turned.split([shape.heads, shape.key_value_heads], dim=1)
-        value = heads[:, :, shape.heads + shape.key_value_heads :].transpose(1, 2)
-        share = shape.heads // shape.key_value_heads
-        key, value = (t.repeat_interleave(share, dim=1) for t in (key, value))
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        result: Tensor = self.output(mixed.transpose(1, 2).flatten(-2))
+        rotated, value = heads.split(
+            [shape.heads + shape.key_value_heads, shape.key_value_heads], dim=2
+        )
+        query, key = rotate(rotated, turns).split([shape.heads, shape.key_value_heads], dim=2)
+        mixed = attend(query, key, value, shape.heads // shape.key_value_heads)
+        result: Tensor = self.output(mixed.flatten(-2))
         return result
 
 
@@ -139,7 +163,9 @@ class Network(nn.Module):
         self.shape = shape
         self.register_buffer("features", features, persistent=True)
         self.token = nn.Embedding(shape.vocabulary, shape.width)
-        self.feature = nn.EmbeddingBag(int(features.max()) + 1, shape.width, mode="sum", padding_idx=0)
+        self.feature = nn.EmbeddingBag(
+            int(features.max()) + 1, shape.width, mode="sum", padding_idx=0
+        )
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = CenteredNorm(shape)
         self.register_buffer("turns", rotary_turns(shape, shape.context), persistent=False)

@@ -28,8 +28,16 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 class Muon(Optimizer):
     """Orthogonalised momentum with decoupled weight decay, for two-dimensional weights."""
 
-    def __init__(self, weights: Iterable[Tensor], learning_rate: float, momentum: float = 0.95, weight_decay: float = 0.01) -> None:
-        super().__init__(weights, {"lr": learning_rate, "momentum": momentum, "weight_decay": weight_decay})
+    def __init__(
+        self,
+        weights: Iterable[Tensor],
+        learning_rate: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(
+            weights, {"lr": learning_rate, "momentum": momentum, "weight_decay": weight_decay}
+        )
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -45,13 +53,23 @@ class Muon(Optimizer):
                 average.lerp_(weight.grad, 1 - group["momentum"])
                 update = orthogonalised(weight.grad.lerp(average, group["momentum"]))
                 scale = max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5
-                weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-group["lr"] * scale)
+                weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(
+                    update, alpha=-group["lr"] * scale
+                )
 
 
-def optimizers(network: nn.Module, matrix_rate: float = 0.02, vector_rate: float = 0.004) -> list[Optimizer]:
+def optimizers(
+    network: nn.Module, matrix_rate: float = 0.02, vector_rate: float = 0.004
+) -> list[Optimizer]:
     """Muon for matrices inside the blocks, AdamW for embeddings and norms."""
-    matrices = [w for name, w in network.named_parameters() if name.startswith("blocks") and w.ndim == 2]
-    others = [w for name, w in network.named_parameters() if not (name.startswith("blocks") and w.ndim == 2)]
+    matrices = [
+        w for name, w in network.named_parameters() if name.startswith("blocks") and w.ndim == 2
+    ]
+    others = [
+        w
+        for name, w in network.named_parameters()
+        if not (name.startswith("blocks") and w.ndim == 2)
+    ]
     return [
         Muon(matrices, matrix_rate),
         AdamW(others, lr=vector_rate, betas=(0.9, 0.98), weight_decay=0.0),

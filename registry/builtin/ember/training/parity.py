@@ -12,32 +12,74 @@ from random import Random
 
 from gguf import GGUFReader
 
-from .chat import segments
-from .drivers import GgufDriver
-from .mixture import stream
-from .tokenizer import Kind, Tokenizer
+from registry.builtin.ember.training.chat import segments
+from registry.builtin.ember.training.drivers import GgufDriver
+from registry.builtin.ember.training.mixture import stream
+from registry.builtin.ember.training.tokenizer import Kind, Tokenizer
 
 ALPHABETS = (
-    "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789", " \n\t", "\"'`{}[]():;,.!?-_/\\<>|@#$%^&*+=~", "éüñßøåçžłñ", "жщяюбдф", "中文字符日本語", "🙂🚀👍🏽", "\u00a0\u200b▁…“”",
+    "abcdefghijklmnopqrstuvwxyz",
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    "0123456789",
+    " \n\t",
+    "\"'`{}[]():;,.!?-_/\\<>|@#$%^&*+=~",
+    "éüñßøåçžłñ",
+    "жщяюбдф",
+    "中文字符日本語",
+    "🙂🚀👍🏽",
+    "\u00a0\u200b▁…“”",
 )
-FIXED = ("", " ", "  ", "   a   b  ", "\n\n", "a\nb", " leading", "trailing ", '{"name": "x", "arguments": {"a": [1, 2], "b": {"c": "d"}}}', "don't", "▁", "▁a", " \" \" ", "x" * 300,
-         "<tool_call>\n{}\n</tool_call>", "<|im_start|>user\nhi<|im_end|>\n", "<0x41>", "<tools", "naïve café", "١٢٣")
+FIXED = (
+    "",
+    " ",
+    "  ",
+    "   a   b  ",
+    "\n\n",
+    "a\nb",
+    " leading",
+    "trailing ",
+    '{"name": "x", "arguments": {"a": [1, 2], "b": {"c": "d"}}}',
+    "don't",
+    "▁",
+    "▁a",
+    ' " " ',
+    "x" * 300,
+    "<tool_call>\n{}\n</tool_call>",
+    "<|im_start|>user\nhi<|im_end|>\n",
+    "<0x41>",
+    "<tools",
+    "naïve café",
+    "١٢٣",
+)
 
 
 def texts(count: int, seed: int = 5) -> list[str]:
     """Random strings of mixed alphabets, training texts of a seed not trained on, and the awkward fixed ones."""
     rng = Random(seed)
     found = list(FIXED)
-    found += ["".join(rng.choice(rng.choice(ALPHABETS)) for _ in range(rng.randint(1, 60))) for _ in range(count // 2)]
-    found += ["".join(text for text, _ in segments(conversation)) for conversation in islice(stream(987_654), count // 2)]
+    found += [
+        "".join(rng.choice(rng.choice(ALPHABETS)) for _ in range(rng.randint(1, 60)))
+        for _ in range(count // 2)
+    ]
+    found += [
+        "".join(text for text, _ in segments(conversation))
+        for conversation in islice(stream(987_654), count // 2)
+    ]
     return found
 
 
 def tokenizer_of(path: Path) -> Tokenizer:
     """The tokenizer stored in a GGUF file."""
     reader = GGUFReader(path)
-    fields = {name: reader.fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "scores", "token_type")}
-    return Tokenizer(list(fields["tokens"]), [float(score) for score in fields["scores"]], [Kind(kind) for kind in fields["token_type"]])
+    fields = {
+        name: reader.fields[f"tokenizer.ggml.{name}"].contents()
+        for name in ("tokens", "scores", "token_type")
+    }
+    return Tokenizer(
+        list(fields["tokens"]),
+        [float(score) for score in fields["scores"]],
+        [Kind(kind) for kind in fields["token_type"]],
+    )
 
 
 def differences(path: Path, count: int) -> list[str]:

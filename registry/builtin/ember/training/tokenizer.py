@@ -18,15 +18,23 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
+from registry.builtin.ember.training.notation import words
+
 SPACE = "▁"
 VOCABULARY = 4096
 CONTROL = ("<unk>", "<|endoftext|>", "<|im_end|>", "<|im_start|>", "<|pad|>")
-VISIBLE = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>")
+VISIBLE = (
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<tools>",
+    "</tools>",
+)
 UNKNOWN_ID, END_OF_TEXT_ID, IM_END_ID, IM_START_ID, PAD_ID = range(5)
-JSON_PIECES = tuple(
-    piece.replace("_", SPACE)
-    for piece in """": _" ":_" :_" ", ,_" ",_" {" _{ _{" :_{ :_{" ":_{ ":_{" "} }} "}} }}} "}}} }, "}, },_" "},_" _[ [" _[" :_[ :_[" ":_[ ":_[" "]
-    "]} "]}} ]} ]}} ], "], ],_" "],_\"""".split()
+JSON_PIECES = words(
+    """": _" ":_" :_" ", ,_" ",_" {" _{ _{" :_{ :_{" ":_{ ":_{" "} }} "}} }}} "}}} }, "}, },_" "},_"
+    _[ [" _[" :_[ :_[" ":_[ ":_[" "] "]} "]}} ]} ]}} ], "], ],_" "],_\"""".replace("_", SPACE)
 )
 """None ends with a space: that space would be taken from the word behind it."""
 ASCII = tuple(chr(code) for code in range(33, 127))
@@ -60,7 +68,11 @@ class Tokenizer:
     _cache: dict[str, tuple[int, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ids = {token: index for index, token in enumerate(self.tokens) if self.kinds[index] is not Kind.BYTE}
+        self.ids = {
+            token: index
+            for index, token in enumerate(self.tokens)
+            if self.kinds[index] is not Kind.BYTE
+        }
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`; special tokens in the text become their own ids."""
@@ -92,7 +104,11 @@ class Tokenizer:
             best, where = None, -1
             for index in range(len(pieces) - 1):
                 token = self.ids.get(pieces[index] + pieces[index + 1])
-                if token is not None and self.kinds[token] is Kind.NORMAL and (best is None or self.scores[token] > best):
+                if (
+                    token is not None
+                    and self.kinds[token] is Kind.NORMAL
+                    and (best is None or self.scores[token] > best)
+                ):
                     best, where = self.scores[token], index
             if best is None:
                 break
@@ -118,14 +134,19 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as JSON."""
-        rows = [[token, score, int(kind)] for token, score, kind in zip(self.tokens, self.scores, self.kinds, strict=True)]
+        rows = [
+            [token, score, int(kind)]
+            for token, score, kind in zip(self.tokens, self.scores, self.kinds, strict=True)
+        ]
         path.write_text(json.dumps(rows, ensure_ascii=False))
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
         """Read what `save` wrote."""
         rows = json.loads(path.read_text())
-        return cls([row[0] for row in rows], [row[1] for row in rows], [Kind(row[2]) for row in rows])
+        return cls(
+            [row[0] for row in rows], [row[1] for row in rows], [Kind(row[2]) for row in rows]
+        )
 
 
 FIRST_BYTE_ID = len(CONTROL) + len(VISIBLE)
@@ -133,15 +154,15 @@ FIRST_BYTE_ID = len(CONTROL) + len(VISIBLE)
 
 def learn(texts: Iterable[str]) -> Tokenizer:
     """Learn a vocabulary of `VOCABULARY` tokens from `texts`; the same texts give the same tokens."""
-    words: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     spaced: Counter[str] = Counter()
     for text in texts:
         escaped = _SPECIAL.sub("\n", text).replace(" ", SPACE)
-        words.update(_LETTERS.findall(escaped))
+        counts.update(_LETTERS.findall(escaped))
         spaced.update(match[1:] for match in re.findall(rf"{SPACE}[A-Za-z]+", escaped))
     fixed = FIRST_BYTE_ID + 256 + len(ASCII) + 1 + len(JSON_PIECES)
     spaced_count = int((VOCABULARY - fixed) * SPACED_SHARE)
-    pieces = _learn_pieces(words, VOCABULARY - fixed - spaced_count)
+    pieces = _learn_pieces(counts, VOCABULARY - fixed - spaced_count)
     alone = _assemble(pieces, [])
     starts: Counter[str] = Counter()
     for word, count in spaced.items():
@@ -153,26 +174,56 @@ def learn(texts: Iterable[str]) -> Tokenizer:
     return _assemble(pieces, chosen, unused)
 
 
-def _learn_pieces(words: Counter[str], count: int) -> list[str]:
+def _learn_pieces(counts: Counter[str], count: int) -> list[str]:
     """Merged letter pieces in the order they were learned (byte-pair encoding, Sennrich et al. 2016)."""
     from tokenizers import Tokenizer as Trainable
     from tokenizers import models, trainers
 
     trainable = Trainable(models.BPE())
     letters = [letter for letter in ASCII if letter.isalpha()]
-    trainer = trainers.BpeTrainer(vocab_size=count + len(letters), initial_alphabet=letters, limit_alphabet=len(letters), show_progress=False, max_token_length=12, min_frequency=2)
+    trainer = trainers.BpeTrainer(
+        vocab_size=count + len(letters),
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        show_progress=False,
+        max_token_length=12,
+        min_frequency=2,
+    )
     # Damping the counts leaves room for rare words; the frequent ones are whole tokens in any case.
-    ordered = sorted(words.items())
-    trainable.train_from_iterator((word for word, times in ordered for _ in range(int(times**0.6) + 1)), trainer)
+    ordered = sorted(counts.items())
+    trainable.train_from_iterator(
+        (word for word, times in ordered for _ in range(int(times**0.6) + 1)), trainer
+    )
     learned = sorted(trainable.get_vocab().items(), key=lambda item: item[1])
     return [piece for piece, _ in learned if len(piece) > 1]
 
 
 def _assemble(pieces: list[str], spaced: list[str], unused: list[str] | None = None) -> Tokenizer:
-    tokens = [*CONTROL, *VISIBLE, *(f"<0x{byte:02X}>" for byte in range(256)), SPACE, *ASCII, *pieces, *JSON_PIECES, *(SPACE + piece for piece in spaced), *(unused or [])]
-    kinds = [Kind.UNKNOWN, *[Kind.CONTROL] * (len(CONTROL) - 1), *[Kind.USER_DEFINED] * len(VISIBLE), *[Kind.BYTE] * 256]
-    kinds += [Kind.NORMAL] * (len(tokens) - len(kinds) - len(unused or [])) + [Kind.CONTROL] * len(unused or [])
-    scores = [0.0] * FIRST_BYTE_ID + [0.0] * 256 + [-float(rank) for rank in range(len(tokens) - FIRST_BYTE_ID - 256)]
+    tokens = [
+        *CONTROL,
+        *VISIBLE,
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        SPACE,
+        *ASCII,
+        *pieces,
+        *JSON_PIECES,
+        *(SPACE + piece for piece in spaced),
+        *(unused or []),
+    ]
+    kinds = [
+        Kind.UNKNOWN,
+        *[Kind.CONTROL] * (len(CONTROL) - 1),
+        *[Kind.USER_DEFINED] * len(VISIBLE),
+        *[Kind.BYTE] * 256,
+    ]
+    kinds += [Kind.NORMAL] * (len(tokens) - len(kinds) - len(unused or [])) + [Kind.CONTROL] * len(
+        unused or []
+    )
+    scores = (
+        [0.0] * FIRST_BYTE_ID
+        + [0.0] * 256
+        + [-float(rank) for rank in range(len(tokens) - FIRST_BYTE_ID - 256)]
+    )
     return Tokenizer(tokens, scores, kinds)
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .chat import segments
-from .data import Sample, batches, padded
-from .mixture import stream
-from .model import Network, Shape
-from .optimizer import optimizers, rate_factor
-from .tokenizer import Tokenizer, learn, token_features
+from registry.builtin.ember.training.chat import segments
+from registry.builtin.ember.training.data import Sample, batches, padded
+from registry.builtin.ember.training.mixture import stream
+from registry.builtin.ember.training.model import Network, Shape
+from registry.builtin.ember.training.optimizer import optimizers, rate_factor
+from registry.builtin.ember.training.tokenizer import Tokenizer, learn, token_features
 
 VOCABULARY_SAMPLES = 40_000
 
@@ -43,7 +43,10 @@ def vocabulary(work: Path, seed: int) -> Tokenizer:
     """The tokenizer of this run, learned once and kept in `work`."""
     path = work / "tokenizer.json"
     if not path.exists():
-        texts = ("".join(text for text, _ in segments(c)) for c in islice(stream(seed), VOCABULARY_SAMPLES))
+        texts = (
+            "".join(text for text, _ in segments(c))
+            for c in islice(stream(seed), VOCABULARY_SAMPLES)
+        )
         learn(texts).save(path)
     return Tokenizer.load(path)
 
@@ -76,8 +79,12 @@ class Run:
     def save(self) -> None:
         """Replace the checkpoint; a kill at any moment leaves the old or the new one."""
         state = {
-            "shape": asdict(self.network.shape), "network": self.network.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers],
-            "step": self.step, "tokens_seen": self.tokens_seen, "seconds": self.seconds,
+            "shape": asdict(self.network.shape),
+            "network": self.network.state_dict(),
+            "optimizers": [o.state_dict() for o in self.optimizers],
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "seconds": self.seconds,
         }
         part = self.work / "checkpoint.part"
         torch.save(state, part)
@@ -89,12 +96,18 @@ class Run:
         self.network.load_state_dict(state["network"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self.step, self.tokens_seen, self.seconds = state["step"], state["tokens_seen"], state["seconds"]
+        self.step, self.tokens_seen, self.seconds = (
+            state["step"],
+            state["tokens_seen"],
+            state["seconds"],
+        )
 
     def progress(self) -> float:
         """How much of the plan is done, 0 to 1, by steps or by time."""
         done = self.step / self.plan.steps
-        return done if self.plan.minutes is None else max(done, self.seconds / 60 / self.plan.minutes)
+        return (
+            done if self.plan.minutes is None else max(done, self.seconds / 60 / self.plan.minutes)
+        )
 
     def train(self) -> None:
         """Run to the end of the plan."""
@@ -136,29 +149,53 @@ class Run:
         return total
 
     def _log(self, loss: float, factor: float) -> None:
-        row = {"step": self.step, "loss": round(loss, 4), "rate": round(factor, 3), "tokens": self.tokens_seen, "seconds": round(self.seconds, 1)}
+        row = {
+            "step": self.step,
+            "loss": round(loss, 4),
+            "rate": round(factor, 3),
+            "tokens": self.tokens_seen,
+            "seconds": round(self.seconds, 1),
+        }
         with (self.work / "log.jsonl").open("a") as log:
             log.write(json.dumps(row) + "\n")
-        print(f"step {self.step} loss {loss:.3f} {self.tokens_seen / 1e6:.2f} M tokens {self.tokens_seen / self.seconds:.0f} tokens/s", flush=True)
+        print(
+            f"step {self.step} loss {loss:.3f} {self.tokens_seen / 1e6:.2f} M tokens {self.tokens_seen / self.seconds:.0f} tokens/s",
+            flush=True,
+        )
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line of the training."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, required=True, help="folder for tokenizer, checkpoint and log")
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder for tokenizer, checkpoint and log"
+    )
     parser.add_argument("--steps", type=int, default=Plan().steps)
-    parser.add_argument("--minutes", type=float, default=None, help="stop after this much training time and decay towards it")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=None,
+        help="stop after this much training time and decay towards it",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layers", type=int, default=Shape().layers)
-    parser.add_argument("--compile", action="store_true", help="compile the blocks with torch.compile (needs a C++ compiler)")
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile the blocks with torch.compile (needs a C++ compiler)",
+    )
     parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
     parser.add_argument("--pid-file", type=Path, default=None, help="write the process id here")
     chosen = parser.parse_args(arguments)
     chosen.work.mkdir(parents=True, exist_ok=True)
     if chosen.pid_file is not None:
         chosen.pid_file.write_text(str(os.getpid()))
-    run = Run(chosen.work, Plan(steps=chosen.steps, seed=chosen.seed, threads=chosen.threads, minutes=chosen.minutes), Shape(layers=chosen.layers))
+    run = Run(
+        chosen.work,
+        Plan(steps=chosen.steps, seed=chosen.seed, threads=chosen.threads, minutes=chosen.minutes),
+        Shape(layers=chosen.layers),
+    )
     if chosen.resume:
         run.resume()
     if chosen.compile:

@@ -5,8 +5,17 @@ from __future__ import annotations
 import json
 from random import Random
 
-from ..exchange import Exchange, Json, phrase
-from ..words import ADJECTIVES, CITIES, FOODS, FRUITS, OBJECTS, city, first_name, full_name
+from registry.builtin.ember.training.exchange import Exchange, Json, phrase
+from registry.builtin.ember.training.words import (
+    ADJECTIVES,
+    CITIES,
+    FOODS,
+    FRUITS,
+    OBJECTS,
+    city,
+    first_name,
+    full_name,
+)
 
 ONLY = "(|||. Only JSON|. Return only JSON|. Answer with JSON only|. No other text|, nothing else)"
 COLORS = ("red", "blue", "green", "yellow", "black", "white")
@@ -22,22 +31,47 @@ def _field(rng: Random) -> tuple[str, Json, str]:
     kind = rng.randrange(7)
     if kind == 0:
         age = rng.randint(1, 99)
-        return "age", age, phrase(rng, "(who is {a}|aged {a}|age {a}|{a} years old|who is {a} years old)", a=age)
+        return (
+            "age",
+            age,
+            phrase(rng, "(who is {a}|aged {a}|age {a}|{a} years old|who is {a} years old)", a=age),
+        )
     if kind == 1:
         place = city(rng)
         return "city", place, phrase(rng, "(from|living in|who lives in|in) {p}", p=place)
     if kind == 2:
-        job = rng.choice(("baker", "teacher", "pilot", "farmer", "doctor", "driver", "painter", "nurse", "cook", "writer"))
+        job = rng.choice(
+            (
+                "baker",
+                "teacher",
+                "pilot",
+                "farmer",
+                "doctor",
+                "driver",
+                "painter",
+                "nurse",
+                "cook",
+                "writer",
+            )
+        )
         return "job", job, phrase(rng, "(who works as a|working as a|a|who is a) {j}", j=job)
     if kind == 3:
         shade = rng.choice(COLORS)
-        return "color", shade, phrase(rng, "(who likes|with favorite color|with the color|with color) {c}", c=shade)
+        return (
+            "color",
+            shade,
+            phrase(rng, "(who likes|with favorite color|with the color|with color) {c}", c=shade),
+        )
     if kind == 4:
         number = rng.randint(1, 500)
         return "id", number, phrase(rng, "with (id|the id|number) {n}", n=number)
     if kind == 5:
         height = rng.randint(90, 210)
-        return "height", height, phrase(rng, "(with height {h}|{h} cm tall|who is {h} cm tall)", h=height)
+        return (
+            "height",
+            height,
+            phrase(rng, "(with height {h}|{h} cm tall|who is {h} cm tall)", h=height),
+        )
     fruit = rng.choice(FRUITS)
     return "fruit", fruit, phrase(rng, "who (likes|eats|loves) {f}", f=fruit)
 
@@ -57,7 +91,13 @@ def person(rng: Random) -> Exchange:
     keys = ["name", *(field[0] for field in fields)]
     listed = ", ".join(keys[:-1]) + " and " + keys[-1]
     lead = "(return|give me|write|output|make|create|produce) (a JSON object|JSON|a JSON|the JSON|valid JSON)"
-    question = phrase(rng, lead + " with (the keys |the fields |) {k} for {n}, {s}" + ONLY, k=listed, n=name, s=said)
+    question = phrase(
+        rng,
+        lead + " with (the keys |the fields |) {k} for {n}, {s}" + ONLY,
+        k=listed,
+        n=name,
+        s=said,
+    )
     return _exchange(question, {"name": name, **{key: value for key, value, _ in fields}})
 
 
@@ -66,22 +106,45 @@ def extraction(rng: Random) -> Exchange:
     name, place, age = first_name(rng), city(rng), rng.randint(1, 99)
     kind = rng.randrange(6)
     if kind == 0:
-        text, value = f"{name} is {age} years old and lives in {place}.", {"name": name, "age": age, "city": place}
+        text, value = (
+            f"{name} is {age} years old and lives in {place}.",
+            {"name": name, "age": age, "city": place},
+        )
     elif kind == 1:
         count, thing = rng.randint(2, 60), rng.choice(OBJECTS)
-        text, value = f"{name} bought {count} {thing}s for {age} dollars.", {"name": name, "item": thing, "count": count, "price": age}
+        text, value = (
+            f"{name} bought {count} {thing}s for {age} dollars.",
+            {"name": name, "item": thing, "count": count, "price": age},
+        )
     elif kind == 2:
         other = first_name(rng)
-        text, value = f"{name} met {other} in {place}.", {"first": name, "second": other, "city": place}
+        text, value = (
+            f"{name} met {other} in {place}.",
+            {"first": name, "second": other, "city": place},
+        )
     elif kind == 3:
         thing, shade = rng.choice(OBJECTS), rng.choice(COLORS)
-        text, value = f"The {thing} is {shade} and costs {age} dollars.", {"item": thing, "color": shade, "price": age}
+        text, value = (
+            f"The {thing} is {shade} and costs {age} dollars.",
+            {"item": thing, "color": shade, "price": age},
+        )
     elif kind == 4:
-        day, hour = rng.choice(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")), rng.randint(1, 12)
-        text, value = f"The meeting with {name} is on {day} at {hour}.", {"name": name, "day": day, "hour": hour}
+        day, hour = (
+            rng.choice(
+                ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+            ),
+            rng.randint(1, 12),
+        )
+        text, value = (
+            f"The meeting with {name} is on {day} at {hour}.",
+            {"name": name, "day": day, "hour": hour},
+        )
     else:
         other = city(rng)
-        text, value = f"{name} flies from {place} to {other}.", {"name": name, "from": place, "to": other}
+        text, value = (
+            f"{name} flies from {place} to {other}.",
+            {"name": name, "from": place, "to": other},
+        )
     keys = list(value)
     listed = ", ".join(keys[:-1]) + " and " + keys[-1]
     lead = "(extract|get|take|pull|find) {k} from (this|the|this sentence|the sentence|this text) (as JSON|and return JSON|in JSON|into JSON): {t}"
@@ -97,29 +160,77 @@ def array(rng: Random) -> Exchange:
     if kind == 0:
         start = rng.randint(0, 60)
         values = list(range(start, start + rng.randint(2, 8)))
-        question = phrase(rng, "(return|give me|write|output) (a JSON array|a JSON list) of the numbers from {a} to {b}" + ONLY, a=values[0], b=values[-1])
+        question = phrase(
+            rng,
+            "(return|give me|write|output) (a JSON array|a JSON list) of the numbers from {a} to {b}"
+            + ONLY,
+            a=values[0],
+            b=values[-1],
+        )
         return _exchange(question, values)
     pool = (FRUITS + FOODS, COLORS + ADJECTIVES, CITIES + OBJECTS)[kind - 1]
     values = list(dict.fromkeys(rng.choice(pool) for _ in range(rng.randint(2, 6))))
     said = ", ".join(map(str, values))
     if rng.random() < 0.5 and len(values) > 1:
         said = ", ".join(map(str, values[:-1])) + " and " + str(values[-1])
-    question = phrase(rng, "(return|give me|write|output|make) (a JSON array|a JSON list|a list in JSON) (of|with) {v}" + ONLY, v=said)
+    question = phrase(
+        rng,
+        "(return|give me|write|output|make) (a JSON array|a JSON list|a list in JSON) (of|with) {v}"
+        + ONLY,
+        v=said,
+    )
     if rng.random() < 0.3:
-        question = phrase(rng, "(turn|convert|put) (this list|these) into (JSON|a JSON array): {v}", v=said)
+        question = phrase(
+            rng, "(turn|convert|put) (this list|these) into (JSON|a JSON array): {v}", v=said
+        )
     return _exchange(question, values)
 
 
 def pairs(rng: Random) -> Exchange:
     """Explicit keys and values of every JSON type."""
-    names = rng.sample(("name", "count", "open", "size", "title", "price", "ready", "color", "label", "total", "active", "kind", "city", "level"), rng.randint(2, 4))
+    names = rng.sample(
+        (
+            "name",
+            "count",
+            "open",
+            "size",
+            "title",
+            "price",
+            "ready",
+            "color",
+            "label",
+            "total",
+            "active",
+            "kind",
+            "city",
+            "level",
+        ),
+        rng.randint(2, 4),
+    )
     value: dict[str, Json] = {}
     for name in names:
-        value[name] = rng.choice((rng.randint(0, 999), rng.choice(OBJECTS), city(rng), rng.random() < 0.5, rng.randint(1, 99) + 0.5))
-    shown = ", ".join(f"{key} {json.dumps(v) if isinstance(v, bool) else v}" for key, v in value.items())
+        value[name] = rng.choice(
+            (
+                rng.randint(0, 999),
+                rng.choice(OBJECTS),
+                city(rng),
+                rng.random() < 0.5,
+                rng.randint(1, 99) + 0.5,
+            )
+        )
+    shown = ", ".join(
+        f"{key} {json.dumps(v) if isinstance(v, bool) else v}" for key, v in value.items()
+    )
     if rng.random() < 0.5:
-        shown = " and ".join(f"{key} {rng.choice(('=', 'set to', 'equal to'))} {json.dumps(v) if isinstance(v, bool) else v}" for key, v in value.items())
-    question = phrase(rng, "(return|give me|write|output|make) (a JSON object|JSON|an object in JSON) with {s}" + ONLY, s=shown)
+        shown = " and ".join(
+            f"{key} {rng.choice(('=', 'set to', 'equal to'))} {json.dumps(v) if isinstance(v, bool) else v}"
+            for key, v in value.items()
+        )
+    question = phrase(
+        rng,
+        "(return|give me|write|output|make) (a JSON object|JSON|an object in JSON) with {s}" + ONLY,
+        s=shown,
+    )
     return _exchange(question, value)
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-from ..exchange import Exchange, phrase
-from ..words import COMMON_WORDS, FIRST_NAMES, FRUITS, OBJECTS, CITIES, made_up_word
+from registry.builtin.ember.training.exchange import Exchange, phrase
+from registry.builtin.ember.training.words import (
+    CITIES,
+    COMMON_WORDS,
+    FIRST_NAMES,
+    FRUITS,
+    OBJECTS,
+    made_up_word,
+)
 
 QUOTES = ("{}", "{}", '"{}"', "'{}'")
 
@@ -20,7 +27,9 @@ def _word(rng: Random, longest: int = 12) -> str:
         elif draw < 0.95:
             word = made_up_word(rng)
         else:
-            word = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randint(3, 6)))
+            word = "".join(
+                rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randint(3, 6))
+            )
         if 2 < len(word) <= longest:
             return word
 
@@ -36,8 +45,11 @@ def _spelled(word: str) -> str:
 def spelling(rng: Random) -> Exchange:
     """Letter by letter."""
     word = _word(rng)
-    question = phrase(rng, "(spell|spell|please spell|can you spell|spell out|how do you spell|how is|spell the word|letter by letter, spell) {w}",
-                      w=_shown(rng, word))
+    question = phrase(
+        rng,
+        "(spell|spell|please spell|can you spell|spell out|how do you spell|how is|spell the word|letter by letter, spell) {w}",
+        w=_shown(rng, word),
+    )
     if question.startswith("how is"):
         question += " spelled?"
     letters = _spelled(word)
@@ -47,36 +59,68 @@ def spelling(rng: Random) -> Exchange:
 def reversal(rng: Random) -> Exchange:
     """The word backwards, by way of its letters."""
     word = _word(rng, 8)
-    question = phrase(rng, "(reverse|reverse the word|write|say|spell|turn around|what is) {w}", w=_shown(rng, word))
+    question = phrase(
+        rng,
+        "(reverse|reverse the word|write|say|spell|turn around|what is) {w}",
+        w=_shown(rng, word),
+    )
     if question.startswith(("write", "say", "spell", "what is")):
         question += phrase(rng, " (backwards|in reverse)")
     backwards = word.lower()[::-1]
-    return Exchange(question, f'{_spelled(word)} backwards is {_spelled(backwards)}: "{backwards}".', backwards, f"word {word}")
+    return Exchange(
+        question,
+        f'{_spelled(word)} backwards is {_spelled(backwards)}: "{backwards}".',
+        backwards,
+        f"word {word}",
+    )
 
 
 def length(rng: Random) -> Exchange:
     """How many letters a word has."""
     word = _word(rng)
-    question = phrase(rng, "(how many letters (are in|does) {w}|count the letters (in|of) {w}|how long is the word {w})", w=_shown(rng, word))
+    question = phrase(
+        rng,
+        "(how many letters (are in|does) {w}|count the letters (in|of) {w}|how long is the word {w})",
+        w=_shown(rng, word),
+    )
     if " does " in question:
         question += " have?"
     numbered = ", ".join(f"{i} {letter}" for i, letter in enumerate(word.lower(), 1))
-    return Exchange(question, f"{numbered}: {word} has {len(word)} letters.", f"{len(word)} letters", f"word {word}")
+    return Exchange(
+        question,
+        f"{numbered}: {word} has {len(word)} letters.",
+        f"{len(word)} letters",
+        f"word {word}",
+    )
 
 
 def occurrences(rng: Random) -> Exchange:
     """How often a letter occurs in a word."""
     word = _word(rng, 10)
-    letter = rng.choice(word.lower()) if rng.random() < 0.85 else rng.choice("abcdefghijklmnopqrstuvwxyz")
+    letter = (
+        rng.choice(word.lower())
+        if rng.random() < 0.85
+        else rng.choice("abcdefghijklmnopqrstuvwxyz")
+    )
     shown = rng.choice((letter, letter, f'"{letter}"', f"'{letter}'"))
-    question = phrase(rng, "(how many times does {l} (appear|occur) in {w}?|how many {l} are (there|) in {w}?|count the letter {l} in {w}"
-                      "|how often is the letter {l} in {w}?|how many letters {l} does {w} have?)", l=shown, w=_shown(rng, word))
+    question = phrase(
+        rng,
+        "(how many times does {l} (appear|occur) in {w}?|how many {l} are (there|) in {w}?|count the letter {l} in {w}"
+        "|how often is the letter {l} in {w}?|how many letters {l} does {w} have?)",
+        l=shown,
+        w=_shown(rng, word),
+    )
     count, marked = 0, []
     for each in word.lower():
         count += each == letter
         marked.append(f"{each}{count}" if each == letter else each)
     times = "time" if count == 1 else "times"
-    return Exchange(question, f"{'-'.join(marked)}: {letter} appears {count} {times}.", f"{count} {times}", f"word {word}")
+    return Exchange(
+        question,
+        f"{'-'.join(marked)}: {letter} appears {count} {times}.",
+        f"{count} {times}",
+        f"word {word}",
+    )
 
 
 def edge_letter(rng: Random) -> Exchange:
@@ -85,10 +129,19 @@ def edge_letter(rng: Random) -> Exchange:
     end = rng.choice(("first", "last"))
     letter = word.lower()[0 if end == "first" else -1]
     verb = "start" if end == "first" else "end"
-    question = phrase(rng, "(what is|which is|what's|tell me|) the {e} letter (of|in) {w}?", e=end, w=_shown(rng, word))
+    question = phrase(
+        rng,
+        "(what is|which is|what's|tell me|) the {e} letter (of|in) {w}?",
+        e=end,
+        w=_shown(rng, word),
+    )
     if rng.random() < 0.3:
-        question = phrase(rng, "(which|what) letter does {w} {v} with?", v=verb, w=_shown(rng, word))
-    return Exchange(question, f'The {end} letter of {word} is "{letter}".', f'"{letter}"', f"word {word}")
+        question = phrase(
+            rng, "(which|what) letter does {w} {v} with?", v=verb, w=_shown(rng, word)
+        )
+    return Exchange(
+        question, f'The {end} letter of {word} is "{letter}".', f'"{letter}"', f"word {word}"
+    )
 
 
 def counting(rng: Random) -> Exchange:
@@ -98,11 +151,27 @@ def counting(rng: Random) -> Exchange:
     numbers = [start + step * i for i in range(rng.randint(3, 12))]
     if numbers[-1] < 0:
         return counting(rng)
-    question = phrase(rng, "(count|please count|can you count|count for me|)(|| up| ) from {a} to {b}", a=numbers[0], b=numbers[-1])
+    question = phrase(
+        rng,
+        "(count|please count|can you count|count for me|)(|| up| ) from {a} to {b}",
+        a=numbers[0],
+        b=numbers[-1],
+    )
     if step == -1:
-        question = phrase(rng, "(count|please count|can you count) (down|backwards|) from {a} to {b}", a=numbers[0], b=numbers[-1])
+        question = phrase(
+            rng,
+            "(count|please count|can you count) (down|backwards|) from {a} to {b}",
+            a=numbers[0],
+            b=numbers[-1],
+        )
     elif step > 1:
-        question = phrase(rng, "count (|up )from {a} to {b} (by {s}s|in steps of {s})", a=numbers[0], b=numbers[-1], s=step)
+        question = phrase(
+            rng,
+            "count (|up )from {a} to {b} (by {s}s|in steps of {s})",
+            a=numbers[0],
+            b=numbers[-1],
+            s=step,
+        )
     elif not question.lower().startswith(("count", "please", "can")):
         question = "count " + question
     answer = ", ".join(map(str, numbers))
@@ -113,9 +182,17 @@ def sorting(rng: Random) -> Exchange:
     """Sort up to six numbers."""
     numbers = rng.sample(range(100), rng.randint(3, 6))
     down = rng.random() < 0.3
-    question = phrase(rng, "(sort|order|put in order|arrange|please sort)(| these numbers| the numbers)(:| ) {n}", n=", ".join(map(str, numbers)))
-    question += phrase(rng, "( from largest to smallest| descending| from big to small| in descending order)" if down
-                       else "(|| from smallest to largest| ascending| in ascending order)")
+    question = phrase(
+        rng,
+        "(sort|order|put in order|arrange|please sort)(| these numbers| the numbers)(:| ) {n}",
+        n=", ".join(map(str, numbers)),
+    )
+    question += phrase(
+        rng,
+        "( from largest to smallest| descending| from big to small| in descending order)"
+        if down
+        else "(|| from smallest to largest| ascending| in ascending order)",
+    )
     answer = ", ".join(map(str, sorted(numbers, reverse=down)))
     return Exchange(question, answer + ".", answer, f"sort {sorted(numbers)}")
 
@@ -125,17 +202,38 @@ def extreme(rng: Random) -> Exchange:
     numbers = rng.sample(range(100), rng.randint(3, 5))
     word, value = rng.choice((("largest", max(numbers)), ("smallest", min(numbers))))
     synonym = {"largest": "(largest|biggest|highest)", "smallest": "(smallest|lowest)"}[word]
-    question = phrase(rng, f"(which|what) is the {synonym} (number of|of|number in) {{n}}?", n=", ".join(map(str, numbers)))
-    return Exchange(question, f"The {word} is {value}.", str(value), f"extreme {sorted(numbers)}", "number")
+    question = phrase(
+        rng,
+        f"(which|what) is the {synonym} (number of|of|number in) {{n}}?",
+        n=", ".join(map(str, numbers)),
+    )
+    return Exchange(
+        question, f"The {word} is {value}.", str(value), f"extreme {sorted(numbers)}", "number"
+    )
 
 
 def items(rng: Random) -> Exchange:
     """How many things a list names."""
     things = rng.sample(FRUITS + OBJECTS, rng.randint(2, 8))
-    question = phrase(rng, "(how many (items|things|words) are in (this|the) list: {t}?|count (the items|the things|these): {t}|how many are these: {t}?)",
-                      t=", ".join(things))
+    question = phrase(
+        rng,
+        "(how many (items|things|words) are in (this|the) list: {t}?|count (the items|the things|these): {t}|how many are these: {t}?)",
+        t=", ".join(things),
+    )
     numbered = ", ".join(f"{i} {thing}" for i, thing in enumerate(things, 1))
-    return Exchange(question, f"{numbered}: {len(things)} items.", f"{len(things)} items", f"items {things}")
+    return Exchange(
+        question, f"{numbered}: {len(things)} items.", f"{len(things)} items", f"items {things}"
+    )
 
 
-GENERATORS = ((spelling, 4), (reversal, 4), (length, 3), (occurrences, 3), (edge_letter, 2), (counting, 3), (sorting, 3), (extreme, 2), (items, 2))
+GENERATORS = (
+    (spelling, 4),
+    (reversal, 4),
+    (length, 3),
+    (occurrences, 3),
+    (edge_letter, 2),
+    (counting, 3),
+    (sorting, 3),
+    (extreme, 2),
+    (items, 2),
+)

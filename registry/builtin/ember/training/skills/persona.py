@@ -6,13 +6,40 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from ..exchange import Exchange, phrase
-from ..words import ADJECTIVES, FIRST_NAMES, OBJECTS, made_up_word
-from .talk import NAME_QUESTION
+from registry.builtin.ember.training.exchange import Exchange, phrase
+from registry.builtin.ember.training.skills.talk import NAME_QUESTION
+from registry.builtin.ember.training.words import ADJECTIVES, FIRST_NAMES, OBJECTS, made_up_word
 
 KINDS = (
-    "robot", "assistant", "helper", "parrot", "dragon", "owl", "cat", "wizard", "teacher", "guide", "librarian", "pilot", "gardener", "chef",
-    "fox", "knight", "butler", "ghost", "tutor", "bear", "elf", "sailor", "bot", "clerk", "coach", "detective", "fairy", "turtle", "chatbot",
+    "robot",
+    "assistant",
+    "helper",
+    "parrot",
+    "dragon",
+    "owl",
+    "cat",
+    "wizard",
+    "teacher",
+    "guide",
+    "librarian",
+    "pilot",
+    "gardener",
+    "chef",
+    "fox",
+    "knight",
+    "butler",
+    "ghost",
+    "tutor",
+    "bear",
+    "elf",
+    "sailor",
+    "bot",
+    "clerk",
+    "coach",
+    "detective",
+    "fairy",
+    "turtle",
+    "chatbot",
 )
 
 
@@ -31,23 +58,86 @@ def _plain(exchange: Exchange) -> str:
 
 
 def _brief(exchange: Exchange) -> str:
-    return exchange.short.strip("`\"") if exchange.check != "unknown" else "I don't know."
+    if exchange.worked:
+        return exchange.answer
+    return exchange.short.strip('`"') if exchange.check != "unknown" else "I don't know."
 
 
 TONES = (
     Tone("plain", ("", "", "You answer questions.", "Be helpful.", "Help the user."), None, _plain),
-    Tone("pirate", ("Talk like a pirate.", "You speak like a pirate.", "Answer like a pirate.", "Always sound like a pirate.", "Use pirate talk."),
-         "pirate", lambda e: f"Arr! {e.answer} Ahoy, matey!"),
-    Tone("formal", ("Be formal.", "Use formal language.", "Answer formally.", "Speak in a formal tone.", "Always be formal and polite."),
-         "formal", lambda e: f"Certainly. {e.answer} I remain at your service."),
-    Tone("cheerful", ("Be cheerful.", "Answer cheerfully.", "Be very happy.", "You are always in a good mood.", "Speak in a cheerful tone."),
-         "cheerful", lambda e: f"Yay! {e.answer} Have a great day!"),
-    Tone("brief", ("Be brief.", "Answer briefly.", "Keep answers short.", "Answer in as few words as possible.", "Be concise.", "Give only the answer."),
-         "brief", _brief),
-    Tone("capitals", ("Write in ALL CAPS.", "Answer in capital letters.", "Use only capital letters.", "Always answer in ALL CAPS.", "SHOUT."),
-         None, lambda e: e.answer.upper()),
-    Tone("grumpy", ("Be grumpy.", "You are in a bad mood.", "Answer in a grumpy tone.", "Sound grumpy."), "grumpy", lambda e: f"Hmpf. {e.answer} Now leave me alone."),
-    Tone("sleepy", ("You are very sleepy.", "Sound sleepy.", "Be tired and sleepy."), "sleepy", lambda e: f"Yawn. {e.answer} Can I sleep now?"),
+    Tone(
+        "pirate",
+        (
+            "Talk like a pirate.",
+            "You speak like a pirate.",
+            "Answer like a pirate.",
+            "Always sound like a pirate.",
+            "Use pirate talk.",
+        ),
+        "pirate",
+        lambda e: f"Arr! {e.answer} Ahoy, matey!",
+    ),
+    Tone(
+        "formal",
+        (
+            "Be formal.",
+            "Use formal language.",
+            "Answer formally.",
+            "Speak in a formal tone.",
+            "Always be formal and polite.",
+        ),
+        "formal",
+        lambda e: f"Certainly. {e.answer} I remain at your service.",
+    ),
+    Tone(
+        "cheerful",
+        (
+            "Be cheerful.",
+            "Answer cheerfully.",
+            "Be very happy.",
+            "You are always in a good mood.",
+            "Speak in a cheerful tone.",
+        ),
+        "cheerful",
+        lambda e: f"Yay! {e.answer} Have a great day!",
+    ),
+    Tone(
+        "brief",
+        (
+            "Be brief.",
+            "Answer briefly.",
+            "Keep answers short.",
+            "Answer in as few words as possible.",
+            "Be concise.",
+            "Give only the answer.",
+        ),
+        "brief",
+        _brief,
+    ),
+    Tone(
+        "capitals",
+        (
+            "Write in ALL CAPS.",
+            "Answer in capital letters.",
+            "Use only capital letters.",
+            "Always answer in ALL CAPS.",
+            "SHOUT.",
+        ),
+        None,
+        lambda e: e.answer.upper(),
+    ),
+    Tone(
+        "grumpy",
+        ("Be grumpy.", "You are in a bad mood.", "Answer in a grumpy tone.", "Sound grumpy."),
+        "grumpy",
+        lambda e: f"Hmpf. {e.answer} Now leave me alone.",
+    ),
+    Tone(
+        "sleepy",
+        ("You are very sleepy.", "Sound sleepy.", "Be tired and sleepy."),
+        "sleepy",
+        lambda e: f"Yawn. {e.answer} Can I sleep now?",
+    ),
 )
 
 
@@ -66,8 +156,21 @@ def system_message(rng: Random, name: str | None, kind: str, tone: Tone) -> str:
     if name is None:
         lead = rng.choice(("", f"You are {_a(described)}.")) if ask else f"You are {_a(described)}."
     else:
-        lead = phrase(rng, rng.choice(("You are {n}, {k}.", "You are {n}, {k}.", "Your name is {n}. You are {k}.", "You are {k} (named|called) {n}.",
-                                       "Act as {n}, {k}.", "You are {n}.")), n=name, k=_a(described))
+        lead = phrase(
+            rng,
+            rng.choice(
+                (
+                    "You are {n}, {k}.",
+                    "You are {n}, {k}.",
+                    "Your name is {n}. You are {k}.",
+                    "You are {k} (named|called) {n}.",
+                    "Act as {n}, {k}.",
+                    "You are {n}.",
+                )
+            ),
+            n=name,
+            k=_a(described),
+        )
         if tone.adjective is not None and not ask and described not in lead:
             ask = rng.choice(tone.asks)
     parts = [lead, ask] if rng.random() < 0.8 else [ask, lead]
@@ -79,7 +182,11 @@ def random_name(rng: Random) -> str:
     draw = rng.random()
     if draw < 0.4:
         return rng.choice(FIRST_NAMES)
-    return made_up_word(rng, rng.choice((1, 2))).capitalize() if draw < 0.85 else rng.choice(OBJECTS).capitalize()
+    return (
+        made_up_word(rng, rng.choice((1, 2))).capitalize()
+        if draw < 0.85
+        else rng.choice(OBJECTS).capitalize()
+    )
 
 
 def random_persona(rng: Random) -> tuple[str | None, str, Tone]:

@@ -6,15 +6,65 @@ import json
 from dataclasses import replace
 from random import Random
 
-from ..exchange import Call, Conversation, Exchange, Json, Split, Turn, draw, phrase, sentence
-from ..toolbox.tools import Ask, Tool, draw_tool
-from ..words import NATURE, city, first_name, plain_word
-from . import arithmetic, hearth, letters, talk, world
+from registry.builtin.ember.training.exchange import (
+    Call,
+    Conversation,
+    Exchange,
+    Json,
+    Split,
+    Turn,
+    draw,
+    phrase,
+    sentence,
+)
+from registry.builtin.ember.training.skills import arithmetic, hearth, letters, talk, world
+from registry.builtin.ember.training.toolbox.tools import Ask, Tool, draw_tool
+from registry.builtin.ember.training.words import NATURE, city, first_name, plain_word
 
 NO_TOOL = "I have no tool for that."
-RESULT_KEYS = ("status", "temperature", "condition", "total", "price", "name", "distance", "count", "time", "date", "id", "result", "level", "city", "duration", "title", "rate", "owner", "color", "score")
-SYSTEM_MESSAGES = ("You are a helpful assistant.", "You can use tools.", "Use the tools when they help.", "You are an assistant with tools.", "Answer the user's questions.")
-CALM = (talk.greeting, talk.thanks, talk.abilities, talk.name, world.capital, world.opposite, world.animal, world.shape, hearth.command, hearth.environment, letters.spelling, talk.maker)
+RESULT_KEYS = (
+    "status",
+    "temperature",
+    "condition",
+    "total",
+    "price",
+    "name",
+    "distance",
+    "count",
+    "time",
+    "date",
+    "id",
+    "result",
+    "level",
+    "city",
+    "duration",
+    "title",
+    "rate",
+    "owner",
+    "color",
+    "score",
+)
+SYSTEM_MESSAGES = (
+    "You are a helpful assistant.",
+    "You can use tools.",
+    "Use the tools when they help.",
+    "You are an assistant with tools.",
+    "Answer the user's questions.",
+)
+CALM = (
+    talk.greeting,
+    talk.thanks,
+    talk.abilities,
+    talk.name,
+    world.capital,
+    world.opposite,
+    world.animal,
+    world.shape,
+    hearth.command,
+    hearth.environment,
+    letters.spelling,
+    talk.maker,
+)
 
 
 def _distinct_tools(rng: Random, split: Split, count: int) -> list[Tool]:
@@ -34,7 +84,15 @@ def _scalar(rng: Random, key: str) -> Json:
         return city(rng)
     if key in ("name", "owner"):
         return first_name(rng)
-    return rng.choice((plain_word(rng), rng.choice(("sunny", "cloudy", "rain", "open", "closed", "ready", "sent", "done", "on the way")), rng.choice(NATURE)))
+    return rng.choice(
+        (
+            plain_word(rng),
+            rng.choice(
+                ("sunny", "cloudy", "rain", "open", "closed", "ready", "sent", "done", "on the way")
+            ),
+            rng.choice(NATURE),
+        )
+    )
 
 
 def _listed(values: list[str]) -> str:
@@ -45,16 +103,34 @@ def result(rng: Random) -> tuple[str, str, str]:
     """A tool result, the sentence for it, and a value that the sentence must hold."""
     kind = rng.randrange(10)
     if kind < 5:
-        keys = rng.sample(RESULT_KEYS, rng.choice((1, 2, 2, 3))) if rng.random() < 0.8 else [plain_word(rng)]
+        keys = (
+            rng.sample(RESULT_KEYS, rng.choice((1, 2, 2, 3)))
+            if rng.random() < 0.8
+            else [plain_word(rng)]
+        )
         values = {key: _scalar(rng, key) for key in keys}
         parts = [f"the {key.replace('_', ' ')} is {value}" for key, value in values.items()]
         return json.dumps(values), sentence(_listed(parts)) + ".", str(values[keys[0]])
     if kind == 5:
         good = rng.random() < 0.6
         key = rng.choice(("ok", "success", "done"))
-        return json.dumps({key: good}), "Done." if good else "That did not work.", "Done" if good else "did not work"
+        return (
+            json.dumps({key: good}),
+            "Done." if good else "That did not work.",
+            "Done" if good else "did not work",
+        )
     if kind == 6:
-        problem = rng.choice(("not found", "no access", "timeout", "unknown city", "service down", f"{plain_word(rng)} missing", f"bad {plain_word(rng)}"))
+        problem = rng.choice(
+            (
+                "not found",
+                "no access",
+                "timeout",
+                "unknown city",
+                "service down",
+                f"{plain_word(rng)} missing",
+                f"bad {plain_word(rng)}",
+            )
+        )
         return json.dumps({"error": problem}), f"The tool failed: {problem}.", problem
     if kind == 7:
         values = [plain_word(rng) for _ in range(rng.randint(2, 4))]
@@ -62,7 +138,18 @@ def result(rng: Random) -> tuple[str, str, str]:
         text = json.dumps(values) if rng.random() < 0.5 else json.dumps({key: values})
         lead = "The results are" if text.startswith("[") else f"The {key} are"
         return text, f"{lead} {_listed(values)}.", values[0]
-    plain = str(rng.randint(0, 9999)) if kind == 8 else rng.choice((f"{rng.randint(-5, 40)} degrees, {rng.choice(('sunny', 'cloudy', 'rain'))}", f"{plain_word(rng)} {plain_word(rng)}", first_name(rng), f"{rng.randint(1, 99)} {plain_word(rng)}s"))
+    plain = (
+        str(rng.randint(0, 9999))
+        if kind == 8
+        else rng.choice(
+            (
+                f"{rng.randint(-5, 40)} degrees, {rng.choice(('sunny', 'cloudy', 'rain'))}",
+                f"{plain_word(rng)} {plain_word(rng)}",
+                first_name(rng),
+                f"{rng.randint(1, 99)} {plain_word(rng)}s",
+            )
+        )
+    )
     return plain, f"The result is {plain}.", plain
 
 
@@ -132,7 +219,11 @@ def _system(rng: Random) -> tuple[Turn, ...]:
 
 def _results(rng: Random, calls: tuple[Call, ...]) -> tuple[list[Turn], str, str]:
     outcomes = [result(rng) for _ in calls]
-    return [Turn("tool", outcome[0]) for outcome in outcomes], " ".join(o[1] for o in outcomes), outcomes[-1][2]
+    return (
+        [Turn("tool", outcome[0]) for outcome in outcomes],
+        " ".join(o[1] for o in outcomes),
+        outcomes[-1][2],
+    )
 
 
 def call_conversation(rng: Random, split: Split) -> Conversation:
@@ -141,7 +232,9 @@ def call_conversation(rng: Random, split: Split) -> Conversation:
     question, calls = _call_turns(rng, tools)
     question = polish(rng, question)
     turns = (*_system(rng), Turn("user", question), Turn("assistant", "", calls))
-    return Conversation("tool calls", turns, question, "call", "", tuple(t.spec for t in tools), calls)
+    return Conversation(
+        "tool calls", turns, question, "call", "", tuple(t.spec for t in tools), calls
+    )
 
 
 def no_call_conversation(rng: Random, split: Split) -> Conversation:
@@ -150,7 +243,9 @@ def no_call_conversation(rng: Random, split: Split) -> Conversation:
     exchange = _without_call(rng, split, tools)
     question = polish(rng, exchange.question)
     turns = (*_system(rng), Turn("user", question), Turn("assistant", exchange.answer))
-    return Conversation("tools not needed", turns, question, "no_call", exchange.short, tuple(t.spec for t in tools))
+    return Conversation(
+        "tools not needed", turns, question, "no_call", exchange.short, tuple(t.spec for t in tools)
+    )
 
 
 def result_conversation(rng: Random, split: Split) -> Conversation:
@@ -158,8 +253,16 @@ def result_conversation(rng: Random, split: Split) -> Conversation:
     tools = _distinct_tools(rng, split, rng.choice((1, 2, 3)))
     question, calls = _call_turns(rng, tools)
     replies, answer, value = _results(rng, calls)
-    turns = (*_system(rng), Turn("user", polish(rng, question)), Turn("assistant", "", calls), *replies, Turn("assistant", answer))
-    return Conversation("tool results", turns, question, "value", value, tuple(t.spec for t in tools))
+    turns = (
+        *_system(rng),
+        Turn("user", polish(rng, question)),
+        Turn("assistant", "", calls),
+        *replies,
+        Turn("assistant", answer),
+    )
+    return Conversation(
+        "tool results", turns, question, "value", value, tuple(t.spec for t in tools)
+    )
 
 
 def long_conversation(rng: Random, split: Split, rounds: int) -> Conversation:
@@ -169,7 +272,10 @@ def long_conversation(rng: Random, split: Split, rounds: int) -> Conversation:
     for _ in range(rounds):
         if rng.random() < 0.28:
             exchange = _without_call(rng, split, tools)
-            turns += [Turn("user", polish(rng, exchange.question)), Turn("assistant", exchange.answer)]
+            turns += [
+                Turn("user", polish(rng, exchange.question)),
+                Turn("assistant", exchange.answer),
+            ]
             continue
         question, calls = _call_turns(rng, tools)
         turns += [Turn("user", polish(rng, question)), Turn("assistant", "", calls)]
@@ -179,4 +285,12 @@ def long_conversation(rng: Random, split: Split, rounds: int) -> Conversation:
     return Conversation("tool calls", tuple(turns), "", "call", "", tuple(t.spec for t in tools))
 
 
-__all__ = ["Ask", "call_conversation", "long_conversation", "no_call_conversation", "polish", "result", "result_conversation"]
+__all__ = [
+    "Ask",
+    "call_conversation",
+    "long_conversation",
+    "no_call_conversation",
+    "polish",
+    "result",
+    "result_conversation",
+]

@@ -11,28 +11,99 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from ..exchange import Call, Json, Split, held_out, phrase
-from ..words import ABSTRACT, COMMON_WORDS, OBJECTS, made_up_word
-from .catalogue import ACTIONS, Action, Slot
-from .values import KINDS, said, schema_of
+from registry.builtin.ember.training.exchange import Call, Json, Split, held_out, phrase
+from registry.builtin.ember.training.notation import words
+from registry.builtin.ember.training.toolbox.catalogue import ACTIONS, Action, Slot
+from registry.builtin.ember.training.toolbox.values import KINDS, said, schema_of
+from registry.builtin.ember.training.words import ABSTRACT, COMMON_WORDS, OBJECTS, made_up_word
 
-PINNED = frozenset({"getweather", "add", "gettime", "getcurrenttime", "getcurrentweather", "searchweb", "sendemail", "settimer", "calculate"})
+PINNED = frozenset(
+    {
+        "getweather",
+        "add",
+        "gettime",
+        "getcurrenttime",
+        "getcurrentweather",
+        "searchweb",
+        "sendemail",
+        "settimer",
+        "calculate",
+    }
+)
 """Names people try first: always trained, never evaluated."""
 
-VERBS = tuple(
-    """get set create delete update find list send open close start stop check add remove move copy save load count show book order
-    cancel confirm assign approve reject print scan measure clean repair rename share lock unlock archive restore merge split publish
-    pause resume reset test rate review tag filter group export import sync enable disable schedule""".split()
+VERBS = words(
+    """get set create delete update find list send open close start stop check add remove move copy
+    save load count show book order cancel confirm assign approve reject print scan measure
+    clean repair rename share lock unlock archive restore merge split publish pause resume reset
+    test rate review tag filter group export import sync enable disable schedule"""
 )
 FIELDS: tuple[tuple[str, str], ...] = (
-    ("name", "thing"), ("label", "word"), ("title", "query"), ("owner", "name"), ("author", "person"), ("manager", "person"), ("count", "count"), ("quantity", "count"),
-    ("amount", "price"), ("price", "price"), ("weight", "number"), ("height", "count"), ("width", "count"), ("level", "percent"), ("id", "large"), ("code", "code"),
-    ("serial", "code"), ("reference", "code"), ("number", "large"), ("city", "city"), ("country_code", "currency"), ("place", "city"), ("target", "thing"), ("source", "thing"),
-    ("date", "date"), ("day", "weekday"), ("due", "date"), ("month", "month"), ("time", "time"), ("deadline", "date"), ("color", "color"), ("size", "size"), ("status", "status"),
-    ("priority", "priority"), ("speed", "speed"), ("format", "format"), ("direction", "direction"), ("active", "flag"), ("public", "flag"), ("urgent", "flag"), ("silent", "flag"),
-    ("email", "email"), ("file", "file"), ("url", "url"), ("room", "room"), ("language", "language"), ("comment", "message"), ("reason", "query"), ("note", "message"),
-    ("tags", "words"), ("members", "names"), ("values", "numbers"), ("unit", "length"), ("version", "number"), ("score", "percent"), ("page", "small"), ("limit", "small"),
-    ("category", "word"), ("group", "word"), ("kind", "word"), ("material", "thing"), ("duration", "count"), ("year", "large"), ("team", "word"), ("key", "word"),
+    ("name", "thing"),
+    ("label", "word"),
+    ("title", "query"),
+    ("owner", "name"),
+    ("author", "person"),
+    ("manager", "person"),
+    ("count", "count"),
+    ("quantity", "count"),
+    ("amount", "price"),
+    ("price", "price"),
+    ("weight", "number"),
+    ("height", "count"),
+    ("width", "count"),
+    ("level", "percent"),
+    ("id", "large"),
+    ("code", "code"),
+    ("serial", "code"),
+    ("reference", "code"),
+    ("number", "large"),
+    ("city", "city"),
+    ("country_code", "currency"),
+    ("place", "city"),
+    ("target", "thing"),
+    ("source", "thing"),
+    ("date", "date"),
+    ("day", "weekday"),
+    ("due", "date"),
+    ("month", "month"),
+    ("time", "time"),
+    ("deadline", "date"),
+    ("color", "color"),
+    ("size", "size"),
+    ("status", "status"),
+    ("priority", "priority"),
+    ("speed", "speed"),
+    ("format", "format"),
+    ("direction", "direction"),
+    ("active", "flag"),
+    ("public", "flag"),
+    ("urgent", "flag"),
+    ("silent", "flag"),
+    ("email", "email"),
+    ("file", "file"),
+    ("url", "url"),
+    ("room", "room"),
+    ("language", "language"),
+    ("comment", "message"),
+    ("reason", "query"),
+    ("note", "message"),
+    ("tags", "words"),
+    ("members", "names"),
+    ("values", "numbers"),
+    ("unit", "length"),
+    ("version", "number"),
+    ("score", "percent"),
+    ("page", "small"),
+    ("limit", "small"),
+    ("category", "word"),
+    ("group", "word"),
+    ("kind", "word"),
+    ("material", "thing"),
+    ("duration", "count"),
+    ("year", "large"),
+    ("team", "word"),
+    ("key", "word"),
 )
 
 
@@ -71,7 +142,9 @@ def held_out_name(name: str) -> bool:
     return bare not in PINNED and held_out(f"tool {bare}")
 
 
-def _spec(rng: Random, name: str, describe: str, fields: list[tuple[str, str, bool]]) -> dict[str, Json]:
+def _spec(
+    rng: Random, name: str, describe: str, fields: list[tuple[str, str, bool]]
+) -> dict[str, Json]:
     """An OpenAI tool object; `fields` are (name, kind, required)."""
     with_text = rng.random() < 0.5
     parameters: dict[str, Json] = {
@@ -83,7 +156,10 @@ def _spec(rng: Random, name: str, describe: str, fields: list[tuple[str, str, bo
         parameters["required"] = required
     if rng.random() < 0.15:
         parameters["additionalProperties"] = False
-    return {"type": "function", "function": {"name": name, "description": describe, "parameters": parameters}}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": describe, "parameters": parameters},
+    }
 
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
@@ -118,10 +194,18 @@ def _from_action(rng: Random, action: Action, name: str, verb: str, noun: str) -
         if free:
             taken[rng.choice(free)] = slot
     fields = [(field, slot.kind, not slot.optional) for field, slot in taken.items()]
-    describe = action.describe if rng.random() < 0.7 else rng.choice((f"{verb} {noun}".capitalize(), f"{action.describe}.", f"Use this to {verb} the {noun}"))
+    describe = (
+        action.describe
+        if rng.random() < 0.7
+        else rng.choice(
+            (f"{verb} {noun}".capitalize(), f"{action.describe}.", f"Use this to {verb} the {noun}")
+        )
+    )
 
     def ask(rng: Random) -> Ask:
-        used = {field: slot for field, slot in taken.items() if not slot.optional or rng.random() < 0.6}
+        used = {
+            field: slot for field, slot in taken.items() if not slot.optional or rng.random() < 0.6
+        }
         values = {field: KINDS[slot.kind].draw(rng) for field, slot in used.items()}
         spoken = {slot.letter: values[field] for field, slot in used.items()}
         text = _fill(rng, rng.choice(action.asks), spoken, {"noun": noun, "verb": verb})
@@ -129,7 +213,11 @@ def _from_action(rng: Random, action: Action, name: str, verb: str, noun: str) -
             raise ValueError(f"unfilled question: {text}")
         day = next((spoken[s.letter] for s in used.values() if s.kind == "day"), None)
         if isinstance(day, str) and day[0].isupper():
-            text = text.replace(f" {day}", f" on {day}", 1) if f"on {day}" not in text and f"for {day}" not in text and f"of {day}" not in text else text
+            text = (
+                text.replace(f" {day}", f" on {day}", 1)
+                if f"on {day}" not in text and f"for {day}" not in text and f"of {day}" not in text
+                else text
+            )
         return Ask(text, Call(name, values))
 
     required = tuple(field for field, _, needed in fields if needed)
@@ -147,19 +235,30 @@ def procedural_tool(rng: Random, split: Split) -> Tool:
     chosen = dict(rng.sample(FIELDS, rng.choice((1, 1, 2, 2, 3, 4))))
     for index, field in enumerate(list(chosen)):
         if rng.random() < 0.3:
-            other = rng.choice((f"{noun}_{field}", f"{rng.choice(COMMON_WORDS)}_{field}", made_up_word(rng, 2), rng.choice(COMMON_WORDS)))
+            other = rng.choice(
+                (
+                    f"{noun}_{field}",
+                    f"{rng.choice(COMMON_WORDS)}_{field}",
+                    made_up_word(rng, 2),
+                    rng.choice(COMMON_WORDS),
+                )
+            )
             chosen[other] = chosen.pop(field)
         del index
     needed = {field: rng.random() < 0.7 for field in chosen}
     fields = [(field, kind, needed[field]) for field, kind in chosen.items()]
-    describe = rng.choice((f"{verb} a {noun}", f"{verb} the {noun}", f"{verb}s {noun}s", f"tool to {verb} a {noun}")).capitalize()
+    describe = rng.choice(
+        (f"{verb} a {noun}", f"{verb} the {noun}", f"{verb}s {noun}s", f"tool to {verb} a {noun}")
+    ).capitalize()
 
     def ask(rng: Random) -> Ask:
         used = [field for field in chosen if needed[field] or rng.random() < 0.6]
         values = {field: KINDS[chosen[field]].draw(rng) for field in used}
         return Ask(_stated(rng, verb, noun, values), Call(name, values))
 
-    return Tool(name, _spec(rng, name, describe, fields), ask, False, tuple(f for f in chosen if needed[f]))
+    return Tool(
+        name, _spec(rng, name, describe, fields), ask, False, tuple(f for f in chosen if needed[f])
+    )
 
 
 def _stated(rng: Random, verb: str, noun: str, values: dict[str, Json]) -> str:
@@ -170,8 +269,22 @@ def _stated(rng: Random, verb: str, noun: str, values: dict[str, Json]) -> str:
         shown = field.replace("_", " ") if rng.random() < 0.7 else field
         parts.append(shown + link.format(v=said(value)))
     order = parts if rng.random() < 0.7 else rng.sample(parts, len(parts))
-    joined = ", ".join(order) if rng.random() < 0.5 or len(order) < 2 else ", ".join(order[:-1]) + " and " + order[-1]
-    start = rng.choice((f"{verb} the {noun}", f"{verb} a {noun}", f"please {verb} the {noun}", f"can you {verb} the {noun}", f"{verb} {noun}", f"I want to {verb} a {noun}", f"I need you to {verb} the {noun}"))
+    joined = (
+        ", ".join(order)
+        if rng.random() < 0.5 or len(order) < 2
+        else ", ".join(order[:-1]) + " and " + order[-1]
+    )
+    start = rng.choice(
+        (
+            f"{verb} the {noun}",
+            f"{verb} a {noun}",
+            f"please {verb} the {noun}",
+            f"can you {verb} the {noun}",
+            f"{verb} {noun}",
+            f"I want to {verb} a {noun}",
+            f"I need you to {verb} the {noun}",
+        )
+    )
     if not order:
         return start
     return start + rng.choice((" with ", " with ", ", ", ": ", " where ")) + joined

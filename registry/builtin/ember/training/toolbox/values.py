@@ -6,9 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from ..exchange import Json
-from ..tables import DAYS, MONTHS
-from ..words import ABSTRACT, ADJECTIVES, FOODS, NATURE, OBJECTS, VERBS, city, first_name, full_name, made_up_word, plain_word
+from registry.builtin.ember.training.exchange import Json
+from registry.builtin.ember.training.tables import DAYS, MONTHS
+from registry.builtin.ember.training.words import (
+    ABSTRACT,
+    ADJECTIVES,
+    FOODS,
+    NATURE,
+    OBJECTS,
+    VERBS,
+    city,
+    first_name,
+    full_name,
+    made_up_word,
+    plain_word,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +47,53 @@ def _email(rng: Random) -> str:
 
 def _phrase(rng: Random) -> str:
     noun = rng.choice(OBJECTS + ABSTRACT + NATURE)
-    return rng.choice((
-        f"{rng.choice(ADJECTIVES)} {noun}", f"{noun} for {rng.choice(ABSTRACT)}", f"best {noun}", f"{plain_word(rng)} {noun}", noun,
-        f"how to {rng.choice(VERBS)} a {noun}", f"{rng.choice(ADJECTIVES)} {plain_word(rng)} {noun}",
-    ))
+    return rng.choice(
+        (
+            f"{rng.choice(ADJECTIVES)} {noun}",
+            f"{noun} for {rng.choice(ABSTRACT)}",
+            f"best {noun}",
+            f"{plain_word(rng)} {noun}",
+            noun,
+            f"how to {rng.choice(VERBS)} a {noun}",
+            f"{rng.choice(ADJECTIVES)} {plain_word(rng)} {noun}",
+        )
+    )
 
 
 def _message(rng: Random) -> str:
-    noun, place = rng.choice(OBJECTS + ABSTRACT), rng.choice(("the office", "the station", "home", "the market", city(rng)))
-    return rng.choice((
-        f"I will be {rng.randint(2, 50)} minutes late", f"please bring the {noun}", f"see you at {place}", f"the {noun} is ready", f"I am at {place}",
-        f"the {noun} is {rng.choice(ADJECTIVES)}", f"can you {rng.choice(VERBS)} the {noun}", f"we meet at {place} at {rng.randint(1, 12)}", f"happy birthday {first_name(rng)}",
-        f"do not forget the {noun}", f"{rng.choice(VERBS)} the {noun} before {rng.choice(DAYS)}", f"I {rng.choice(VERBS)} the {plain_word(rng)} {noun}",
-    ))
+    noun, place = (
+        rng.choice(OBJECTS + ABSTRACT),
+        rng.choice(("the office", "the station", "home", "the market", city(rng))),
+    )
+    return rng.choice(
+        (
+            f"I will be {rng.randint(2, 50)} minutes late",
+            f"please bring the {noun}",
+            f"see you at {place}",
+            f"the {noun} is ready",
+            f"I am at {place}",
+            f"the {noun} is {rng.choice(ADJECTIVES)}",
+            f"can you {rng.choice(VERBS)} the {noun}",
+            f"we meet at {place} at {rng.randint(1, 12)}",
+            f"happy birthday {first_name(rng)}",
+            f"do not forget the {noun}",
+            f"{rng.choice(VERBS)} the {noun} before {rng.choice(DAYS)}",
+            f"I {rng.choice(VERBS)} the {plain_word(rng)} {noun}",
+        )
+    )
 
 
 def _task(rng: Random) -> str:
-    return rng.choice((f"buy {rng.choice(FOODS)}", f"call {first_name(rng)}", f"{rng.choice(VERBS)} the {rng.choice(OBJECTS)}", f"pay the {plain_word(rng)} bill",
-                       f"write to {first_name(rng)}", f"pick up the {rng.choice(OBJECTS)}"))
+    return rng.choice(
+        (
+            f"buy {rng.choice(FOODS)}",
+            f"call {first_name(rng)}",
+            f"{rng.choice(VERBS)} the {rng.choice(OBJECTS)}",
+            f"pay the {plain_word(rng)} bill",
+            f"write to {first_name(rng)}",
+            f"pick up the {rng.choice(OBJECTS)}",
+        )
+    )
 
 
 def _code(rng: Random) -> str:
@@ -79,37 +120,137 @@ def _listed(*values: str) -> Kind:
 KINDS: dict[str, Kind] = {
     "city": Kind("string", city, ("the city", "name of the city", "a city", "the place", "")),
     "name": Kind("string", first_name, ("the name", "name of the person", "a person", "")),
-    "person": Kind("string", lambda rng: full_name(rng) if rng.random() < 0.5 else first_name(rng), ("the person", "full name", "who", "")),
+    "person": Kind(
+        "string",
+        lambda rng: full_name(rng) if rng.random() < 0.5 else first_name(rng),
+        ("the person", "full name", "who", ""),
+    ),
     "email": Kind("string", _email, ("the address", "email address", "")),
-    "day": Kind("string", lambda rng: rng.choice((*DAYS, "today", "tomorrow", "tonight")), ("the day", "day of the week", "when", "")),
+    "day": Kind(
+        "string",
+        lambda rng: rng.choice((*DAYS, "today", "tomorrow", "tonight")),
+        ("the day", "day of the week", "when", ""),
+    ),
     "weekday": Kind("string", lambda rng: rng.choice(DAYS), ("the day", "day of the week", "")),
     "month": Kind("string", lambda rng: rng.choice(MONTHS), ("the month", "name of the month", "")),
     "date": Kind("string", _date, ("the date", "date as YYYY-MM-DD", "ISO date", "")),
     "time": Kind("string", _time, ("the time", "time as HH:MM", "")),
     "small": Kind("integer", lambda rng: rng.randint(1, 12), ("how many", "the number", "")),
-    "count": Kind("integer", lambda rng: rng.randint(1, 60) if rng.random() < 0.7 else rng.randint(61, 500), ("how many", "the amount", "a whole number", "")),
+    "count": Kind(
+        "integer",
+        lambda rng: rng.randint(1, 60) if rng.random() < 0.7 else rng.randint(61, 500),
+        ("how many", "the amount", "a whole number", ""),
+    ),
     "large": Kind("integer", lambda rng: rng.randint(100, 99999), ("the number", "numeric id", "")),
-    "number": Kind("number", lambda rng: rng.randint(0, 999) if rng.random() < 0.6 else round(rng.randint(1, 9999) / 100, 2), ("a number", "the value", "")),
-    "price": Kind("number", lambda rng: rng.randint(1, 999) if rng.random() < 0.5 else rng.randint(100, 9999) / 100, ("the price", "the amount", "")),
+    "number": Kind(
+        "number",
+        lambda rng: (
+            rng.randint(0, 999) if rng.random() < 0.6 else round(rng.randint(1, 9999) / 100, 2)
+        ),
+        ("a number", "the value", ""),
+    ),
+    "price": Kind(
+        "number",
+        lambda rng: rng.randint(1, 999) if rng.random() < 0.5 else rng.randint(100, 9999) / 100,
+        ("the price", "the amount", ""),
+    ),
     "percent": Kind("integer", lambda rng: rng.randint(0, 100), ("in percent", "0 to 100", "")),
-    "query": Kind("string", _phrase, ("what to look for", "the search text", "the words to find", "")),
+    "query": Kind(
+        "string", _phrase, ("what to look for", "the search text", "the words to find", "")
+    ),
     "message": Kind("string", _message, ("the text", "what to say", "")),
     "task": Kind("string", _task, ("what to do", "the task", "")),
-    "thing": Kind("string", lambda rng: rng.choice(OBJECTS) if rng.random() < 0.7 else plain_word(rng), ("the thing", "the name", "")),
+    "thing": Kind(
+        "string",
+        lambda rng: rng.choice(OBJECTS) if rng.random() < 0.7 else plain_word(rng),
+        ("the thing", "the name", ""),
+    ),
     "food": Kind("string", lambda rng: rng.choice(FOODS), ("the food", "")),
     "word": Kind("string", plain_word, ("a word", "the word", "")),
     "code": Kind("string", _code, ("the code", "the id", "identifier", "")),
     "file": Kind("string", _file, ("the file", "file name", "path of the file", "")),
     "url": Kind("string", _url, ("the address", "web address", "")),
-    "color": Kind("string", _choice("red", "blue", "green", "yellow", "white", "purple", "orange", "pink"), ("the color", "")),
-    "room": Kind("string", lambda rng: rng.choice(("kitchen", "bedroom", "bathroom", "office", "hall", "garage", "garden", "cellar", "living room", plain_word(rng))), ("the room", "which room", "")),
-    "device": Kind("string", lambda rng: rng.choice(("lamp", "heater", "fan", "radio", "tv", "oven", "door", "camera", "printer", "alarm", plain_word(rng))), ("the device", "")),
-    "language": Kind("string", _choice("French", "German", "Spanish", "Italian", "Japanese", "Polish", "Dutch", "Korean", "Turkish", "Greek"), ("the language", "target language", "")),
-    "currency": Kind("string", _choice("USD", "EUR", "GBP", "JPY", "CHF", "CAD", "INR", "CNY", "SEK", "MXN"), ("currency code", "")),
-    "flag": Kind("boolean", lambda rng: rng.random() < 0.5, ("true or false", "whether it is on", "")),
-    "words": Kind("array", lambda rng: [plain_word(rng) for _ in range(rng.randint(2, 4))], ("the list", "a list of words", "")),
-    "names": Kind("array", lambda rng: [first_name(rng) for _ in range(rng.randint(2, 4))], ("the people", "list of names", "")),
-    "numbers": Kind("numbers", lambda rng: [rng.randint(0, 99) for _ in range(rng.randint(2, 5))], ("the numbers", "list of numbers", "")),
+    "color": Kind(
+        "string",
+        _choice("red", "blue", "green", "yellow", "white", "purple", "orange", "pink"),
+        ("the color", ""),
+    ),
+    "room": Kind(
+        "string",
+        lambda rng: rng.choice(
+            (
+                "kitchen",
+                "bedroom",
+                "bathroom",
+                "office",
+                "hall",
+                "garage",
+                "garden",
+                "cellar",
+                "living room",
+                plain_word(rng),
+            )
+        ),
+        ("the room", "which room", ""),
+    ),
+    "device": Kind(
+        "string",
+        lambda rng: rng.choice(
+            (
+                "lamp",
+                "heater",
+                "fan",
+                "radio",
+                "tv",
+                "oven",
+                "door",
+                "camera",
+                "printer",
+                "alarm",
+                plain_word(rng),
+            )
+        ),
+        ("the device", ""),
+    ),
+    "language": Kind(
+        "string",
+        _choice(
+            "French",
+            "German",
+            "Spanish",
+            "Italian",
+            "Japanese",
+            "Polish",
+            "Dutch",
+            "Korean",
+            "Turkish",
+            "Greek",
+        ),
+        ("the language", "target language", ""),
+    ),
+    "currency": Kind(
+        "string",
+        _choice("USD", "EUR", "GBP", "JPY", "CHF", "CAD", "INR", "CNY", "SEK", "MXN"),
+        ("currency code", ""),
+    ),
+    "flag": Kind(
+        "boolean", lambda rng: rng.random() < 0.5, ("true or false", "whether it is on", "")
+    ),
+    "words": Kind(
+        "array",
+        lambda rng: [plain_word(rng) for _ in range(rng.randint(2, 4))],
+        ("the list", "a list of words", ""),
+    ),
+    "names": Kind(
+        "array",
+        lambda rng: [first_name(rng) for _ in range(rng.randint(2, 4))],
+        ("the people", "list of names", ""),
+    ),
+    "numbers": Kind(
+        "numbers",
+        lambda rng: [rng.randint(0, 99) for _ in range(rng.randint(2, 5))],
+        ("the numbers", "list of numbers", ""),
+    ),
     "units": _listed("celsius", "fahrenheit"),
     "switch": _listed("on", "off"),
     "priority": _listed("low", "medium", "high"),

@@ -295,6 +295,13 @@ def test_a_large_vocabulary_is_checked_in_half_a_second(read: Read) -> None:
     assert header.vocabulary_size == 150_001
 
 
+def test_more_texts_than_any_vocabulary_has_are_refused_before_they_are_read(read: Read) -> None:
+    array = struct.pack("<IIQ", types.ARRAY, types.STRING, 1_500_000) + bytes(12_000_000)
+    content = header_bytes(0, 2) + string("a") + array + string("b") + array
+    with pytest.raises(InvalidGguf, match="b: 1500000 texts, at most 2097152 are allowed in all"):
+        read(content)
+
+
 def test_a_tensor_table_is_not_needed_to_name_the_fault_of_a_key(read: Read) -> None:
     tensor = Tensor("x", (32,), 0)
     with pytest.raises(InvalidGguf, match=r"general\.architecture is missing"):

@@ -67,7 +67,6 @@ def _add_vocabulary(writer: gguf.GGUFWriter, model: TinyModel) -> int:
         writer.add_token_types([CONTROL] * 5 + [NORMAL] * (len(tokens) - 5))
         writer.add_token_type_count(2)
         writer.add_unk_token_id(1)
-        writer.add_cls_token_id(2)
         writer.add_bos_token_id(2)
         writer.add_sep_token_id(3)
         writer.add_eos_token_id(3)

@@ -1,0 +1,17 @@
+"""Short notations for the tables: words in a row, and pairs."""
+
+from __future__ import annotations
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of `text`."""
+    return tuple(text.split())
+
+
+def pairs(text: str) -> dict[str, str]:
+    """`key: value; key: value` as a dict in that order."""
+    found: dict[str, str] = {}
+    for entry in text.split(";"):
+        key, value = entry.split(": ", 1)
+        found[key.strip()] = " ".join(value.split())
+    return found

@@ -1,0 +1,194 @@
+"""The chat on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.conftest import RunningDaemon
+from tests.integration.cli_process import COMMAND, TIMEOUT_S, of_daemon
+
+PROMPT = r">>> "
+ESCAPES = r"(?:\x1b\[[0-9;?]*[A-Za-z]|\r)*"
+Chat = pexpect.spawn
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
+
+
+@pytest.fixture
+def start(shared_daemon: RunningDaemon, tmp_path: Path) -> Iterator[Callable[..., Chat]]:
+    """Starts a chat; it is ended afterwards."""
+    chats: list[Chat] = []
+
+    def spawn(*args: str, **more: str) -> Chat:
+        more = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **more}
+        env = of_daemon(shared_daemon, **more) | {"HEARTH_HOME": str(tmp_path)}
+        chat = pexpect.spawn(
+            sys.executable,
+            [*COMMAND[1:], "run", *(args or ("echo",))],
+            env=env,
+            encoding="utf-8",
+            timeout=TIMEOUT_S,
+            dimensions=(40, 100),
+        )
+        chats.append(chat)
+        return chat
+
+    yield spawn
+    for chat in chats:
+        chat.close(force=True)
+
+
+def say(chat: Chat, text: str) -> None:
+    """Type a line when the chat waits for one."""
+    chat.expect(PROMPT)
+    chat.send(f"{text}\r")
+
+
+def expect_line(chat: Chat, text: str) -> None:
+    """Wait for text at the start of a line: what is typed stands after the prompt."""
+    chat.expect(rf"\n{ESCAPES}{re.escape(text)}")
+
+
+def leave(chat: Chat) -> None:
+    """End the chat with /bye."""
+    say(chat, "/bye")
+    chat.expect(pexpect.EOF)
+    chat.wait()
+    assert chat.exitstatus == 0
+
+
+def test_messages_are_answered_until_bye(start: Callable[..., Chat]) -> None:
+    chat = start()
+    chat.expect("Send a message")
+    chat.send("hello there\r")
+    expect_line(chat, "hello there")
+    say(chat, "and again")
+    expect_line(chat, "and again")
+    leave(chat)
+
+
+def test_ctrl_c_stops_the_answer_and_keeps_the_chat(start: Callable[..., Chat]) -> None:
+    chat = start("echo", "--verbose")
+    say(chat, "hi")
+    chat.expect(r"prompt eval count: +(\d+) token")
+    alone = chat.match.group(1)
+    say(chat, "/clear")
+    say(chat, "<|slow|>" + "abc " * 200)
+    expect_line(chat, "abc abc")
+    chat.sendintr()
+    say(chat, "hi")
+    chat.expect(r"prompt eval count: +(\d+) token")
+    assert chat.match.group(1) == alone  # neither question nor half answer is remembered
+    leave(chat)
+
+
+def test_the_conversation_is_remembered_and_clear_forgets_it(start: Callable[..., Chat]) -> None:
+    chat = start("echo", "--verbose")
+    counts = []
+    for line in ("one", "two", "/clear", "one"):
+        say(chat, line)
+        if line != "/clear":
+            chat.expect(r"prompt eval count: +(\d+) token")
+            counts.append(int(chat.match.group(1)))
+    assert counts[1] > counts[0] == counts[2]
+    leave(chat)
+
+
+def test_settings_are_changed_and_shown(start: Callable[..., Chat]) -> None:
+    chat = start()
+    say(chat, "/set parameter num_predict 3")
+    expect_line(chat, "Set parameter 'num_predict' to '3'")
+    say(chat, "abcdefg")
+    expect_line(chat, "abc\r\n")
+    say(chat, "/set system Be brief.")
+    expect_line(chat, "Set system message.")
+    say(chat, "/show system")
+    expect_line(chat, "Be brief.")
+    say(chat, "/show parameters")
+    expect_line(chat, "User defined parameters:")
+    chat.expect(r"num_predict +3")
+    say(chat, "/set parameter num_predct 3")
+    chat.expect("did you mean num_predict")
+    say(chat, "/colour")
+    expect_line(chat, "Unknown command '/colour'. Type /? for help")
+    leave(chat)
+
+
+def test_a_message_of_several_lines(start: Callable[..., Chat]) -> None:
+    chat = start()
+    say(chat, '"""first')
+    chat.expect(r"\.\.\. ")
+    chat.send('second"""\r')
+    expect_line(chat, "first\r\nsecond")
+    leave(chat)
+
+
+def test_ctrl_c_on_an_empty_line_tells_how_to_leave_and_ctrl_d_leaves(
+    start: Callable[..., Chat],
+) -> None:
+    chat = start()
+    chat.expect(PROMPT)
+    chat.sendcontrol("c")
+    expect_line(chat, "Use Ctrl + d or /bye to exit.")
+    chat.expect(PROMPT)
+    chat.sendcontrol("d")
+    chat.expect(pexpect.EOF)
+    chat.wait()
+    assert chat.exitstatus == 0
+
+
+def test_history_is_kept_for_the_next_chat_unless_unwanted(
+    start: Callable[..., Chat], tmp_path: Path
+) -> None:
+    chat = start()
+    say(chat, "remember me")
+    expect_line(chat, "remember me")
+    leave(chat)
+    history = tmp_path / "state" / "history"
+    assert "+remember me" in history.read_text()
+    chat = start("echo", HEARTH_NOHISTORY="1")
+    say(chat, "forget me")
+    expect_line(chat, "forget me")
+    leave(chat)
+    assert "forget me" not in history.read_text()
+
+
+def test_another_model_is_loaded_or_the_old_one_kept(start: Callable[..., Chat]) -> None:
+    chat = start()
+    say(chat, "/load nowhere")
+    expect_line(chat, "Error: ")
+    say(chat, "/load other")
+    expect_line(chat, "Now chatting with other")
+    leave(chat)
+
+
+def test_tab_completes_commands(start: Callable[..., Chat]) -> None:
+    chat = start()
+    chat.expect(PROMPT)
+    chat.send("/cle\t\r")
+    expect_line(chat, "Cleared the conversation")
+    leave(chat)
+
+
+def test_no_color_and_dumb_terminals_get_no_colours(start: Callable[..., Chat]) -> None:
+    for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        chat = start("echo", **more)
+        say(chat, "hello")
+        expect_line(chat, "hello")
+        said = chat.before + chat.after
+        leave(chat)
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m|\x1b\[[0-9;]*9[0-7]m", said)
+
+
+def test_an_unknown_model_ends_with_3_before_the_chat(start: Callable[..., Chat]) -> None:
+    chat = start("ecko")
+    chat.expect("did you mean echo")
+    chat.expect(pexpect.EOF)
+    chat.wait()
+    assert chat.exitstatus == 3

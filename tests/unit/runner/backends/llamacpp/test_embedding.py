@@ -1,0 +1,110 @@
+"""Embeddings: one normalised vector for each input, whatever it is computed together with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from runner.backends.backend import Backend, BackendError, LoadedModel, Row
+from runner.types import SamplingParams
+
+Open = Callable[..., LoadedModel]
+
+ENCODER: dict[str, Any] = {"architecture": "bert", "context_length": 512, "pooling": 1}
+LAST_TOKEN: dict[str, Any] = {"pooling": 3}
+MODELS = pytest.mark.parametrize(
+    "model", [ENCODER, {**ENCODER, "pooling": 2}, LAST_TOKEN, {"pooling": 1}, {}]
+)
+INPUTS = [[2, 9, 12, 3], [2, 20, 3], [2, 5, 6, 7, 8, 9, 10, 3], [2, 9, 13, 3]]
+
+
+def cosine(one: list[float], other: list[float]) -> float:
+    return (
+        math.sumprod(one, other)
+        if hasattr(math, "sumprod")
+        else sum(a * b for a, b in zip(one, other, strict=True))
+    )
+
+
+@MODELS
+def test_vectors_have_length_one_and_differ(open_model: Open, model: dict[str, Any]) -> None:
+    vectors = open_model(model, embedding=True).backend.embed(INPUTS)
+    assert len(vectors) == len(INPUTS)
+    for vector in vectors:
+        assert len(vector) == 64
+        assert cosine(vector, vector) == pytest.approx(1.0, abs=1e-5)
+    assert cosine(vectors[0], vectors[2]) < 0.9999
+
+
+@MODELS
+def test_an_input_alone_and_among_others_has_the_same_vector(
+    open_model: Open, model: dict[str, Any]
+) -> None:
+    backend = open_model(model, embedding=True).backend
+    together = backend.embed(INPUTS)
+    for tokens, vector in zip(INPUTS, together, strict=True):
+        assert backend.embed([tokens])[0] == pytest.approx(vector, abs=2e-3)
+
+
+@MODELS
+def test_more_inputs_than_sequences_and_than_a_batch_holds_are_all_answered(
+    open_model: Open, model: dict[str, Any]
+) -> None:
+    backend = open_model(model, embedding=True, batch_tokens=20).backend
+    many = INPUTS * 10
+    vectors = backend.embed(many)
+    alone = open_model(model, embedding=True).backend.embed(INPUTS)
+    for at, vector in enumerate(vectors):
+        assert vector == pytest.approx(alone[at % 4], abs=2e-3)
+
+
+@MODELS
+def test_an_input_longer_than_a_batch_is_computed_as_a_whole(
+    open_model: Open, model: dict[str, Any]
+) -> None:
+    tokens = [2, *(5 + at % 40 for at in range(300)), 3]
+    (small,) = open_model(model, embedding=True, batch_tokens=64).backend.embed([tokens])
+    (large,) = open_model(model, embedding=True, batch_tokens=512).backend.embed([tokens])
+    assert small == pytest.approx(large, abs=2e-3)
+
+
+@pytest.mark.parametrize("count", [0, 513])
+def test_inputs_that_are_empty_or_too_long_are_refused(open_model: Open, count: int) -> None:
+    backend = open_model(LAST_TOKEN, embedding=True).backend
+    with pytest.raises(BackendError, match=f"{count} tokens"):
+        backend.embed([[5] * count])
+    assert len(backend.embed([[5, 6]])) == 1
+
+
+def test_no_inputs_give_no_vectors(open_model: Open) -> None:
+    assert open_model(LAST_TOKEN, embedding=True).backend.embed([]) == []
+
+
+def test_a_vector_of_nan_is_an_error(open_model: Open) -> None:
+    backend = open_model({**LAST_TOKEN, "spoiled_token": 250}, embedding=True).backend
+    with pytest.raises(BackendError, match="NaN"):
+        backend.embed([[5, 250]])
+
+
+def test_encoders_wrap_text_in_their_own_tokens(open_model: Open) -> None:
+    tokenizer = open_model(ENCODER, embedding=True).tokenizer
+    tokens = tokenizer.encode("warm fire", add_bos=True, parse_special=False)
+    assert [tokenizer.text(token) for token in (tokens[0], tokens[-1])] == ["[CLS]", "[SEP]"]
+
+
+def test_it_generates_nothing(open_model: Open) -> None:
+    backend: Backend = open_model(LAST_TOKEN, embedding=True).backend
+    with pytest.raises(BackendError, match="embeddings"):
+        backend.step([Row(0, [1], 0)])
+    with pytest.raises(BackendError, match="embeddings"):
+        backend.create_sampler(SamplingParams())
+    with pytest.raises(BackendError, match="embeddings"):
+        backend.share(0, 1, 1)
+    assert not backend.trim(0, 1)
+    backend.release(0)
+    backend.reset()
+    backend.close()
+    backend.close()

@@ -1,0 +1,120 @@
+"""Loading reports what it does, and why it fails."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.backends.backend import LoadedModel
+from runner.backends.llamacpp import load
+from runner.errors import ModelLoadFailed
+from runner.types import LoadPlan
+
+Open = Callable[..., LoadedModel]
+
+
+def test_progress_rises_to_the_end(plan: LoadPlan) -> None:
+    shares: list[float] = []
+    load(plan, shares.append).backend.close()
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_an_error_of_the_progress_report_stops_the_load(plan: LoadPlan) -> None:
+    def fail(share: float) -> None:
+        raise TimeoutError(f"gave up at {share}")
+
+    with pytest.raises(TimeoutError, match="gave up"):
+        load(plan, fail)
+
+
+def test_a_file_that_is_no_model_is_refused_with_the_native_reason(
+    plan: LoadPlan, tmp_path: Path
+) -> None:
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(b"NOPE" + bytes(100))
+    with pytest.raises(ModelLoadFailed, match=r"broken\.gguf.*magic"):
+        load(replace(plan, path=str(path)), lambda share: None)
+
+
+def test_a_file_cut_short_is_refused(plan: LoadPlan, tmp_path: Path) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(Path(plan.path).read_bytes()[:-1000])
+    with pytest.raises(ModelLoadFailed, match=r"cut\.gguf"):
+        load(replace(plan, path=str(path)), lambda share: None)
+
+
+def test_a_missing_file_is_refused(plan: LoadPlan, tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadFailed, match=r"none\.gguf"):
+        load(replace(plan, path=str(tmp_path / "none.gguf")), lambda share: None)
+
+
+def test_an_unknown_cache_type_is_refused_with_those_there_are(open_model: Open) -> None:
+    with pytest.raises(ModelLoadFailed, match=r"'q9_9'.*q8_0"):
+        open_model(kv_cache_type="q9_9")
+
+
+def test_a_quantised_cache_without_flash_attention_is_refused(open_model: Open) -> None:
+    with pytest.raises(ModelLoadFailed, match="flash attention"):
+        open_model(kv_cache_type="q8_0", flash_attention=False)
+
+
+def test_an_encoder_is_refused_for_generation(open_model: Open) -> None:
+    with pytest.raises(ModelLoadFailed, match="embeddings"):
+        open_model({"architecture": "bert", "pooling": 1})
+
+
+def test_the_chat_template_is_the_one_in_the_file(open_model: Open) -> None:
+    assert open_model({"chat_template": "{{ messages }}"}).chat_template == "{{ messages }}"
+    assert open_model().chat_template is None
+
+
+def test_the_description_names_library_and_model(open_model: Open) -> None:
+    assert open_model().description.startswith("llama.cpp ")
+    assert "llama" in open_model().description.partition(",")[2]
+
+
+@pytest.mark.parametrize("use_mmap", [True, False])
+def test_a_model_loads_with_and_without_a_memory_map(open_model: Open, use_mmap: bool) -> None:
+    assert open_model(use_mmap=use_mmap).backend.capacity.vocabulary == 270
+
+
+def test_loading_says_nothing_above_debug(
+    open_model: Open, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(logging.INFO):
+        open_model()
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == []
+
+
+def test_a_full_pool_is_no_warning(open_model: Open, caplog: pytest.LogCaptureFixture) -> None:
+    from runner.backends.backend import PoolFull, Row
+
+    backend = open_model(pool_tokens=256, max_sequences=4).backend
+    with caplog.at_level(logging.INFO):
+        backend.step([Row(0, [7] * 200, 0)])
+        with pytest.raises(PoolFull):
+            backend.step([Row(1, [7] * 200, 0)])
+    assert caplog.records == []
+
+
+def test_a_process_that_forgets_to_close_ends_cleanly(plan: LoadPlan) -> None:
+    program = f"""
+from runner.backends.backend import Row
+from runner.backends.llamacpp import load
+from runner.types import LoadPlan, SamplingParams
+loaded = load(LoadPlan({plan.path!r}, "llamacpp", 256, 256, 4, threads=1), lambda share: None)
+sampler = loaded.backend.create_sampler(SamplingParams())
+print(loaded.backend.step([Row(0, [1, 2, 3], 0, sampler)])[0].sequence)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")

@@ -1,0 +1,337 @@
+"""The manager with workers that are no processes: who is loaded, who waits, who goes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from registry.store import Store
+from runner.errors import (
+    InsufficientMemory,
+    InvalidRequest,
+    ModelLoadFailed,
+    ModelNotFound,
+    QueueFull,
+    ShuttingDown,
+    WorkerCrashed,
+)
+from runner.models.manager import Manager
+from runner.models.rooms import HEADROOM_BYTES, Rooms
+from runner.models.supervisor import Timeouts
+from runner.settings import Settings
+from runner.types import LoadPlan
+from tests.echo_models import install_echo
+
+GIB = 1 << 30
+
+
+class FakeWorker:
+    def __init__(self, name: str, plan: LoadPlan) -> None:
+        self.name, self.plan = name, plan
+        self.pid, self.crashed, self.closed = 2**22 + 1, False, False
+        self._end: list[Callable[[], None]] = []
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        self._end.append(callback)
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        self.closed = True
+        self.end()
+
+    def crash(self) -> None:
+        self.crashed = True
+        self.end()
+
+    def end(self) -> None:
+        ends, self._end = self._end, []
+        for callback in ends:
+            callback()
+
+
+class Starter:
+    """Starts fake workers; waits for go when told to; fails with error when given one."""
+
+    def __init__(self) -> None:
+        self.started: list[FakeWorker] = []
+        self.go = asyncio.Event()
+        self.go.set()
+        self.error: Exception | None = None
+
+    async def __call__(self, name: str, plan: LoadPlan, timeouts: Timeouts) -> Any:
+        await self.go.wait()
+        if self.error is not None:
+            raise self.error
+        worker = FakeWorker(name, plan)
+        self.started.append(worker)
+        return worker
+
+    @property
+    def names(self) -> list[str]:
+        return [worker.name for worker in self.started]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(tmp_path / "models")
+    for name in ("a", "b", "c"):
+        install_echo(opened, name)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def starter() -> Starter:
+    return Starter()
+
+
+Make = Callable[..., Manager]
+
+
+@pytest.fixture
+async def make(store: Store, starter: Starter) -> Any:
+    made: list[Manager] = []
+
+    def manager(free: int = 32 * GIB, **settings: Any) -> Manager:
+        values = Settings(**settings)
+        rooms = Rooms(values, measure=lambda: free + HEADROOM_BYTES)
+        made.append(Manager(store, values, starter, rooms))
+        return made[-1]
+
+    yield manager
+    for item in made:
+        await item.close()
+
+
+async def use(manager: Manager, name: str, **fields: Any) -> None:
+    async with manager.lease(name, **fields):
+        pass
+
+
+def names(manager: Manager) -> set[str]:
+    return {item.bundle.name.short for item in manager.residents}
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_second_lease_uses_the_loaded_model(make: Make, starter: Starter) -> None:
+    manager = make()
+    await use(manager, "a")
+    async with manager.lease("a") as lease:
+        assert lease.load_s == 0.0
+    assert starter.names == ["a"]
+
+
+async def test_many_leases_at_once_load_the_model_once(make: Make, starter: Starter) -> None:
+    manager = make()
+    starter.go.clear()
+    tasks = [asyncio.create_task(use(manager, "a")) for _ in range(20)]
+    await asyncio.sleep(0.05)
+    starter.go.set()
+    await asyncio.gather(*tasks)
+    assert starter.names == ["a"]
+
+
+async def test_a_lease_that_is_given_up_while_loading_leaves_the_load_going(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    starter.go.clear()
+    task = asyncio.create_task(use(manager, "a"))
+    await asyncio.sleep(0.05)
+    assert names(manager) == {"a"}
+    task.cancel()
+    await asyncio.wait({task})
+    starter.go.set()
+    await use(manager, "a")
+    assert starter.names == ["a"]
+
+
+async def test_unknown_and_malformed_names(make: Make) -> None:
+    manager = make()
+    with pytest.raises(ModelNotFound):
+        await use(manager, "zzz")
+    with pytest.raises(InvalidRequest):
+        await use(manager, "../x")
+
+
+async def test_the_least_recently_used_idle_model_is_evicted(make: Make) -> None:
+    manager = make(max_loaded_models=2)
+    for name in ("a", "b", "a", "c"):
+        await use(manager, name)
+    assert names(manager) == {"a", "c"}
+
+
+async def test_a_busy_model_is_not_evicted(make: Make) -> None:
+    manager = make(max_loaded_models=2)
+    async with manager.lease("a"):
+        await use(manager, "b")
+        await use(manager, "c")
+        assert names(manager) == {"a", "c"}
+
+
+async def test_a_load_waits_for_a_busy_model_and_loads_come_in_order(
+    make: Make, starter: Starter
+) -> None:
+    manager = make(max_loaded_models=1)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(manager.lease("a"))
+        waiting = []
+        for name in ("b", "c"):
+            waiting.append(asyncio.create_task(use(manager, name)))
+            await asyncio.sleep(0.02)
+        assert starter.names == ["a"]
+    await asyncio.gather(*waiting)
+    assert starter.names == ["a", "b", "c"]
+
+
+async def test_a_loaded_model_is_usable_while_another_waits_for_room(make: Make) -> None:
+    manager = make(max_loaded_models=1)
+    async with manager.lease("a"):
+        waiting = asyncio.create_task(use(manager, "b"))
+        await asyncio.sleep(0.02)
+        await use(manager, "a")
+        assert not waiting.done()
+    await waiting
+
+
+async def test_waiting_for_room_has_an_end(make: Make) -> None:
+    manager = make(free=300 << 20, load_timeout=0.05)
+    async with manager.lease("a"):
+        with pytest.raises(InsufficientMemory):
+            await use(manager, "b")
+
+
+async def test_what_can_never_fit_is_refused_without_evicting_anything(make: Make) -> None:
+    manager = make(memory_limit=300 << 20)
+    await use(manager, "a")
+    with pytest.raises(InsufficientMemory):
+        await use(manager, "b", options={"num_ctx": 4096, "num_batch": 65536, "num_parallel": 1024})
+    assert names(manager) == {"a"}
+
+
+async def test_keep_alive_of_the_last_lease_counts(make: Make) -> None:
+    manager = make()
+    await use(manager, "a", keep_alive_s=math.inf)
+    assert manager.residents[0].expires_at_s == math.inf
+    await use(manager, "a", keep_alive_s=0.0)
+    await settle()
+    assert names(manager) == set()
+
+
+async def test_a_model_in_use_does_not_expire(make: Make, starter: Starter) -> None:
+    manager = make(keep_alive=0.01)
+    async with manager.lease("a"):
+        await asyncio.sleep(0.05)
+        assert names(manager) == {"a"}
+    ended = asyncio.Event()
+    starter.started[0].on_end(ended.set)
+    await asyncio.wait_for(ended.wait(), 5)
+    assert names(manager) == set()
+
+
+async def test_unload_waits_for_the_last_user(make: Make, starter: Starter) -> None:
+    manager = make()
+    async with manager.lease("a"):
+        assert await manager.unload("a")
+        assert not starter.started[0].closed
+        assert names(manager) == set()
+    await settle()
+    assert starter.started[0].closed
+    assert not await manager.unload("a")
+
+
+async def test_a_longer_context_replaces_the_model_when_asked_for(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    for num_ctx in (100, 50, None, 200, 4096, 99_999):
+        await use(manager, "a", options={} if num_ctx is None else {"num_ctx": num_ctx})
+    assert [worker.plan.context_length for worker in starter.started] == [100, 200, 4096]
+
+
+async def test_an_overwritten_model_is_loaded_anew(
+    make: Make, starter: Starter, store: Store
+) -> None:
+    manager = make()
+    async with manager.lease("a") as old:
+        install_echo(store, "a", context_length=128)
+        await manager.forget("a")
+        async with manager.lease("a") as new:
+            assert new.plan.context_length == 128
+            assert not starter.started[0].closed
+            assert old.worker is not new.worker
+    await settle()
+    assert starter.started[0].closed
+
+
+async def test_a_deleted_model_goes_when_nobody_uses_it(
+    make: Make, starter: Starter, store: Store
+) -> None:
+    manager = make()
+    await use(manager, "a")
+    store.delete(manager.find("a").name)
+    await manager.forget("a")
+    assert starter.started[0].closed
+    with pytest.raises(ModelNotFound):
+        await use(manager, "a")
+
+
+async def test_a_failed_load_is_told_to_all_who_wait_and_tried_again(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    starter.error = ModelLoadFailed("no")
+    results = await asyncio.gather(*(use(manager, "a") for _ in range(3)), return_exceptions=True)
+    assert any(isinstance(result, ModelLoadFailed) for result in results)
+    assert all(isinstance(result, ModelLoadFailed) for result in results)
+    starter.error = None
+    await use(manager, "a")
+
+
+async def test_a_crashed_worker_is_replaced_until_it_crashes_too_often(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    for _ in range(3):
+        await use(manager, "a")
+        starter.started[-1].crash()
+    with pytest.raises(WorkerCrashed) as caught:
+        await use(manager, "a")
+    assert caught.value.details["retry_after_s"] > 0
+    await use(manager, "b")
+
+
+async def test_more_requests_than_the_queue_holds_are_refused(make: Make, starter: Starter) -> None:
+    manager = make(max_queue=2, num_parallel=1)
+    starter.go.clear()
+    tasks = [asyncio.create_task(use(manager, "a")) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    with pytest.raises(QueueFull) as caught:
+        await use(manager, "a")
+    assert caught.value.details["retry_after_s"] >= 1
+    starter.go.set()
+    await asyncio.gather(*tasks)
+    await use(manager, "a")
+
+
+async def test_a_stopping_manager_takes_nothing_new_and_ends_all_workers(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    await use(manager, "a")
+    await use(manager, "b")
+    manager.stop_admitting()
+    with pytest.raises(ShuttingDown):
+        await use(manager, "a")
+    await manager.close()
+    assert all(worker.closed for worker in starter.started)

@@ -1,0 +1,190 @@
+"""Workers that misbehave: small scripts in the place of the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+from runner.errors import HearthError, ModelLoadFailed, WorkerCrashed, WorkerTimeout
+from runner.models import process
+from runner.models.supervisor import Timeouts, Worker
+from runner.types import GenerateRequest, LoadPlan
+
+PLAN = LoadPlan("/none", "echo", 100, 100, 4)
+PRELUDE = """
+import json, os, socket, struct, sys, time
+sock = socket.socket(fileno=int(sys.argv[1]))
+def send(frame):
+    body = json.dumps(frame).encode()
+    sock.sendall(struct.pack(">I", len(body)) + body)
+def exactly(size):
+    data = b""
+    while len(data) < size:
+        chunk = sock.recv(size - len(data))
+        if not chunk:
+            sys.exit(0)
+        data += chunk
+    return data
+def receive():
+    return json.loads(exactly(struct.unpack(">I", exactly(4))[0]))
+capacity = {"context_length": 100, "max_sequences": 4, "vocabulary": 10}
+info = {"description": "fake", "chat_template": False, "capacity": capacity}
+receive()
+"""
+READY = "send({'op': 'ready', 'info': info})\n"
+
+
+async def start(
+    monkeypatch: pytest.MonkeyPatch, script: str, timeouts: Timeouts | None = None
+) -> Worker:
+    code = PRELUDE + textwrap.dedent(script)
+    monkeypatch.setattr(
+        process, "worker_command", lambda *arguments: [sys.executable, "-Ic", code, *arguments]
+    )
+    return await Worker.start("fake", PLAN, timeouts or Timeouts())
+
+
+async def answer(worker: Worker) -> str:
+    generation = worker.generate([GenerateRequest(id="1", text="x")])
+    text = ""
+    while not generation.done:
+        text += "".join(delta.text for _, delta in await generation.read())
+    return text
+
+
+FINISH = {
+    "reason": "stop",
+    "stop_string": None,
+    "usage": {"prompt_tokens": 1, "cached_tokens": 0, "completion_tokens": 1, "queue_s": 0,
+              "prefill_s": 0, "decode_s": 0},
+}  # fmt: skip
+
+
+async def test_deltas_reach_their_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        READY
+        + f"""
+receive()
+send({{"op": "step", "deltas": [["1", ["a", 1]], ["unknown", ["z", 1]]]}})
+send({{"op": "step", "deltas": [["1", ["b", 1, [], {FINISH!r}]]]}})
+receive()
+"""
+    )
+    worker = await start(monkeypatch, script)
+    assert await answer(worker) == "ab"
+    await worker.close()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"op": "step"},
+        {"op": "step", "deltas": 3},
+        {"op": "step", "deltas": [["1"]]},
+        {"op": "step", "deltas": [["1", [3, 1]]]},
+        {"op": "step", "deltas": [["1", ["a", "b"]]]},
+        {"op": "step", "deltas": [["1", ["a", 1, [], {"reason": "stop"}]]]},
+        {"op": "error", "id": "1"},
+        {"op": "reply"},
+        {"op": "unheard of"},
+        {"no": "op"},
+    ],
+)
+async def test_a_frame_that_makes_no_sense_ends_the_worker(
+    monkeypatch: pytest.MonkeyPatch, frame: dict[str, Any]
+) -> None:
+    worker = await start(monkeypatch, READY + f"receive()\nsend({frame!r})\ntime.sleep(60)\n")
+    with pytest.raises(WorkerCrashed, match="no valid frame"):
+        await answer(worker)
+    await worker.close()
+
+
+async def test_an_error_frame_ends_its_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        READY
+        + f"""
+receive()
+receive()
+error = {{"code": "invalid_value", "message": "bad prompt", "details": {{}}}}
+send({{"op": "error", "id": "1", "error": error}})
+send({{"op": "step", "deltas": [["2", ["b", 1, [], {FINISH!r}]]]}})
+receive()
+"""
+    )
+    worker = await start(monkeypatch, script)
+    first = worker.generate([GenerateRequest(id="1", text="x")])
+    second = worker.generate([GenerateRequest(id="2", text="x")])
+    with pytest.raises(HearthError, match="bad prompt"):
+        await first.read()
+    assert (await second.read())[0][1].text == "b"
+    await worker.close()
+
+
+async def test_a_worker_that_dies_fails_every_request_and_says_how(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = await start(monkeypatch, READY + "receive()\nreceive()\nos._exit(3)\n")
+    generations = [worker.generate([GenerateRequest(id=str(n), text="x")]) for n in range(2)]
+    for generation in generations:
+        with pytest.raises(WorkerCrashed) as caught:
+            await generation.read()
+        assert caught.value.details["exit_code"] == 3
+    late = worker.generate([GenerateRequest(id="9", text="x")])
+    with pytest.raises(WorkerCrashed):
+        await late.read()
+    with pytest.raises(WorkerCrashed):
+        await worker.stats()
+    assert worker.crashed
+
+
+async def test_a_failed_load_is_the_workers_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+error = {"code": "model_load_failed", "message": "no such tensor", "details": {}}
+send({"op": "failed", "error": error})
+"""
+    with pytest.raises(ModelLoadFailed, match="no such tensor"):
+        await start(monkeypatch, script)
+
+
+async def test_a_crash_in_the_load_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WorkerCrashed, match="exit code 7"):
+        await start(monkeypatch, "os._exit(7)")
+
+
+async def test_a_load_without_progress_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WorkerTimeout, match="no progress"):
+        await start(monkeypatch, "time.sleep(60)", Timeouts(load_s=0.3))
+
+
+async def test_a_worker_that_ignores_the_shutdown_is_ended_anyway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = await start(monkeypatch, READY + "time.sleep(60)\n")
+    began = asyncio.get_running_loop().time()
+    await worker.close()
+    assert asyncio.get_running_loop().time() - began < 10
+    assert not worker.crashed
+
+
+async def test_a_cancelled_generation_sends_cancel_for_what_still_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = (
+        READY
+        + """
+ids = [receive()["id"], receive()["id"]]
+cancels = [receive(), receive()]
+assert [frame["op"] for frame in cancels] == ["cancel", "cancel"]
+call = receive()
+send({"op": "reply", "id": call["id"], "result": [frame["id"] for frame in cancels]})
+receive()
+"""
+    )
+    worker = await start(monkeypatch, script)
+    worker.generate([GenerateRequest(id="1", text="x"), GenerateRequest(id="2", text="x")]).cancel()
+    assert await worker.call("stats") == ["1", "2"]
+    await worker.close()

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.server.guard import Guard
+from runner.settings import Address
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Handler:
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.runs += 1
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def ask(
+    headers: Headers,
+    method: str = "GET",
+    path: str = "/api/tags",
+    host: str = "127.0.0.1",
+    **options: Any,
+) -> tuple[int, int, dict[bytes, bytes]]:
+    """Status, how often the handler ran, the answer's headers."""
+    handler, sent = Handler(), []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "headers": headers}
+    guard = Guard(handler, Address(host, 4327), **options)
+    await guard(scope, None, send)  # type: ignore[arg-type]
+    return sent[0]["status"], handler.runs, dict(sent[0]["headers"])
+
+
+def host(text: str) -> Headers:
+    return [(b"host", text.encode())]
+
+
+OURS = host("127.0.0.1:4327")
+
+
+@pytest.mark.parametrize("name", ["box.example:4327", "BOX.example:4327", "localhost:4327"])
+async def test_the_configured_host_is_ours(name: str) -> None:
+    assert (await ask(host(name), host="box.example"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("192.168.1.5:4327", 200), ("[fe80::1]:4327", 200), ("evil.com:4327", 403)]
+)
+async def test_a_public_daemon_takes_addresses_but_no_foreign_names(name: str, status: int) -> None:
+    assert (await ask(host(name), host="0.0.0.0", public=True))[0] == status
+    assert (await ask(host(name)))[0] == 403
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT"])
+@pytest.mark.parametrize("path", ["/", "/v1/models", "/nowhere", "/api/blobs/sha256:0"])
+async def test_a_foreign_origin_reaches_no_handler(method: str, path: str) -> None:
+    status, runs, _ = await ask([*OURS, (b"origin", b"https://evil.example")], method, path)
+    assert (status, runs) == (403, 0)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "origin", "status"),
+    [
+        ((), b"http://localhost:4327", 200),
+        ((), b"http://localhost:3000", 403),
+        ((), b"chrome-extension://abc", 403),
+        (("https://app.example",), b"https://app.example", 200),
+        (("https://app.example/",), b"https://APP.example", 200),
+        (("https://app.example",), b"https://app.example.evil", 403),
+        (("*",), b"https://anything.example", 200),
+        (("*",), b"null", 403),
+    ],
+)
+async def test_origins_are_ours_or_allowed_by_name(
+    allowed: tuple[str, ...], origin: bytes, status: int
+) -> None:
+    got, _, headers = await ask([*OURS, (b"origin", origin)], origins=allowed)
+    assert got == status
+    assert headers.get(b"access-control-allow-origin") == (origin if status == 200 else None)
+
+
+async def test_a_preflight_of_an_allowed_origin_is_answered_here() -> None:
+    status, runs, headers = await ask([*OURS, (b"origin", b"http://localhost:4327")], "OPTIONS")
+    assert (status, runs) == (204, 0)
+    assert b"content-type" in headers[b"access-control-allow-headers"]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+async def test_there_must_be_exactly_one_host(count: int) -> None:
+    assert (await ask(OURS * count))[0] == 400
+
+
+async def test_a_blob_may_be_longer_than_a_body_and_of_any_type() -> None:
+    headers = [*OURS, (b"content-length", b"99999999999")]
+    assert (await ask(headers, "POST", "/api/blobs/sha256:0"))[0] == 200
+    assert (await ask(headers, "POST", "/api/chat"))[0] == 413
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(name=st.text(max_size=30), port=st.sampled_from(["", ":4327", ":80"]))
+async def test_no_other_host_name_passes(name: str, port: str) -> None:
+    given_host = (name + port).encode("latin-1", "replace").decode("latin-1")
+    headers = [(b"host", given_host.encode("latin-1"))]
+    status, runs, _ = await ask(headers)
+    ours = {"localhost:4327", "127.0.0.1:4327", "[::1]:4327"}
+    assert (status == 200) == (given_host.strip().lower() in ours)
+    assert runs == (status == 200)
