@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from registry.atomic import fault_of, faults, make_directory, sync_directory, write_file
-from registry.errors import InvalidManifest, InvalidName
+from registry.atomic import faults, make_directory, sync_directory, write_file
+from registry.errors import InvalidManifest, InvalidName, StoreFault
 from registry.manifest import MAX_MANIFEST_BYTES
 from registry.names import Name
 
@@ -69,7 +69,7 @@ class Manifests:
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise InvalidManifest("manifest: a link, not a file") from None
-            raise fault_of(error, "read the manifest", self.directory) from error
+            raise StoreFault("read the manifest", error.errno) from error
         return ManifestFile(content, datetime.fromtimestamp(status.st_mtime, UTC))
 
     def write(self, name: Name, content: bytes) -> None:

@@ -5,6 +5,7 @@ Reads facts and decides nothing. Sizes in bytes.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,11 +68,26 @@ def gpu_memory() -> tuple[GpuMemory, ...]:
     except pynvml.NVMLError:
         return ()
     try:
-        return tuple(_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+        indices = visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        count = range(pynvml.nvmlDeviceGetCount())
+        return tuple(_gpu(pynvml, i) for i in count if indices is None or i in indices)
     except pynvml.NVMLError:
         return ()
     finally:
         pynvml.nvmlShutdown()
+
+
+def visible_devices(variable: str | None) -> tuple[int, ...] | None:
+    """The devices that CUDA_VISIBLE_DEVICES leaves; None: all. As in CUDA, the first entry that
+    is no index hides the rest; names (UUIDs) are not resolved and leave all."""
+    if variable is None or variable.startswith(("GPU-", "MIG-")):
+        return None
+    indices: list[int] = []
+    for entry in variable.split(","):
+        if not entry.strip().isdigit():
+            break
+        indices.append(int(entry))
+    return tuple(indices)
 
 
 def _gpu(pynvml, index: int) -> GpuMemory:  # type: ignore[no-untyped-def]

@@ -40,11 +40,12 @@ def template_of(bundle: Bundle) -> str | None:
 
 def abilities_of(bundle: Bundle) -> Abilities:
     """What the model can be asked for."""
-    embedding = bundle.header.is_embedding or bundle.header.architecture in _ENCODERS
+    pools = bundle.header.is_embedding or bundle.header.architecture in _ENCODERS
+    echo = bundle.header.architecture == ECHO_ARCHITECTURE
     return Abilities(
-        completion=not embedding,
-        embedding=embedding,
-        tools=not embedding and "tools" in (template_of(bundle) or ""),
+        completion=not pools,
+        embedding=pools or echo,
+        tools=not pools and "tools" in (template_of(bundle) or ""),
     )
 
 
@@ -54,7 +55,7 @@ def source_of(bundle: Bundle) -> Source:
     return Source(
         path=str(bundle.model_path),
         backend="echo" if echo else "llamacpp",
-        embedding=abilities_of(bundle).embedding,
+        embedding=not abilities_of(bundle).completion,
         chat_template=bundle.template,
     )
 

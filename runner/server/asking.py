@@ -126,6 +126,13 @@ def keep_alive_s(value: Any) -> float | None:
     )
 
 
+def require_embedding(lease: Lease) -> None:
+    """Raises Unsupported when the model generates text only."""
+    if not lease.abilities.embedding:
+        name = lease.bundle.name.short
+        raise Unsupported(f"{name} generates text; load an embedding model for embeddings")
+
+
 def _logit_bias(given: Mapping[str, float], vocabulary: int) -> tuple[tuple[int, float], ...]:
     if len(given) > MAX_LOGIT_BIAS:
         raise _bad_bias(f"{len(given)} entries, at most {MAX_LOGIT_BIAS} are allowed")

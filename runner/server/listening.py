@@ -24,6 +24,10 @@ class ListenError(Exception):
     """The address cannot be listened on; the message says why and what to do."""
 
 
+class PortTaken(ListenError):
+    """Another process listens there already."""
+
+
 def listen(address: Address, insecure_public: bool) -> tuple[socket.socket, Address]:
     """A listening socket and the address it really has (port 0 becomes a number). Raises
     ListenError."""
@@ -59,7 +63,7 @@ def is_loopback(host: str) -> bool:
 
 def _refusal(address: Address, error: OSError) -> ListenError:
     if error.errno == errno.EADDRINUSE:
-        return ListenError(
+        return PortTaken(
             f"{address.host}:{address.port} is in use by {who_listens(address)}. Stop it, or set"
             f" HEARTH_HOST to another address, such as {address.host}:{address.port + 1}"
         )

@@ -21,7 +21,7 @@ from registry.store import Store
 from runner.errors import ShuttingDown
 from runner.server.app import create_app
 from runner.server.daemon import Daemon
-from runner.server.listening import ListenError, is_loopback, listen
+from runner.server.listening import ListenError, PortTaken, is_loopback, listen
 from runner.server.logs import set_up
 from runner.settings import SettingsError, load
 
@@ -44,7 +44,8 @@ def main() -> int:
     try:
         sock, address = listen(settings.host, settings.insecure_public)
     except ListenError as error:
-        return _give_up(str(error), EXIT_PORT_TAKEN)
+        taken = isinstance(error, PortTaken)
+        return _give_up(str(error), EXIT_PORT_TAKEN if taken else EXIT_FAULT)
     with sock:
         daemon = Daemon(settings, address, importlib.metadata.version("hearth"))
         try:

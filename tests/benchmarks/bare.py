@@ -2,7 +2,8 @@
 
 python -m tests.benchmarks.bare MODEL --sequences 8 prints one line of JSON. All sequences are
 prefilled (a shared prefix once, then shared by llama_memory_seq_cp), then decode greedily in
-lockstep, one llama_decode a step. What a server loses against it is the price of serving.
+lockstep, one llama_decode a step. What a server loses against it is the price of serving. On a
+busy machine run it with GOMP_SPINCOUNT=1000 in the environment, as hearth's workers do.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ import psutil
 
 from cli.bench.exchange import Server
 from cli.bench.memory import tree_rss_bytes
+from runner.backends.llamacpp.barriers import SPINS
 
 ROOT = Path(__file__).resolve().parents[2]
 THREADS = psutil.cpu_count(logical=False) or 1
@@ -60,6 +61,12 @@ class Command:
     environment: Mapping[str, str]
 
 
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The variables of every side. All get the short spin that hearth's workers set, so that a
+    busy machine slows no side more than another; on a quiet one it changes nothing."""
+    return {"GOMP_SPINCOUNT": SPINS, **os.environ, **extra}
+
+
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that nobody uses now."""
     with socket.socket() as probe:
@@ -78,7 +85,7 @@ def running(command: Command, logs: Path) -> Iterator[Side]:
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **command.environment},
+            env=environment(command.environment),
             cwd=ROOT,
         )
     try:
@@ -143,7 +150,7 @@ def install_model(model: Path, home: Path, port: int) -> None:
     subprocess.run(
         [sys.executable, "-m", "cli.main", "create", MODEL_NAME, "-f", str(modelfile)],
         check=True,
-        env={**os.environ, **hearth_environment(home, port)},
+        env=environment(hearth_environment(home, port)),
         cwd=ROOT,
         timeout=600,
     )

@@ -19,7 +19,7 @@ from cli.bench.summary import Spread, Summary
 from cli.bench.workload import Scale, Workload
 from tests.benchmarks.bare import BareResult, BareRun
 from tests.benchmarks.comparison import Comparison, Target, compare
-from tests.benchmarks.servers import MODEL_NAME, ROOT, Side
+from tests.benchmarks.servers import MODEL_NAME, ROOT, Side, environment
 
 T = TypeVar("T")
 
@@ -63,6 +63,7 @@ def bare(wanted: BareRun) -> BareResult:
         [sys.executable, "-m", "tests.benchmarks.bare", model, *words],
         check=True,
         capture_output=True,
+        env=environment({}),
         cwd=ROOT,
         timeout=1800,
     )

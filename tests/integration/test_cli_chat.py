@@ -33,7 +33,7 @@ def start(shared_daemon: RunningDaemon, tmp_path: Path) -> Iterator[Callable[...
             [*COMMAND[1:], "run", *(args or ("echo",))],
             env=env,
             encoding="utf-8",
-            timeout=TIMEOUT_S,
+            timeout=20,
             dimensions=(40, 100),
         )
         chats.append(chat)
@@ -123,7 +123,7 @@ def test_settings_are_changed_and_shown(start: Callable[..., Chat]) -> None:
 def test_a_message_of_several_lines(start: Callable[..., Chat]) -> None:
     chat = start()
     say(chat, '"""first')
-    chat.expect(r"\.\.\. ")
+    chat.expect(r"\.\.\.")
     chat.send('second"""\r')
     expect_line(chat, "first\r\nsecond")
     leave(chat)

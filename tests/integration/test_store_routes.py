@@ -110,7 +110,7 @@ def test_copy_show_and_delete(http: httpx.Client) -> None:
     assert shown["system"] == "Be kind."
     assert "num_ctx" in shown["parameters"]
     assert "FROM me/copy:v1" in shown["modelfile"]
-    assert shown["capabilities"] == ["completion"]
+    assert shown["capabilities"] == ["completion", "embedding"]
     assert http.get("/v1/models/me/copy:v1").json()["id"] == "me/copy:v1"
     assert http.request("DELETE", "/api/delete", json={"model": "me/copy:v1"}).is_success
     for path in ("/api/show", "/api/delete"):

@@ -39,9 +39,14 @@ class LlamaCppBackend:
             return []
         for row in rows:
             self._check(row.sequence)
+        sampled = [row for row in rows if row.sampler is not None]
+        if len(sampled) > self.capacity.max_sequences:  # room for logits is reserved for so many
+            raise BackendError(
+                f"{len(sampled)} rows to sample; one a sequence, {self.capacity.max_sequences} in all"
+            )
         self._batch.fill(rows)
         self._context.decode(self._batch)
-        return self._sample([row for row in rows if row.sampler is not None])
+        return self._sample(sampled)
 
     def _sample(self, rows: Sequence[Row]) -> list[Sampled]:
         if not rows:

@@ -6,6 +6,7 @@ purpose: its hidden states are no trained embeddings, and a second context would
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,11 @@ from runner.backends.backend import BackendError, Capacity, Row, Sampled, Sample
 from runner.backends.llamacpp.batch import Batch
 from runner.backends.llamacpp.context import Context
 from runner.types import SamplingParams
+
+_MEAN: int = native.LLAMA_POOLING_TYPE_MEAN
+_CLS: int = native.LLAMA_POOLING_TYPE_CLS
+_LAST: int = native.LLAMA_POOLING_TYPE_LAST
+_RANK: int = native.LLAMA_POOLING_TYPE_RANK
 
 _NO_GENERATION = "this model was loaded for embeddings; it generates no text"
 
@@ -122,8 +128,6 @@ def _normalised(vector: NDArray[np.float32]) -> list[float]:
 
 def metadata(model: Any, key: str) -> str | None:
     """A value of the model file's metadata as text, None where there is none."""
-    import ctypes
-
     buffer = ctypes.create_string_buffer(256)
     length = native.llama_model_meta_val_str(model, key.encode(), buffer, len(buffer))
     return buffer.value.decode("utf-8", "replace") if length >= 0 else None
@@ -137,13 +141,13 @@ def pooling_of(model: Any) -> int:
     """The model's own pooling; the mean where its file names none. Rerankers, whose pooling
     gives a score, are pooled by their first token like the encoders they are made of."""
     own = _architecture_value(model, "pooling_type")
-    kinds = (native.LLAMA_POOLING_TYPE_CLS, native.LLAMA_POOLING_TYPE_LAST)
-    return int(own) if own is not None and int(own) in kinds else native.LLAMA_POOLING_TYPE_MEAN
+    kinds = {str(kind): kind for kind in (_MEAN, _CLS, _LAST)}
+    return kinds.get(own or "", _CLS if own == str(_RANK) else _MEAN)
 
 
 def reads_both_ways(model: Any) -> bool:
     """True where an input must be computed in one piece: its tokens see those after them, or
     its embedding is the mean of all."""
     causal = _architecture_value(model, "attention.causal") != "false"
-    last = pooling_of(model) == native.LLAMA_POOLING_TYPE_LAST
-    return not (causal and last and native.llama_model_has_decoder(model))
+    last = pooling_of(model) == _LAST
+    return not (causal and last)

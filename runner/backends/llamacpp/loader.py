@@ -6,8 +6,9 @@ before: llama.cpp ends the process on some malformed ones.
 
 from __future__ import annotations
 
-import logging
+import ctypes
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,6 @@ from runner.backends.llamacpp.tokenizer import LlamaCppTokenizer
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
-logger = logging.getLogger(__name__)
-
 
 def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
     """Load plan.path as plan says; progress is called on the way, in this thread. Raises
@@ -46,6 +45,11 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
             native.llama_model_free(model)
             raise
     context = Context(model, handle)
+    if not plan.embedding and not context.memory:
+        context.close()
+        raise ModelLoadFailed(
+            f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
+        )
     backend: Backend = _embedding(plan, context) if plan.embedding else _generation(plan, context)
     return LoadedModel(
         backend=backend,
@@ -62,7 +66,7 @@ def start_library() -> None:
     native.llama_backend_init()
 
 
-def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Any = ()) -> Any:
+def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Sequence[str] = ()) -> Any:
     """The native model, to be freed by the caller. Raises as load does."""
     raised: list[BaseException] = []
 
@@ -90,10 +94,6 @@ def _context_parameters(plan: LoadPlan, model: Any) -> Any:
     if plan.embedding:
         whole = reads_both_ways(model)
         return embedding_parameters(plan, pooling=pooling_of(model), whole=whole)
-    if not native.llama_model_has_decoder(model):
-        raise ModelLoadFailed(
-            f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
-        )
     return generation_parameters(plan)
 
 
@@ -117,12 +117,14 @@ def _generation(plan: LoadPlan, context: Context) -> LlamaCppBackend:
 
 def _embedding(plan: LoadPlan, context: Context) -> EmbeddingBackend:
     handle = context.handle
+    # Beyond what it was trained for, an encoder has no positions, and llama.cpp ends the process
+    trained = native.llama_model_n_ctx_train(context.model)
     return EmbeddingBackend(
         context,
         Capacity(
             pool_tokens=native.llama_n_ctx(handle),
             max_sequences=native.llama_n_seq_max(handle),
-            context_length=min(plan.context_length, native.llama_n_ctx(handle)),
+            context_length=min(plan.context_length, trained),
             batch_tokens=native.llama_n_batch(handle),
             vocabulary=context.vocabulary_size,
             block_size=1,
@@ -132,7 +134,7 @@ def _embedding(plan: LoadPlan, context: Context) -> EmbeddingBackend:
     )
 
 
-def _failure(plan: LoadPlan, what: str, complaints: Any) -> ModelLoadFailed:
+def _failure(plan: LoadPlan, what: str, complaints: Sequence[str]) -> ModelLoadFailed:
     said = "; ".join(list(complaints)[-3:]) or "it gave no reason"
     name = Path(plan.path).name
     return ModelLoadFailed(f"the model file {name} was refused: {what} ({said})")
@@ -145,8 +147,6 @@ def _chat_template(model: Any) -> str | None:
 
 def describe(model: Any) -> str:
     """The library with its version, and its short description of the model."""
-    import ctypes
-
     buffer = ctypes.create_string_buffer(256)
     native.llama_model_desc(model, buffer, len(buffer))
     model_text = buffer.value.decode("utf-8", "replace")

@@ -21,14 +21,23 @@ def details_of(store: Store, stored: StoredModel) -> dict[str, Any]:
         config = _config(store, stored)
     except (RegistryError, ValueError):
         config = {}
-    family = config.get("model_family") or ""
+    return _details(config.get("model_family"), config.get("model_type"), config.get("file_type"))
+
+
+def details_of_bundle(bundle: Bundle) -> dict[str, Any]:
+    """The same, from the model file's own header."""
+    header = bundle.header
+    return _details(header.architecture, header.parameter_size, header.quantization)
+
+
+def _details(family: Any, size: Any, quantization: Any) -> dict[str, Any]:
     return {
         "parent_model": "",
-        "format": config.get("model_format") or "gguf",
-        "family": family,
-        "families": config.get("model_families") or [family],
-        "parameter_size": config.get("model_type") or "",
-        "quantization_level": config.get("file_type") or "",
+        "format": "gguf",
+        "family": family or "",
+        "families": [family] if family else [],
+        "parameter_size": size or "",
+        "quantization_level": quantization or "",
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from runner.models.options import check
-from runner.server.asking import keep_alive_s
+from runner.server.asking import keep_alive_s, require_embedding
 from runner.server.embedding import inputs_of, shortened
 from runner.server.exchange import Exchange
 from runner.server.ollama.timing import nanoseconds
@@ -24,6 +24,7 @@ async def embed(exchange: Exchange) -> None:
     ):
         vectors, tokens = [], 0
         if inputs:
+            require_embedding(lease)
             result = await lease.worker.embed(inputs, truncate=asked.truncate is not False)
             vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
             tokens = result.prompt_tokens

@@ -18,7 +18,12 @@ from runner.models.lookup import parse_name
 from runner.models.residents import Resident
 from runner.models.shape import abilities_of, template_of
 from runner.server.exchange import Exchange
-from runner.server.ollama.described import describe_modelfile, details_of, parameter_lines
+from runner.server.ollama.described import (
+    describe_modelfile,
+    details_of,
+    details_of_bundle,
+    parameter_lines,
+)
 from runner.server.ollama.wire import CopyRequest, ModelField, ShowRequest
 
 _STATS_TIMEOUT_S = 1.0
@@ -51,7 +56,7 @@ async def ps(exchange: Exchange) -> None:
     residents = exchange.daemon.manager.residents
     stats = await asyncio.gather(*(_stats(item) for item in residents))
     entries = [
-        {**_resident(exchange, item), "stats": counters}
+        {**_resident(item), "stats": counters}
         for item, counters in zip(residents, stats, strict=True)
     ]
     await exchange.reply({"models": entries})
@@ -66,7 +71,7 @@ async def _stats(item: Resident) -> dict[str, Any] | None:
     return None
 
 
-def _resident(exchange: Exchange, item: Resident) -> dict[str, Any]:
+def _resident(item: Resident) -> dict[str, Any]:
     plan, price = item.placement.plan, item.placement.price
     name = min(item.names, default=item.bundle.name.short)
     left_s = item.expires_at_s - asyncio.get_running_loop().time()
@@ -78,7 +83,7 @@ def _resident(exchange: Exchange, item: Resident) -> dict[str, Any]:
         "digest": item.bundle.digest.hex,
         "size": price.total_bytes,
         "size_vram": price.gpu_bytes,
-        "details": details_of(exchange.daemon.shelf, exchange.daemon.manager.find(name)),
+        "details": details_of_bundle(item.bundle),
         "expires_at": _expiry(left_s),
         "context_length": plan.context_length,
         "pool_tokens": plan.pool_tokens,
@@ -108,7 +113,7 @@ async def show(exchange: Exchange) -> None:
             "template": template_of(bundle) or "",
             "system": bundle.system or "",
             "messages": [{"role": m.role, "content": m.content} for m in bundle.messages],
-            "details": details_of(daemon.shelf, stored),
+            "details": details_of_bundle(bundle),
             "model_info": _model_info(bundle, verbose=bool(asked.verbose)),
             "capabilities": abilities_of(bundle).names(),
             "modified_at": stored.modified_at.isoformat(),

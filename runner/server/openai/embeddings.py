@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.errors import InvalidRequest
-from runner.server.asking import keep_alive_s
+from runner.server.asking import keep_alive_s, require_embedding
 from runner.server.embedding import as_base64, inputs_of, shortened
 from runner.server.exchange import Exchange
 from runner.server.openai.wire import EmbeddingRequest
@@ -21,6 +21,7 @@ async def embeddings(exchange: Exchange) -> None:
             asked.model, keep_alive_s=keep_alive_s(asked.keep_alive)
         ) as lease,
     ):
+        require_embedding(lease)
         result = await lease.worker.embed(inputs, truncate=False)
         vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
         base64 = asked.encoding_format == "base64"

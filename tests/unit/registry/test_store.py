@@ -230,6 +230,13 @@ def test_a_manifest_that_is_a_link_is_not_followed(store: Store, tmp_path: Path)
         store.get(Name.parse("evil/m"))
 
 
+def test_a_manifest_that_may_not_be_read_is_listed_with_its_fault(store: Store) -> None:
+    install(store, "ember", b"weights")
+    with faulty_disk(5, errno.EACCES, counted=("open",)):
+        (stored,) = store.models()
+    assert stored.fault == "cannot read the manifest: Permission denied (EACCES)"
+
+
 def test_a_missing_or_short_blob_is_told_as_the_models_fault(store: Store) -> None:
     manifest = install(store, "ember", b"weights")
     path = store.blob_path(manifest.layers[0].digest)

@@ -12,6 +12,11 @@ def pairs(text: str) -> dict[str, str]:
     """`key: value; key: value` as a dict in that order."""
     found: dict[str, str] = {}
     for entry in text.split(";"):
-        key, value = entry.split(": ", 1)
+        key, value = entry.split(":", 1)
         found[key.strip()] = " ".join(value.split())
     return found
+
+
+def phrasings(text: str) -> tuple[str, ...]:
+    """`one way to say it | another way`, over as many lines as wanted."""
+    return tuple(" ".join(part.split()) for part in text.split("|"))

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.models.memory import anonymous_bytes, available_bytes, cgroup_available_bytes
+from runner.models.memory import (
+    anonymous_bytes,
+    available_bytes,
+    cgroup_available_bytes,
+    visible_devices,
+)
 
 MAX_V1 = "9223372036854771712\n"
 
@@ -46,6 +51,17 @@ def test_version_1_is_read_too(tmp_path: Path, limit: str, expected: int | None)
 
 def test_without_a_control_group_there_is_no_limit(tmp_path: Path) -> None:
     assert cgroup_available_bytes(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [(None, None), ("", ()), ("-1", ()), ("1", (1,)), ("2,0", (2, 0)), ("0,-1,1", (0,)),
+     ("GPU-8932f937", None)],
+)  # fmt: skip
+def test_cuda_visible_devices_is_respected(
+    variable: str | None, expected: tuple[int, ...] | None
+) -> None:
+    assert visible_devices(variable) == expected
 
 
 def test_this_machine_has_some_memory_and_this_process_uses_some() -> None:

@@ -145,15 +145,15 @@ def environment(rng: Random) -> Exchange:
 
 def about(rng: Random) -> Exchange:
     """What hearth is."""
-    questions, answer, short = rng.choice(facts.ABOUT)
-    core = rng.choice(questions)
+    fact = rng.choice(facts.ABOUT)
+    core = rng.choice(fact.asks)
     question = phrase(
         rng,
         "(|||please tell me: |quick question: |hey, |can you tell me: |I wonder, |hello, |one question: |so, |tell me, )"
         + core
         + "(?|?|)",
     )
-    return Exchange(question, answer, short, question)
+    return Exchange(question, fact.says, fact.short, question)
 
 
 GENERATORS = ((command, 5), (chat, 2), (modelfile, 4), (environment, 5), (about, 4))

@@ -168,6 +168,12 @@ def test_a_step_of_no_or_too_many_tokens_is_refused(backend: Backend, count: int
         backend.step([Row(0, [7] * count, 0)])
 
 
+def test_more_sampled_rows_than_sequences_are_refused(backend: Backend) -> None:
+    sampler = backend.create_sampler(GREEDY)
+    with pytest.raises(BackendError, match="17 rows"):
+        backend.step([Row(0, [7], at, sampler) for at in range(17)])
+
+
 def test_a_step_without_rows_does_nothing(backend: Backend) -> None:
     assert backend.step([]) == []
 

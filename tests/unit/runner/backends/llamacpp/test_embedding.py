@@ -22,11 +22,7 @@ INPUTS = [[2, 9, 12, 3], [2, 20, 3], [2, 5, 6, 7, 8, 9, 10, 3], [2, 9, 13, 3]]
 
 
 def cosine(one: list[float], other: list[float]) -> float:
-    return (
-        math.sumprod(one, other)
-        if hasattr(math, "sumprod")
-        else sum(a * b for a, b in zip(one, other, strict=True))
-    )
+    return math.fsum(a * b for a, b in zip(one, other, strict=True))
 
 
 @MODELS
@@ -77,6 +73,15 @@ def test_inputs_that_are_empty_or_too_long_are_refused(open_model: Open, count: 
     with pytest.raises(BackendError, match=f"{count} tokens"):
         backend.embed([[5] * count])
     assert len(backend.embed([[5, 6]])) == 1
+
+
+def test_an_encoder_takes_no_more_than_it_has_positions_for(open_model: Open) -> None:
+    model = {**ENCODER, "context_length": 64}
+    backend = open_model(model, embedding=True, context_length=512).backend
+    assert backend.capacity.context_length == 64
+    with pytest.raises(BackendError, match="65 tokens"):
+        backend.embed([[5] * 65])
+    assert len(backend.embed([[5] * 64])) == 1
 
 
 def test_no_inputs_give_no_vectors(open_model: Open) -> None:
