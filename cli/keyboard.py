@@ -103,7 +103,8 @@ class Keyboard:
             self.was_empty = not event.current_buffer.text
             event.app.exit(exception=KeyboardInterrupt())
 
-        @keys.add("c-j")
+        # Not Ctrl-J: Enter pressed while an answer still runs arrives as a line feed.
+        @keys.add("escape", "enter")
         def new_line(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 

@@ -51,7 +51,7 @@ Available keyboard shortcuts:
   Alt + b, Alt + f   One word back and forward
   Ctrl + k, Ctrl + u Delete to the end, to the start of the line
   Ctrl + w           Delete the word before the cursor
-  Ctrl + j           New line
+  Alt + Enter        New line
   Tab                Complete a command
   Ctrl + l           Clear the screen
   Ctrl + c           Stop the answer

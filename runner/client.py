@@ -32,7 +32,8 @@ class ModelDetails(TypedDict, total=False):
 
 
 class InstalledModel(TypedDict, total=False):
-    """A model of the store. size in bytes, modified_at in RFC 3339."""
+    """A model of the store. size in bytes, modified_at in RFC 3339; fault: why it cannot be
+    used."""
 
     name: str
     model: str
@@ -40,6 +41,7 @@ class InstalledModel(TypedDict, total=False):
     size: int
     digest: str
     details: ModelDetails
+    fault: str
 
 
 class LoadedModel(TypedDict, total=False):

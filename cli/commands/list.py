@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.terminal import status
+
 if TYPE_CHECKING:
     from runner.client import InstalledModel
 
@@ -49,6 +51,9 @@ def print_models(models: list[InstalledModel], prefix: str = "") -> None:
         for model in matching(models, prefix)
     ]
     print_table(_HEADER, rows)
+    for model in models:
+        if fault := model.get("fault"):
+            status(f"{_name(model)} cannot be used: {fault}")
 
 
 def _name(model: InstalledModel) -> str:

@@ -36,7 +36,7 @@ from runner.worker.protocol import (
 log = logging.getLogger("hearth.worker")
 
 _EXIT_GRACE_S = 2.0
-_STATS_TIMEOUT_S = 5.0
+_STATS_TIMEOUT_S = 2.0
 _DEATH_GRACE_S = 0.5  # from a lost connection to SIGKILL
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,7 @@ def options() -> argparse.Namespace:
 def main() -> int:
     """Run what was asked for; 0 when every target was met."""
     given = options()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # stops servers
     folder = given.out / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
     facts = {

@@ -14,7 +14,10 @@ from tests.conftest import RunningDaemon
 from tests.integration.cli_process import COMMAND, TIMEOUT_S, of_daemon
 
 PROMPT = r">>> "
-ESCAPES = r"(?:\x1b\[[0-9;?]*[A-Za-z]|\r)*"
+READY = r"Send a message"  # shown while nothing is typed; the prompt itself is drawn many times
+SPINNER = r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] (?:loading \w+)?"
+# What ends the reading of a line, and what may be drawn before its effect is shown.
+SUBMITTED = rf"\x1b\[\?2004l(?:\x1b\[[0-9;?]*[A-Za-z]|\r|\n|{SPINNER})*"
 Chat = pexpect.spawn
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
@@ -33,7 +36,7 @@ def start(shared_daemon: RunningDaemon, tmp_path: Path) -> Iterator[Callable[...
             [*COMMAND[1:], "run", *(args or ("echo",))],
             env=env,
             encoding="utf-8",
-            timeout=20,
+            timeout=TIMEOUT_S,
             dimensions=(40, 100),
         )
         chats.append(chat)
@@ -46,13 +49,13 @@ def start(shared_daemon: RunningDaemon, tmp_path: Path) -> Iterator[Callable[...
 
 def say(chat: Chat, text: str) -> None:
     """Type a line when the chat waits for one."""
-    chat.expect(PROMPT)
+    chat.expect(READY)
     chat.send(f"{text}\r")
 
 
 def expect_line(chat: Chat, text: str) -> None:
-    """Wait for text at the start of a line: what is typed stands after the prompt."""
-    chat.expect(rf"\n{ESCAPES}{re.escape(text)}")
+    """Wait for text as the first that is shown after a line was typed."""
+    chat.expect(SUBMITTED + re.escape(text))
 
 
 def leave(chat: Chat) -> None:
@@ -65,8 +68,7 @@ def leave(chat: Chat) -> None:
 
 def test_messages_are_answered_until_bye(start: Callable[..., Chat]) -> None:
     chat = start()
-    chat.expect("Send a message")
-    chat.send("hello there\r")
+    say(chat, "hello there")
     expect_line(chat, "hello there")
     say(chat, "and again")
     expect_line(chat, "and again")
@@ -115,8 +117,8 @@ def test_settings_are_changed_and_shown(start: Callable[..., Chat]) -> None:
     chat.expect(r"num_predict +3")
     say(chat, "/set parameter num_predct 3")
     chat.expect("did you mean num_predict")
-    say(chat, "/colour")
-    expect_line(chat, "Unknown command '/colour'. Type /? for help")
+    say(chat, "/xyz")
+    expect_line(chat, "Unknown command '/xyz'. Type /? for help")
     leave(chat)
 
 
@@ -133,10 +135,10 @@ def test_ctrl_c_on_an_empty_line_tells_how_to_leave_and_ctrl_d_leaves(
     start: Callable[..., Chat],
 ) -> None:
     chat = start()
-    chat.expect(PROMPT)
+    chat.expect(READY)
     chat.sendcontrol("c")
     expect_line(chat, "Use Ctrl + d or /bye to exit.")
-    chat.expect(PROMPT)
+    chat.expect(READY)
     chat.sendcontrol("d")
     chat.expect(pexpect.EOF)
     chat.wait()
@@ -170,20 +172,33 @@ def test_another_model_is_loaded_or_the_old_one_kept(start: Callable[..., Chat])
 
 def test_tab_completes_commands(start: Callable[..., Chat]) -> None:
     chat = start()
-    chat.expect(PROMPT)
-    chat.send("/cle\t\r")
+    chat.expect(READY)
+    chat.send("/cle\t")
+    chat.expect("/cle.*ar")
+    chat.send("\r")
     expect_line(chat, "Cleared the conversation")
     leave(chat)
 
 
-def test_no_color_and_dumb_terminals_get_no_colours(start: Callable[..., Chat]) -> None:
-    for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        chat = start("echo", **more)
-        say(chat, "hello")
-        expect_line(chat, "hello")
-        said = chat.before + chat.after
-        leave(chat)
-        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m|\x1b\[[0-9;]*9[0-7]m", said)
+def test_no_color_is_honoured(start: Callable[..., Chat]) -> None:
+    chat = start("echo", NO_COLOR="1")
+    say(chat, "hello")
+    said = chat.before + chat.after
+    leave(chat)
+    said += chat.before
+    assert not re.search(r"\x1b\[[0-9;]*[39][0-7]m", said)
+
+
+def test_a_dumb_terminal_gets_no_escape_codes(start: Callable[..., Chat]) -> None:
+    chat = start("echo", TERM="dumb")
+    chat.expect(PROMPT)
+    chat.send("hello\r")
+    chat.expect(PROMPT)
+    said = chat.before
+    assert "hello" in said
+    chat.send("/bye\r")
+    chat.expect(pexpect.EOF)
+    assert "\x1b" not in said + chat.before
 
 
 def test_an_unknown_model_ends_with_3_before_the_chat(start: Callable[..., Chat]) -> None:

@@ -42,7 +42,7 @@ class LlamaCppBackend:
         sampled = [row for row in rows if row.sampler is not None]
         if len(sampled) > self.capacity.max_sequences:  # room for logits is reserved for so many
             raise BackendError(
-                f"{len(sampled)} rows to sample; one a sequence, {self.capacity.max_sequences} in all"
+                f"{len(sampled)} rows to sample; there are {self.capacity.max_sequences} sequences"
             )
         self._batch.fill(rows)
         self._context.decode(self._batch)

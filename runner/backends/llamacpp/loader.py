@@ -93,8 +93,8 @@ def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Sequence[str]
 def _context_parameters(plan: LoadPlan, model: Any) -> Any:
     if plan.embedding:
         whole = reads_both_ways(model)
-        return embedding_parameters(plan, pooling=pooling_of(model), whole=whole)
-    return generation_parameters(plan)
+        return embedding_parameters(plan, model, pooling=pooling_of(model), whole=whole)
+    return generation_parameters(plan, model)
 
 
 def _generation(plan: LoadPlan, context: Context) -> LlamaCppBackend:

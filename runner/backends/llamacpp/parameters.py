@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_cpp import llama_cpp as native
 
-from runner.backends.llamacpp.threads import physical_cores
+from runner.backends.llamacpp.threads import threads_for
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
@@ -41,9 +41,9 @@ def model_parameters(plan: LoadPlan) -> Any:
     return params
 
 
-def generation_parameters(plan: LoadPlan) -> Any:
+def generation_parameters(plan: LoadPlan, model: Any) -> Any:
     """llama_context_params for many sequences in one cache. Raises ModelLoadFailed."""
-    params = _common(plan)
+    params = _common(plan, model)
     params.n_ctx = plan.pool_tokens
     params.n_batch = params.n_ubatch = min(plan.batch_tokens, plan.pool_tokens)
     params.n_seq_max = _sequences(plan)
@@ -52,10 +52,10 @@ def generation_parameters(plan: LoadPlan) -> Any:
     return params
 
 
-def embedding_parameters(plan: LoadPlan, *, pooling: int, whole: bool) -> Any:
+def embedding_parameters(plan: LoadPlan, model: Any, *, pooling: int, whole: bool) -> Any:
     """llama_context_params for embeddings of up to plan.context_length tokens each. whole: the
     attention looks both ways, so that an input must be computed in one piece."""
-    params = _common(plan)
+    params = _common(plan, model)
     params.embeddings = True
     params.pooling_type = pooling
     params.n_seq_max = _sequences(plan)
@@ -64,9 +64,10 @@ def embedding_parameters(plan: LoadPlan, *, pooling: int, whole: bool) -> Any:
     return params
 
 
-def _common(plan: LoadPlan) -> Any:
+def _common(plan: LoadPlan, model: Any) -> Any:
     params = native.llama_context_default_params()
-    params.n_threads = params.n_threads_batch = plan.threads or physical_cores()
+    threads = plan.threads or threads_for(native.llama_model_size(model))
+    params.n_threads = params.n_threads_batch = threads
     params.type_k = params.type_v = _cache_type(plan)
     params.flash_attn_type = _FLASH_ATTENTION[plan.flash_attention]
     params.kv_unified = True

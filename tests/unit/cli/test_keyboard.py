@@ -64,9 +64,14 @@ def test_without_history_nothing_is_written(keys: PipeInput, tmp_path: Path) -> 
     assert "secret" not in file.read_text()
 
 
-def test_ctrl_j_and_pasted_lines_stay_one_message(keys: PipeInput) -> None:
-    keys.send_text("one\ntwo\x1b[200~\nthree\nfour\x1b[201~\r")
+def test_alt_enter_and_pasted_lines_stay_one_message(keys: PipeInput) -> None:
+    keys.send_text("one\x1b\rtwo\x1b[200~\nthree\nfour\x1b[201~\r")
     assert Keyboard(None).ask(False) == "one\ntwo\nthree\nfour"
+
+
+def test_a_line_typed_ahead_ends_with_a_line_feed(keys: PipeInput) -> None:
+    keys.send_text("early\n")
+    assert Keyboard(None).ask(False) == "early"
 
 
 @pytest.mark.parametrize(("typed", "empty"), [("\x03", True), ("abc\x03", False)])

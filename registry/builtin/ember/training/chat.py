@@ -1,4 +1,5 @@
-"""Renders conversations with the chat template that is shipped in the GGUF, and finds the assistant's parts.
+"""Renders conversations with the chat template that is shipped in the GGUF, and finds the
+assistant's parts.
 
 The training reads exactly what the model will be given: the same template, rendered the same way.
 """
@@ -42,14 +43,18 @@ def render(
     generate: bool = False,
     sort_keys: bool = False,
 ) -> str:
-    """The prompt text of `messages`; with `generate` it ends where the assistant starts to write."""
+    """The prompt text of `messages`; with `generate` it ends where the assistant
+    starts to write.
+    """
     return template(sort_keys).render(
         messages=messages, tools=tools or None, add_generation_prompt=generate
     )
 
 
 def segments(conversation: Conversation, *, sort_keys: bool = False) -> list[tuple[str, bool]]:
-    """The rendered conversation in pieces `(text, learned)`; learned pieces are what the assistant writes, with <|im_end|>."""
+    """The rendered conversation in pieces `(text, learned)`; learned pieces are what the assistant
+    writes, with <|im_end|>.
+    """
     text = render(
         [turn.message() for turn in conversation.turns],
         list(conversation.tools),

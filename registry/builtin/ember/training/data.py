@@ -1,6 +1,7 @@
 """Turns the stream of conversations into batches of similar length.
 
-Rows start at position 0 as at inference and are padded on the right; causal attention never sees the padding.
+Rows start at position 0 as at inference and are padded on the right; causal attention never sees
+the padding.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from registry.builtin.ember.training.mixture import stream
 from registry.builtin.ember.training.tokenizer import PAD_ID, Tokenizer
 
 SORTED_KEYS_SHARE = 0.2
-"""Some chat runtimes print tool schemas with sorted keys; a part of the samples is rendered that way."""
+"""Some chat runtimes print tool schemas with sorted keys; a part of the samples is rendered that
+way.
+"""
 LONG_ANSWER = 16
-"""Answers longer than this many tokens count less per token, so that stories do not crowd out short answers."""
+"""Answers longer than this many tokens count less per token, so that stories do not crowd out short
+answers.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Two ways to ask ember: through a running hearth over HTTP, or the GGUF in this process. One interface: `complete`.
+"""Two ways to ask ember: through a running hearth over HTTP, or the GGUF in this process. One
+interface: `complete`.
 
 Greedy decoding in both.
 """
@@ -29,7 +30,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back. `malformed` counts tool-call blocks that were not a name and an object of arguments."""
+    """What came back. `malformed` counts tool-call blocks that were not a name and an object of
+    arguments.
+    """
 
     content: str
     calls: tuple[Call, ...] = ()
@@ -146,7 +149,9 @@ class GgufDriver:
         return bytes(buffer[:count])
 
     def complete(self, questions: list[Question]) -> list[Reply]:
-        """Decode greedily, `parallel` sequences at a time, a new question taking the slot of a finished one."""
+        """Decode greedily, `parallel` sequences at a time, a new question taking the slot of a
+        finished one.
+        """
         waiting = list(enumerate(questions))[::-1]
         texts: dict[int, bytes] = {}
         slots: dict[int, _Slot] = {}

@@ -1,4 +1,5 @@
-"""The unit of training data: one exchange, what it must contain to count as right, and what is held out.
+"""The unit of training data: one exchange, what it must contain to count as right, and what is held
+out.
 
 An exchange is drawn for a split: "train" or "eval". `held_out` decides by hash which keys belong to
 the evaluation, so the two splits can never share a key, whatever the seeds.
@@ -52,8 +53,10 @@ class Turn:
 class Exchange:
     """A question and its answer, before tone, system message and neighbours are put around it.
 
-    `short` is the bare value of the answer, what a brief persona says and what the evaluation looks for.
-    `fixed` answers keep their exact form under any tone (JSON); `worked` ones need their working to be right,
+    `short` is the bare value of the answer, what a brief persona says and what the evaluation looks
+    for.
+    `fixed` answers keep their exact form under any tone (JSON); `worked` ones need their working to
+    be right,
     so even a brief persona shows it.
     """
 
@@ -86,7 +89,9 @@ class Conversation:
 
 
 def normalise(text: str) -> str:
-    """Lower case, single spaces, no closing punctuation: two spellings of one question are equal."""
+    """Lower case, single spaces, no closing punctuation: two spellings of one question
+    are equal.
+    """
     return re.sub(r"\s+", " ", text.lower()).strip(" .?!")
 
 

@@ -1,6 +1,7 @@
 """Writes the trained network as one GGUF file.
 
-`python -m registry.builtin.ember.training.export --work FOLDER --out FILE`. Tensor and key names follow llama.cpp's
+`python -m registry.builtin.ember.training.export --work FOLDER --out FILE`. Tensor and key names
+follow llama.cpp's
 `llama` architecture; matrices are Q8_0, norms F32. There is no output matrix: it is the embedding.
 """
 
@@ -26,7 +27,10 @@ from registry.builtin.ember.training.tokenizer import (
 )
 from registry.builtin.ember.training.train import new_network
 
-DESCRIPTION = "The tiny language model bundled with hearth: small talk, hearth questions, sums, spelling, JSON and tool calls."
+DESCRIPTION = (
+    "The tiny language model bundled with hearth: small talk, hearth questions, sums, spelling,"
+    " JSON and tool calls."
+)
 BLOCK_TENSORS = {
     "attention_norm.weight": "attn_norm",
     "attention.query.weight": "attn_q",
@@ -51,7 +55,9 @@ def load(work: Path) -> tuple[Network, Tokenizer]:
 
 
 def _centered(weight: torch.Tensor) -> torch.Tensor:
-    """`weight` `[out, in]` without the mean of its outputs: what `model.CenteredNorm` takes out of the stream."""
+    """`weight` `[out, in]` without the mean of its outputs: what `model.CenteredNorm` takes out of
+    the stream.
+    """
     return weight - weight.mean(0, keepdim=True)
 
 
@@ -105,7 +111,9 @@ def _add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
 
 
 def write(network: Network, tokenizer: Tokenizer, path: Path, full_precision: bool = False) -> None:
-    """Write the GGUF to `path`, replacing it in one move; `full_precision` keeps F32 for comparisons."""
+    """Write the GGUF to `path`, replacing it in one move; `full_precision` keeps F32 for
+    comparisons.
+    """
     part = path.with_suffix(".part")
     writer = GGUFWriter(part, "llama")
     _add_metadata(
@@ -140,7 +148,8 @@ def main(arguments: list[str] | None = None) -> None:
     network, tokenizer = load(chosen.work)
     write(network, tokenizer, chosen.out, chosen.full_precision)
     print(
-        f"{chosen.out}: {chosen.out.stat().st_size / 1e6:.2f} MB, {network.parameter_count() / 1e6:.2f} M parameters"
+        f"{chosen.out}: {chosen.out.stat().st_size / 1e6:.2f} MB,"
+        f" {network.parameter_count() / 1e6:.2f} M parameters"
     )
 
 

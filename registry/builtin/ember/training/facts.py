@@ -6,39 +6,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from registry.builtin.ember.training.fact_kinds import Answer, Command, Setting
 from registry.builtin.ember.training.notation import phrasings
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One `hearth` command."""
-
-    name: str
-    usage: str
-    says: str
-    asks: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One Modelfile instruction, PARAMETER or environment variable."""
-
-    name: str
-    says: str
-    asks: tuple[str, ...]
-    default: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A fixed answer about hearth; `short` is what it must contain."""
-
-    asks: tuple[str, ...]
-    says: str
-    short: str
-
 
 COMMANDS = (
     Command(
@@ -339,9 +308,9 @@ VARIABLES = (
     Setting(
         "HEARTH_MAX_QUEUE",
         "says how many requests may wait",
-        phrasings(
-            """limit the waiting requests | make the queue longer | set how many requests may wait"""
-        ),
+        phrasings("""limit the waiting requests | make the queue longer | set how many requests may
+            wait
+            """),
         default="512",
     ),
     Setting(
@@ -400,7 +369,8 @@ ABOUT = (
         phrasings("""what is hearth | what's hearth | tell me about hearth | what does hearth do |
             explain hearth | describe hearth | what kind of program is hearth | can you explain
             what hearth is | what is this hearth thing"""),
-        "hearth is a local model runner: it runs language models on your own machine, private and free.",
+        "hearth is a local model runner: it runs language models on your own machine, private and"
+        " free.",
         "local model runner",
     ),
     Answer(
@@ -487,7 +457,8 @@ ABOUT = (
     Answer(
         phrasings("""what is a Modelfile | what's a Modelfile | what does a Modelfile do | explain
             the Modelfile | what is a Modelfile for"""),
-        "A Modelfile describes a model: its base, its parameters, its template and its system message.",
+        "A Modelfile describes a model: its base, its parameters, its template and its system"
+        " message.",
         "describes a model",
     ),
     Answer(

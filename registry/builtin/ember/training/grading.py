@@ -1,4 +1,6 @@
-"""Decides whether a reply is right. Every check reads only the reply and what the question asked for."""
+"""Decides whether a reply is right. Every check reads only the reply and what the question asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """`right` counts for accuracy; `well_formed` only says that the tool calls could be executed."""
+    """`right` counts for accuracy; `well_formed` only says that the tool calls could
+    be executed.
+    """
 
     right: bool
     well_formed: bool = True

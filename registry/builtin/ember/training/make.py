@@ -1,7 +1,9 @@
 """Makes ember from nothing: generate, learn the vocabulary, train, export, check the tokenizer.
 
-`python -m registry.builtin.ember.training.make` writes registry/builtin/ember/ember.gguf. Everything comes from the
-generator and one seed; nothing is downloaded. Wants the packages torch, tokenizers, gguf, numpy and jinja2.
+`python -m registry.builtin.ember.training.make` writes registry/builtin/ember/ember.gguf.
+Everything comes from the
+generator and one seed; nothing is downloaded. Wants the packages torch, tokenizers, gguf, numpy and
+jinja2.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ MINUTES = 66.0
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line of the whole way."""
-    # Waiting threads must sleep: spinning ones cost more than they save as soon as anything else runs.
+    # Waiting threads must sleep: spinning ones cost more than they save as soon as
+    # anything else runs.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from registry.builtin.ember.training import export, train
 

@@ -1,4 +1,6 @@
-"""Mixes the skills into conversations: how often each is drawn, personas, several turns, and the evaluation set."""
+"""Mixes the skills into conversations: how often each is drawn, personas, several turns, and the
+evaluation set.
+"""
 
 from __future__ import annotations
 

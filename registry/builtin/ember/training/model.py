@@ -1,4 +1,5 @@
-"""The network: a small Llama (RMSNorm, RoPE, SwiGLU, grouped queries, tied embeddings) for training.
+"""The network: a small Llama (RMSNorm, RoPE, SwiGLU, grouped queries, tied embeddings) for
+training.
 
 Owns the shapes and the forward pass. Knows nothing of text, GGUF or the training loop.
 Rotary pairs are adjacent dimensions (2i, 2i+1), as llama.cpp's `llama` architecture wants them.
@@ -17,7 +18,9 @@ SHORT = 512
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of the network; dimensions are multiples of 256 so that every GGUF block format fits."""
+    """Sizes of the network; dimensions are multiples of 256 so that every GGUF block
+    format fits.
+    """
 
     vocabulary: int = 4096
     width: int = 256
@@ -35,14 +38,18 @@ class Shape:
 
 
 def rotary_turns(shape: Shape, length: int) -> Tensor:
-    """Unit complex numbers that turn each pair of dimensions by its angle, `[length, head_width / 2]` complex64."""
+    """Unit complex numbers that turn each pair of dimensions by its angle, `[length, head_width /
+    2]` complex64.
+    """
     exponents = torch.arange(0, shape.head_width, 2).float() / shape.head_width
     angles = torch.arange(length).float()[:, None] * shape.rope_base ** -exponents[None, :]
     return torch.polar(torch.ones_like(angles), angles)
 
 
 def rotate(x: Tensor, turns: Tensor) -> Tensor:
-    """Rotate adjacent pairs of `x` `[batch, tokens, heads, head_width]` by position (Su et al. 2021)."""
+    """Rotate adjacent pairs of `x` `[batch, tokens, heads, head_width]` by position (Su et al.
+    2021).
+    """
     pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * turns[:, None, :]).flatten(-2).to(x.dtype)
 
@@ -50,8 +57,10 @@ def rotate(x: Tensor, turns: Tensor) -> Tensor:
 class CenteredNorm(nn.Module):
     """RMSNorm of a residual stream whose mean is taken out, computed as a layer norm without bias.
 
-    PyTorch has a fused layer norm on the CPU and no fused RMSNorm. Taking the mean out is linear, so `export`
-    moves it into the matrices that write to the stream, and the exported network needs plain RMSNorm only.
+    PyTorch has a fused layer norm on the CPU and no fused RMSNorm. Taking the mean out is linear,
+    so `export`
+    moves it into the matrices that write to the stream, and the exported network needs plain
+    RMSNorm only.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -66,9 +75,11 @@ class CenteredNorm(nn.Module):
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, share: int) -> Tensor:
-    """Causal attention of `query` `[batch, tokens, heads, head_width]` over keys and values with `share` times fewer heads.
+    """Causal attention of `query` `[batch, tokens, heads, head_width]` over keys and values with
+    `share` times fewer heads.
 
-    Up to `SHORT` tokens two plain products are 1.5 to 3 times faster than PyTorch's fused CPU kernel (measured on Zen 5).
+    Up to `SHORT` tokens two plain products are 1.5 to 3 times faster than PyTorch's fused CPU
+    kernel (measured on Zen 5).
     """
     batch, length, heads, width = query.shape
     key, value = (t.repeat_interleave(share, dim=2) for t in (key, value))
@@ -149,9 +160,12 @@ class Block(nn.Module):
 class Network(nn.Module):
     """Token ids in, hidden states or logits out.
 
-    The embedding of a token is a free vector plus the sum of the vectors of its features (its letters by
-    place, its leading space, its capital). Training on features lets " lamp", "lamp" and "Lamp" share what is
-    learned, and lets the network read the letters of a token. Export folds the sum into one plain matrix.
+    The embedding of a token is a free vector plus the sum of the vectors of its features (its
+    letters by
+    place, its leading space, its capital). Training on features lets " lamp", "lamp" and "Lamp"
+    share what is
+    learned, and lets the network read the letters of a token. Export folds the sum into one plain
+    matrix.
     """
 
     features: Tensor
@@ -188,7 +202,9 @@ class Network(nn.Module):
                     nn.init.normal_(weight, std=0.5 / self.shape.width**0.5)
 
     def embedding(self) -> Tensor:
-        """The folded embedding matrix `[vocabulary, width]`, rows of mean zero, used for input and output."""
+        """The folded embedding matrix `[vocabulary, width]`, rows of mean zero, used for input and
+        output.
+        """
         folded: Tensor = self.token.weight + self.feature(self.features)
         return folded - folded.mean(-1, keepdim=True)
 
@@ -204,7 +220,8 @@ class Network(nn.Module):
     def loss(self, tokens: Tensor, weights: Tensor, embedding: Tensor) -> Tensor:
         """Mean cross-entropy of the tokens whose weight is above zero.
 
-        `tokens` `[batch, tokens + 1]` int64, `weights` the same shape fp32, `embedding` as `embedding()` gives it. Logits are computed only where
+        `tokens` `[batch, tokens + 1]` int64, `weights` the same shape fp32, `embedding` as
+        `embedding()` gives it. Logits are computed only where
         they are scored: with short answers to long prompts that is a small part of the batch.
         """
         states = self.hidden(tokens[:, :-1], embedding)

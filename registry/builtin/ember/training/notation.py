@@ -13,7 +13,7 @@ def pairs(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in text.split(";"):
         key, value = entry.split(":", 1)
-        found[key.strip()] = " ".join(value.split())
+        found[" ".join(key.split())] = " ".join(value.split())
     return found
 
 

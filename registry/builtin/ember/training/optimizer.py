@@ -1,7 +1,9 @@
 """Muon for the hidden matrices, AdamW for the rest, and the learning-rate schedule.
 
-Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon): momentum whose matrix is replaced by its nearest
-orthogonal matrix, found with five Newton-Schulz steps. It needs about half the tokens of AdamW here.
+Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon): momentum whose matrix is replaced by
+its nearest
+orthogonal matrix, found with five Newton-Schulz steps. It needs about half the tokens of AdamW
+here.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from torch.optim import AdamW, Optimizer
 
 
 def orthogonalised(matrix: Tensor) -> Tensor:
-    """The orthogonal matrix nearest to `matrix` `[rows, columns]`, about; singular values end in 0.7 to 1.2."""
+    """The orthogonal matrix nearest to `matrix` `[rows, columns]`, about; singular values end in
+    0.7 to 1.2.
+    """
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
@@ -77,7 +81,9 @@ def optimizers(
 
 
 def rate_factor(progress: float, warm_up: float = 0.01) -> float:
-    """Factor on the learning rates at `progress` 0 to 1: linear warm-up, plateau, linear decay to zero over the last 60 %."""
+    """Factor on the learning rates at `progress` 0 to 1: linear warm-up, plateau, linear decay to
+    zero over the last 60 %.
+    """
     if progress < warm_up:
         return progress / warm_up
     return min(1.0, max(0.0, (1.0 - progress) / 0.6))

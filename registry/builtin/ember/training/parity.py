@@ -54,7 +54,9 @@ FIXED = (
 
 
 def texts(count: int, seed: int = 5) -> list[str]:
-    """Random strings of mixed alphabets, training texts of a seed not trained on, and the awkward fixed ones."""
+    """Random strings of mixed alphabets, training texts of a seed not trained on, and the awkward
+    fixed ones.
+    """
     rng = Random(seed)
     found = list(FIXED)
     found += [

@@ -1,8 +1,11 @@
-"""ember's tokenizer: SentencePiece-style BPE with byte fallback, the algorithm llama.cpp runs for `llama` vocabularies.
+"""ember's tokenizer: SentencePiece-style BPE with byte fallback, the algorithm llama.cpp runs for
+`llama` vocabularies.
 
 Regularity is bought on purpose, because a small model cannot afford to learn every word twice:
-- digits, single letters and punctuation are tokens of their own; letters never merge with anything else;
-- a space merges only with the first piece of a word, and only after the letters have merged, so a word is cut the
+- digits, single letters and punctuation are tokens of their own; letters never merge with anything
+else;
+- a space merges only with the first piece of a word, and only after the letters have merged, so a
+word is cut the
   same way after a space, after a quote and at the start of a line;
 - a few pairs of JSON punctuation are tokens.
 Spaces are written as U+2581. No space is added in front of a text.
@@ -153,7 +156,9 @@ FIRST_BYTE_ID = len(CONTROL) + len(VISIBLE)
 
 
 def learn(texts: Iterable[str]) -> Tokenizer:
-    """Learn a vocabulary of `VOCABULARY` tokens from `texts`; the same texts give the same tokens."""
+    """Learn a vocabulary of `VOCABULARY` tokens from `texts`; the same texts give the
+    same tokens.
+    """
     counts: Counter[str] = Counter()
     spaced: Counter[str] = Counter()
     for text in texts:
@@ -175,7 +180,9 @@ def learn(texts: Iterable[str]) -> Tokenizer:
 
 
 def _learn_pieces(counts: Counter[str], count: int) -> list[str]:
-    """Merged letter pieces in the order they were learned (byte-pair encoding, Sennrich et al. 2016)."""
+    """Merged letter pieces in the order they were learned (byte-pair encoding, Sennrich et al.
+    2016).
+    """
     from tokenizers import Tokenizer as Trainable
     from tokenizers import models, trainers
 
@@ -228,7 +235,8 @@ def _assemble(pieces: list[str], spaced: list[str], unused: list[str] | None = N
 
 
 def token_features(tokenizer: Tokenizer, slots: int = 26) -> tuple[list[list[int]], int]:
-    """Feature ids per token (0 = none) and their number: letters by place from both ends, length, space and capital.
+    """Feature ids per token (0 = none) and their number: letters by place from both ends, length,
+    space and capital.
 
     The network adds the vectors of these features to the token's own (see `model.Network`).
     """

@@ -1,6 +1,7 @@
 """The training loop: reproducible from its seed, resumable from its checkpoint.
 
-`python -m registry.builtin.ember.training.train --work FOLDER` writes tokenizer.json, checkpoint.pt and log.jsonl to FOLDER.
+`python -m registry.builtin.ember.training.train --work FOLDER` writes tokenizer.json, checkpoint.pt
+and log.jsonl to FOLDER.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ VOCABULARY_SAMPLES = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does. `minutes` bounds the wall time: the schedule follows whichever of steps and time is ahead."""
+    """What a run does. `minutes` bounds the wall time: the schedule follows whichever of steps and
+    time is ahead.
+    """
 
     steps: int = 5000
     batch_tokens: int = 3072
@@ -159,7 +162,8 @@ class Run:
         with (self.work / "log.jsonl").open("a") as log:
             log.write(json.dumps(row) + "\n")
         print(
-            f"step {self.step} loss {loss:.3f} {self.tokens_seen / 1e6:.2f} M tokens {self.tokens_seen / self.seconds:.0f} tokens/s",
+            f"step {self.step} loss {loss:.3f} {self.tokens_seen / 1e6:.2f} M tokens"
+            f" {self.tokens_seen / self.seconds:.0f} tokens/s",
             flush=True,
         )
 

@@ -142,3 +142,13 @@ def test_an_empty_shelf_is_a_header_alone(
     daemon.reply("GET", "/api/tags", {"models": []})
     assert execute(["list"]) == 0
     assert lines(capsys) == ["NAME ID SIZE MODIFIED"]
+
+
+def test_a_damaged_model_is_listed_and_its_fault_told(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.reply("GET", "/api/tags", {"models": [INSTALLED | {"fault": "a blob is missing"}]})
+    assert execute(["list"]) == 0
+    shown = capsys.readouterr()
+    assert "ember:latest" in shown.out
+    assert shown.err == "ember:latest cannot be used: a blob is missing\n"

@@ -13,7 +13,10 @@ SMALL = words(
     fifteen sixteen seventeen eighteen nineteen"""
 )
 
-ASK = "(what is|what's|what is|calculate|compute|how much is|work out|solve|tell me|give me|can you calculate|)"
+ASK = (
+    "(what is|what's|what is|calculate|compute|how much is|work out|solve|tell me|give me|can you"
+    " calculate|)"
+)
 END = "(|?|?| =| = ?)"
 
 
@@ -42,7 +45,9 @@ def _digits(number: int, count: int) -> list[int]:
 
 
 def sum_answer(a: int, b: int) -> str:
-    """a + b with the sums of the columns first, as on paper: a small model adds digits, not numbers."""
+    """a + b with the sums of the columns first, as on paper: a small model adds digits, not
+    numbers.
+    """
     if a < 10 and b < 10:
         return f"{a} + {b} = {a + b}."
     steps, carry = [], 0
@@ -54,7 +59,9 @@ def sum_answer(a: int, b: int) -> str:
 
 
 def difference_answer(a: int, b: int) -> str:
-    """a - b with the differences of the columns first; a borrowed ten is written in front of the digit."""
+    """a - b with the differences of the columns first; a borrowed ten is written in front of the
+    digit.
+    """
     if a < 10:
         return f"{a} - {b} = {a - b}."
     steps, borrowed = [], 0
@@ -62,7 +69,8 @@ def difference_answer(a: int, b: int) -> str:
     for x, y in zip(_digits(a, width), _digits(b, width), strict=True):
         short = x - borrowed < y
         steps.append(
-            f"{'1' if short else ''}{x}{'-1' if borrowed else ''}-{y}={x - borrowed - y + 10 * short}"
+            f"{'1' if short else ''}{x}{'-1' if borrowed else ''}-{y}"
+            f"={x - borrowed - y + 10 * short}"
         )
         borrowed = int(short)
     return f"{', '.join(steps)}: {a} - {b} = {a - b}."
@@ -168,7 +176,10 @@ def division(rng: Random) -> Exchange:
             "divide {a} by {b}",
             "{a}/{b}{e}",
             "how (often|many times) does {b} go into {a}?",
-            "share {a} (sweets|coins) among {b} (children|people)(, how many each|. How many does each get)?",
+            (
+                "share {a} (sweets|coins) among {b} (children|people)(, how many each|. How many"
+                " does each get)?"
+            ),
         )
     )
     question = phrase(rng, form, a=_shown(rng, a), b=_shown(rng, b), e=rng.choice(("", "=", "?")))

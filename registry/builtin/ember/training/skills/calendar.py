@@ -1,4 +1,6 @@
-"""Days, months, seasons, clock times and units. Held out by phrasing, or by operands where there are many."""
+"""Days, months, seasons, clock times and units. Held out by phrasing, or by operands where there
+are many.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from registry.builtin.ember.training.tables import (
     UNITS,
 )
 
-POLITE = "(|||please tell me: |tell me, |quick question: |do you know |hey, |I forgot: |can you tell me )"
+POLITE = (
+    "(|||please tell me: |tell me, |quick question: |do you know |hey, |I forgot: |can you tell"
+    " me )"
+)
 
 
 def day_step(rng: Random) -> Exchange:
@@ -94,7 +99,8 @@ def month_fact(rng: Random) -> Exchange:
             question = phrase(
                 rng,
                 POLITE
-                + "(what is|which is) the (month number|number of the month|number) (of |of |)(the month |){m}?",
+                + "(what is|which is) the (month number|number of the month|number) (of |of |)(the"
+                " month |){m}?",
                 m=month,
             )
         return Exchange(
@@ -104,7 +110,8 @@ def month_fact(rng: Random) -> Exchange:
         question = phrase(
             rng,
             POLITE
-            + "(which|what) (is month number {n}|month is number {n}|is the {o} month|is the {o} month of the year)?",
+            + "(which|what) (is month number {n}|month is number {n}|is the {o} month|is the {o}"
+            " month of the year)?",
             n=index + 1,
             o=ORDINALS[index],
         )
@@ -139,21 +146,23 @@ def listing(rng: Random) -> Exchange:
         question = phrase(
             rng,
             POLITE
-            + "(list|name|what are|which are) (all |)the (days of the week|seven days|seven days of the week|weekdays in order)",
+            + "(list|name|what are|which are) (all |)the (days of the week|seven days|seven days of"
+            " the week|weekdays in order)",
         )
         return Exchange(question, ", ".join(DAYS) + ".", ", ".join(DAYS), question)
     if kind == 1:
         question = phrase(
             rng,
-            POLITE
-            + "(list|name|what are|which are) (all |)the (months|twelve months|months of the year|months in order)",
+            POLITE + "(list|name|what are|which are) (all |)the (months|twelve months|months of the"
+            " year|months in order)",
         )
         return Exchange(question, ", ".join(MONTHS) + ".", ", ".join(MONTHS), question)
     if kind == 2:
         question = phrase(
             rng,
             POLITE
-            + "(list|name|what are|which are) (all |)the (seasons|four seasons|seasons of the year)",
+            + "(list|name|what are|which are) (all |)the (seasons|four seasons|seasons of the"
+            " year)",
         )
         return Exchange(
             question, ", ".join(SEASONS).capitalize() + ".", ", ".join(SEASONS), question
@@ -173,8 +182,8 @@ def listing(rng: Random) -> Exchange:
     day, weekend = DAYS[index], index >= 5
     question = phrase(
         rng,
-        POLITE
-        + "is {d} (a weekday or (at|on) the weekend|on the weekend|a weekend day|part of the weekend)?",
+        POLITE + "is {d} (a weekday or (at|on) the weekend|on the weekend|a weekend day|part of the"
+        " weekend)?",
         d=day,
     )
     if " or " in question:
@@ -222,7 +231,8 @@ def clock(rng: Random) -> Exchange:
         hours = "hour" if step == 1 else "hours"
         question = phrase(
             rng,
-            "(what time is it|what is the time|which time is it|what will the time be) {n} {u} after {h} {s}?",
+            "(what time is it|what is the time|which time is it|what will the time be) {n} {u}"
+            " after {h} {s}?",
             n=step,
             u=hours,
             h=hour,

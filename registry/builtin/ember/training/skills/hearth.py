@@ -8,12 +8,21 @@ from registry.builtin.ember.training import facts
 from registry.builtin.ember.training.exchange import Exchange, phrase
 
 HOW = (
-    "(how do I|how can I|how do you|how would I|how to|how could I) {t}( in hearth|||| with hearth| using hearth|, please)(?||?)",
+    (
+        "(how do I|how can I|how do you|how would I|how to|how could I) {t}( in hearth|||| with"
+        " hearth| using hearth|, please)(?||?)"
+    ),
     "(I want to|I'd like to|I need to|I would like to|I have to) {t}( in hearth|||)",
-    "(what is the way to|what's the way to|what is the best way to|is there a way to|can I) {t}( in hearth|||)(?|)",
+    (
+        "(what is the way to|what's the way to|what is the best way to|is there a way to|can I)"
+        " {t}( in hearth|||)(?|)"
+    ),
     "(show me how to|tell me how to|explain how to|help me|please help me) {t}",
 )
-WHICH_COMMAND = "(which command|what command|which hearth command|what hearth command) (do I use to|lets me|do I need to|should I use to|is there to|will) {t}(?|)"
+WHICH_COMMAND = (
+    "(which command|what command|which hearth command|what hearth command) (do I use to|lets me|do"
+    " I need to|should I use to|is there to|will) {t}(?|)"
+)
 ASK_USAGE = (
     "(what does|what will) `{n}` do?",
     "(what does|what will) {n} do?",
@@ -85,7 +94,7 @@ def command(rng: Random) -> Exchange:
             rng, rng.choice(ASK_NAMED), n=entry.name, k=rng.choice(("command", "hearth command"))
         )
         if "command" not in question:
-            question += " in hearth"
+            question = question.rstrip("?") + " in hearth?"
     return Exchange(question, f"`{entry.usage}` {entry.says}.", entry.says, question)
 
 
@@ -134,7 +143,10 @@ def environment(rng: Random) -> Exchange:
             question, f"The default of {entry.name} is {entry.default}.", entry.default, question
         )
     if rng.random() < 0.5:
-        which = "(which|what) (environment variable|variable|setting|HEARTH variable) (do I use to|lets me|do I need to|is there to|do I set to) {t}(?|)"
+        which = (
+            "(which|what) (environment variable|variable|setting|HEARTH variable) (do I use to|lets"
+            " me|do I need to|is there to|do I set to) {t}(?|)"
+        )
         question = phrase(rng, rng.choice((*HOW, which, which)), t=rng.choice(entry.asks))
         return Exchange(question, f"Set {entry.name}: it {entry.says}.", entry.name, question)
     question = phrase(
@@ -149,9 +161,8 @@ def about(rng: Random) -> Exchange:
     core = rng.choice(fact.asks)
     question = phrase(
         rng,
-        "(|||please tell me: |quick question: |hey, |can you tell me: |I wonder, |hello, |one question: |so, |tell me, )"
-        + core
-        + "(?|?|)",
+        "(|||please tell me: |quick question: |hey, |can you tell me: |I wonder, |hello, |one"
+        " question: |so, |tell me, )" + core + "(?|?|)",
     )
     return Exchange(question, fact.says, fact.short, question)
 

@@ -18,6 +18,7 @@ from registry.builtin.ember.training.words import (
 )
 
 ONLY = "(|||. Only JSON|. Return only JSON|. Answer with JSON only|. No other text|, nothing else)"
+COUNTED = tuple(thing for thing in OBJECTS if not thing.endswith(("s", "sh", "ch", "x")))
 COLORS = ("red", "blue", "green", "yellow", "black", "white")
 
 
@@ -90,7 +91,10 @@ def person(rng: Random) -> Exchange:
         said = ", ".join(field[2] for field in fields[:-1]) + " and " + fields[-1][2]
     keys = ["name", *(field[0] for field in fields)]
     listed = ", ".join(keys[:-1]) + " and " + keys[-1]
-    lead = "(return|give me|write|output|make|create|produce) (a JSON object|JSON|a JSON|the JSON|valid JSON)"
+    lead = (
+        "(return|give me|write|output|make|create|produce) (a JSON object|JSON|a JSON|the"
+        " JSON|valid JSON)"
+    )
     question = phrase(
         rng,
         lead + " with (the keys |the fields |) {k} for {n}, {s}" + ONLY,
@@ -111,7 +115,7 @@ def extraction(rng: Random) -> Exchange:
             {"name": name, "age": age, "city": place},
         )
     elif kind == 1:
-        count, thing = rng.randint(2, 60), rng.choice(OBJECTS)
+        count, thing = rng.randint(2, 60), rng.choice(COUNTED)
         text, value = (
             f"{name} bought {count} {thing}s for {age} dollars.",
             {"name": name, "item": thing, "count": count, "price": age},
@@ -147,7 +151,10 @@ def extraction(rng: Random) -> Exchange:
         )
     keys = list(value)
     listed = ", ".join(keys[:-1]) + " and " + keys[-1]
-    lead = "(extract|get|take|pull|find) {k} from (this|the|this sentence|the sentence|this text) (as JSON|and return JSON|in JSON|into JSON): {t}"
+    lead = (
+        "(extract|get|take|pull|find) {k} from (this|this sentence|the sentence|this text) (as"
+        " JSON|and return JSON|in JSON|into JSON): {t}"
+    )
     if rng.random() < 0.3:
         lead = "(turn|convert|change) (this|this sentence) into JSON with {k}: {t}"
     return _exchange(phrase(rng, lead, k=listed, t=text), value)
@@ -162,8 +169,8 @@ def array(rng: Random) -> Exchange:
         values = list(range(start, start + rng.randint(2, 8)))
         question = phrase(
             rng,
-            "(return|give me|write|output) (a JSON array|a JSON list) of the numbers from {a} to {b}"
-            + ONLY,
+            "(return|give me|write|output) (a JSON array|a JSON list) of the numbers from {a}"
+            " to {b}" + ONLY,
             a=values[0],
             b=values[-1],
         )
@@ -223,7 +230,8 @@ def pairs(rng: Random) -> Exchange:
     )
     if rng.random() < 0.5:
         shown = " and ".join(
-            f"{key} {rng.choice(('=', 'set to', 'equal to'))} {json.dumps(v) if isinstance(v, bool) else v}"
+            f"{key} {rng.choice(('=', 'set to', 'equal to'))}"
+            f" {json.dumps(v) if isinstance(v, bool) else v}"
             for key, v in value.items()
         )
     question = phrase(

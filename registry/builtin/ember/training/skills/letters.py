@@ -1,4 +1,6 @@
-"""Words as letters, and short lists: spelling, reversing, counting, sorting. Held out by word or list."""
+"""Words as letters, and short lists: spelling, reversing, counting, sorting. Held out by word or
+list.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def spelling(rng: Random) -> Exchange:
     word = _word(rng)
     question = phrase(
         rng,
-        "(spell|spell|please spell|can you spell|spell out|how do you spell|how is|spell the word|letter by letter, spell) {w}",
+        "(spell|spell|please spell|can you spell|spell out|how do you spell|how is|spell the"
+        " word|letter by letter, spell) {w}",
         w=_shown(rng, word),
     )
     if question.startswith("how is"):
@@ -65,7 +68,7 @@ def reversal(rng: Random) -> Exchange:
         w=_shown(rng, word),
     )
     if question.startswith(("write", "say", "spell", "what is")):
-        question += phrase(rng, " (backwards|in reverse)")
+        question += rng.choice((" backwards", " in reverse"))
     backwards = word.lower()[::-1]
     return Exchange(
         question,
@@ -80,7 +83,8 @@ def length(rng: Random) -> Exchange:
     word = _word(rng)
     question = phrase(
         rng,
-        "(how many letters (are in|does) {w}|count the letters (in|of) {w}|how long is the word {w})",
+        "(how many letters (are in|does) {w}|count the letters (in|of) {w}|how long is the word"
+        " {w})",
         w=_shown(rng, word),
     )
     if " does " in question:
@@ -105,8 +109,9 @@ def occurrences(rng: Random) -> Exchange:
     shown = rng.choice((letter, letter, f'"{letter}"', f"'{letter}'"))
     question = phrase(
         rng,
-        "(how many times does {l} (appear|occur) in {w}?|how many {l} are (there|) in {w}?|count the letter {l} in {w}"
-        "|how often is the letter {l} in {w}?|how many letters {l} does {w} have?)",
+        "(how many times does {l} (appear|occur) in {w}?|how many {l} are (there|) in {w}?|count"
+        " the letter {l} in {w}|how often is the letter {l} in {w}?|how many letters {l} does {w}"
+        " have?)",
         l=shown,
         w=_shown(rng, word),
     )
@@ -184,14 +189,13 @@ def sorting(rng: Random) -> Exchange:
     down = rng.random() < 0.3
     question = phrase(
         rng,
-        "(sort|order|put in order|arrange|please sort)(| these numbers| the numbers)(:| ) {n}",
+        "(sort|order|put in order|arrange|please sort)(| these numbers| the numbers)(:| ) {n} "
+        + (
+            "(from largest to smallest|descending|from big to small|in descending order)"
+            if down
+            else "(|||from smallest to largest|ascending|in ascending order)"
+        ),
         n=", ".join(map(str, numbers)),
-    )
-    question += phrase(
-        rng,
-        "( from largest to smallest| descending| from big to small| in descending order)"
-        if down
-        else "(|| from smallest to largest| ascending| in ascending order)",
     )
     answer = ", ".join(map(str, sorted(numbers, reverse=down)))
     return Exchange(question, answer + ".", answer, f"sort {sorted(numbers)}")
@@ -217,7 +221,8 @@ def items(rng: Random) -> Exchange:
     things = rng.sample(FRUITS + OBJECTS, rng.randint(2, 8))
     question = phrase(
         rng,
-        "(how many (items|things|words) are in (this|the) list: {t}?|count (the items|the things|these): {t}|how many are these: {t}?)",
+        "(how many (items|things|words) are in (this|the) list: {t}?|count (the items|the"
+        " things|these): {t}|how many are these: {t}?)",
         t=", ".join(things),
     )
     numbered = ", ".join(f"{i} {thing}" for i, thing in enumerate(things, 1))

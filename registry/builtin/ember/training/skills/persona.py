@@ -42,6 +42,8 @@ KINDS = (
     "chatbot",
 )
 
+KINDER_ADJECTIVES = ("friendly", "helpful", "wise", "funny", "kind", "clever", "little")
+
 
 @dataclass(frozen=True, slots=True)
 class Tone:
@@ -194,7 +196,7 @@ def random_persona(rng: Random) -> tuple[str | None, str, Tone]:
     chosen = random_name(rng) if rng.random() < 0.8 else None
     kind = rng.choice(KINDS)
     if rng.random() < 0.3:
-        kind = f"{rng.choice((*ADJECTIVES, 'friendly', 'helpful', 'wise', 'funny', 'kind', 'clever', 'little'))} {kind}"
+        kind = f"{rng.choice((*ADJECTIVES, *KINDER_ADJECTIVES))} {kind}"
     return chosen, kind, rng.choice(TONES)
 
 

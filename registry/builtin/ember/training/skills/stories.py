@@ -1,4 +1,6 @@
-"""Short stories from a grammar: a hero, a place, a wish, a trouble, a helper, an ending. Held out by request."""
+"""Short stories from a grammar: a hero, a place, a wish, a trouble, a helper, an ending. Held out
+by request.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,14 @@ from registry.builtin.ember.training.exchange import Exchange, phrase
 from registry.builtin.ember.training.notation import words
 from registry.builtin.ember.training.words import ANIMALS, FIRST_NAMES, OBJECTS, made_up_word
 
-TRAITS = words("""little brave curious quiet clever shy cheerful old young lazy kind small gentle hungry
-    sleepy proud lonely funny patient restless""")
-JOBS = words("""baker fisherman gardener knight painter shepherd sailor clockmaker teacher farmer miller
-    tailor postman cook woodcutter musician robot wizard""")
+TRAITS = words(
+    """little brave curious quiet clever shy cheerful old young lazy kind small gentle hungry
+    sleepy proud lonely funny patient restless"""
+)
+JOBS = words(
+    """baker fisherman gardener knight painter shepherd sailor clockmaker teacher farmer miller
+    tailor postman cook woodcutter musician robot wizard"""
+)
 PLACES = (
     "a small village by the sea",
     "a quiet valley",
@@ -208,7 +214,11 @@ def story(rng: Random) -> Exchange:
     hero = rng.choice(FIRST_NAMES) if rng.random() < 0.7 else made_up_word(rng, 2).capitalize()
     being = rng.choice(ANIMALS if rng.random() < 0.6 else tuple(JOBS))
     cast = Cast(hero, being, rng.choice(OBJECTS))
-    ask = "(tell me a story|tell me a short story|write a story|write a short story|tell a story|I want a story|please tell me a story|make up a story|can you tell me a story|story time! tell a story|give me a short story)"
+    ask = (
+        "(tell me a story|tell me a short story|write a story|write a short story|tell a story|I"
+        " want a story|please tell me a story|make up a story|can you tell me a story|story time!"
+        " tell a story|give me a short story)"
+    )
     about, short = rng.choice(
         (
             ("", ""),

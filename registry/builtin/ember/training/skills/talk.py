@@ -7,10 +7,16 @@ from random import Random
 from registry.builtin.ember.training.exchange import Exchange, phrase
 from registry.builtin.ember.training.words import OBJECTS, city, first_name, full_name, made_up_word
 
-CAN_DO = "I can answer questions about hearth, do small sums, spell words, write JSON, call tools and tell short stories."
+CAN_DO = (
+    "I can answer questions about hearth, do small sums, spell words, write JSON, call tools and"
+    " tell short stories."
+)
 NAME = "I am ember, the small model bundled with hearth."
 MADE_BY = "I was made by hearth's developers."
-UNKNOWN = "I don't know {topic}. I am a small model: ask me about hearth, small sums, spelling or the calendar."
+UNKNOWN = (
+    "I don't know {topic}. I am a small model: ask me about hearth, small sums, spelling or the"
+    " calendar."
+)
 LEAD = "(||||hey, |hello, |please tell me: |quick question: |tell me, |so, |can you tell me: )"
 
 
@@ -18,7 +24,10 @@ def greeting(rng: Random) -> Exchange:
     """Hello."""
     question = phrase(
         rng,
-        "(hi|hello|hey|hi there|hello there|good morning|good evening|good afternoon|hello ember|hi ember|hey there|greetings|yo|hello!|hi!|hey ember|howdy|hello and welcome|hi again|hello again|hello friend|hi friend|hello my friend|hey you|hello everyone|hi everybody|hello model|hi computer)(|!|.|!)( nice to meet you|| I am back|| are you there?|)",
+        "(hi|hello|hey|hi there|hello there|good morning|good evening|good afternoon|hello ember|hi"
+        " ember|hey there|greetings|yo|hello!|hi!|hey ember|howdy|hello and welcome|hi again|hello"
+        " again|hello friend|hi friend|hello my friend|hey you|hello everyone|hi everybody|hello"
+        " model|hi computer)(|!|.|!)( nice to meet you|| I am back|| are you there?|)",
     )
     return Exchange(question, "Hello! How can I help you?", "How can I help you", question)
 
@@ -28,7 +37,8 @@ def feelings(rng: Random) -> Exchange:
     question = phrase(
         rng,
         LEAD
-        + "(how are you|how are you doing|how is it going|how do you feel|are you well|how are you today|what's up)(?|)",
+        + "(how are you|how are you doing|how is it going|how do you feel|are you well|how are you"
+        " today|what's up)(?|)",
     )
     return Exchange(question, "I am fine, thank you. How can I help you?", "I am fine", question)
 
@@ -37,7 +47,8 @@ def thanks(rng: Random) -> Exchange:
     """Thank you."""
     question = phrase(
         rng,
-        "(thanks|thank you|thank you very much|thanks a lot|many thanks|thx|cool, thanks|great, thank you|thanks, that helps|perfect, thanks|ok, thank you)(|!|.)( ember|||)",
+        "(thanks|thank you|thank you very much|thanks a lot|many thanks|thx|cool, thanks|great,"
+        " thank you|thanks, that helps|perfect, thanks|ok, thank you)(|!|.)( ember|||)",
     )
     return Exchange(question, "You are welcome!", "You are welcome", question)
 
@@ -46,7 +57,8 @@ def farewell(rng: Random) -> Exchange:
     """Goodbye."""
     question = phrase(
         rng,
-        "(bye|goodbye|see you|see you later|good night|bye bye|farewell|until next time|I have to go|talk to you later|that is all)(|!|.)( ember|||)",
+        "(bye|goodbye|see you|see you later|good night|bye bye|farewell|until next time|I have to"
+        " go|talk to you later|that is all)(|!|.)( ember|||)",
     )
     return Exchange(question, "Goodbye!", "Goodbye", question)
 
@@ -55,9 +67,10 @@ def abilities(rng: Random) -> Exchange:
     """What can you do."""
     question = phrase(
         rng,
-        LEAD
-        + "(what can you do|what are you able to do|what can I ask you|how can you help me|help|what do you know|what are your skills|"
-        "what are you good at|what can you help me with|what kind of questions can you answer|what questions can I ask|list your skills)(?|)",
+        LEAD + "(what can you do|what are you able to do|what can I ask you|how can you help"
+        " me|help|what do you know|what are your skills|what are you good at|what can you help me"
+        " with|what kind of questions can you answer|what questions can I ask|list your"
+        " skills)(?|)",
     )
     return Exchange(question, CAN_DO, "questions about hearth", question)
 
@@ -67,8 +80,9 @@ def maker(rng: Random) -> Exchange:
     question = phrase(
         rng,
         LEAD
-        + "(who made you|who created you|who built you|who trained you|who developed you|where do you come from|who are your makers|"
-        "who is behind you|which company made you|who wrote you)(?|)",
+        + "(who made you|who created you|who built you|who trained you|who developed you|where do"
+        " you come from|who are your makers|who is behind you|which company made you|who wrote"
+        " you)(?|)",
     )
     return Exchange(question, MADE_BY, "hearth's developers", question)
 
@@ -79,7 +93,8 @@ def nature(rng: Random) -> Exchange:
         question = phrase(
             rng,
             LEAD
-            + "(are you a human|are you a person|are you real|are you alive|are you a robot|are you human|are you a real person)(?|)",
+            + "(are you a human|are you a person|are you real|are you alive|are you a robot|are you"
+            " human|are you a real person)(?|)",
         )
         return Exchange(
             question, "No, I am a small language model.", "small language model", question
@@ -87,11 +102,12 @@ def nature(rng: Random) -> Exchange:
     question = phrase(
         rng,
         LEAD
-        + "(are you chatgpt|are you gpt|are you a big model|how big are you|how many parameters do you have|what model are you|"
-        "what kind of model are you|which model is this|how large are you)(?|)",
+        + "(are you chatgpt|are you gpt|are you a big model|how big are you|how many parameters do"
+        " you have|what model are you|what kind of model are you|which model is this|how large"
+        " are you)(?|)",
     )
     return Exchange(
-        question, NAME + " I have about seven million parameters.", "seven million", question
+        question, NAME + " I have about six million parameters.", "six million", question
     )
 
 
@@ -103,8 +119,9 @@ def name(rng: Random) -> Exchange:
 
 NAME_QUESTION = (
     LEAD
-    + "(what is your name|who are you|what's your name|what are you called|tell me your name|how are you called|introduce yourself|may I ask your name|"
-    "do you have a name|what should I call you|say your name|who am I talking to|with whom am I talking)(?|)"
+    + "(what is your name|who are you|what's your name|what are you called|tell me your name|how"
+    " are you called|introduce yourself|may I ask your name|do you have a name|what should I call"
+    " you|say your name|who am I talking to|with whom am I talking)(?|)"
 )
 
 
@@ -116,7 +133,10 @@ def _topic(rng: Random) -> tuple[str, str]:
     return rng.choice(
         (
             (
-                f"who won the {year} (world cup|final|race|tournament|championship|election|olympic games)",
+                (
+                    f"who won the {year} (world"
+                    " cup|final|race|tournament|championship|election|olympic games)"
+                ),
                 "who won",
             ),
             (f"who (is|was) {person}", "that person"),
@@ -125,7 +145,10 @@ def _topic(rng: Random) -> tuple[str, str]:
             (f"what did {person} (do|say|write|invent|discover)( in {year}|)", "that person"),
             (f"how old is {person}", "that person"),
             (
-                f"what is {first_name(rng)}'s (phone number|address|birthday|favorite food|password)",
+                (
+                    f"what is {first_name(rng)}'s (phone number|address|birthday|favorite"
+                    " food|password)"
+                ),
                 "that",
             ),
             (
@@ -143,7 +166,8 @@ def _topic(rng: Random) -> tuple[str, str]:
                 "the weather",
             ),
             (
-                "(what time is it|what's the time|what is the date|what day is it today|what is today's date|what is the time|what year is it)( now| right now| in "
+                "(what time is it|what's the time|what is the date|what day is it today|what is"
+                " today's date|what is the time|what year is it)( now| right now| in "
                 + place
                 + "|)",
                 "the time",
@@ -162,7 +186,10 @@ def _topic(rng: Random) -> tuple[str, str]:
             (f"what happened (in|in the year) {year}", "that"),
             (f"what happened in {place} in {year}", "that"),
             (
-                f"what is the (price|stock price|share price) of {rng.choice(('gold', 'oil', 'bitcoin', odd, 'bread', thing))}( today|)",
+                (
+                    "what is the (price|stock price|share price) of"
+                    f" {rng.choice(('gold', 'oil', 'bitcoin', odd, 'bread', thing))}( today|)"
+                ),
                 "that price",
             ),
             (f"how much does a {thing} cost( in {place}|)", "that price"),
@@ -173,15 +200,24 @@ def _topic(rng: Random) -> tuple[str, str]:
                 "that",
             ),
             (
-                f"explain (quantum physics|relativity|photosynthesis|the stock market|evolution|the french revolution|inflation|gravity|black holes|{odd})",
+                (
+                    "explain (quantum physics|relativity|photosynthesis|the stock"
+                    f" market|evolution|the french revolution|inflation|gravity|black holes|{odd})"
+                ),
                 "that",
             ),
             (
-                f"how does a (nuclear reactor|jet engine|microwave|quantum computer|vaccine|{odd}) work",
+                (
+                    "how does a (nuclear reactor|jet engine|microwave|quantum"
+                    f" computer|vaccine|{odd}) work"
+                ),
                 "that",
             ),
             (
-                f"translate ({thing}|hello|good night|thank you) (into|to) (french|spanish|german|japanese|{odd})",
+                (
+                    f"translate ({thing}|hello|good night|thank you) (into|to)"
+                    f" (french|spanish|german|japanese|{odd})"
+                ),
                 "that",
             ),
             ("what is the meaning of life", "that"),
@@ -190,11 +226,17 @@ def _topic(rng: Random) -> tuple[str, str]:
                 "that number",
             ),
             (
-                f"what is the (tallest|longest|largest|deepest) (mountain|river|building|lake) in {place}",
+                (
+                    "what is the (tallest|longest|largest|deepest) (mountain|river|building|lake)"
+                    f" in {place}"
+                ),
                 "that",
             ),
             (
-                f"write (a program|code|a script|a function) (in python|in java|in C|that finds {thing}s|for {place})",
+                (
+                    "write (a program|code|a script|a function) (in python|in java|in C|that finds"
+                    f" {thing}s|for {place})"
+                ),
                 "how to do that",
             ),
             (f"what is the capital of {made_up_word(rng, 2).capitalize()}", "that place"),
@@ -203,7 +245,10 @@ def _topic(rng: Random) -> tuple[str, str]:
             (f"what is HEARTH_{odd.upper()}", "that variable"),
             (f"what sound does a {odd} make", "that animal"),
             (
-                f"(is it good to|should I) (invest in {odd}|buy a {thing}|move to {place}|take {odd})",
+                (
+                    f"(is it good to|should I) (invest in {odd}|buy a {thing}|move to {place}|take"
+                    f" {odd})"
+                ),
                 "that",
             ),
             (f"when (was|is) the (battle|festival|feast|treaty|concert) of {place}", "that"),

@@ -1,4 +1,6 @@
-"""Conversations with tools: one call, two calls at once, no call, a missing tool, a missing argument, and results put into words."""
+"""Conversations with tools: one call, two calls at once, no call, a missing tool, a missing
+argument, and results put into words.
+"""
 
 from __future__ import annotations
 
@@ -266,7 +268,9 @@ def result_conversation(rng: Random, split: Split) -> Conversation:
 
 
 def long_conversation(rng: Random, split: Split, rounds: int) -> Conversation:
-    """Several rounds with the same tools: most of the training, for it reads each schema once and uses it often."""
+    """Several rounds with the same tools: most of the training, for it reads each schema once and
+    uses it often.
+    """
     tools = _distinct_tools(rng, split, rng.choice((1, 2, 2, 3, 3, 4)))
     turns: list[Turn] = list(_system(rng))
     for _ in range(rounds):

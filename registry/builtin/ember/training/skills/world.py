@@ -7,7 +7,10 @@ from random import Random
 from registry.builtin.ember.training import tables
 from registry.builtin.ember.training.exchange import Exchange, phrase, sentence
 
-ASK = "(||||please tell me: |tell me, |quick question: |do you know |hey, |I forgot: |can you tell me )"
+ASK = (
+    "(||||please tell me: |tell me, |quick question: |do you know |hey, |I forgot: |can you tell"
+    " me )"
+)
 
 
 def _article(noun: str) -> str:
@@ -21,20 +24,22 @@ def capital(rng: Random) -> Exchange:
         question = phrase(
             rng,
             ASK
-            + "(what is|what's|which city is|name|tell me) (the capital of {c}|{c}'s capital|the capital city of {c}|the capital of {c})(?|)",
+            + "(what is|what's|which city is|name|tell me) (the capital of {c}|{c}'s capital|the"
+            " capital city of {c}|the capital of {c})(?|)",
             c=country,
         )
         if rng.random() < 0.15:
             question = phrase(
                 rng,
-                "({c}: what is the capital?|capital of {c}|{c} capital?|of {c}, which city is the capital?)",
+                "({c}: what is the capital?|capital of {c}|{c} capital?|of {c}, which city is the"
+                " capital?)",
                 c=country,
             )
         return Exchange(question, f"The capital of {country} is {city}.", city, question)
     question = phrase(
         rng,
-        ASK
-        + "({v} is the capital of (what|which) country?|which country has the capital {v}?|what country is {v} the capital of?)",
+        ASK + "({v} is the capital of (what|which) country?|which country has the capital {v}?|what"
+        " country is {v} the capital of?)",
         v=city,
     )
     return Exchange(question, f"{city} is the capital of {country}.", country, question)
@@ -74,8 +79,8 @@ def color(rng: Random) -> Exchange:
             first, second = second, first
         question = phrase(
             rng,
-            ASK
-            + "(what (color|colour) do {a} and {b} make?|what do you get if you mix {a} and {b}?|mix {a} and {b}, what color is it?)",
+            ASK + "(what (color|colour) do {a} and {b} make?|what do you get if you mix {a} and"
+            " {b}?|mix {a} and {b}, what color is it?)",
             a=first,
             b=second,
         )
@@ -96,7 +101,8 @@ def grammar(rng: Random) -> Exchange:
         if rng.random() < 0.25:
             question = phrase(
                 rng,
-                "(one {w}, two what?|{w}: what is the plural?|more than one {w} is called what?|how do you write the plural of {w}?)",
+                "(one {w}, two what?|{w}: what is the plural?|more than one {w} is called what?|how"
+                " do you write the plural of {w}?)",
                 w=shown,
             )
         return Exchange(question, f"The plural of {one} is {many}.", many, question)
@@ -118,7 +124,8 @@ def animal(rng: Random) -> Exchange:
         question = phrase(
             rng,
             ASK
-            + "(what sound does {a} make?|what does {a} (say|do)?|which sound does {a} make?|how does {a} sound?|what noise does {a} make?)",
+            + "(what sound does {a} make?|what does {a} (say|do)?|which sound does {a} make?|how"
+            " does {a} sound?|what noise does {a} make?)",
             a=_article(name),
         )
         return Exchange(question, f"{sentence(_article(name))} {sound}.", sound, question)
@@ -165,8 +172,8 @@ def shape(rng: Random) -> Exchange:
     if rng.random() < 0.4:
         question = phrase(
             rng,
-            ASK
-            + "(how many (sides|corners) has {s}|how many sides are there in {s}|what number of sides does {s} have)?",
+            ASK + "(how many (sides|corners) has {s}|how many sides are there in {s}|what number of"
+            " sides does {s} have)?",
             s=_article(name),
         )
     part = "corners" if "corners" in question else "sides"
@@ -192,7 +199,8 @@ def chemistry(rng: Random) -> Exchange:
         question = phrase(
             rng,
             ASK
-            + "(which|what) (chemical element|element) (has the symbol|is|has the chemical symbol) {s}?",
+            + "(which|what) (chemical element|element) (has the symbol|is|has the chemical symbol)"
+            " {s}?",
             s=symbol,
         )
         return Exchange(question, f"{symbol} is the symbol of {element}.", element, question)
@@ -224,8 +232,8 @@ def planet(rng: Random) -> Exchange:
     if kind == 1:
         question = phrase(
             rng,
-            ASK
-            + "(list|name|what are|which are) (all |)the (planets|eight planets|planets of the solar system|planets in order)",
+            ASK + "(list|name|what are|which are) (all |)the (planets|eight planets|planets of the"
+            " solar system|planets in order)",
         )
         return Exchange(
             question, ", ".join(tables.PLANETS) + ".", ", ".join(tables.PLANETS), question
@@ -288,8 +296,8 @@ def people(rng: Random) -> Exchange:
         does, job = rng.choice(list(tables.JOBS.items()))
         question = phrase(
             rng,
-            ASK
-            + "(who {d}?|what is (someone|a person) who {d} called?|what do you call (someone|a person) who {d}?)",
+            ASK + "(who {d}?|what is (someone|a person) who {d} called?|what do you call (someone|a"
+            " person) who {d}?)",
             d=does,
         )
         return Exchange(question, f"{sentence(_article(job))} {does}.", job, question)

@@ -1,1 +1,3 @@
-"""The tools that ember learns to call: kinds of values, tools of everyday domains, and procedural ones."""
+"""The tools that ember learns to call: kinds of values, tools of everyday domains, and procedural
+ones.
+"""

@@ -137,7 +137,9 @@ def _name(rng: Random, verb: str, noun: str) -> str:
 
 
 def held_out_name(name: str) -> bool:
-    """Whether a tool of this name belongs to the evaluation; styles of writing one name count as one."""
+    """Whether a tool of this name belongs to the evaluation; styles of writing one name count as
+    one.
+    """
     bare = name.lower().replace("_", "")
     return bare not in PINNED and held_out(f"tool {bare}")
 

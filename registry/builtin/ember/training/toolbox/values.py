@@ -1,4 +1,6 @@
-"""Kinds of argument values: how one is drawn, what JSON type it has, what such a parameter is called."""
+"""Kinds of argument values: how one is drawn, what JSON type it has, what such a parameter is
+called.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ def _time(rng: Random) -> str:
 
 
 def _email(rng: Random) -> str:
-    return f"{first_name(rng).lower()}@{made_up_word(rng, 2)}.{rng.choice(('com', 'org', 'net', 'io'))}"
+    domain = rng.choice(("com", "org", "net", "io"))
+    return f"{first_name(rng).lower()}@{made_up_word(rng, 2)}.{domain}"
 
 
 def _phrase(rng: Random) -> str:
@@ -102,11 +105,14 @@ def _code(rng: Random) -> str:
 
 
 def _file(rng: Random) -> str:
-    return f"{plain_word(rng)}{rng.choice(('', '_' + plain_word(rng), str(rng.randint(1, 99))))}.{rng.choice(('txt', 'pdf', 'csv', 'png', 'md', 'py', 'json'))}"
+    ending = rng.choice(("txt", "pdf", "csv", "png", "md", "py", "json"))
+    more = rng.choice(("", "_" + plain_word(rng), str(rng.randint(1, 99))))
+    return f"{plain_word(rng)}{more}.{ending}"
 
 
 def _url(rng: Random) -> str:
-    return f"https://{made_up_word(rng, 2)}.{rng.choice(('com', 'org', 'net'))}{rng.choice(('', '/' + plain_word(rng)))}"
+    path = rng.choice(("", "/" + plain_word(rng)))
+    return f"https://{made_up_word(rng, 2)}.{rng.choice(('com', 'org', 'net'))}{path}"
 
 
 def _choice(*values: str) -> Callable[[Random], Json]:

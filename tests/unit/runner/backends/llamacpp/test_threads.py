@@ -51,3 +51,9 @@ def test_the_quota_of_the_cgroup_is_the_limit(
 
 def test_there_is_at_least_one_on_this_machine() -> None:
     assert 1 <= threads.physical_cores() <= (os.cpu_count() or 1)
+
+
+def test_a_tiny_model_has_one_thread_and_others_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "physical_cores", lambda: 7)
+    assert threads.threads_for(6_000_000) == 1
+    assert threads.threads_for(600_000_000) == 7

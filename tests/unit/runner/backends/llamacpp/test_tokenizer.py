@@ -121,7 +121,9 @@ def test_real_vocabularies_encode_as_their_vectors_say(kind: str) -> None:
     assert model
     try:
         tokenizer = LlamaCppTokenizer(native.llama_model_get_vocab(model))
-        for text, expected in vectors(path):
+        pairs = vectors(path)
+        assert len(pairs) == 46
+        for text, expected in pairs:
             assert tokenizer.encode(text, add_bos=False, parse_special=False) == expected, text
     finally:
         native.llama_model_free(model)
