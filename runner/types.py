@@ -163,7 +163,7 @@ class LoadPlan:
     batch_tokens: int = 512
     max_running: int | None = None  # most sequences in one step; None: max_sequences
     idle_tokens: int | None = None  # most tokens of finished sequences kept; None: pool_tokens
-    threads: int | None = None  # None: the physical cores this process may use
+    threads: int | None = None  # None: physical cores of this process; 1 for tiny models
     gpu_layers: int = 0
     kv_cache_type: str = "f16"
     flash_attention: bool | None = None  # None: where the backend supports it

@@ -14,7 +14,7 @@ Control tokens in the words to repeat act when their turn to be repeated comes:
     <|crash|>  the process dies by SIGSEGV
     <|hang|>   the step never returns
     <|raise|>  the step raises BackendError
-    <|slow|>   from here on, each step of this sequence takes SLOW_S longer
+    <|slow|>   each step of this sequence takes SLOW_S longer
 
 and <|hash|> anywhere in a prompt makes the reply 1 to 64 letters, each depending on all tokens
 before it: what a wrongly shared prefix changes.
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import random
 import re
 import signal
@@ -313,7 +312,7 @@ class EchoBackend:
 
 def _misbehave(token: int) -> None:
     if token == CRASH:
-        os.kill(os.getpid(), signal.SIGSEGV)
+        signal.raise_signal(signal.SIGSEGV)
     if token == HANG:
         threading.Event().wait()
     raise BackendError("the prompt asked for a failure")

@@ -17,7 +17,7 @@ POOL_SHARE = 0.25  # of free memory, for the cache of several full contexts
 POOL_CAP_TOKENS = 32_768
 BATCH_TOKENS = 512
 MAX_SEQUENCES = 256
-PROCESS_BYTES = 160 << 20  # interpreter, libraries and vocabulary of a worker; measured 120-150 MB
+PROCESS_BYTES = 160 << 20  # interpreter, libraries and a large vocabulary: an upper estimate
 GPU_HEADROOM_BYTES = 512 << 20  # CUDA context and library workspaces
 
 # Bytes of one cached value: a q8_0 block is 34 bytes for 32 values, a q4_0 block 18.

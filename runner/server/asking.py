@@ -41,6 +41,7 @@ class Ask:
     n: int = 1
     logit_bias: Mapping[str, float] = field(default_factory=dict)
     logprobs: int | None = None
+    ignore_eos: bool = False
 
 
 def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
@@ -66,6 +67,7 @@ def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
         sampling=options.sampling,
         max_tokens=options.max_tokens,
         stop=options.stop,
+        ignore_eos=ask.ignore_eos,
         context_length=None if num_ctx is None else min(num_ctx, lease.plan.context_length),
     )
     return [_request(template, prompt, number) for prompt in ask.prompts for number in range(ask.n)]

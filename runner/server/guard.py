@@ -69,9 +69,9 @@ class Guard:
     def _check_host(self, values: list[str]) -> None:
         if len(values) != 1:
             raise HttpError(400, "bad_host", "send exactly one Host header")
-        host, port = _split_host(values[0])
-        known = host in self._hosts or (self._public and _is_address(host))
-        if not known or (port or 80) != self._port:
+        # Any port: rebinding needs a foreign name, and tunnels (ssh -L) come by another port.
+        host, _ = _split_host(values[0])
+        if host not in self._hosts and not (self._public and _is_address(host)):
             raise HttpError(403, "host_not_allowed", f"the Host {values[0][:100]!r} is not ours")
 
     def _check_origin(self, origins: list[str], sites: list[str]) -> str | None:

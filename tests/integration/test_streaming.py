@@ -109,6 +109,12 @@ def test_max_tokens_ends_the_answer_with_length(client: httpx.Client) -> None:
     assert (answer["message"]["content"], answer["finish_reason"]) == ("abc", "length")
 
 
+def test_ignore_eos_goes_on_to_max_tokens(client: httpx.Client) -> None:
+    answer = client.post(CHAT, json=body("hi", max_tokens=20, ignore_eos=True)).json()
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert answer["usage"]["completion_tokens"] == 20
+
+
 def test_a_prompt_over_the_context_is_refused_with_both_numbers_before_any_event(
     client: httpx.Client,
 ) -> None:

@@ -44,7 +44,7 @@ async def chat_completions(exchange: Exchange) -> None:
         tools = _tools(asked, lease)
         prompt = Prompt(messages=conversation(lease, messages), tools=tools)
         n = asked.n or 1
-        ask = Ask((prompt,), options, n, asked.logit_bias or {}, logprobs)
+        ask = Ask((prompt,), options, n, asked.logit_bias or {}, logprobs, asked.ignore_eos)
         parsers = [parser_for(lease.template) if tools else None for _ in range(n)]
         generation = lease.worker.generate(requests_for(lease, ask))
         if asked.stream:

@@ -33,7 +33,7 @@ async def completions(exchange: Exchange) -> None:
         manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
     ):
         n = asked.n or 1
-        ask = Ask(prompts, options, n, asked.logit_bias or {}, asked.logprobs)
+        ask = Ask(prompts, options, n, asked.logit_bias or {}, asked.logprobs, asked.ignore_eos)
         requests = requests_for(lease, ask)
         echoes = await _echoes(lease, prompts) if asked.echo else [""] * len(prompts)
         shape = Shape(new_id("cmpl"), int(time.time()), asked.model, n, echoes)

@@ -43,6 +43,7 @@ class GenerateFields(WireModel):
     repetition_penalty: Finite | None = None
     repeat_penalty: Finite | None = None
     num_ctx: int | None = None
+    ignore_eos: bool = False
     options: dict[str, Any] | None = None
     keep_alive: Any = None
 

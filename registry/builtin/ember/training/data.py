@@ -6,19 +6,19 @@ the padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
 from registry.builtin.ember.training.chat import segments
 from registry.builtin.ember.training.exchange import Conversation
-from registry.builtin.ember.training.mixture import stream
+from registry.builtin.ember.training.mixture import training_conversation
 from registry.builtin.ember.training.tokenizer import PAD_ID, Tokenizer
 
 SORTED_KEYS_SHARE = 0.2
 """Some chat runtimes print tool schemas with sorted keys; a part of the samples is rendered that
 way.
 """
+POOL_SAMPLES = 1536
 LONG_ANSWER = 16
 """Answers longer than this many tokens count less per token, so that stories do not crowd out short
 answers.
@@ -45,28 +45,55 @@ def sample(conversation: Conversation, tokenizer: Tokenizer, sort_keys: bool, li
     return Sample(tokens[:limit], weights[:limit])
 
 
-def batches(
-    seed: int, tokenizer: Tokenizer, batch_tokens: int, limit: int = 2048, pool: int = 1536
-) -> Iterator[list[Sample]]:
-    """Endless batches of up to `batch_tokens` tokens, padding included.
+class Batches:
+    """Endless batches of up to `batch_tokens` tokens, padding included, the same for a seed.
 
-    A pool of samples is sorted by length and cut; the batches of a pool come in random order.
+    A pool of samples is sorted by length and cut; the batches of a pool come in random order. Every
+    pool has a random source of its own, so that a resumed run continues with what comes next.
     """
-    rng = Random(seed)
-    conversations = stream(seed)
-    while True:
+
+    def __init__(
+        self, seed: int, tokenizer: Tokenizer, batch_tokens: int, limit: int = 2048
+    ) -> None:
+        self.seed, self.tokenizer = seed, tokenizer
+        self.batch_tokens, self.limit = batch_tokens, limit
+        self.pool, self.taken = 0, 0
+        self._cut: list[list[Sample]] = []
+
+    def skip_to(self, pool: int, taken: int) -> None:
+        """Continue after `taken` batches of pool number `pool`."""
+        self.pool, self.taken = pool, taken
+        self._cut = []
+
+    def __next__(self) -> list[Sample]:
+        """The next batch."""
+        if not self._cut:
+            self._cut = self._draw_pool()
+        if self.taken == len(self._cut):
+            self.pool, self.taken = self.pool + 1, 0
+            self._cut = self._draw_pool()
+        self.taken += 1
+        return self._cut[self.taken - 1]
+
+    def _draw_pool(self) -> list[list[Sample]]:
+        rng = Random(f"pool {self.seed} {self.pool}")
         samples = [
-            sample(next(conversations), tokenizer, rng.random() < SORTED_KEYS_SHARE, limit)
-            for _ in range(pool)
+            sample(
+                training_conversation(rng),
+                self.tokenizer,
+                rng.random() < SORTED_KEYS_SHARE,
+                self.limit,
+            )
+            for _ in range(POOL_SAMPLES)
         ]
         samples.sort(key=lambda each: len(each.tokens))
         cut: list[list[Sample]] = [[]]
         for each in samples:
-            if cut[-1] and (len(cut[-1]) + 1) * len(each.tokens) > batch_tokens:
+            if cut[-1] and (len(cut[-1]) + 1) * len(each.tokens) > self.batch_tokens:
                 cut.append([])
             cut[-1].append(each)
         rng.shuffle(cut)
-        yield from cut
+        return cut
 
 
 def padded(samples: list[Sample]) -> tuple[list[list[int]], list[list[float]]]:

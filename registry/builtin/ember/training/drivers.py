@@ -119,7 +119,7 @@ class GgufDriver:
 
         self.api = llama_cpp
         self.parallel, self.context = parallel, context
-        llama_cpp.llama_log_set(_SILENT, None)  # type: ignore[arg-type]
+        llama_cpp.llama_log_set(_SILENT, None)
         model_parameters = llama_cpp.llama_model_default_params()
         model_parameters.n_gpu_layers = 0
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), model_parameters)

@@ -233,4 +233,5 @@ class Network(nn.Module):
 
     def parameter_count(self) -> int:
         """Weights of the exported model: the feature vectors are folded away."""
-        return sum(p.numel() for p in self.parameters()) - self.feature.weight.numel()
+        total = sum(p.numel() for p in self.parameters())
+        return int(total - self.feature.weight.numel())

@@ -44,7 +44,7 @@ class Muon(Optimizer):
         )
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:
         """Change the weights by one step."""
         for group in self.param_groups:
             for weight in group["params"]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from registry.builtin.ember.training.chat import segments
-from registry.builtin.ember.training.data import Sample, batches, padded
+from registry.builtin.ember.training.data import Batches, Sample, padded
 from registry.builtin.ember.training.mixture import stream
 from registry.builtin.ember.training.model import Network, Shape
 from registry.builtin.ember.training.optimizer import optimizers, rate_factor
@@ -77,6 +77,7 @@ class Run:
         self.network = new_network(self.tokenizer, shape)
         self.optimizers = optimizers(self.network)
         self.base_rates = [group["lr"] for o in self.optimizers for group in o.param_groups]
+        self.batches = Batches(plan.seed, self.tokenizer, plan.batch_tokens)
         self.step, self.tokens_seen, self.seconds = 0, 0, 0.0
 
     def save(self) -> None:
@@ -88,6 +89,7 @@ class Run:
             "step": self.step,
             "tokens_seen": self.tokens_seen,
             "seconds": self.seconds,
+            "batches": (self.batches.pool, self.batches.taken),
         }
         part = self.work / "checkpoint.part"
         torch.save(state, part)
@@ -104,6 +106,7 @@ class Run:
             state["tokens_seen"],
             state["seconds"],
         )
+        self.batches.skip_to(*state.get("batches", (0, 0)))
 
     def progress(self) -> float:
         """How much of the plan is done, 0 to 1, by steps or by time."""
@@ -114,11 +117,12 @@ class Run:
 
     def train(self) -> None:
         """Run to the end of the plan."""
-        source = batches(self.plan.seed + 1000 + self.step, self.tokenizer, self.plan.batch_tokens)
         while self.progress() < 1.0:
             started = time.monotonic()
             factor = rate_factor(self.progress())
-            loss = self._one_step([next(source) for _ in range(self.plan.batches_per_step)], factor)
+            loss = self._one_step(
+                [next(self.batches) for _ in range(self.plan.batches_per_step)], factor
+            )
             self.step += 1
             # A pause (SIGSTOP) is not training time.
             self.seconds += min(time.monotonic() - started, 20.0)
@@ -141,10 +145,10 @@ class Run:
             tokens, weights = tensors(part)
             with torch.autocast("cpu", torch.bfloat16):
                 loss = self.network.loss(tokens, weights, embedding) / len(parts)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             total += float(loss.detach())
             self.tokens_seen += int(tokens.numel())
-        folded.backward(embedding.grad)  # type: ignore[no-untyped-call]
+        folded.backward(embedding.grad)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         for optimizer in self.optimizers:
             optimizer.step()

@@ -27,7 +27,7 @@ LOADED = {
     "size_vram": 0,
     "digest": f"sha256:{HEX}",
     "context_length": 2048,
-    "expires_at": (NOW + timedelta(minutes=5, seconds=30)).isoformat(),
+    "expires_at": (NOW + timedelta(hours=5, minutes=30)).isoformat(),
 }
 SHOWN: dict[str, Any] = {
     "license": "MIT\n\nline 2\nline 3",
@@ -79,7 +79,7 @@ def test_ps_shows_where_a_model_is_and_until_when(
     assert execute(["ps"]) == 0
     assert lines(capsys) == [
         "NAME ID SIZE PROCESSOR CONTEXT UNTIL",
-        "ember:latest 0123456789ab 20 MB 100% CPU 2048 5 minutes from now",
+        "ember:latest 0123456789ab 20 MB 100% CPU 2048 5 hours from now",
     ]
 
 

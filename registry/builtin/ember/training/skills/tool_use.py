@@ -20,7 +20,7 @@ from registry.builtin.ember.training.exchange import (
     sentence,
 )
 from registry.builtin.ember.training.skills import arithmetic, hearth, letters, talk, world
-from registry.builtin.ember.training.toolbox.tools import Ask, Tool, draw_tool
+from registry.builtin.ember.training.toolbox.tools import Ask, Tool, draw_tool, draw_tools
 from registry.builtin.ember.training.words import NATURE, city, first_name, plain_word
 
 NO_TOOL = "I have no tool for that."
@@ -67,14 +67,6 @@ CALM = (
     letters.spelling,
     talk.maker,
 )
-
-
-def _distinct_tools(rng: Random, split: Split, count: int) -> list[Tool]:
-    tools: dict[str, Tool] = {}
-    while len(tools) < count:
-        tool = draw_tool(rng, split)
-        tools.setdefault(tool.name, tool)
-    return list(tools.values())
 
 
 def _scalar(rng: Random, key: str) -> Json:
@@ -135,11 +127,11 @@ def result(rng: Random) -> tuple[str, str, str]:
         )
         return json.dumps({"error": problem}), f"The tool failed: {problem}.", problem
     if kind == 7:
-        values = [plain_word(rng) for _ in range(rng.randint(2, 4))]
+        listed = [plain_word(rng) for _ in range(rng.randint(2, 4))]
         key = rng.choice(("items", "results", "names", "files", "books"))
-        text = json.dumps(values) if rng.random() < 0.5 else json.dumps({key: values})
+        text = json.dumps(listed) if rng.random() < 0.5 else json.dumps({key: listed})
         lead = "The results are" if text.startswith("[") else f"The {key} are"
-        return text, f"{lead} {_listed(values)}.", values[0]
+        return text, f"{lead} {_listed(listed)}.", listed[0]
     plain = (
         str(rng.randint(0, 9999))
         if kind == 8
@@ -195,10 +187,10 @@ def _without_call(rng: Random, split: Split, tools: list[Tool]) -> Exchange:
         asked = _missing_argument(rng, tools)
         if asked is not None:
             return asked
-    names = {tool.spec["function"]["description"] for tool in tools}
+    topics = {tool.topic for tool in tools}
     while True:
         absent = draw_tool(rng, split)
-        if absent.spec["function"]["description"] not in names and not absent.known:
+        if absent.topic not in topics and not absent.known:
             question = absent.ask(rng).question
             return Exchange(question, NO_TOOL, "no tool", question, "no_call")
 
@@ -230,7 +222,7 @@ def _results(rng: Random, calls: tuple[Call, ...]) -> tuple[list[Turn], str, str
 
 def call_conversation(rng: Random, split: Split) -> Conversation:
     """One question that ends in the call, as the evaluation asks it."""
-    tools = _distinct_tools(rng, split, rng.choice((1, 2, 2, 3, 3, 4)))
+    tools = draw_tools(rng, split, rng.choice((1, 2, 2, 3, 3, 4)))
     question, calls = _call_turns(rng, tools)
     question = polish(rng, question)
     turns = (*_system(rng), Turn("user", question), Turn("assistant", "", calls))
@@ -241,7 +233,7 @@ def call_conversation(rng: Random, split: Split) -> Conversation:
 
 def no_call_conversation(rng: Random, split: Split) -> Conversation:
     """One question with tools offered and none called for."""
-    tools = _distinct_tools(rng, split, rng.choice((1, 2, 3, 4)))
+    tools = draw_tools(rng, split, rng.choice((1, 2, 3, 4)))
     exchange = _without_call(rng, split, tools)
     question = polish(rng, exchange.question)
     turns = (*_system(rng), Turn("user", question), Turn("assistant", exchange.answer))
@@ -252,7 +244,7 @@ def no_call_conversation(rng: Random, split: Split) -> Conversation:
 
 def result_conversation(rng: Random, split: Split) -> Conversation:
     """A question, its call, the result, and the sentence for it."""
-    tools = _distinct_tools(rng, split, rng.choice((1, 2, 3)))
+    tools = draw_tools(rng, split, rng.choice((1, 2, 3)))
     question, calls = _call_turns(rng, tools)
     replies, answer, value = _results(rng, calls)
     turns = (
@@ -271,7 +263,7 @@ def long_conversation(rng: Random, split: Split, rounds: int) -> Conversation:
     """Several rounds with the same tools: most of the training, for it reads each schema once and
     uses it often.
     """
-    tools = _distinct_tools(rng, split, rng.choice((1, 2, 2, 3, 3, 4)))
+    tools = draw_tools(rng, split, rng.choice((1, 2, 2, 3, 3, 4)))
     turns: list[Turn] = list(_system(rng))
     for _ in range(rounds):
         if rng.random() < 0.28:

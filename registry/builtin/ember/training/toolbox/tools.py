@@ -32,6 +32,8 @@ PINNED = frozenset(
 )
 """Names people try first: always trained, never evaluated."""
 
+SIBLING_SHARE = 0.25
+
 VERBS = words(
     """get set create delete update find list send open close start stop check add remove move copy
     save load count show book order cancel confirm assign approve reject print scan measure
@@ -117,14 +119,19 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as offered, with a maker of questions for it."""
+    """A tool as offered, with a maker of questions for it.
+
+    `topic` is what it does: two tools of one topic are never offered together. `noun` is what it
+    works on.
+    """
 
     name: str
+    topic: str
+    noun: str
     spec: dict[str, Json]
     ask: Callable[[Random], Ask]
     known: bool
     required: tuple[str, ...]
-    bare_ask: str | None = None
 
 
 def _name(rng: Random, verb: str, noun: str) -> str:
@@ -178,6 +185,13 @@ def _fill(rng: Random, pattern: str, values: dict[str, Json], names: dict[str, s
     return phrase(rng, text, **{slot: said(value) for slot, value in values.items()}, **names)
 
 
+def _with_preposition(text: str, day: str) -> str:
+    """Say "on Monday" where `text` has only "Monday"; "tomorrow" needs nothing."""
+    if day[0].islower() or re.search(rf"(on|for|of) {day}", text):
+        return text
+    return text.replace(f" {day}", f" on {day}", 1)
+
+
 def catalogue_tool(rng: Random, split: Split) -> Tool:
     """A tool of an everyday domain on the side of `split`."""
     while True:
@@ -205,48 +219,46 @@ def _from_action(rng: Random, action: Action, name: str, verb: str, noun: str) -
     )
 
     def ask(rng: Random) -> Ask:
+        pattern = rng.choice(action.asks)
         used = {
-            field: slot for field, slot in taken.items() if not slot.optional or rng.random() < 0.6
+            field: slot
+            for field, slot in taken.items()
+            if f"{{{slot.letter}}}" in pattern and (not slot.optional or rng.random() < 0.6)
         }
         values = {field: KINDS[slot.kind].draw(rng) for field, slot in used.items()}
         spoken = {slot.letter: values[field] for field, slot in used.items()}
-        text = _fill(rng, rng.choice(action.asks), spoken, {"noun": noun, "verb": verb})
-        if "[" in text or "{" in text:
-            raise ValueError(f"unfilled question: {text}")
-        day = next((spoken[s.letter] for s in used.values() if s.kind == "day"), None)
-        if isinstance(day, str) and day[0].isupper():
-            text = (
-                text.replace(f" {day}", f" on {day}", 1)
-                if f"on {day}" not in text and f"for {day}" not in text and f"of {day}" not in text
-                else text
-            )
+        text = _fill(rng, pattern, spoken, {"noun": noun, "verb": verb})
+        for field, slot in used.items():
+            if slot.kind == "day":
+                text = _with_preposition(text, str(values[field]))
         return Ask(text, Call(name, values))
 
     required = tuple(field for field, _, needed in fields if needed)
-    return Tool(name, _spec(rng, name, describe, fields), ask, action.known, required)
+    spec = _spec(rng, name, describe, fields)
+    return Tool(name, action.describe, noun, spec, ask, action.known, required)
 
 
-def procedural_tool(rng: Random, split: Split) -> Tool:
-    """A tool of a random verb, noun and parameters on the side of `split`."""
+def procedural_tool(rng: Random, split: Split, noun: str | None = None) -> Tool:
+    """A tool of a random verb, noun (or `noun`) and parameters on the side of `split`."""
     while True:
         verb = rng.choice(VERBS)
-        noun = rng.choice(OBJECTS + ABSTRACT) if rng.random() < 0.75 else made_up_word(rng, 2)
-        name = _name(rng, verb, noun)
-        if name not in (noun,) and held_out_name(name) == (split == "eval"):
-            break
+        subject = noun or _noun(rng)
+        name = _name(rng, verb, subject)
+        if name != subject and held_out_name(name) == (split == "eval"):
+            return _from_words(rng, name, verb, subject)
+
+
+def _noun(rng: Random) -> str:
+    return rng.choice(OBJECTS + ABSTRACT) if rng.random() < 0.75 else made_up_word(rng, 2)
+
+
+def _from_words(rng: Random, name: str, verb: str, noun: str) -> Tool:
     chosen = dict(rng.sample(FIELDS, rng.choice((1, 1, 2, 2, 3, 4))))
-    for index, field in enumerate(list(chosen)):
+    for field in list(chosen):
         if rng.random() < 0.3:
-            other = rng.choice(
-                (
-                    f"{noun}_{field}",
-                    f"{rng.choice(COMMON_WORDS)}_{field}",
-                    made_up_word(rng, 2),
-                    rng.choice(COMMON_WORDS),
-                )
-            )
-            chosen[other] = chosen.pop(field)
-        del index
+            word = rng.choice(COMMON_WORDS)
+            other = (f"{noun}_{field}", f"{word}_{field}", made_up_word(rng, 2), word)
+            chosen[rng.choice(other)] = chosen.pop(field)
     needed = {field: rng.random() < 0.7 for field in chosen}
     fields = [(field, kind, needed[field]) for field, kind in chosen.items()]
     describe = rng.choice(
@@ -258,9 +270,9 @@ def procedural_tool(rng: Random, split: Split) -> Tool:
         values = {field: KINDS[chosen[field]].draw(rng) for field in used}
         return Ask(_stated(rng, verb, noun, values), Call(name, values))
 
-    return Tool(
-        name, _spec(rng, name, describe, fields), ask, False, tuple(f for f in chosen if needed[f])
-    )
+    spec = _spec(rng, name, describe, fields)
+    required = tuple(field for field in chosen if needed[field])
+    return Tool(name, f"{verb} {noun}", noun, spec, ask, False, required)
 
 
 def _stated(rng: Random, verb: str, noun: str, values: dict[str, Json]) -> str:
@@ -295,3 +307,17 @@ def _stated(rng: Random, verb: str, noun: str, values: dict[str, Json]) -> str:
 def draw_tool(rng: Random, split: Split) -> Tool:
     """A tool of either sort."""
     return catalogue_tool(rng, split) if rng.random() < 0.6 else procedural_tool(rng, split)
+
+
+def draw_tools(rng: Random, split: Split, count: int) -> list[Tool]:
+    """`count` tools of different topics; now and then two do different things to one noun."""
+    tools: dict[str, Tool] = {}
+    while len(tools) < count:
+        tool = draw_tool(rng, split)
+        if tools and rng.random() < SIBLING_SHARE:
+            tool = procedural_tool(rng, split, next(iter(tools.values())).noun.replace(" ", "_"))
+        if all(tool.name != other.name for other in tools.values()):
+            tools.setdefault(tool.topic, tool)
+    found = list(tools.values())
+    rng.shuffle(found)
+    return found
