@@ -55,6 +55,14 @@ class Exchange:
         """A part of the path."""
         return str(self.scope["path_params"][name])
 
+    @property
+    def body_size_bytes(self) -> int | None:
+        """The length of the body, when the client said it."""
+        for key, value in self.scope["headers"]:
+            if key == b"content-length" and value.isdigit():
+                return int(value[:20])
+        return None
+
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises ClientGone."""
         more = True

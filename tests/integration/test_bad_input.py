@@ -259,3 +259,15 @@ def test_a_log_line_cannot_be_forged_by_a_name(client: httpx.Client) -> None:
     response = client.post(CHAT, json={"model": "x\r\nERROR fake\x1b[2J", "messages": USER})
     assert response.status_code == 400
     assert "\x1b" not in response.text
+
+
+def test_a_blob_that_cannot_fit_the_disk_is_refused_before_it_is_sent(
+    shared_daemon: RunningDaemon,
+) -> None:
+    answer = raw(
+        shared_daemon,
+        b"POST /api/blobs/sha256:%s HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Length: 1000000000000000\r\n\r\n" % (b"0" * 64),
+    )
+    assert answer.split()[1] == b"507"
+    assert b"needs 1000000000000000 bytes" in answer

@@ -29,7 +29,7 @@ async def put_blob(exchange: Exchange) -> None:
             pass
         await exchange.reply_bytes(b"", "application/json")
         return
-    with store.blob_writer(digest) as writer:
+    with store.blob_writer(digest, exchange.body_size_bytes) as writer:
         await _receive(exchange, writer)
         await asyncio.to_thread(writer.commit)
     await exchange.reply_bytes(b"", "application/json", 201)

@@ -15,10 +15,19 @@ from pathlib import Path
 from random import Random
 
 from registry.builtin.ember.training.drivers import Driver, GgufDriver, HttpDriver, Question, Reply
-from registry.builtin.ember.training.exchange import Conversation, Exchange, Turn, draw
+from registry.builtin.ember.training.exchange import Check, Conversation, Exchange, Turn, draw
 from registry.builtin.ember.training.grading import Grade, grade
 from registry.builtin.ember.training.mixture import GROUPS, persona_exchange
-from registry.builtin.ember.training.skills import arithmetic, persona, tool_use
+from registry.builtin.ember.training.skills import (
+    arithmetic,
+    calendar,
+    follow_ups,
+    hearth,
+    letters,
+    persona,
+    tool_use,
+    world,
+)
 
 CLOSED = (
     "hearth",
@@ -30,12 +39,22 @@ CLOSED = (
     "talk",
     "persona",
     "follow-ups",
+    "long conversations",
     "tool calls",
     "tools not needed",
     "tool results",
 )
 OPEN = ("unknown", "stories")
 ANSWER_TOKENS = 220
+LATE_CHARACTERS = 3200
+"""About 1,800 tokens with the marks of the turns."""
+LATE_GENERATORS = (
+    hearth.command,
+    world.capital,
+    calendar.unit,
+    arithmetic.addition,
+    letters.spelling,
+)
 TARGETS = {"closed skills": 0.9, "well-formed tool calls": 0.95, "right tool and arguments": 0.95}
 
 
@@ -72,15 +91,28 @@ def _persona(rng: Random) -> Conversation:
 
 
 def _follow_up(rng: Random) -> Conversation:
-    item = draw(rng, "eval", rng.choice((arithmetic.addition, arithmetic.subtraction)))
-    question, answer, short = item.follow_ups[0]
+    while True:
+        item = draw(rng, "eval", rng.choice(follow_ups.STARTERS))
+        after = follow_ups.follow_up(rng, item, "eval")
+        if after is not None:
+            break
     turns = (
         Turn("user", item.question),
         Turn("assistant", item.answer),
-        Turn("user", question),
-        Turn("assistant", answer),
+        Turn("user", after[0]),
+        Turn("assistant", after[1]),
     )
-    return Conversation("follow-ups", turns, item.key, "number", short)
+    check: Check = "number" if after[2].isdigit() else "value"
+    return Conversation("follow-ups", turns, item.key, check, after[2])
+
+
+def _late_question(rng: Random) -> Conversation:
+    """A question at the end of a conversation that nearly fills the context."""
+    turns: list[Turn] = []
+    while sum(len(turn.content) for turn in turns) < LATE_CHARACTERS:
+        item = draw(rng, "eval", rng.choice(LATE_GENERATORS))
+        turns += [Turn("user", item.question), Turn("assistant", item.answer)]
+    return Conversation("long conversations", tuple(turns), item.key, item.check, item.short)
 
 
 def questions(seed: int, per_generator: int, tool_calls: int) -> list[Conversation]:
@@ -94,6 +126,7 @@ def questions(seed: int, per_generator: int, tool_calls: int) -> list[Conversati
             chosen += [_single(label, draw(rng, "eval", generate)) for _ in range(count)]
     chosen += [_persona(rng) for _ in range(per_generator * 4)]
     chosen += [_follow_up(rng) for _ in range(per_generator * 2)]
+    chosen += [_late_question(rng) for _ in range(per_generator)]
     chosen += [tool_use.call_conversation(rng, "eval") for _ in range(tool_calls)]
     chosen += [tool_use.no_call_conversation(rng, "eval") for _ in range(tool_calls // 2)]
     chosen += [tool_use.result_conversation(rng, "eval") for _ in range(tool_calls // 2)]

@@ -11,6 +11,7 @@ from registry.builtin.ember.training.exchange import Conversation, Exchange, Spl
 from registry.builtin.ember.training.skills import (
     arithmetic,
     calendar,
+    follow_ups,
     hearth,
     json_output,
     letters,
@@ -35,18 +36,20 @@ GROUPS: dict[str, tuple[tuple[Generator, int], ...]] = {
     "stories": stories.GENERATORS,
 }
 WEIGHTS = {
-    "hearth": 16,
-    "arithmetic": 24,
-    "letters": 22,
-    "calendar": 9,
-    "world": 13,
-    "json": 12,
-    "talk": 5,
-    "unknown": 8,
-    "stories": 4,
+    "hearth": 13,
+    "arithmetic": 28,
+    "letters": 28,
+    "calendar": 12,
+    "world": 14,
+    "json": 13,
+    "talk": 4,
+    "unknown": 6,
+    "stories": 3,
 }
-TOOL_SHARE = 0.22
-PERSONA_SHARE = 0.16
+TOOL_SHARE = 0.2
+PERSONA_SHARE = 0.12
+FOLLOW_UP_SHARE = 0.3
+LONG_SHARE = 0.01
 MOST_TURNS = (1, 1, 1, 2, 2, 3, 4)
 
 
@@ -64,12 +67,12 @@ def _any_exchange(
     return group, exchange(rng, group, split)
 
 
-def _rounds(rng: Random, item: Exchange) -> list[tuple[str, str]]:
+def _rounds(rng: Random, item: Exchange, split: Split) -> list[tuple[str, str]]:
     """The exchange and perhaps its follow-up."""
     rounds = [(tool_use.polish(rng, item.question), item.answer)]
-    if item.follow_ups and rng.random() < 0.35:
-        question, answer, _ = rng.choice(item.follow_ups)
-        rounds.append((question, answer))
+    after = follow_ups.follow_up(rng, item, split) if rng.random() < FOLLOW_UP_SHARE else None
+    if after is not None:
+        rounds.append(after[:2])
     return rounds
 
 
@@ -93,7 +96,7 @@ def plain_conversation(rng: Random, split: Split, turns: int) -> Conversation:
         )
     for _ in range(turns):
         _, item = _any_exchange(rng, split)
-        for question, answer in _rounds(rng, item):
+        for question, answer in _rounds(rng, item, split):
             messages += [Turn("user", question), Turn("assistant", answer)]
     return Conversation("plain", tuple(messages), "", "value", "")
 
@@ -143,7 +146,7 @@ def training_conversation(rng: Random) -> Conversation:
         return tool_use.long_conversation(rng, "train", rng.choice((1, 2, 3, 3, 4, 5)))
     if kind < TOOL_SHARE + PERSONA_SHARE:
         return persona_conversation(rng, "train", rng.choice((1, 1, 2, 3)))
-    if rng.random() < 0.004:
+    if rng.random() < LONG_SHARE:
         return plain_conversation(rng, "train", rng.randint(20, 45))
     return plain_conversation(rng, "train", rng.choice(MOST_TURNS))
 

@@ -33,7 +33,7 @@ class Plan:
     time is ahead.
     """
 
-    steps: int = 5000
+    steps: int = 4800
     batch_tokens: int = 3072
     batches_per_step: int = 2
     seed: int = 1

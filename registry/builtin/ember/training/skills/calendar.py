@@ -27,8 +27,11 @@ def day_step(rng: Random) -> Exchange:
     """The day N days after or before a day."""
     day, step = rng.randrange(7), rng.choice((1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 10))
     after = rng.random() < 0.65
-    value = DAYS[(day + (step if after else -step)) % 7]
+    place = (day + (step if after else -step)) % 7
+    value, later = DAYS[place], DAYS[(place + 1) % 7]
     word = "after" if after else "before"
+    ask = rng.choice(("and the day after that?", "and the next day?", "and after that?"))
+    follow = ((ask, f"The day after {value} is {later}.", later),)
     if step == 1:
         question = phrase(
             rng, POLITE + "(what|which) day (comes|is|comes right) {w} {d}?", w=word, d=DAYS[day]
@@ -40,7 +43,8 @@ def day_step(rng: Random) -> Exchange:
                 d=DAYS[day],
                 t="tomorrow" if after else "yesterday",
             )
-        return Exchange(question, f"The day {word} {DAYS[day]} is {value}.", value, question)
+        answer = f"The day {word} {DAYS[day]} is {value}."
+        return Exchange(question, answer, value, question, follow_ups=follow)
     question = phrase(
         rng,
         POLITE + "(what|which) day (is|comes|is it) {n} days {w} {d}?",
@@ -48,7 +52,8 @@ def day_step(rng: Random) -> Exchange:
         w=word,
         d=DAYS[day],
     )
-    return Exchange(question, f"{step} days {word} {DAYS[day]} is {value}.", value, question)
+    answer = f"{step} days {word} {DAYS[day]} is {value}."
+    return Exchange(question, answer, value, question, follow_ups=follow)
 
 
 def month_step(rng: Random) -> Exchange:

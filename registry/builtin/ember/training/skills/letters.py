@@ -16,6 +16,7 @@ from registry.builtin.ember.training.words import (
     made_up_word,
 )
 
+LONGEST_REVERSED = 8
 QUOTES = ("{}", "{}", '"{}"', "'{}'")
 
 
@@ -44,6 +45,24 @@ def _spelled(word: str) -> str:
     return "-".join(word.lower())
 
 
+def spelled_answer(word: str) -> tuple[str, str]:
+    """The sentence that spells `word`, and its letters."""
+    return f"{word} is spelled {_spelled(word)}.", _spelled(word)
+
+
+def reversed_answer(word: str) -> tuple[str, str]:
+    """The sentence that reverses `word` by way of its letters, and the result."""
+    backwards = word.lower()[::-1]
+    answer = f'{_spelled(word)} backwards is {_spelled(backwards)}: "{backwards}".'
+    return answer, backwards
+
+
+def length_answer(word: str) -> tuple[str, str]:
+    """The sentence that counts the letters of `word`, and their number."""
+    numbered = ", ".join(f"{i} {letter}" for i, letter in enumerate(word.lower(), 1))
+    return f"{numbered}: {word} has {len(word)} letters.", f"{len(word)} letters"
+
+
 def spelling(rng: Random) -> Exchange:
     """Letter by letter."""
     word = _word(rng)
@@ -55,13 +74,13 @@ def spelling(rng: Random) -> Exchange:
     )
     if question.startswith("how is"):
         question += " spelled?"
-    letters = _spelled(word)
-    return Exchange(question, f"{word} is spelled {letters}.", letters, f"word {word}")
+    answer, short = spelled_answer(word)
+    return Exchange(question, answer, short, f"word {word}")
 
 
 def reversal(rng: Random) -> Exchange:
     """The word backwards, by way of its letters."""
-    word = _word(rng, 8)
+    word = _word(rng, LONGEST_REVERSED)
     question = phrase(
         rng,
         "(reverse|reverse the word|write|say|spell|turn around|what is) {w}",
@@ -69,13 +88,8 @@ def reversal(rng: Random) -> Exchange:
     )
     if question.startswith(("write", "say", "spell", "what is")):
         question += rng.choice((" backwards", " in reverse"))
-    backwards = word.lower()[::-1]
-    return Exchange(
-        question,
-        f'{_spelled(word)} backwards is {_spelled(backwards)}: "{backwards}".',
-        backwards,
-        f"word {word}",
-    )
+    answer, short = reversed_answer(word)
+    return Exchange(question, answer, short, f"word {word}")
 
 
 def length(rng: Random) -> Exchange:
@@ -89,13 +103,8 @@ def length(rng: Random) -> Exchange:
     )
     if " does " in question:
         question += " have?"
-    numbered = ", ".join(f"{i} {letter}" for i, letter in enumerate(word.lower(), 1))
-    return Exchange(
-        question,
-        f"{numbered}: {word} has {len(word)} letters.",
-        f"{len(word)} letters",
-        f"word {word}",
-    )
+    answer, short = length_answer(word)
+    return Exchange(question, answer, short, f"word {word}")
 
 
 def occurrences(rng: Random) -> Exchange:

@@ -35,7 +35,11 @@ def capital(rng: Random) -> Exchange:
                 " capital?)",
                 c=country,
             )
-        return Exchange(question, f"The capital of {country} is {city}.", city, question)
+        other, other_city = rng.choice(list(tables.CAPITALS.items()))
+        ask = phrase(rng, "(and|and of|what about|and the capital of) {c}?", c=other)
+        after = (ask, f"The capital of {other} is {other_city}.", other_city)
+        answer = f"The capital of {country} is {city}."
+        return Exchange(question, answer, city, question, follow_ups=(after,))
     question = phrase(
         rng,
         ASK + "({v} is the capital of (what|which) country?|which country has the capital {v}?|what"
