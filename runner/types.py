@@ -148,6 +148,8 @@ class WorkerStats:
     preemptions: int
     cancelled: int
     rss_bytes: int
+    swapped_tokens: int = 0  # of finished sequences, copied out of the pool
+    swapped_bytes: int = 0
     step_age_s: float | None = None  # how long the step in progress has run; None: no step
 
 
@@ -163,6 +165,7 @@ class LoadPlan:
     batch_tokens: int = 512
     max_running: int | None = None  # most sequences in one step; None: max_sequences
     idle_tokens: int | None = None  # most tokens of finished sequences kept; None: pool_tokens
+    swap_bytes: int = 0  # most memory for copies of finished sequences that are not kept
     threads: int | None = None  # None: physical cores of this process; 1 for tiny models
     gpu_layers: int = 0
     kv_cache_type: str = "f16"

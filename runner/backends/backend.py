@@ -25,6 +25,7 @@ class Capacity:
     vocabulary: int  # token ids are 0 .. vocabulary - 1
     block_size: int  # sharing and allocation granularity in tokens; 1: exact
     partial_share: bool  # False (recurrent state): only a whole sequence can be shared or kept
+    can_save: bool = False  # save and load work
 
 
 class Sampler(Protocol):
@@ -60,6 +61,15 @@ class Sampled:
     token: int
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+
+
+class SavedState(Protocol):
+    """A sequence's part of the cache in the machine's own memory. Good for the backend that
+    made it, after a reset too; its memory is free when the object is."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory it takes."""
 
 
 class BackendError(Exception):
@@ -101,12 +111,28 @@ class Backend(Protocol):
         """target (empty) starts with source's first length tokens: no recompute, no copy.
         With partial_share False, length must be all of source."""
 
+    def merge(self, source: int, target: int, length: int) -> None:
+        """The first length tokens of both are the same; from here on target has source's, and
+        its own cells for them are free. Only with partial_share."""
+
     def trim(self, sequence: int, length: int) -> bool:
         """Keep the first length tokens only. False: the model cannot (recurrent state), the
         sequence is unchanged and must be released."""
 
     def release(self, sequence: int) -> None:
         """Forget the sequence; its id is free. Tokens shared with others stay with them."""
+
+    def state_bytes(self, sequence: int) -> int:
+        """The size_bytes that save would give. Copies nothing."""
+
+    def save(self, sequence: int) -> SavedState:
+        """A copy of all that the cache holds of the sequence, which stays as it is. Raises
+        BackendError when can_save is False, the sequence is empty or memory is short; nothing
+        has changed then."""
+
+    def load(self, state: SavedState, sequence: int) -> None:
+        """The sequence (empty) holds what was saved, in cells of its own. Raises PoolFull when
+        they are not free, BackendError when the state is refused; nothing has changed then."""
 
     def reset(self) -> None:
         """Forget all sequences."""

@@ -40,6 +40,7 @@ from runner.backends.backend import (
     PoolFull,
     Row,
     Sampled,
+    SavedState,
 )
 from runner.types import LoadPlan, SamplingParams
 
@@ -58,6 +59,7 @@ BOS, EOS, START, END, CRASH, HANG, RAISE, SLOW, HASH = range(256, 256 + len(CONT
 VOCABULARY = 256 + len(CONTROL)
 SLOW_S = 0.02
 EMBEDDING_WIDTH = 16
+STATE_TOKEN_BYTES = 12  # 4 for the token, 8 for the hash
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
@@ -158,6 +160,19 @@ class _Cached:
     hashes: list[int] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class EchoState:
+    """A saved sequence."""
+
+    tokens: tuple[int, ...]
+    hashes: tuple[int, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """See SavedState."""
+        return STATE_TOKEN_BYTES * len(self.tokens)
+
+
 class EchoBackend:
     """The cache is a list of tokens per sequence; each token occupies a numbered cell, and cells
     are shared and counted as a real cache does."""
@@ -218,6 +233,18 @@ class EchoBackend:
         for cell in cells:
             self._holders[cell] += 1
 
+    def merge(self, source: int, target: int, length: int) -> None:
+        """See Backend. Raises BackendError when the tokens differ."""
+        origin, cached = self._get(source), self._get(target)
+        if not self.capacity.partial_share or not 0 < length <= len(cached.tokens):
+            raise BackendError(f"merge: {length} of {len(cached.tokens)} tokens")
+        if origin.tokens[:length] != cached.tokens[:length]:
+            raise BackendError(f"merge: sequences {source} and {target} differ")
+        for own, cell in zip(cached.cells[:length], origin.cells[:length], strict=True):
+            self._holders[cell] += 1
+            self._drop(own)
+        cached.cells[:length] = origin.cells[:length]
+
     def trim(self, sequence: int, length: int) -> bool:
         """See Backend."""
         cached = self._get(sequence)
@@ -234,6 +261,31 @@ class EchoBackend:
         """See Backend. An id without tokens is allowed."""
         for cell in self._sequences.pop(sequence, _Cached()).cells:
             self._drop(cell)
+
+    def state_bytes(self, sequence: int) -> int:
+        """See Backend."""
+        return STATE_TOKEN_BYTES * len(self._get(sequence).tokens)
+
+    def save(self, sequence: int) -> EchoState:
+        """See Backend."""
+        cached = self._get(sequence)
+        if not self.capacity.can_save or not cached.tokens:
+            raise BackendError(f"save: sequence {sequence} is empty, or nothing can be saved")
+        return EchoState(tuple(cached.tokens), tuple(cached.hashes))
+
+    def load(self, state: SavedState, sequence: int) -> None:
+        """See Backend."""
+        if not isinstance(state, EchoState) or not 0 <= sequence < self.capacity.max_sequences:
+            raise BackendError(f"load: {state!r} into sequence {sequence}")
+        if self._sequences.get(sequence, _Cached()).tokens:
+            raise BackendError(f"load: sequence {sequence} is not empty")
+        count = len(state.tokens)
+        if self.used + count > self.capacity.pool_tokens:
+            raise PoolFull(f"{count} tokens more than {self.used} of {self.capacity.pool_tokens}")
+        cells = list(range(self._next_cell, self._next_cell + count))
+        self._next_cell += count
+        self._holders.update(dict.fromkeys(cells, 1))
+        self._sequences[sequence] = _Cached(list(state.tokens), cells, list(state.hashes))
 
     def reset(self) -> None:
         """See Backend."""
@@ -336,6 +388,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
         vocabulary=VOCABULARY,
         block_size=1,
         partial_share=True,
+        can_save=True,
     )
     progress(1.0)
     return LoadedModel(EchoBackend(capacity), EchoTokenizer(), CHAT_TEMPLATE, "echo")

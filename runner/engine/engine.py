@@ -63,10 +63,12 @@ class Engine:
         *,
         max_running: int | None = None,
         idle_tokens: int | None = None,
+        swap_bytes: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """max_running: most sequences in a step. idle_tokens: most tokens of finished sequences
-        kept for their prefix. None: as many as the backend holds."""
+        kept in the cache for their prefix. None: as many as the backend holds. swap_bytes: most
+        memory for copies of those that are not kept there."""
         self.capacity = backend.capacity
         self.counters = Counters()
         self._backend = backend
@@ -74,7 +76,7 @@ class Engine:
         self._table = TokenTable(tokenizer)
         self._pacer = Pacer()
         running = self.capacity.max_sequences if max_running is None else max_running
-        self.scheduler = Scheduler(backend, self._pacer, running, idle_tokens)
+        self.scheduler = Scheduler(backend, self._pacer, running, idle_tokens, swap_bytes)
         self._sequences: dict[str, Sequence] = {}
         self._embeds: deque[_EmbedJob] = deque()
         self._ready: list[tuple[str, Delta]] = []
@@ -83,7 +85,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """True while step has something to do."""
-        return bool(self._sequences or self._embeds or self._ready)
+        return bool(self._sequences or self._embeds or self._ready or self.scheduler.untidy)
 
     @property
     def context_length(self) -> int:
@@ -152,6 +154,8 @@ class Engine:
             self._embed_some(outcome)
         if self._sequences:
             self._generate(outcome)
+        else:
+            self.scheduler.tidy()
         return outcome
 
     def _check_tokens(self, tokens: Tokens[int], param: str) -> None:

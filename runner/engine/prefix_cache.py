@@ -54,14 +54,43 @@ def common_prefix(left: array[int], right: array[int], limit: int) -> int:
     return done
 
 
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What the backend can make of a source. partial False: it can only be used as a whole.
+    block_size: lengths of matches are multiples of it, except for whole sources."""
+
+    partial: bool = True
+    block_size: int = 1
+
+    def usable(self, source: Holder, tokens: array[int]) -> int:
+        """How much of the beginning of tokens, but not all of it, source gives."""
+        limit = min(source.computed, len(tokens) - 1)
+        if not self.partial and limit < source.computed:
+            return 0
+        length = common_prefix(source.tokens, tokens, limit)
+        if length == source.computed:
+            return length
+        return length - length % self.block_size if self.partial else 0
+
+    def shared(self, outer: Holder, inner: Holder) -> int:
+        """How many of inner's first tokens can be had from outer in inner's place."""
+        if not self.partial and outer.computed > inner.computed:
+            return 0
+        limit = min(outer.computed, inner.computed)
+        length = common_prefix(outer.tokens, inner.tokens, limit)
+        return length if self.partial or length == limit else 0
+
+    def covers(self, outer: Holder, inner: Holder) -> bool:
+        """True when every use of inner can be had from outer."""
+        return self.shared(outer, inner) == inner.computed
+
+
 class PrefixCache:
     """Running and finished sequences by their tokens."""
 
-    def __init__(self, *, partial: bool = True, block_size: int = 1) -> None:
-        """partial False: a source can only be used as a whole. block_size: lengths of matches
-        are multiples of it, except for whole sources."""
-        self._partial = partial
-        self._block_size = block_size
+    def __init__(self, sharing: Sharing | None = None) -> None:
+        """sharing: what matches may be; None: anything."""
+        self._sharing = Sharing() if sharing is None else sharing
         self._running: dict[int, Holder] = {}
         self._finished: dict[int, Finished] = {}  # in order of use, the oldest first
 
@@ -92,11 +121,10 @@ class PrefixCache:
         holder = self._running.pop(slot)
         kept = Finished(slot, holder.tokens[: holder.computed], holder.computed)
         self._finished[slot] = kept
-        if kept.computed == 0 or any(self._covers(other, kept) for other in self._others(kept)):
+        covers = self._sharing.covers
+        if kept.computed == 0 or any(covers(other, kept) for other in self._others(kept)):
             return [slot]
-        return [
-            id for id, old in self._finished.items() if old is not kept and self._covers(kept, old)
-        ]
+        return [id for id, old in self._finished.items() if old is not kept and covers(kept, old)]
 
     def clear(self) -> None:
         """Forget everything."""
@@ -112,7 +140,7 @@ class PrefixCache:
         over, since only computing one gives the logits of the next."""
         best: Match | None = None
         for source in self._sources():
-            length = self._usable(source, tokens)
+            length = self._sharing.usable(source, tokens)
             if length and (best is None or length >= best.length):
                 best = Match(source, length)
         if best is not None and self.is_finished(best.source):
@@ -123,7 +151,7 @@ class PrefixCache:
         """The running source that will hold most of the beginning of tokens once all that it
         knows now is computed, if it does not hold it yet."""
         best: Match | None = None
-        if not self._partial:
+        if not self._sharing.partial:
             return None
         for source in self._running.values():
             if source.computed + 1 >= len(source.tokens):
@@ -133,21 +161,9 @@ class PrefixCache:
                 best = Match(source, length)
         return best
 
-    def _usable(self, source: Holder, tokens: array[int]) -> int:
-        limit = min(source.computed, len(tokens) - 1)
-        if not self._partial and limit < source.computed:
-            return 0
-        length = common_prefix(source.tokens, tokens, limit)
-        if length == source.computed:
-            return length
-        return length - length % self._block_size if self._partial else 0
-
-    def _covers(self, outer: Holder, inner: Holder) -> bool:
-        """True when every use of inner can be had from outer."""
-        longer = outer.computed - inner.computed
-        if longer < 0 or (longer > 0 and not self._partial):
-            return False
-        return common_prefix(outer.tokens, inner.tokens, inner.computed) == inner.computed
+    def elsewhere(self, entry: Finished) -> int:
+        """How many of the entry's first tokens other sequences give."""
+        return max((self._sharing.shared(o, entry) for o in self._others(entry)), default=0)
 
     def _others(self, entry: Finished) -> Iterator[Holder]:
         return (source for source in self._sources() if source is not entry)

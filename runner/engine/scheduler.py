@@ -7,7 +7,8 @@ backend to share, trim and release. It knows nothing of text or sampling.
 
 When the pool is short, finished sequences go first, the least recently used before the others;
 then the running sequence that is last in order gives up its cells, returns to the queue and is
-computed again later. A sequence that is admitted has room for its whole prompt.
+computed again later. A sequence that is admitted has room for its whole prompt. Finished
+sequences that leave the pool are copied into the swap where that pays, and come back from there.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from dataclasses import dataclass
 from runner.backends.backend import Backend, Row
 from runner.engine.pacing import Pacer
 from runner.engine.pool import Pool
-from runner.engine.prefix_cache import Finished, Holder, Match, PrefixCache
+from runner.engine.prefix_cache import Finished, Holder, Match, PrefixCache, Sharing
 from runner.engine.sequence import Sequence
+from runner.engine.swap import Swap, Swapped
 
 HOLD_TOKENS = 32  # a prefix in progress is worth waiting for when it saves this many
+RESTORE_TOKENS = 32  # a copy in the swap is restored when it gives this many more
 RESERVE_TOKENS = 16  # room that admission leaves to each running sequence to grow
 
 
@@ -48,9 +51,16 @@ class Scheduler:
     """The queues. Between schedule() and advance() of a step nothing else may be called."""
 
     def __init__(
-        self, backend: Backend, pacer: Pacer, max_running: int, idle_tokens: int | None = None
+        self,
+        backend: Backend,
+        pacer: Pacer,
+        max_running: int,
+        idle_tokens: int | None = None,
+        swap_bytes: int = 0,
     ) -> None:
-        """idle_tokens: most tokens of finished sequences to keep; None: the whole pool."""
+        """idle_tokens: most tokens of finished sequences to keep in the pool; None: the whole
+        pool. With a swap they may be more for the steps that it takes to copy them. swap_bytes:
+        most memory for copies of finished sequences."""
         capacity = backend.capacity
         self._backend = backend
         self._pacer = pacer
@@ -60,7 +70,10 @@ class Scheduler:
         self._partial = capacity.partial_share
         self._free_slots = list(range(capacity.max_sequences - 1, -1, -1))
         self.pool = Pool(capacity.pool_tokens, capacity.block_size)
-        self.cache = PrefixCache(partial=capacity.partial_share, block_size=capacity.block_size)
+        sharing = Sharing(capacity.partial_share, capacity.block_size)
+        self.cache = PrefixCache(sharing)
+        self.swap = Swap(backend, sharing, swap_bytes)
+        self._reserved = 0  # cells that the rows chosen for this step take
         self.waiting: list[Sequence] = []
         self.prefilling: list[Sequence] = []
         self.decoding: list[Sequence] = []
@@ -71,6 +84,16 @@ class Scheduler:
     def running(self) -> int:
         """Sequences in the batch."""
         return len(self.prefilling) + len(self.decoding)
+
+    @property
+    def untidy(self) -> bool:
+        """True when more finished sequences are in the pool than shall be: tidy has work."""
+        return self.pool.idle > self._idle_tokens
+
+    def tidy(self) -> None:
+        """Move finished sequences out of the pool, as many as a step may."""
+        self.swap.begin_step()
+        self._evict_idle()
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence."""
@@ -100,10 +123,12 @@ class Scheduler:
         self.prefilling.clear()
         self.pool.clear()
         self.cache.clear()
+        self.swap.clear()
         self._free_slots = list(range(self._backend.capacity.max_sequences - 1, -1, -1))
 
     def schedule(self) -> Step:
         """The next step; its rows are empty when there is nothing to compute."""
+        self.tidy()
         self._make_room_to_decode()
         decoding = list(self.decoding)
         rows = [sequence.row for sequence in decoding]
@@ -153,14 +178,16 @@ class Scheduler:
     def _prompts(self, budget: int, reserved: int) -> list[tuple[Sequence, int]]:
         """Chunks within budget, leaving reserved cells to the decoding sequences."""
         chunks: list[tuple[Sequence, int]] = []
+        self._reserved = reserved
         for sequence in self._candidates():
-            count = min(budget, sequence.pending, self.pool.free + self.pool.idle - reserved)
+            room = self.pool.free + self.pool.idle - self._reserved
+            count = min(budget, sequence.pending, room)
             if count <= 0:
                 break
-            self._evict_to(reserved + count)
+            self._reserved += count
+            self._evict_to(self._reserved)
             chunks.append((sequence, count))
             budget -= count
-            reserved += count
             if budget == 0:
                 break
         if not chunks and not self.decoding and self.running > 1:
@@ -177,7 +204,7 @@ class Scheduler:
             if self._held(sequence):
                 index += 1
                 continue
-            match = self.cache.longest(sequence.tokens)
+            match = self._match(sequence)
             if self._hold(sequence, 0 if match is None else match.length):
                 index += 1
                 continue
@@ -187,6 +214,15 @@ class Scheduler:
             if self._prepare(sequence):
                 self._admit(sequence, match)
                 yield sequence
+
+    def _match(self, sequence: Sequence) -> Match | None:
+        """Where to begin: in the pool, or with a copy if that gives more and has room."""
+        resident = self.cache.longest(sequence.tokens)
+        swapped = self.swap.longest(sequence.tokens)
+        least = RESTORE_TOKENS + (0 if resident is None else resident.length)
+        if swapped is None or swapped.length < least or not self._fits(sequence, swapped):
+            return resident
+        return swapped
 
     def _held(self, sequence: Sequence) -> bool:
         source = sequence.held_by
@@ -210,12 +246,13 @@ class Scheduler:
     def _fits(self, sequence: Sequence, match: Match | None) -> bool:
         if not self.running:
             return True
-        shared = 0
+        need = len(sequence.tokens) + 1
         if match is not None and match.source.slot is not None:
-            shared = self.pool.live_prefix(match.source.slot, match.length)
+            need -= self.pool.live_prefix(match.source.slot, match.length)
+        elif match is not None:
+            need = max(need, match.source.computed)  # a copy comes back as a whole
         promised = sum(other.pending + 1 for other in self.prefilling)
         reserve = RESERVE_TOKENS * self.running
-        need = len(sequence.tokens) + 1 - shared
         return self.pool.live + promised + reserve + need <= self.pool.capacity_tokens
 
     def _prepare(self, sequence: Sequence) -> bool:
@@ -230,7 +267,10 @@ class Scheduler:
         return True
 
     def _admit(self, sequence: Sequence, match: Match | None) -> None:
-        match = self._claim(sequence, match)
+        if match is not None and isinstance(match.source, Swapped):
+            match = self._restore(sequence, match.source, match)
+        else:
+            match = self._claim(sequence, match)
         assert sequence.slot is not None
         sequence.computed = 0 if match is None else match.length
         if sequence.cached is None:
@@ -257,14 +297,49 @@ class Scheduler:
             self.pool.share(source.slot, sequence.slot, match.length)
         return match
 
+    def _restore(self, sequence: Sequence, copy: Swapped, match: Match) -> Match | None:
+        """Give the sequence an id and the tokens of a copy. Where that fails it begins as if
+        there were none."""
+        needed = self._reserved + copy.computed
+        self._evict_to(needed)
+        if not self._free_slots:
+            self._evict_oldest()
+        slot = self._free_slots[-1]
+        if self.pool.free < needed or not self.swap.restore(copy, slot):
+            return self._claim(sequence, self.cache.longest(sequence.tokens))
+        sequence.slot = self._free_slots.pop()
+        self.pool.open(slot)
+        merged = self._merge(sequence)
+        self.pool.append(slot, copy.computed - merged)
+        if match.length < copy.computed:
+            self._backend.trim(slot, match.length)
+            self.pool.trim(slot, match.length)
+        self.swap.use(copy, match.length)
+        return match
+
+    def _merge(self, sequence: Sequence) -> int:
+        """Share with the pool what of a restored sequence is there already: it would be attended
+        over twice. Returns the number of tokens."""
+        resident = self.cache.longest(sequence.tokens) if self._partial else None
+        if resident is None:
+            return 0
+        source, target = resident.source.slot, sequence.slot
+        assert source is not None
+        assert target is not None
+        self._backend.merge(source, target, resident.length)
+        self.pool.share(source, target, resident.length)
+        return resident.length
+
     def _take_over(self, sequence: Sequence, source: Finished, match: Match | None) -> Match | None:
         slot = source.slot
         assert slot is not None
+        length = 0 if match is None else match.length
+        if length < source.computed:
+            self._copy(source, length)
         self.cache.remove(slot)
         source.slot = None
         sequence.slot = slot
         self.pool.revive(slot)
-        length = 0 if match is None else match.length
         if length < source.computed and not self._backend.trim(slot, length):
             self._backend.release(slot)
             match, length = None, 0
@@ -294,16 +369,23 @@ class Scheduler:
             pass
 
     def _evict_idle(self) -> None:
-        while self.pool.idle > self._idle_tokens and self._evict_oldest():
+        while self.untidy and self.swap.ready and self._evict_oldest():
             pass
 
     def _evict_oldest(self, besides: Holder | None = None) -> bool:
         entry = self.cache.oldest(besides)
         if entry is None or entry.slot is None:
             return False
+        self._copy(entry, 0)
         self._release(entry.slot)
         entry.slot = None
         return True
+
+    def _copy(self, entry: Finished, remaining: int) -> None:
+        """Copy an entry into the swap, if that pays, before all but its first remaining tokens
+        go."""
+        if self.swap.budget_bytes:
+            self.swap.copy(entry, max(remaining, self.cache.elsewhere(entry)))
 
     def _release(self, slot: int) -> None:
         self.cache.remove(slot)

@@ -28,7 +28,7 @@ from runner.errors import (
 from runner.models.crashes import CrashHistory
 from runner.models.lookup import find
 from runner.models.options import LoadOptions, check, load_options
-from runner.models.placement import Placement, plan_load
+from runner.models.placement import Placement, gib, plan_load
 from runner.models.residents import Resident
 from runner.models.rooms import Rooms
 from runner.models.shape import Abilities, abilities_of, shape_of, source_of, template_of
@@ -289,9 +289,9 @@ class Manager:
             raise
         resident.load_s = self._now() - began_s
         worker.on_end(lambda: self._on_worker_end(resident, worker))
-        log.info("loaded %s in %.2f s: context %d, cache for %d tokens, %d layers on GPU, pid %d",
-                 name, resident.load_s, plan.context_length, plan.pool_tokens, plan.gpu_layers,
-                 worker.pid)  # fmt: skip
+        log.info("loaded %s in %.2f s: context %d, cache for %d tokens, swap %s, "
+                 "%d layers on GPU, pid %d", name, resident.load_s, plan.context_length,
+                 plan.pool_tokens, gib(plan.swap_bytes), plan.gpu_layers, worker.pid)  # fmt: skip
         return worker
 
     def _on_worker_end(self, resident: Resident, worker: Worker) -> None:

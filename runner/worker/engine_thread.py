@@ -82,6 +82,8 @@ class EngineThread(threading.Thread):
             preemptions=scheduler.preemptions,
             cancelled=counters.cancelled,
             rss_bytes=resident_bytes(),
+            swapped_tokens=scheduler.swap.tokens,
+            swapped_bytes=scheduler.swap.size_bytes,
             step_age_s=None if began_s is None else time.monotonic() - began_s,
         )
 

@@ -59,5 +59,6 @@ def load(plan: LoadPlan, progress: LoadProgress) -> Loaded:
         model.tokenizer,
         max_running=plan.max_running,
         idle_tokens=plan.idle_tokens,
+        swap_bytes=plan.swap_bytes,
     )
     return Loaded(engine, prompts, model)

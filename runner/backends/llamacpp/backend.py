@@ -10,13 +10,22 @@ from collections.abc import Sequence
 
 from llama_cpp import llama_cpp as native
 
-from runner.backends.backend import BackendError, Capacity, Row, RowFault, Sampled, Sampler
+from runner.backends.backend import (
+    BackendError,
+    Capacity,
+    Row,
+    RowFault,
+    Sampled,
+    Sampler,
+    SavedState,
+)
 from runner.backends.llamacpp.batch import Batch
 from runner.backends.llamacpp.chain import Candidates
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.logprobs import logprobs
 from runner.backends.llamacpp.penalties import FloatRow
 from runner.backends.llamacpp.sampler import LlamaCppSampler
+from runner.backends.llamacpp.saved import SavedSequence, copy_in, copy_out, state_bytes
 from runner.types import SamplingParams
 
 
@@ -66,15 +75,24 @@ class LlamaCppBackend:
 
     def share(self, source: int, target: int, length: int) -> None:
         """See Backend.share."""
-        self._check(source)
         self._check(target)
-        held = native.llama_memory_seq_pos_max(self._context.memory, source) + 1
+        held = self._held(source)
         if not 0 < length <= held or (length < held and not self.capacity.partial_share):
             raise BackendError(
                 f"cannot share {length} tokens of sequence {source}, which has {held}"
             )
         end = length if self.capacity.partial_share else -1
         native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
+
+    def merge(self, source: int, target: int, length: int) -> None:
+        """See Backend.merge."""
+        held = min(self._held(source), self._held(target))
+        if not 0 < length <= held or not self.capacity.partial_share:
+            raise BackendError(
+                f"cannot merge {length} tokens of sequences {source} and {target}: both have {held}"
+            )
+        native.llama_memory_seq_rm(self._context.memory, target, 0, length)
+        native.llama_memory_seq_cp(self._context.memory, source, target, 0, length)
 
     def trim(self, sequence: int, length: int) -> bool:
         """See Backend.trim."""
@@ -85,6 +103,23 @@ class LlamaCppBackend:
         """See Backend.release."""
         self._check(sequence)
         native.llama_memory_seq_rm(self._context.memory, sequence, -1, -1)
+
+    def state_bytes(self, sequence: int) -> int:
+        """See Backend.state_bytes."""
+        self._check(sequence)
+        return state_bytes(self._context, sequence)
+
+    def save(self, sequence: int) -> SavedSequence:
+        """See Backend.save."""
+        self._check(sequence)
+        return copy_out(self._context, sequence)
+
+    def load(self, state: SavedState, sequence: int) -> None:
+        """See Backend.load."""
+        self._check(sequence)
+        if not isinstance(state, SavedSequence):
+            raise BackendError(f"a {type(state).__name__} is no state of this backend")
+        copy_in(self._context, state, sequence)
 
     def reset(self) -> None:
         """See Backend.reset."""
@@ -97,6 +132,10 @@ class LlamaCppBackend:
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""
         self._context.close()
+
+    def _held(self, sequence: int) -> int:
+        self._check(sequence)
+        return int(native.llama_memory_seq_pos_max(self._context.memory, sequence)) + 1
 
     def _check(self, sequence: int) -> None:
         # llama.cpp ends the process for an id that is out of range

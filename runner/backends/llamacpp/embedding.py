@@ -14,7 +14,7 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
-from runner.backends.backend import BackendError, Capacity, Row, Sampled, Sampler
+from runner.backends.backend import BackendError, Capacity, Row, Sampled, Sampler, SavedState
 from runner.backends.llamacpp.batch import Batch
 from runner.backends.llamacpp.context import Context
 from runner.types import SamplingParams
@@ -104,12 +104,28 @@ class EmbeddingBackend:
         """Refused."""
         raise BackendError(_NO_GENERATION)
 
+    def merge(self, source: int, target: int, length: int) -> None:
+        """Refused."""
+        raise BackendError(_NO_GENERATION)
+
     def trim(self, sequence: int, length: int) -> bool:
         """Nothing is kept, so nothing can be trimmed."""
         return False
 
     def release(self, sequence: int) -> None:
         """Nothing is kept."""
+
+    def state_bytes(self, sequence: int) -> int:
+        """Nothing is kept."""
+        return 0
+
+    def save(self, sequence: int) -> SavedState:
+        """Refused."""
+        raise BackendError(_NO_GENERATION)
+
+    def load(self, state: SavedState, sequence: int) -> None:
+        """Refused."""
+        raise BackendError(_NO_GENERATION)
 
     def reset(self) -> None:
         """Nothing is kept."""

@@ -111,6 +111,7 @@ def _generation(plan: LoadPlan, context: Context) -> LlamaCppBackend:
             vocabulary=context.vocabulary_size,
             block_size=1,
             partial_share=not recurrent,
+            can_save=True,
         ),
     )
 

@@ -24,7 +24,7 @@ PLAIN = SamplingParams()
 def backend(
     pool: int = 100, partial: bool = True, sleep: Callable[[float], None] = lambda s: None
 ) -> EchoBackend:
-    return EchoBackend(Capacity(pool, 4, 64, 32, VOCABULARY, 1, partial), sleep)
+    return EchoBackend(Capacity(pool, 4, 64, 32, VOCABULARY, 1, partial, can_save=True), sleep)
 
 
 def generate(echo: EchoBackend, prompt: list[int], params: SamplingParams, count: int) -> list[int]:
@@ -163,6 +163,48 @@ def test_a_recurrent_model_shares_and_keeps_whole_sequences_only() -> None:
     echo.share(0, 1, 5)
     assert not echo.trim(0, 3)
     assert echo.tokens(0) == [1] * 5
+
+
+def test_a_saved_sequence_comes_back_in_cells_of_its_own() -> None:
+    echo = backend()
+    echo.step([Row(0, [1, 2, 3], 0)])
+    state = echo.save(0)
+    assert state.size_bytes == echo.state_bytes(0)
+    echo.release(0)
+    echo.step([Row(0, [9] * 5, 0)])
+    echo.load(state, 1)
+    echo.load(state, 2)
+    assert echo.tokens(1) == echo.tokens(2) == [1, 2, 3]
+    assert echo.used == 5 + 3 + 3
+    echo.step([Row(1, [4], 3)])
+
+
+def test_merged_tokens_occupy_the_cells_of_one() -> None:
+    echo = backend()
+    echo.step([Row(0, [1] * 10, 0), Row(1, [1] * 8 + [2] * 4, 0)])
+    echo.merge(0, 1, 8)
+    assert echo.used == 14
+    echo.release(0)
+    assert echo.tokens(1) == [1] * 8 + [2] * 4
+    assert echo.used == 12
+    echo.step([Row(0, [1] * 10, 0)])
+    with pytest.raises(BackendError, match="differ"):
+        echo.merge(0, 1, 9)
+
+
+def test_saving_and_loading_refuses_what_would_go_wrong() -> None:
+    echo = backend(pool=10)
+    with pytest.raises(BackendError):
+        echo.save(0)
+    echo.step([Row(0, [1] * 6, 0)])
+    state = echo.save(0)
+    with pytest.raises(BackendError, match="not empty"):
+        echo.load(state, 0)
+    with pytest.raises(BackendError, match="sequence 4"):
+        echo.load(state, 4)
+    with pytest.raises(PoolFull):
+        echo.load(state, 1)
+    assert echo.used == 6
 
 
 def test_slow_words_take_longer_and_raise_raises() -> None:

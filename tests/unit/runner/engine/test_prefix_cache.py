@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.engine.prefix_cache import Finished, PrefixCache, common_prefix
+from runner.engine.prefix_cache import Finished, PrefixCache, Sharing, common_prefix
 
 
 def holder(slot: int, tokens: list[int], computed: int | None = None) -> Finished:
@@ -79,14 +79,14 @@ def test_a_finished_prefix_of_another_is_redundant() -> None:
 
 
 def test_without_partial_sharing_only_equal_sequences_are_redundant() -> None:
-    cache = PrefixCache(partial=False)
+    cache = PrefixCache(Sharing(partial=False))
     assert finish(cache, 0, [1, 2]) == []
     assert finish(cache, 1, [1, 2, 3]) == []
     assert finish(cache, 2, [1, 2, 3]) == [2]
 
 
 def test_without_partial_sharing_only_whole_sources_match() -> None:
-    cache = PrefixCache(partial=False)
+    cache = PrefixCache(Sharing(partial=False))
     finish(cache, 0, [1, 2])
     finish(cache, 1, [1, 2, 3, 9])
     match = cache.longest(array("i", [1, 2, 3, 4]))
@@ -109,7 +109,7 @@ def test_the_least_recently_used_goes_first() -> None:
 
 
 def test_matches_are_whole_blocks_unless_the_source_ends() -> None:
-    cache = PrefixCache(block_size=4)
+    cache = PrefixCache(Sharing(block_size=4))
     finish(cache, 0, [1, 2, 3, 4, 5, 6, 7])
     match = cache.longest(array("i", [1, 2, 3, 4, 5, 6, 9]))
     assert match is not None

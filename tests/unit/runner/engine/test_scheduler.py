@@ -5,13 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from runner.backends.backend import Capacity, PoolFull, Row, Sampled
-from runner.backends.echo import BOS, HASH, VOCABULARY, EchoBackend, EchoTokenizer
+from runner.backends.backend import BackendError, Capacity, PoolFull, Row, Sampled, SavedState
+from runner.backends.echo import (
+    BOS,
+    HASH,
+    STATE_TOKEN_BYTES,
+    VOCABULARY,
+    EchoBackend,
+    EchoState,
+    EchoTokenizer,
+)
+from runner.engine import scheduler as scheduler_module
+from runner.engine import swap as swap_module
 from runner.engine.engine import Engine
+from runner.engine.swap import Swap
 from runner.types import Delta, GenerateRequest, SamplingParams
 
 
@@ -56,10 +68,16 @@ class Machine:
     batch: int
     idle: int | None
     partial: bool
+    swap_tokens: int = 0  # what the swap's budget holds
+    worth_tokens: int = swap_module.WORTH_TOKENS
+    step_bytes: int = swap_module.STEP_BYTES
+    refuse_every: int = 0  # the backend refuses each so-manieth load of a copy
 
     @property
     def capacity(self) -> Capacity:
-        return Capacity(self.pool, self.sequences, 140, self.batch, VOCABULARY, 1, self.partial)
+        return Capacity(
+            self.pool, self.sequences, 140, self.batch, VOCABULARY, 1, self.partial, can_save=True
+        )
 
 
 machines = st.builds(
@@ -70,19 +88,47 @@ machines = st.builds(
     idle=st.sampled_from([None, None, 0, 60]),
     partial=st.sampled_from([True, True, False]),
 )
+swapping_machines = st.builds(
+    Machine,
+    pool=st.sampled_from([140, 160, 200, 400]),
+    sequences=st.integers(1, 8),
+    batch=st.sampled_from([8, 33, 64, 200]),
+    idle=st.sampled_from([None, 0, 0, 60]),
+    partial=st.sampled_from([True, True, True, False]),
+    swap_tokens=st.sampled_from([20, 130, 300, 2000]),
+    worth_tokens=st.sampled_from([1, 8, 64]),
+    step_bytes=st.sampled_from([1, 1000, 1 << 20]),
+    refuse_every=st.sampled_from([0, 0, 3]),
+)
 
 
 class Checked(EchoBackend):
     """Checks each batch against what was decoding before it."""
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: Capacity, refuse_every: int = 0) -> None:
         super().__init__(capacity)
         self.rows: list[tuple[int, int]] = []
+        self.loads = 0
+        self.saves = 0
+        self._refuse_every = refuse_every
 
     def step(self, rows: Sequence[Row]) -> list[Sampled]:
         self.rows = [(row.sequence, len(row.tokens)) for row in rows]
         try:
             return super().step(rows)
+        except PoolFull as error:
+            raise AssertionError("the ledger promised room that was not there") from error
+
+    def save(self, sequence: int) -> EchoState:
+        self.saves += 1
+        return super().save(sequence)
+
+    def load(self, state: SavedState, sequence: int) -> None:
+        self.loads += 1
+        if self._refuse_every and self.loads % self._refuse_every == 0:
+            raise BackendError("refused")
+        try:
+            super().load(state, sequence)
         except PoolFull as error:
             raise AssertionError("the ledger promised room that was not there") from error
 
@@ -111,8 +157,35 @@ def alone(arrival: Arrival) -> str:
 @given(machines, st.lists(arrivals, min_size=1, max_size=12))
 @settings(max_examples=120, derandomize=True, deadline=None)
 def test_every_request_answers_as_if_it_were_alone(machine: Machine, load: list[Arrival]) -> None:
-    backend = Checked(machine.capacity)
-    engine = Engine(backend, EchoTokenizer(), idle_tokens=machine.idle, clock=lambda: 0.0)
+    check(machine, load)
+
+
+@given(swapping_machines, st.lists(arrivals, min_size=1, max_size=12))
+@settings(max_examples=150, derandomize=True, deadline=None)
+def test_a_swap_changes_no_answer_and_keeps_its_budget(
+    machine: Machine, load: list[Arrival]
+) -> None:
+    with (
+        patch.object(swap_module, "WORTH_TOKENS", machine.worth_tokens),
+        patch.object(swap_module, "STEP_BYTES", machine.step_bytes),
+        patch.object(scheduler_module, "RESTORE_TOKENS", machine.worth_tokens),
+    ):
+        backend = check(machine, load)
+    event(f"copies restored: {min(backend.loads, 3)}")
+
+
+def check(machine: Machine, load: list[Arrival]) -> Checked:
+    """Run the load; at each step the ledger is right and the swap within its budget, in the end
+    each answer is that of the request alone."""
+    backend = Checked(machine.capacity, machine.refuse_every)
+    swap_bytes = machine.swap_tokens * STATE_TOKEN_BYTES
+    engine = Engine(
+        backend,
+        EchoTokenizer(),
+        idle_tokens=machine.idle,
+        swap_bytes=swap_bytes,
+        clock=lambda: 0.0,
+    )
     scheduler = engine.scheduler
     deltas: dict[str, list[Delta]] = {}
     cancelled: set[str] = set()
@@ -135,6 +208,7 @@ def test_every_request_answers_as_if_it_were_alone(machine: Machine, load: list[
         if scheduler.preemptions == preemptions:
             assert {(slot, 1) for slot in decoding.values()} <= set(backend.rows) or not decoding
         assert scheduler.pool.used == backend.used <= machine.pool
+        check_swap(scheduler.swap, swap_bytes)
         step += 1
     assert engine.counters.cancelled == len(cancelled)
     for index, arrival in enumerate(load):
@@ -145,6 +219,16 @@ def test_every_request_answers_as_if_it_were_alone(machine: Machine, load: list[
     assert scheduler.pool.live == 0
     assert scheduler.pool.sequences() == {entry.slot for entry in scheduler.cache.finished()}
     assert machine.idle is None or scheduler.pool.used <= machine.idle
+    return backend
+
+
+def check_swap(swap: Swap, budget_bytes: int) -> None:
+    entries = swap.entries()
+    assert swap.size_bytes == sum(entry.state.size_bytes for entry in entries) <= budget_bytes
+    assert swap.tokens == sum(entry.computed for entry in entries)
+    for entry in entries:
+        assert isinstance(entry.state, EchoState)
+        assert list(entry.state.tokens) == entry.tokens.tolist()
 
 
 @given(st.integers(2, 12), st.integers(1, 60), st.sampled_from([8, 32, 100]), st.integers(1, 8))

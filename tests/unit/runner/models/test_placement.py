@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from runner.errors import InsufficientMemory
 from runner.models.placement import (
+    IDLE_TOKENS,
     POOL_CAP_TOKENS,
+    SWAP_CAP_BYTES,
     ModelShape,
     Placement,
     Room,
@@ -133,6 +135,34 @@ def test_what_lies_on_the_gpu_needs_no_memory_of_the_machine() -> None:
     on_gpu = plan(free=1 * GIB, gpu_bytes=(80 * GIB,))
     assert on_gpu.plan.gpu_layers == 29
     assert on_gpu.price.host_bytes < 200 << 20
+
+
+def test_on_a_cpu_finished_sequences_mostly_wait_in_a_share_of_the_memory_left() -> None:
+    small, large = plan(free=4 * GIB), plan(free=64 * GIB)
+    for placement, free in ((small, 4 * GIB), (large, 64 * GIB)):
+        swap = placement.plan.swap_bytes
+        left = free - (placement.price.host_bytes - swap)
+        assert placement.plan.idle_tokens == IDLE_TOKENS
+        assert swap == placement.price.swap_bytes == min(left // 4, SWAP_CAP_BYTES)
+    assert small.plan.swap_bytes < large.plan.swap_bytes == SWAP_CAP_BYTES
+
+
+def test_a_swap_that_would_hold_too_little_is_left_out() -> None:
+    wishes = Wishes(num_parallel=1)
+    needed = plan(wishes=wishes).price.total_bytes
+    placement = plan(wishes=wishes, free=needed + (100 << 20))
+    assert (placement.plan.idle_tokens, placement.plan.swap_bytes) == (None, 0)
+
+
+def test_no_swap_where_idle_tokens_slow_nobody_down() -> None:
+    room = Room(64 * GIB)
+    for placement in (
+        plan(gpu_bytes=(80 * GIB,)),
+        plan(shape(heads_kv=(0,) * 28)),
+        plan_load(Source("/blob", "echo"), QWEN_06B, Wishes(), room),
+        plan_load(Source("/blob", "llamacpp", embedding=True), QWEN_06B, Wishes(), room),
+    ):
+        assert (placement.plan.idle_tokens, placement.plan.swap_bytes) == (None, 0)
 
 
 def test_the_echo_source_selects_the_echo_backend() -> None:

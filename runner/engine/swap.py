@@ -1,0 +1,136 @@
+"""Finished sequences outside the pool: copies in the machine's own memory.
+
+Every decode row attends over all cells in use, so what idles in the pool makes all others slower;
+a copy costs memory only, and is back in a hundredth of the time that computing it takes. The
+least recently used copies go first. The module knows the backend, but no pool, ids or queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from dataclasses import dataclass
+
+from runner.backends.backend import Backend, BackendError, SavedState
+from runner.engine.prefix_cache import Finished, Match, Sharing
+
+log = logging.getLogger(__name__)
+
+WORTH_TOKENS = 64  # a copy that gives less is not made, or not kept
+MOST_COPIES = 256  # each is compared with each new prompt
+STEP_BYTES = 64 << 20  # once a step has copied as many, the next copy waits; about 20 ms
+
+
+@dataclass(slots=True, eq=False)
+class Swapped:
+    """A copy. It has no id; its tokens are all computed."""
+
+    slot: int | None
+    tokens: array[int]
+    computed: int
+    state: SavedState
+
+
+class Swap:
+    """The copies, within a budget of bytes."""
+
+    def __init__(self, backend: Backend, sharing: Sharing, budget_bytes: int) -> None:
+        """budget_bytes 0: nothing is copied, nor if the backend cannot."""
+        self.budget_bytes = budget_bytes if backend.capacity.can_save else 0
+        self.size_bytes = 0
+        self.tokens = 0
+        self._backend = backend
+        self._sharing = sharing
+        self._entries: dict[Swapped, None] = {}  # in order of use, the oldest first
+        self._step_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> list[Swapped]:
+        """The copies, the least recently used first."""
+        return list(self._entries)
+
+    @property
+    def ready(self) -> bool:
+        """False: this step has copied enough, what can wait shall."""
+        return self._step_bytes < STEP_BYTES
+
+    def begin_step(self) -> None:
+        """A new step may copy again."""
+        self._step_bytes = 0
+
+    def longest(self, tokens: array[int]) -> Match | None:
+        """The copy that holds most of the beginning of tokens. At least one token is left
+        over."""
+        best: Match | None = None
+        for entry in self._entries:
+            length = self._sharing.usable(entry, tokens)
+            if length and (best is None or length >= best.length):
+                best = Match(entry, length)
+        return best
+
+    def copy(self, entry: Finished, elsewhere: int) -> None:
+        """Copy an entry that is about to leave the pool, if that is worth it and within the
+        budget. elsewhere: how many of its first tokens stay in the pool."""
+        assert entry.slot is not None
+        if not self.budget_bytes:
+            return
+        known = max((self._sharing.shared(old, entry) for old in self._entries), default=0)
+        if entry.computed - max(known, elsewhere) < WORTH_TOKENS:
+            return
+        self._drop_covered(entry)
+        if not self._make_room(self._backend.state_bytes(entry.slot)):
+            return
+        try:
+            state = self._backend.save(entry.slot)
+        except BackendError as error:
+            log.warning("%d finished tokens are forgotten: %s", entry.computed, error)
+            return
+        self._entries[Swapped(None, entry.tokens, entry.computed, state)] = None
+        self.size_bytes += state.size_bytes
+        self.tokens += entry.computed
+        self._step_bytes += state.size_bytes
+
+    def restore(self, entry: Swapped, slot: int) -> bool:
+        """Put a copy into the pool under a free id. False: the backend refuses, the id is still
+        empty and the copy is gone."""
+        try:
+            self._backend.load(entry.state, slot)
+        except BackendError as error:
+            log.warning("%d finished tokens cannot be restored: %s", entry.computed, error)
+            self._forget(entry)
+            return False
+        self._step_bytes += entry.state.size_bytes
+        return True
+
+    def use(self, entry: Swapped, length: int) -> None:
+        """The first length tokens of a copy are in the pool now. It is kept only if the rest is
+        worth it."""
+        if entry.computed - length < WORTH_TOKENS:
+            self._forget(entry)
+        elif entry in self._entries:
+            self._entries[entry] = self._entries.pop(entry)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self.size_bytes = self.tokens = 0
+
+    def _drop_covered(self, entry: Finished) -> None:
+        for old in [old for old in self._entries if self._sharing.covers(entry, old)]:
+            self._forget(old)
+
+    def _make_room(self, size_bytes: int) -> bool:
+        if size_bytes > self.budget_bytes:
+            return False
+        while self.size_bytes + size_bytes > self.budget_bytes or len(self) >= MOST_COPIES:
+            self._forget(next(iter(self._entries)))
+        return True
+
+    def _forget(self, entry: Swapped) -> None:
+        if entry not in self._entries:
+            return
+        del self._entries[entry]
+        self.size_bytes -= entry.state.size_bytes
+        self.tokens -= entry.computed
