@@ -35,7 +35,8 @@ everything else, so that they describe the model and not the request's settings.
 
 Seeds: one random stream per request, seeded with params.seed and used for nothing else. The
 streams of two backends differ; the same seed on the same backend and machine gives the same
-output.
+output, as long as the logits are the same: a request that is computed in one batch with others,
+or from a cached prefix, can get logits that differ in the last bits, and then another token.
 """
 
 from __future__ import annotations
