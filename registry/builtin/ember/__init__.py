@@ -1,1 +1,1 @@
-"""The model that comes with hearth: a Modelfile, its weights, and in `training` how they are made."""
+"""The bundled model: a Modelfile, its weights, and in `training` how they are made."""
