@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 
 GGUF_PATH = Path(__file__).resolve().parent.parent / "ember.gguf"
-MINUTES = 66.0
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -33,22 +32,14 @@ def main(arguments: list[str] | None = None) -> None:
         help="folder for checkpoints",
     )
     parser.add_argument("--out", type=Path, default=GGUF_PATH)
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="training time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--resume", action="store_true")
     chosen = parser.parse_args(arguments)
-    limits = [
-        "--minutes",
-        str(chosen.minutes),
-        "--steps",
-        "1000000",
-        "--seed",
-        str(chosen.seed),
-        "--threads",
-        str(chosen.threads),
-    ]
-    train.main(["--work", str(chosen.work), *limits, *(["--resume"] if chosen.resume else [])])
+    options = ["--seed", str(chosen.seed), "--threads", str(chosen.threads)]
+    if chosen.resume:
+        options.append("--resume")
+    train.main(["--work", str(chosen.work), *options])
     export.main(["--work", str(chosen.work), "--out", str(chosen.out)])
     if importlib.util.find_spec("llama_cpp") is not None:
         from registry.builtin.ember.training import parity
