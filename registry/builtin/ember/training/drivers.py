@@ -160,9 +160,10 @@ class GgufDriver:
                 if sequence not in slots and waiting:
                     index, question = waiting.pop()
                     prompt = self.tokenize(render(question.messages, question.tools, generate=True))
-                    slots[sequence] = _Slot(
-                        index, prompt[: self.context - question.max_tokens], question.max_tokens
-                    )
+                    room = self.context - len(prompt)
+                    if room < 1:
+                        raise ValueError(f"question {index} has {len(prompt)} tokens, no room left")
+                    slots[sequence] = _Slot(index, prompt, min(question.max_tokens, room))
             for sequence, slot in self._step(slots):
                 texts[slot.index] = b"".join(map(self._piece, slot.written))
                 del slots[sequence]
