@@ -78,6 +78,23 @@ def _reply_of_message(message: dict[str, Any]) -> Reply:
     return Reply(parsed.content, tuple(calls), malformed)
 
 
+def _on_the_wire(message: Any) -> Any:
+    """The message as the OpenAI API has it: the arguments of its tool calls are JSON text."""
+    if "tool_calls" not in message:
+        return message
+    calls = [
+        {
+            **call,
+            "function": {
+                **call["function"],
+                "arguments": json.dumps(call["function"]["arguments"]),
+            },
+        }
+        for call in message["tool_calls"]
+    ]
+    return {**message, "tool_calls": calls}
+
+
 class HttpDriver:
     """POST /v1/chat/completions of a running daemon, several requests at a time."""
 
@@ -93,14 +110,15 @@ class HttpDriver:
     def _one(self, question: Question) -> Reply:
         body: dict[str, Json] = {
             "model": self.model,
-            "messages": question.messages,
+            "messages": [_on_the_wire(message) for message in question.messages],
             "temperature": 0,
             "max_tokens": question.max_tokens,
         }
         if question.tools:
             body["tools"] = question.tools
         response = self.client.post("/v1/chat/completions", json=body)
-        response.raise_for_status()
+        if response.is_error:
+            raise RuntimeError(f"the daemon answered {response.status_code}: {response.text[:500]}")
         return _reply_of_message(response.json()["choices"][0]["message"])
 
     def complete(self, questions: list[Question]) -> list[Reply]:
