@@ -7,13 +7,10 @@ it sends is checked; the first thing that is no frame ends the connection.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runner.worker.protocol import MAX_FRAME_BYTES, ProtocolError, decode_body, encode_frame
-
-_LENGTH = struct.Struct(">I")
+from runner.worker.protocol import LENGTH, MAX_FRAME_BYTES, ProtocolError, decode_body, encode_frame
 
 
 class FrameConnection(asyncio.Protocol):
@@ -64,14 +61,14 @@ class FrameConnection(asyncio.Protocol):
     def _take_frames(self) -> None:
         buffer, start = self._buffer, 0
         try:
-            while len(buffer) - start >= _LENGTH.size:
-                (size,) = _LENGTH.unpack_from(buffer, start)
+            while len(buffer) - start >= LENGTH.size:
+                (size,) = LENGTH.unpack_from(buffer, start)
                 if size > MAX_FRAME_BYTES:
                     raise ProtocolError(f"frame of {size} bytes")
-                end = start + _LENGTH.size + size
+                end = start + LENGTH.size + size
                 if len(buffer) < end:
                     break
-                body = bytes(buffer[start + _LENGTH.size : end])
+                body = bytes(buffer[start + LENGTH.size : end])
                 start = end
                 self._on_frame(decode_body(body))
         finally:

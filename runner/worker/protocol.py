@@ -47,7 +47,7 @@ from runner.types import (
 )
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-_LENGTH = struct.Struct(">I")
+LENGTH = struct.Struct(">I")  # before the body of each frame
 
 
 class ProtocolError(Exception):
@@ -64,7 +64,7 @@ def encode_frame(frame: Mapping[str, Any]) -> bytes:
     body = text.encode("utf-8", "surrogatepass")
     if len(body) > MAX_FRAME_BYTES:
         raise ProtocolError(f"frame of {len(body)} bytes, at most {MAX_FRAME_BYTES} are allowed")
-    return _LENGTH.pack(len(body)) + body
+    return LENGTH.pack(len(body)) + body
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def decode_body(body: bytes) -> dict[str, Any]:
 async def read_frame(reader: StreamReader) -> dict[str, Any] | None:
     """The next frame, None at the end of the stream. Raises ProtocolError."""
     try:
-        head = await reader.readexactly(_LENGTH.size)
-        (size,) = _LENGTH.unpack(head)
+        head = await reader.readexactly(LENGTH.size)
+        (size,) = LENGTH.unpack(head)
         if size > MAX_FRAME_BYTES:
             raise ProtocolError(f"frame of {size} bytes, at most {MAX_FRAME_BYTES} are allowed")
         return decode_body(await reader.readexactly(size))
