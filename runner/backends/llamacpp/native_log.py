@@ -58,5 +58,6 @@ def _uninstall() -> None:
 @contextmanager
 def complaints() -> Iterator[deque[str]]:
     """The warnings and errors that arrive inside the block, oldest first, at most 20."""
+    install()  # somebody else in this process may have set the library's one callback
     _recent.clear()
     yield _recent

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import LoadedModel
 from runner.backends.llamacpp import load
@@ -41,6 +42,14 @@ def test_a_file_that_is_no_model_is_refused_with_the_native_reason(
     path.write_bytes(b"NOPE" + bytes(100))
     with pytest.raises(ModelLoadFailed, match=r"broken\.gguf.*magic"):
         load(replace(plan, path=str(path)), lambda share: None)
+
+
+def test_the_native_reason_is_told_although_others_took_the_log(
+    plan: LoadPlan, tmp_path: Path
+) -> None:
+    load(plan, lambda share: None).backend.close()
+    native.llama_log_set(native.llama_log_callback(), None)
+    test_a_file_that_is_no_model_is_refused_with_the_native_reason(plan, tmp_path)
 
 
 def test_a_file_cut_short_is_refused(plan: LoadPlan, tmp_path: Path) -> None:
