@@ -25,7 +25,7 @@ from runner.engine.sequence import Sequence
 from runner.engine.swap import Swap, Swapped
 
 HOLD_TOKENS = 32  # a prefix in progress is worth waiting for when it saves this many
-RESTORE_TOKENS = 32  # a copy in the swap is restored when it gives this many more
+RESTORE_TOKENS = 16  # a copy in the swap is restored when it gives this many more
 RESERVE_TOKENS = 16  # room that admission leaves to each running sequence to grow
 
 

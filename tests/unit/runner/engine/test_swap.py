@@ -125,10 +125,10 @@ def test_without_a_swap_what_leaves_the_pool_is_forgotten(options: dict[str, int
 
 def test_short_sequences_and_those_known_already_are_not_copied() -> None:
     run = Run()
-    run.answer("short", [97] * 63)
+    run.answer("short", [97] * 15)
     assert run.backend.saves == 0
     run.answer("long", [98] * 200)
-    run.answer("same", [98] * 120 + [97] * 63)
+    run.answer("same", [98] * 120 + [97] * 15)
     assert (run.backend.saves, run.swap.tokens) == (1, 200)
 
 
