@@ -6,13 +6,16 @@ nothing of requests, text or fairness.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
+import numpy as np
 from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import (
     BackendError,
     Capacity,
+    PoolFull,
     Row,
     RowFault,
     Sampled,
@@ -21,7 +24,8 @@ from runner.backends.backend import (
 )
 from runner.backends.llamacpp.batch import Batch
 from runner.backends.llamacpp.chain import Candidates
-from runner.backends.llamacpp.context import Context
+from runner.backends.llamacpp.context import Context, FloatRows
+from runner.backends.llamacpp.grouping import Grouping
 from runner.backends.llamacpp.logprobs import logprobs
 from runner.backends.llamacpp.penalties import FloatRow
 from runner.backends.llamacpp.sampler import LlamaCppSampler
@@ -37,6 +41,7 @@ class LlamaCppBackend:
         self._context = context
         self._batch = Batch(capacity.batch_tokens)
         self._candidates = Candidates(capacity.vocabulary)
+        self._grouping = Grouping()
 
     def create_sampler(self, params: SamplingParams) -> LlamaCppSampler:
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
@@ -53,14 +58,41 @@ class LlamaCppBackend:
             raise BackendError(
                 f"{len(sampled)} rows to sample; there are {self.capacity.max_sequences} sequences"
             )
+        return self._sample(sampled, self._compute(rows, len(sampled)))
+
+    def _compute(self, rows: Sequence[Row], outputs: int) -> FloatRows | None:
+        """The logits [outputs, vocabulary] of the rows with a sampler. Raises as step does."""
+        began_s = time.perf_counter()
+        decoding = outputs == len(rows) == sum(len(row.tokens) for row in rows)
+        if decoding and self.capacity.partial_share and self._grouping.apart(len(rows)):
+            logits = self._compute_apart(rows)
+            self._grouping.measured_apart(len(rows), time.perf_counter() - began_s)
+            return logits
         self._batch.fill(rows)
         self._context.decode(self._batch)
-        return self._sample(sampled)
+        if not outputs:
+            return None
+        view = self._context.logits(outputs)
+        if decoding:
+            self._grouping.measured_together(len(rows), time.perf_counter() - began_s)
+        return view
 
-    def _sample(self, rows: Sequence[Row]) -> list[Sampled]:
-        if not rows:
+    def _compute_apart(self, rows: Sequence[Row]) -> FloatRows:
+        logits = np.empty((len(rows), self.capacity.vocabulary), np.float32)
+        for at, row in enumerate(rows):
+            try:
+                self._batch.fill([row])
+                self._context.decode(self._batch)
+            except PoolFull:
+                for done in rows[:at]:
+                    self.trim(done.sequence, done.position)
+                raise
+            logits[at] = self._context.logits(1)[0]
+        return logits
+
+    def _sample(self, rows: Sequence[Row], logits: FloatRows | None) -> list[Sampled]:
+        if logits is None:
             return []
-        logits = self._context.logits(len(rows))
         results = [_choose(row.sequence, row.sampler, logits[at]) for at, row in enumerate(rows)]
         sampled = [result for result in results if result is not None]
         if len(sampled) < len(rows):

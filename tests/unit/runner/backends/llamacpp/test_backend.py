@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from runner.backends.backend import Backend, BackendError, LoadedModel, PoolFull, Row, RowFault
+from runner.backends.llamacpp.grouping import Grouping
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
 
@@ -313,3 +314,43 @@ def test_closing_twice_is_allowed(backend: Backend) -> None:
     backend.close()
     sampler.close()
     sampler.close()
+
+
+def test_rows_computed_one_after_the_other_give_the_same_text(
+    open_model: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = []
+    for apart in (False, True):
+        monkeypatch.setattr(Grouping, "apart", lambda self, rows, apart=apart: apart and rows > 1)
+        backend = open_model().backend
+        samplers = [backend.create_sampler(GREEDY) for _ in range(3)]
+        rows = [Row(at, PROMPT[at:], 0, sampler) for at, sampler in enumerate(samplers)]
+        text = []
+        for _ in range(12):
+            answers = backend.step(rows)
+            assert [answer.sequence for answer in answers] == [0, 1, 2]
+            text.append([answer.token for answer in answers])
+            rows = [
+                Row(row.sequence, [answer.token], row.position + len(row.tokens), row.sampler)
+                for row, answer in zip(rows, answers, strict=True)
+            ]
+        texts.append(text)
+    assert texts[0] == texts[1]
+
+
+def test_a_full_pool_undoes_the_rows_computed_before(
+    open_model: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Grouping, "apart", lambda self, rows: rows > 1)
+    backend = open_model().backend
+    samplers = [backend.create_sampler(GREEDY) for _ in range(2)]
+    capacity = backend.capacity.pool_tokens
+    chunk = backend.capacity.batch_tokens
+    for start in range(0, capacity - 13, chunk):
+        backend.step([Row(7, [1] * min(chunk, capacity - 13 - start), start)])
+    firsts = backend.step([Row(0, PROMPT, 0, samplers[0])])
+    backend.step([Row(1, PROMPT[:1], 0)])
+    with pytest.raises(PoolFull):
+        backend.step([Row(0, [firsts[0].token], 12, samplers[0]), Row(1, [5], 1, samplers[1])])
+    backend.release(7)
+    backend.step([Row(0, [firsts[0].token], 12, samplers[0]), Row(1, [5], 1, samplers[1])])
