@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.completion import installed
 from cli.errors import USAGE, Failure
 from cli.render import print_json, print_table, size
 from cli.terminal import can_move, status
@@ -22,7 +23,12 @@ MOST_CLIENTS = 1024
 
 
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of an installed model")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Name of an installed model", autocompletion=installed
+        ),
+    ],
     clients: Annotated[
         str, typer.Option(metavar="N,N", help="How many clients ask at once; one run for each")
     ] = "1,4,8",

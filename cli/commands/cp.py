@@ -6,9 +6,13 @@ from typing import Annotated
 
 import typer
 
+from cli.completion import installed
+
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Name of a model")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Name of a model", autocompletion=installed)
+    ],
     destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="The new name")],
 ) -> None:
     """Give a model a second name. Takes no room: the files are shared."""

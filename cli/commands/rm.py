@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
+from cli.completion import installed
 from cli.errors import OK, report
 
 
 def command(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="Names of models")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", help="Names of models", autocompletion=installed)
+    ],
 ) -> None:
     """Remove models. Files that another model uses stay."""
     from cli.connection import connect

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.completion import installed
 from cli.errors import USAGE, Failure
 from cli.terminal import is_terminal
 
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of an installed model")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Name of an installed model", autocompletion=installed
+        ),
+    ],
     prompt: Annotated[
         list[str] | None,
         typer.Argument(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.completion import installed
 from cli.errors import USAGE, Failure
 from cli.terminal import is_terminal
 from cli.wrap import visible
@@ -21,7 +22,12 @@ _INFO_ROWS = (
 
 
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of an installed model")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Name of an installed model", autocompletion=installed
+        ),
+    ],
     license: Annotated[bool, typer.Option("--license", help="Only its licenses")] = False,
     modelfile: Annotated[bool, typer.Option("--modelfile", help="Only its Modelfile")] = False,
     parameters: Annotated[bool, typer.Option("--parameters", help="Only its parameters")] = False,

@@ -6,9 +6,14 @@ from typing import Annotated
 
 import typer
 
+from cli.completion import resident
+
 
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of a model in memory")],
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="Name of a model in memory", autocompletion=resident),
+    ],
 ) -> None:
     """Take a model out of memory. The model stays installed."""
     from cli.connection import connect

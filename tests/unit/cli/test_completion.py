@@ -1,0 +1,48 @@
+"""Completion offers names, and is silent when it cannot."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from cli import completion, connection
+
+
+class Daemon:
+    """A client of a daemon with two models, one of them in memory."""
+
+    def tags(self) -> list[dict[str, Any]]:
+        return [{"name": "zephyr"}, {"name": "ember"}]
+
+    def ps(self) -> list[dict[str, Any]]:
+        return [{"name": "zephyr"}]
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "connect", lambda **options: nullcontext(Daemon()))
+
+
+@pytest.mark.usefixtures("daemon")
+def test_installed_names_are_offered_in_order() -> None:
+    assert completion.installed("") == ["ember", "zephyr"]
+    assert completion.installed("em") == ["ember"]
+    assert completion.installed("x") == []
+
+
+@pytest.mark.usefixtures("daemon")
+def test_only_loaded_models_are_offered_to_stop() -> None:
+    assert completion.resident("") == ["zephyr"]
+
+
+def test_without_a_daemon_nothing_is_offered_and_none_is_started(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HEARTH_HOST", f"127.0.0.1:{unused.getsockname()[1]}")
+        assert completion.installed("") == []
+    assert capfd.readouterr() == ("", "")
