@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelfile.ast import ROLES
-from modelfile.description import Description
+from modelfile.description import Description, check_notations
 from modelfile.errors import BuildError
 from modelfile.parameters import MAX_STOPS, validate, validate_all
-from modelfile.templates.jinja import ChatTemplate
+from modelfile.templates.dialect import compile_template
 from registry.bundle import (
     MAX_MESSAGES_BYTES,
     MAX_TEXT_BYTES,
@@ -79,7 +79,7 @@ def build(store: Store, description: Description) -> Iterator[str]:
     yield "reading the model"
     base = _from_file(store, description) if description.files else _from_model(store, description)
     layers = _layers(description, base)
-    config = _config(base, [part.layer for part in layers])
+    config = _config(description, base, [part.layer for part in layers])
     parts = [*layers, _Part.made(CONFIG_TYPE, config)]
     made: list[Digest] = []
     try:
@@ -97,8 +97,9 @@ def _check(description: Description) -> None:
     if (description.from_model is None) == (not description.files):
         raise BuildError("give either from, the name of an installed model, or files, one GGUF")
     validate_all(description.parameters)
+    check_notations(description)
     if description.template:
-        ChatTemplate(description.template)
+        compile_template(description.template)
     for message in description.messages or ():
         if message.role not in ROLES:
             raise BuildError(
@@ -223,9 +224,12 @@ def _checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _config(base: _Base, layers: list[Layer]) -> bytes:
+def _config(description: Description, base: _Base, layers: list[Layer]) -> bytes:
     header = base.header
     figures = {
+        "renderer": description.renderer,
+        "parser": description.parser,
+        "requires": description.requires,
         "model_format": "gguf",
         "model_family": header.architecture,
         "model_families": [header.architecture],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,14 +14,19 @@ from registry.bundle import BundleMessage
 from registry.digest import Digest
 from registry.names import Name
 
-UNSUPPORTED: Final = ("adapter", "draft", "renderer", "parser", "requires")
+UNSUPPORTED: Final = ("adapter", "draft")
+MAX_NAME_CHARACTERS = 100
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_VERSION = re.compile(r"v?\d{1,9}(\.\d{1,9}){0,2}([-+][0-9A-Za-z.-]+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
     """A bundle to be. Exactly one of from_model (an installed model) and files (one GGUF blob of
     the store by its file name) is given. None: taken from from_model, if it has one; an empty
-    text or list removes it. parameters are added to those of from_model, licenses too."""
+    text or list removes it. parameters are added to those of from_model, licenses too. renderer
+    and parser are names of notations; requires is a version of Ollama, kept and not compared with
+    hearth's own."""
 
     name: Name
     from_model: Name | None = None
@@ -30,6 +36,9 @@ class Description:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     messages: tuple[BundleMessage, ...] | None = None
     licenses: tuple[str, ...] = ()
+    renderer: str | None = None
+    parser: str | None = None
+    requires: str | None = None
 
 
 def from_modelfile(
@@ -56,7 +65,23 @@ def from_modelfile(
         parameters=_parameters(modelfile),
         messages=messages or None,
         licenses=modelfile.licenses,
+        renderer=modelfile.last("renderer"),
+        parser=modelfile.last("parser"),
+        requires=modelfile.last("requires"),
     )
+
+
+def check_notations(description: Description) -> None:
+    """Refuse a renderer, a parser or a required version that cannot be one. Raises BuildError."""
+    for instruction in ("renderer", "parser"):
+        name = getattr(description, instruction)
+        if name and (len(name) > MAX_NAME_CHARACTERS or _NAME.fullmatch(name) is None):
+            raise BuildError(
+                f"{instruction.upper()} is {name[:60]!r}, expected a name such as qwen3-coder"
+            )
+    required = description.requires
+    if required and (len(required) > MAX_NAME_CHARACTERS or _VERSION.fullmatch(required) is None):
+        raise BuildError(f"REQUIRES is {required[:60]!r}, expected a version such as 0.14.0")
 
 
 def _parameters(modelfile: Modelfile) -> dict[str, Any]:

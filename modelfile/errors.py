@@ -41,7 +41,12 @@ class MissingFrom(ParseError):
 
 
 class EncodingError(ModelfileError):
-    """The bytes are not text."""
+    """The bytes are not text. line and column, in bytes, count from 1; None: the whole file."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
 
 
 class RenderError(ModelfileError):

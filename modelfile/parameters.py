@@ -1,6 +1,7 @@
 """Every PARAMETER: one table of names, types, ranges, defaults and their meaning.
 
-The names and defaults are Ollama's, plus kv_cache_type and num_parallel. Used for Modelfiles,
+The names and defaults are Ollama's, plus those of the
+engine that Ollama does not have. Used for Modelfiles,
 for the options of requests and for the help text. Knows nothing of what carries them out.
 """
 
@@ -69,6 +70,12 @@ _ROWS: Final = (
     Parameter("top_p", "float", "choose among tokens of this joint probability", 0.9, 0, 1),
     Parameter("min_p", "float", "least probability, as a share of the likeliest", 0.0, 0, 1),
     Parameter("typical_p", "float", "locally typical sampling; 1: off", 1.0, 0, 1),
+    Parameter("top_n_sigma", "float", "keep logits this many deviations from the top", 0.0, 0, 100),
+    Parameter("xtc_probability", "float", "how often the likeliest are left out", 0.0, 0, 1),
+    Parameter("xtc_threshold", "float", "probability from which xtc leaves out", 0.1, 0, 1),
+    Parameter("mirostat", "int", "steer surprise, version 1 or 2, not filters; 0: off", 0, 0, 2),
+    Parameter("mirostat_tau", "float", "the surprise that mirostat aims at, in bits", 5.0, 0, 100),
+    Parameter("mirostat_eta", "float", "how fast mirostat gets there", 0.1, 0, 1),
     Parameter("repeat_last_n", "int", "tokens that penalties look back; -1: all", 64, -1, 2**24),
     Parameter("repeat_penalty", "float", "divides the logits of repeated tokens", 1.0, 0.01, 100),
     Parameter("temperature", "float", "0: always the likeliest token; higher: freer", 0.8, 0, 100),
@@ -82,7 +89,7 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {row.name: row for row in _ROWS}
 DEPRECATED: Final = frozenset(
     (
         *("penalize_newline", "low_vram", "f16_kv", "logits_all", "vocab_only", "use_mlock"),
-        *("mirostat", "mirostat_tau", "mirostat_eta", "num_gqa", "numa", "tfs_z"),
+        *("num_gqa", "numa", "tfs_z"),
         *("rope_frequency_base", "rope_frequency_scale", "embedding_only"),
     )
 )

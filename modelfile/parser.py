@@ -31,9 +31,12 @@ def decode(content: bytes) -> str:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
+        column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
         raise EncodingError(
             f"the Modelfile is not {encoding.upper()} text: byte {error.start} in line {line} is"
-            f" 0x{content[error.start]:02x}; save it as UTF-8"
+            f" 0x{content[error.start]:02x}; save it as UTF-8",
+            line,
+            column,
         ) from None
 
 

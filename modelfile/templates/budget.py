@@ -49,6 +49,15 @@ class Budget:
             self._check_clock()
         return True
 
+    def steps(self, count: int) -> None:
+        """Count several statements. Raises LimitExceeded."""
+        self._steps -= count
+        if self._steps < 0:
+            raise LimitExceeded(f"the template takes more than {MAX_STEPS} steps")
+        self._since_clock += count * (_CLOCK_BYTES // _CLOCK_STEPS)
+        if self._since_clock >= _CLOCK_BYTES:
+            self._check_clock()
+
     def room(self, size: int) -> None:
         """Ask before a value of that many characters is made. Raises
         LimitExceeded."""

@@ -9,18 +9,17 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, CompilerExit, Frame
 
-_STEP = "environment.count_step()"
-
 
 class CountingCodeGenerator(CodeGenerator):
     """Generates code that calls Sandbox.count_step, join_text, take_slice and keep_value."""
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        """Every statement of every body, those of loops and macros too, counts as a step."""
-        self.writeline(_STEP)
+        """Every statement of every body, those of loops and macros too, counts as a step: all of
+        a body at its beginning, for one call for each took a fifth of the time of a rendering."""
+        body = list(nodes)
+        self.writeline(f"environment.budget.steps({len(body) + 1})")
         try:
-            for node in nodes:
-                self.writeline(_STEP)
+            for node in body:
                 self.visit(node, frame)
         except CompilerExit:
             pass

@@ -1,18 +1,89 @@
-"""Telling the dialects of templates apart: Go's text/template from Jinja."""
+"""Which language a template is in: Go's text/template, as in Ollama's Modelfiles, or Jinja.
+
+The rule: going through the text, the first construct that only one of the two has decides.
+Jinja's are {% ... %} and {# ... #}. Go's are actions {{ ... }} that begin with a dot, a $, a
+comment /* or one of if, range, with, define, template, block, end, else, break and continue.
+Where there is none of them, the template is Go if it is a valid Go template, and Jinja otherwise.
+
+So a comment at the beginning forces the language: {{/* */}} or {# #}. The engine argument, and
+--engine of hearth render, force it from outside. The template in a model file is always Jinja.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
 
-# What Go writes in {{ }} and Jinja cannot: a leading dot, a variable with $, a keyword that
-# opens a block.
-_GO = re.compile(
-    r"\{\{-?\s*(?:\.(?:[A-Za-z]\w*|\s|-?\}\})|\$\w*|/\*|(?:if|range|with|define|template|block)\s)"
-    r"[^}]{0,60}(?:\}\})?"
+from modelfile.errors import TemplateError
+
+GO: Final = "go"
+JINJA: Final = "jinja"
+ENGINES: Final = (GO, JINJA)
+_MARK = re.compile(r"\{\{|\{%|\{#")
+_GO_ACTION = re.compile(
+    r"\{\{(?:-\s)?\s*(?:\.|\$|/\*"
+    r"|(?:if|range|with|define|template|block)[\s(]|(?:end|else|break|continue)[\s}])"
 )
 
 
-def go_construct(source: str) -> str | None:
-    """The first construct of Go's text/template in source, None when there is none."""
-    found = _GO.search(source)
-    return None if found is None else found[0]
+class Compiled(Protocol):
+    """A template of either language."""
+
+    @property
+    def engine(self) -> str:
+        """GO or JINJA."""
+
+    @property
+    def supports_tools(self) -> bool:
+        """True when the template reads tools."""
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **options: Any,
+    ) -> str:
+        """The prompt of a conversation. Raises TemplateError."""
+
+
+def engine_of(source: str) -> str:
+    """GO or JINJA, by the rule above."""
+    last = {"{{": source.rfind("}}"), "{%": source.rfind("%}"), "{#": source.rfind("#}")}
+    at = 0
+    while (mark := _MARK.search(source, at)) is not None:
+        at = mark.end()
+        closed = last[mark[0]] >= at
+        if mark[0] != "{{":
+            if closed:
+                return JINJA
+        elif _GO_ACTION.match(source, mark.start()):
+            return GO
+        elif closed:
+            at = source.find("}}", at)
+    return GO if _is_go(source) else JINJA
+
+
+def _is_go(source: str) -> bool:
+    from modelfile.templates.gochat import GoChatTemplate
+
+    try:
+        GoChatTemplate(source)
+    except TemplateError:
+        return False
+    return True
+
+
+def compile_template(
+    source: str, bos: str | None = None, eos: str | None = None, engine: str | None = None
+) -> Compiled:
+    """Compile a template. engine: GO or JINJA; None: engine_of says. bos, eos: the texts of these
+    tokens, None where there is none. Raises TemplateError with the line."""
+    if (engine or engine_of(source)) == GO:
+        from modelfile.templates.gochat import GoChatTemplate
+
+        return GoChatTemplate(source, bos, eos)
+    from modelfile.templates.jinja import ChatTemplate
+
+    return ChatTemplate(source, bos, eos)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Template, UndefinedError, meta
 from jinja2.exceptions import SecurityError
@@ -16,7 +16,6 @@ from jinja2.exceptions import TemplateSyntaxError as JinjaSyntaxError
 
 from modelfile.errors import TemplateError
 from modelfile.templates.budget import Budget, LimitExceeded, measure
-from modelfile.templates.dialect import go_construct
 from modelfile.templates.sandbox import RaisedByTemplate, Sandbox
 
 MAX_SOURCE_BYTES = 64 * 1024  # compiling costs up to 15 µs a byte; real ones have up to 20 KB
@@ -27,17 +26,13 @@ _LONGEST_MESSAGE = 300
 class ChatTemplate:
     """A compiled template. bos, eos: the texts of these tokens, None where there is none."""
 
+    engine: Final = "jinja"
+
     def __init__(self, source: str, bos: str | None = None, eos: str | None = None) -> None:
         """Compile source. Raises TemplateError with the line."""
         size = len(source.encode("utf-8", "surrogatepass"))
         if size > MAX_SOURCE_BYTES:
             raise TemplateError(f"the template has {size} bytes, at most {MAX_SOURCE_BYTES}")
-        construct = go_construct(source)
-        if construct is not None:
-            raise TemplateError(
-                f"the template uses Go syntax ({construct}); this version reads Jinja templates"
-                " only, so leave TEMPLATE out to use the model's own"
-            )
         self._environment = Sandbox()
         self._constants = {"bos_token": bos, "eos_token": eos}
         self._lock = threading.Lock()
@@ -64,7 +59,7 @@ class ChatTemplate:
             if name in options:
                 raise TemplateError(f"the template option {name!r} is set by hearth itself")
         values: dict[str, Any] = {k: v for k, v in self._constants.items() if v is not None}
-        values |= options
+        values |= {"documents": None, **options}
         values |= {"messages": list(messages), "tools": list(tools) if tools else None}
         values["add_generation_prompt"] = add_generation_prompt
         with self._lock:

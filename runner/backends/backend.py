@@ -175,6 +175,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     chat_template: str | None  # Jinja source from the model file
     description: str  # what the backend says it is, for logs and /api/version
+    tool_template: str | None = None  # its own one for conversations with tools, if it has one
 
 
 LoadProgress = Callable[[float], None]  # share done, 0.0 .. 1.0

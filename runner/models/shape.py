@@ -5,8 +5,11 @@ Knows the keys of GGUF metadata. Loads nothing.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
+from modelfile.templates.capabilities import Capabilities, capabilities_of
+from modelfile.templates.dialect import JINJA
 from registry.bundle import Bundle
 from registry.formats.gguf import GgufHeader, LazyArray
 from runner.errors import ModelInvalid
@@ -24,10 +27,18 @@ class Abilities:
     completion: bool
     embedding: bool
     tools: bool
+    insert: bool = False  # fills in the middle
+    thinking: bool = False
 
     def names(self) -> list[str]:
         """The abilities in Ollama's words."""
-        flags = {"completion": self.completion, "embedding": self.embedding, "tools": self.tools}
+        flags = {
+            "completion": self.completion,
+            "embedding": self.embedding,
+            "tools": self.tools,
+            "insert": self.insert,
+            "thinking": self.thinking,
+        }
         return [name for name, has in flags.items() if has]
 
 
@@ -38,14 +49,30 @@ def template_of(bundle: Bundle) -> str | None:
     return bundle.header.chat_template
 
 
+def template_capabilities(bundle: Bundle) -> Capabilities:
+    """What the chat template has a place for: tools, thinking, filling in the middle."""
+    source = template_of(bundle)
+    if source is None:
+        return Capabilities()
+    if bundle.template is not None:
+        return capabilities_of(source)
+    found = capabilities_of(source, JINJA)
+    if "tokenizer.chat_template.tool_use" in bundle.header.metadata:
+        return dataclasses.replace(found, tools=True)
+    return found
+
+
 def abilities_of(bundle: Bundle) -> Abilities:
     """What the model can be asked for."""
     pools = bundle.header.is_embedding or bundle.header.architecture in _ENCODERS
     echo = bundle.header.architecture == ECHO_ARCHITECTURE
+    found = template_capabilities(bundle)
     return Abilities(
         completion=not pools,
         embedding=pools or echo,
-        tools=not pools and "tools" in (template_of(bundle) or ""),
+        tools=not pools and found.tools,
+        insert=not pools and found.insert,
+        thinking=not pools and found.thinking,
     )
 
 

@@ -132,6 +132,11 @@ class Worker:
         vectors = tuple(tuple(float(x) for x in vector) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 
+    async def render(self, request: GenerateRequest) -> str:
+        """The prompt that the model would get. Raises what the worker reports."""
+        reply = await self.call("render", request=request_to_wire(request))
+        return str(reply["prompt"])
+
     async def stats(self) -> WorkerStats:
         """The worker's counters."""
         return WorkerStats(**await self.call("stats"))

@@ -11,11 +11,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from runner.engine.engine import Engine, Outcome
 from runner.errors import HearthError, InternalError, InvalidRequest
-from runner.types import Embeddings, GenerateRequest, WorkerStats
+from runner.types import Delta, Embeddings, GenerateRequest, WorkerStats
+from runner.worker.fitting import Fitted
 from runner.worker.memory import resident_bytes
 from runner.worker.protocol import ProtocolError, delta_to_wire
 
@@ -51,15 +53,25 @@ class EngineThread(threading.Thread):
         self._wake = threading.Condition()
         self._engine: Engine | None = None
         self._step_began_s: float | None = None
+        self._begun: dict[str, str] = {}  # what the prompt has written of an answer; by id
+        self._dropped: dict[str, int] = {}  # messages left out of its prompt; by id
 
-    def submit(self, request: GenerateRequest, tokens: Sequence[int], arrived_s: float) -> None:
-        """Generate from a prompt."""
-        self._post(request.id, lambda engine: engine.submit(request, tokens, arrived_s))
+    def submit(self, request: GenerateRequest, prompt: Fitted, arrived_s: float) -> None:
+        """Generate from a prompt. What it has begun comes before the text of the first delta."""
+
+        def add(engine: Engine) -> None:
+            if prompt.begun:
+                self._begun[request.id] = prompt.begun
+            if prompt.messages_dropped:
+                self._dropped[request.id] = prompt.messages_dropped
+            engine.submit(request, prompt.tokens, arrived_s)
+
+        self._post(request.id, add)
 
     def cancel(self, id: str, *, prepared: bool) -> None:
         """Stop a request before the next step. prepared False: it never reached the engine, and
         is only counted."""
-        self._post(id, lambda engine: _cancel(engine, id, prepared))
+        self._post(id, lambda engine: self._stop(engine, id, prepared))
 
     def embed(self, id: str, inputs: Sequence[Sequence[int]], truncate: bool) -> None:
         """Embed inputs."""
@@ -131,14 +143,43 @@ class EngineThread(threading.Thread):
             log.exception("request %s failed", id)
             self._send_error(id, InternalError("the request could not be queued"))
 
+    def _stop(self, engine: Engine, id: str, prepared: bool) -> None:
+        self._forget(id)
+        _cancel(engine, id, prepared)
+
+    def _forget(self, id: str) -> None:
+        self._begun.pop(id, None)
+        self._dropped.pop(id, None)
+
     def _report(self, outcome: Outcome) -> None:
         if outcome.deltas:
+            if self._begun:
+                outcome = self._with_beginnings(outcome)
+            if self._dropped:
+                outcome = self._with_drops(outcome)
             deltas = [[id, delta_to_wire(delta)] for id, delta in outcome.deltas]
             self._sink.send({"op": "step", "deltas": deltas})
         for id, error in outcome.errors:
             self._send_error(id, error)
         for id, embeddings in outcome.embeddings:
             self._send_embeddings(id, embeddings)
+
+    def _with_beginnings(self, outcome: Outcome) -> Outcome:
+        deltas = [
+            (id, replace(delta, text=self._begun.pop(id, "") + delta.text))
+            for id, delta in outcome.deltas
+        ]
+        return replace(outcome, deltas=deltas)
+
+    def _with_drops(self, outcome: Outcome) -> Outcome:
+        deltas = [(id, self._with_drop(id, delta)) for id, delta in outcome.deltas]
+        return replace(outcome, deltas=deltas)
+
+    def _with_drop(self, id: str, delta: Delta) -> Delta:
+        if delta.finish is None or id not in self._dropped:
+            return delta
+        finish = replace(delta.finish, messages_dropped=self._dropped.pop(id))
+        return replace(delta, finish=finish)
 
     def _send_embeddings(self, id: str, embeddings: Embeddings) -> None:
         result = {"vectors": embeddings.vectors, "prompt_tokens": embeddings.prompt_tokens}
@@ -150,6 +191,7 @@ class EngineThread(threading.Thread):
             self._send_error(id, InvalidRequest(message, param="input"))
 
     def _send_error(self, id: str, error: HearthError) -> None:
+        self._forget(id)
         self._sink.send({"op": "error", "id": id, "error": error.to_wire()})
 
 

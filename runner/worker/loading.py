@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from modelfile.templates.dialect import JINJA
 from runner.backends.backend import LoadedModel, LoadProgress
 from runner.engine.engine import Engine
 from runner.errors import HearthError, ModelLoadFailed
@@ -52,8 +53,13 @@ def load(plan: LoadPlan, progress: LoadProgress) -> Loaded:
             f"the {plan.backend} backend cannot load the model: {error}"
         ) from error
     if plan.chat_template is not None:
-        model = dataclasses.replace(model, chat_template=plan.chat_template)
-    prompts = Prompts(model.tokenizer, model.chat_template)
+        model = dataclasses.replace(model, chat_template=plan.chat_template, tool_template=None)
+    prompts = Prompts(
+        model.tokenizer,
+        model.chat_template,
+        tool_template=model.tool_template,
+        engine=None if plan.chat_template is not None else JINJA,
+    )
     engine = Engine(
         model.backend,
         model.tokenizer,

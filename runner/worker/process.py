@@ -20,8 +20,9 @@ from typing import Any
 
 from runner.engine.engine import Engine
 from runner.errors import HearthError, InternalError, InvalidRequest
-from runner.types import LoadPlan
+from runner.types import GenerateRequest, LoadPlan
 from runner.worker.engine_thread import EngineThread
+from runner.worker.fitting import Fitted, fit
 from runner.worker.loading import Loaded, load
 from runner.worker.outbox import Outbox
 from runner.worker.prompts import inputs_to_tokens
@@ -139,8 +140,8 @@ class Worker:
             request = request_from_wire(frame["request"])
             if request.id != id:
                 raise InvalidRequest(f"the request's id {request.id!r} is not the frame's, {id!r}")
-            tokens = await self._off_loop(lambda loaded: loaded.prompts.encode(request))
-            self._engine.submit(request, tokens, arrived_s)
+            fitted = await self._off_loop(lambda loaded: _fit(loaded, request))
+            self._engine.submit(request, fitted, arrived_s)
 
         self._prepare(id, submit())
 
@@ -195,6 +196,11 @@ class Worker:
 
     def _send_error(self, id: str, error: HearthError) -> None:
         self._outbox.send({"op": "error", "id": id, "error": error.to_wire()})
+
+
+def _fit(loaded: Loaded, request: GenerateRequest) -> Fitted:
+    most = loaded.engine.context_length
+    return fit(loaded.prompts, request, min(request.context_length or most, most))
 
 
 def _tokenize(loaded: Loaded, frame: Frame) -> Frame:

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from modelfile.errors import ModelfileError
-from modelfile.templates.jinja import ChatTemplate
+from modelfile.templates.dialect import compile_template
+from modelfile.templates.gochat import GoChatTemplate
+from modelfile.templates.named import DEFAULT, TOOL_USE, NamedTemplates
 from runner.backends.backend import Tokenizer
 from runner.errors import InvalidRequest, ModelInvalid
 from runner.types import GenerateRequest, Message, ToolCall
@@ -77,11 +79,20 @@ def _plain_turn(message: Mapping[str, Any]) -> str:
 class Prompts:
     """Renders and encodes prompts for one model."""
 
-    def __init__(self, tokenizer: Tokenizer, chat_template: str | None) -> None:
-        """chat_template: Jinja source; None: PlainTemplate is used."""
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        chat_template: str | None,
+        *,
+        tool_template: str | None = None,
+        engine: str | None = None,
+    ) -> None:
+        """chat_template: its source; None: PlainTemplate is used. tool_template: of Jinja, for
+        conversations with tools. engine: see modelfile.templates.dialect."""
         self._tokenizer = tokenizer
         self._bos = _text(tokenizer, tokenizer.bos)
-        self._template = _compile(chat_template, self._bos, _text(tokenizer, tokenizer.eos))
+        eos = _text(tokenizer, tokenizer.eos)
+        self._template = _compile(chat_template, tool_template, self._bos, eos, engine)
 
     def render(self, request: GenerateRequest) -> str:
         """The prompt as text. Raises InvalidRequest when the template refuses the messages, or
@@ -90,21 +101,45 @@ class Prompts:
             return request.text
         if request.messages is None:
             raise InvalidRequest("the request has neither messages nor text", param="messages")
-        messages = [_message_for_template(message) for message in request.messages]
-        tools = [dict(tool) for tool in request.tools] or None
+        options = dict(request.template_options)
+        for name in ("messages", "tools"):
+            if name in options:
+                raise InvalidRequest(f"the template option {name!r} is set by hearth itself")
         try:
-            return self._template.render(messages, tools, **request.template_options)
+            if "suffix" in options:
+                return self._fill(request.messages, options)
+            messages = [_message_for_template(message) for message in request.messages]
+            tools = [dict(tool) for tool in request.tools] or None
+            return self._template.render(messages, tools, **options)
         except ModelfileError as error:
             raise InvalidRequest(
                 f"the model's chat template does not take these messages: {error}",
                 param="messages",
             ) from error
 
+    def _fill(self, messages: Sequence[Message], options: dict[str, Any]) -> str:
+        """The prompt for the text between the last message and options["suffix"]."""
+        suffix = str(options.pop("suffix"))
+        if not isinstance(self._template, GoChatTemplate) or not self._template.supports_insert:
+            raise InvalidRequest(
+                "the model's template has no place for a suffix: it does not read .Suffix",
+                param="suffix",
+            )
+        return self._template.fill(messages[-1].content if messages else "", suffix, **options)
+
     def encode(self, request: GenerateRequest) -> list[int]:
         """The prompt's token ids. Raises InvalidRequest."""
+        return self.prepare(request)[0]
+
+    def prepare(self, request: GenerateRequest) -> tuple[list[int], str]:
+        """The prompt's token ids, and the one of the request's openings with which the template
+        has begun the answer, "" when it has not. Raises InvalidRequest."""
         if request.tokens is not None:
-            return list(request.tokens)
-        return self.encode_text(self.render(request))
+            return list(request.tokens), ""
+        text = self.render(request)
+        end = text.rstrip() if request.messages is not None else ""
+        begun = next((opening for opening in request.openings if end.endswith(opening)), "")
+        return self.encode_text(text), begun
 
     def encode_text(self, text: str) -> list[int]:
         """Token ids of a whole prompt: control tokens in it count, and BOS comes first where
@@ -113,11 +148,15 @@ class Prompts:
         return self._tokenizer.encode(text, add_bos=add_bos, parse_special=True)
 
 
-def _compile(source: str | None, bos: str | None, eos: str | None) -> Template:
+def _compile(
+    source: str | None, with_tools: str | None, bos: str | None, eos: str | None, engine: str | None
+) -> Template:
     if source is None:
         return PlainTemplate()
     try:
-        return ChatTemplate(source, bos, eos)
+        if with_tools is not None:
+            return NamedTemplates({DEFAULT: source, TOOL_USE: with_tools}, bos, eos)
+        return compile_template(source, bos, eos, engine)
     except ModelfileError as fault:
         log.warning("the model's chat template cannot be used: %s", fault)
         return BrokenTemplate(fault)
@@ -148,7 +187,7 @@ def _call_for_template(call: ToolCall) -> dict[str, Any]:
     except ValueError:
         arguments = call.arguments
     function = {"name": call.name, "arguments": arguments}
-    return {"id": call.id, "type": "function", "function": function}
+    return {**({"id": call.id} if call.id else {}), "type": "function", "function": function}
 
 
 def inputs_to_tokens(inputs: Sequence[Any], prompts: Prompts) -> list[list[int]]:

@@ -102,7 +102,13 @@ def request_from_wire(value: Mapping[str, Any]) -> GenerateRequest:
     sampling["logit_bias"] = tuple((int(t), float(b)) for t, b in sampling["logit_bias"])
     messages, tokens = fields.pop("messages"), fields.pop("tokens")
     return GenerateRequest(
-        **{**fields, "stop": tuple(fields["stop"]), "tools": tuple(fields["tools"])},
+        **{
+            **fields,
+            "stop": tuple(fields["stop"]),
+            "tools": tuple(fields["tools"]),
+            "openings": tuple(fields["openings"]),
+            "kept_marks": tuple(fields["kept_marks"]),
+        },
         sampling=SamplingParams(**sampling),
         messages=None if messages is None else tuple(_message(m) for m in messages),
         tokens=None if tokens is None else tuple(tokens),

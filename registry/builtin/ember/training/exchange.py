@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 Json = Any
 Split = Literal["train", "eval"]
-Check = Literal["value", "exact", "number", "json", "call", "no_call", "unknown", "story"]
+Check = Literal["value", "ending", "exact", "number", "json", "call", "no_call", "unknown", "story"]
 
 HELD_OUT_IN = 10
 """One key in this many belongs to the evaluation."""

@@ -110,6 +110,7 @@ def grade(wanted: Conversation, reply: Reply) -> Grade:
     text = reply.content
     right = {
         "value": lambda: holds(text, wanted.value),
+        "ending": lambda: holds(text.rsplit(":", 1)[-1], wanted.value),
         "exact": lambda: normalise(text) == normalise(wanted.value),
         "number": lambda: last_number(text) == last_number(wanted.value),
         "json": lambda: _json(wanted.value, text),

@@ -36,20 +36,20 @@ GROUPS: dict[str, tuple[tuple[Generator, int], ...]] = {
     "stories": stories.GENERATORS,
 }
 WEIGHTS = {
-    "hearth": 13,
-    "arithmetic": 28,
-    "letters": 28,
+    "hearth": 8,
+    "arithmetic": 34,
+    "letters": 36,
     "calendar": 12,
-    "world": 14,
-    "json": 13,
-    "talk": 4,
-    "unknown": 6,
-    "stories": 3,
+    "world": 10,
+    "json": 10,
+    "talk": 3,
+    "unknown": 4,
+    "stories": 2,
 }
-TOOL_SHARE = 0.2
+TOOL_SHARE = 0.22
 PERSONA_SHARE = 0.12
 FOLLOW_UP_SHARE = 0.3
-LONG_SHARE = 0.01
+LONG_SHARE = 0.015
 MOST_TURNS = (1, 1, 1, 2, 2, 3, 4)
 
 
@@ -143,7 +143,7 @@ def training_conversation(rng: Random) -> Conversation:
     """One training sample."""
     kind = rng.random()
     if kind < TOOL_SHARE:
-        return tool_use.long_conversation(rng, "train", rng.choice((1, 2, 3, 3, 4, 5)))
+        return tool_use.long_conversation(rng, "train", rng.choice((2, 3, 4, 5, 6)))
     if kind < TOOL_SHARE + PERSONA_SHARE:
         return persona_conversation(rng, "train", rng.choice((1, 1, 2, 3)))
     if rng.random() < LONG_SHARE:

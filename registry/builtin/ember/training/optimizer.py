@@ -63,7 +63,7 @@ class Muon(Optimizer):
 
 
 def optimizers(
-    network: nn.Module, matrix_rate: float = 0.02, vector_rate: float = 0.004
+    network: nn.Module, matrix_rate: float = 0.015, vector_rate: float = 0.003
 ) -> list[Optimizer]:
     """Muon for matrices inside the blocks, AdamW for embeddings and norms."""
     matrices = [
@@ -81,9 +81,5 @@ def optimizers(
 
 
 def rate_factor(progress: float, warm_up: float = 0.01) -> float:
-    """Factor on the learning rates at `progress` 0 to 1: linear warm-up, plateau, linear decay to
-    zero over the last 60 %.
-    """
-    if progress < warm_up:
-        return progress / warm_up
-    return min(1.0, max(0.0, (1.0 - progress) / 0.6))
+    """Factor on the learning rates at `progress` 0 to 1: warm-up, then linear decay to zero."""
+    return min(progress / warm_up, 1.0 - progress)

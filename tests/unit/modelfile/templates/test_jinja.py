@@ -107,24 +107,6 @@ def test_a_faulty_template_is_told(source: str, message: str) -> None:
         render(source)
 
 
-@pytest.mark.parametrize(
-    "construct",
-    [
-        "{{ .Prompt }}",
-        "{{- range .Messages }}",
-        "{{if .System}}",
-        "{{ $last := 1 }}",
-        "{{- /* comment */ -}}",
-        "{{ . }}",
-        '{{ define "x" }}',
-    ],
-)
-def test_a_go_template_is_refused_by_its_first_construct(construct: str) -> None:
-    with pytest.raises(TemplateError) as caught:
-        ChatTemplate(f"<|user|>{construct} and {{{{ .Other }}}}")
-    assert f"uses Go syntax ({construct})" in caught.value.message
-
-
 def test_one_template_may_be_rendered_by_several_threads() -> None:
     template = ChatTemplate("{% for i in range(200) %}{{ n }}{% endfor %}")
     results: dict[int, str] = {}

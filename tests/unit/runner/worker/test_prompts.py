@@ -56,6 +56,45 @@ def test_without_a_template_turns_are_labelled() -> None:
     assert prompts(None).render(request) == "Be kind.\n\nUser: hi\n\nAssistant:"
 
 
+def test_a_template_in_go_is_rendered_as_ollama_does() -> None:
+    template = (
+        "{{ range .Messages }}<{{ .Role }}>{{ .Content }}{{ .Thinking }}{{ end }}{{ .Think }}"
+    )
+    request = chat(
+        Message("user", "a"),
+        Message("user", "b"),
+        Message("assistant", "c", reasoning="hm"),
+        template_options={"think": True},
+    )
+    assert prompts(template).render(request) == "<user>a\n\nb<assistant>chmtrue"
+
+
+def test_a_model_may_have_a_template_for_tools() -> None:
+    both = Prompts(EchoTokenizer(), "plain", tool_template="tools", engine="jinja")
+    assert both.render(chat(Message("user", "x"))) == "plain"
+    assert both.render(chat(Message("user", "x"), tools=({"name": "f"},))) == "tools"
+
+
+def test_the_language_of_a_template_can_be_forced() -> None:
+    source = "{{ 1 }}{{ messages }}"
+    with pytest.raises(ModelInvalid, match='function "messages" not defined'):
+        Prompts(EchoTokenizer(), source, engine="go").render(chat(Message("user", "x")))
+
+
+def test_a_suffix_is_filled_in_where_the_template_has_a_place_for_it() -> None:
+    request = chat(Message("user", "a"), template_options={"suffix": "b"})
+    assert prompts("<{{ .Prompt }}|{{ .Suffix }}>").render(request) == "<a|b>"
+    for source in ("{{ .Prompt }}", "{{ messages }}", None):
+        with pytest.raises(InvalidRequest, match="no place for a suffix"):
+            prompts(source).render(request)
+
+
+@pytest.mark.parametrize("name", ["messages", "tools", "bos_token"])
+def test_an_option_does_not_replace_what_hearth_sets(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="set by hearth itself"):
+        prompts("{{ messages }}").render(chat(Message("user", "x"), template_options={name: 1}))
+
+
 def test_a_template_that_refuses_says_why() -> None:
     refusing = prompts("{{ raise_exception('roles must alternate') }}")
     with pytest.raises(InvalidRequest, match="roles must alternate"):

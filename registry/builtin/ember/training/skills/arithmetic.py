@@ -293,10 +293,10 @@ def doubling(rng: Random) -> Exchange:
 GENERATORS = (
     (addition, 5),
     (subtraction, 5),
-    (product, 3),
-    (division, 2),
+    (product, 5),
+    (division, 4),
     (comparison, 2),
-    (parity, 1),
-    (neighbour, 1),
+    (parity, 2),
+    (neighbour, 2),
     (doubling, 2),
 )

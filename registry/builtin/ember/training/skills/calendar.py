@@ -23,6 +23,13 @@ POLITE = (
 )
 
 
+def _steps(names: tuple[str, ...], start: int, count: int, after: bool) -> str:
+    """The numbered names passed on the way: "1 Tuesday, 2 Wednesday"."""
+    sign = 1 if after else -1
+    passed = (names[(start + sign * step) % len(names)] for step in range(1, count + 1))
+    return ", ".join(f"{number} {name}" for number, name in enumerate(passed, 1))
+
+
 def day_step(rng: Random) -> Exchange:
     """The day N days after or before a day."""
     day, step = rng.randrange(7), rng.choice((1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 10))
@@ -52,8 +59,8 @@ def day_step(rng: Random) -> Exchange:
         w=word,
         d=DAYS[day],
     )
-    answer = f"{step} days {word} {DAYS[day]} is {value}."
-    return Exchange(question, answer, value, question, follow_ups=follow)
+    answer = f"{_steps(DAYS, day, step, after)}: {step} days {word} {DAYS[day]} is {value}."
+    return Exchange(question, answer, value, question, "ending", worked=True, follow_ups=follow)
 
 
 def month_step(rng: Random) -> Exchange:
@@ -77,7 +84,9 @@ def month_step(rng: Random) -> Exchange:
         w=word,
         m=MONTHS[month],
     )
-    return Exchange(question, f"{step} months {word} {MONTHS[month]} is {value}.", value, question)
+    passed = _steps(MONTHS, month, step, after)
+    answer = f"{passed}: {step} months {word} {MONTHS[month]} is {value}."
+    return Exchange(question, answer, value, question, "ending", worked=True)
 
 
 def month_fact(rng: Random) -> Exchange:
@@ -225,14 +234,17 @@ def unit(rng: Random) -> Exchange:
     )
 
 
+def _hour(hour: int) -> str:
+    """The hour of the day, counted from midnight, as "3 pm"."""
+    return f"{(hour - 1) % 12 + 1} {'pm' if hour % 24 >= 12 else 'am'}"
+
+
 def clock(rng: Random) -> Exchange:
     """The time some hours later, and hours from minutes. Held out by operands."""
     hour, step = rng.randint(1, 12), rng.randint(1, 6)
     half = rng.choice(("am", "pm"))
     if rng.random() < 0.5:
-        total = (hour + step - 1) % 12 + 1
-        crosses = hour != 12 and hour + step >= 12
-        suffix = ({"am": "pm", "pm": "am"}[half]) if crosses else half
+        passed = [_hour(hour % 12 + 12 * (half == "pm") + later) for later in range(1, step + 1)]
         hours = "hour" if step == 1 else "hours"
         question = phrase(
             rng,
@@ -245,9 +257,11 @@ def clock(rng: Random) -> Exchange:
         )
         return Exchange(
             question,
-            f"{step} {hours} after {hour} {half} is {total} {suffix}.",
-            f"{total} {suffix}",
+            f"{', '.join(passed)}: {step} {hours} after {hour} {half} is {passed[-1]}.",
+            passed[-1],
             f"clock {step} {hour} {half}",
+            "ending",
+            worked=True,
         )
     count = rng.randint(2, 12)
     small, large, factor = rng.choice(

@@ -193,8 +193,8 @@ def counting(rng: Random) -> Exchange:
 
 
 def sorting(rng: Random) -> Exchange:
-    """Sort up to six numbers."""
-    numbers = rng.sample(range(100), rng.randint(3, 6))
+    """Sort up to five numbers."""
+    numbers = rng.sample(range(100), rng.randint(3, 5))
     down = rng.random() < 0.3
     question = phrase(
         rng,
@@ -242,12 +242,12 @@ def items(rng: Random) -> Exchange:
 
 GENERATORS = (
     (spelling, 4),
-    (reversal, 4),
-    (length, 3),
+    (reversal, 5),
+    (length, 4),
     (occurrences, 3),
     (edge_letter, 2),
-    (counting, 3),
-    (sorting, 3),
+    (counting, 4),
+    (sorting, 4),
     (extreme, 2),
     (items, 2),
 )

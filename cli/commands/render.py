@@ -1,0 +1,120 @@
+"""hearth render: the prompt that a conversation becomes, byte for byte.
+
+With --template no daemon is needed; otherwise the daemon loads the model and renders.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.errors import USAGE, Failure
+
+MAX_FILE_BYTES = 16 * 1024 * 1024
+
+
+def command(
+    messages: Annotated[
+        Path, typer.Option("--messages", metavar="FILE", help="JSON list of messages; - is stdin")
+    ],
+    model: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="Name of an installed model")
+    ] = None,
+    template: Annotated[
+        Path | None,
+        typer.Option("--template", metavar="FILE", help="Use this template instead of a model's"),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="go|jinja", help="Language of --template if not obvious"),
+    ] = None,
+    bos: Annotated[str | None, typer.Option("--bos", help="Text of bos_token")] = None,
+    eos: Annotated[str | None, typer.Option("--eos", help="Text of eos_token")] = None,
+    tools: Annotated[
+        Path | None, typer.Option("--tools", metavar="FILE", help="JSON list of tools")
+    ] = None,
+    no_prompt: Annotated[
+        bool, typer.Option("--no-prompt", help="Do not open the answer (Jinja templates)")
+    ] = False,
+) -> None:
+    """Print the prompt that a conversation becomes, and nothing else."""
+    _check(model, template, engine, bos, eos)
+    body: dict[str, Any] = {"messages": _list_of_objects(messages, "--messages", "messages")}
+    if tools is not None:
+        body["tools"] = _list_of_objects(tools, "--tools", "tools")
+    body["add_generation_prompt"] = not no_prompt
+    if template is not None:
+        prompt = _local(template, engine, (bos, eos), body)
+    else:
+        from cli.connection import connect
+
+        with connect() as client:
+            prompt = client.apply_template({**body, "model": model})
+    sys.stdout.flush()
+    sys.stdout.buffer.write(prompt.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
+
+
+def _check(
+    model: str | None, template: Path | None, engine: str | None, bos: str | None, eos: str | None
+) -> None:
+    if (model is None) == (template is None):
+        raise Failure("give either MODEL or --template FILE", USAGE)
+    if engine not in (None, "go", "jinja"):
+        raise Failure(f"--engine is go or jinja, not {engine!r}", USAGE)
+    if model is not None and (engine, bos, eos) != (None, None, None):
+        raise Failure("--engine, --bos and --eos go with --template; a model has its own", USAGE)
+
+
+def _local(
+    path: Path, engine: str | None, tokens: tuple[str | None, str | None], body: dict[str, Any]
+) -> str:
+    """Render the template of a file in this process. Raises Failure."""
+    from modelfile.errors import TemplateError
+    from modelfile.templates.named import compile_file
+
+    source = _read(path, "--template")
+    try:
+        compiled = compile_file(source, *tokens, engine=engine)
+        if compiled.engine == "go" and not body["add_generation_prompt"]:
+            raise Failure(
+                "--no-prompt needs a Jinja template: one in Go always ends where the answer begins",
+                USAGE,
+            )
+        return compiled.render(body["messages"], body.get("tools"), body["add_generation_prompt"])
+    except TemplateError as error:
+        raise Failure(f"{path}: {error.message}") from None
+
+
+def _list_of_objects(path: Path, option: str, what: str) -> list[dict[str, Any]]:
+    text = _read(path, option)
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Failure(f"{option} {path}: not JSON: {error}") from None
+    except RecursionError:
+        raise Failure(f"{option} {path}: the JSON nests too deeply") from None
+    if isinstance(value, dict) and isinstance(value.get(what), list):
+        value = value[what]
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise Failure(f"{option} {path}: expected a JSON list of {what}")
+    return value
+
+
+def _read(path: Path, option: str) -> str:
+    """The text of a file. Raises Failure."""
+    if str(path) == "-":
+        data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    else:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise Failure(f"{option} {path}: more than {MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Failure(f"{option} {path}: not UTF-8 at byte {error.start}") from None

@@ -1,0 +1,123 @@
+"""What a Go template says of the model: the variables it reads, the marks around thinking; and
+the template up to the answer.
+
+The rules are Ollama's (template.Identifiers, thinking.InferTags, template.deleteNode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modelfile.templates.gotemplate import nodes
+from modelfile.templates.gotemplate.nodes import Body, Node, Pipe, Trees
+
+
+def identifiers(trees: Trees) -> frozenset[str]:
+    """The names of fields and variables, in lower case."""
+    return frozenset(name.lower() for body in trees.values() for name in _names(body))
+
+
+def _names(node: Node | None) -> Iterator[str]:
+    if isinstance(node, Body):
+        for child in node.nodes:
+            yield from _names(child)
+    elif isinstance(node, nodes.Action | nodes.Call):
+        yield from _names(node.pipe)
+    elif isinstance(node, nodes.Branch):
+        for part in (node.pipe, node.body, node.or_else):
+            yield from _names(part)
+    elif isinstance(node, Pipe):
+        for command in node.commands:
+            for argument in command.arguments:
+                yield from _names(argument)
+    elif isinstance(node, nodes.Field | nodes.Variable):
+        yield from node.names
+
+
+def thinking_marks(root: Body) -> tuple[str, str] | None:
+    """The text before and after .Thinking within a range over .Messages; None without both."""
+    opening = closing = ""
+    for body, over_messages in _thinking(root, False):
+        if over_messages:
+            first, last = body.nodes[0], body.nodes[-1]
+            opening = first.text.strip() if isinstance(first, nodes.Text) else opening
+            closing = last.text.strip() if isinstance(last, nodes.Text) else closing
+    return (opening, closing) if opening and closing else None
+
+
+def _thinking(body: Body, over_messages: bool) -> Iterator[tuple[Body, bool]]:
+    """The bodies with an action that reads .Thinking, with whether the nearest range is over
+    .Messages."""
+    for node in body.nodes:
+        if isinstance(node, nodes.Action | nodes.Call):
+            if node.pipe is not None and _reads(node.pipe, "Thinking"):
+                yield body, over_messages
+        elif isinstance(node, nodes.Branch):
+            inner = over_messages
+            if isinstance(node, nodes.Range):
+                inner = _reads(node.pipe, "Messages")
+            for part in (node.body, node.or_else):
+                if part is not None:
+                    yield from _thinking(part, inner)
+
+
+def _reads(pipe: Pipe, name: str) -> bool:
+    """Whether a field of that name is read from dot."""
+    return any(
+        argument.names[0] == name
+        if isinstance(argument, nodes.Field)
+        else isinstance(argument, Pipe) and _reads(argument, name)
+        for command in pipe.commands
+        for argument in command.arguments
+    )
+
+
+def up_to_response(root: Body) -> Body:
+    """The template without what follows the first .Response, which itself stays."""
+    return _Cut().body(root)
+
+
+class _Cut:
+    def __init__(self) -> None:
+        self._done = False
+
+    def body(self, body: Body) -> Body:
+        """The part of a body that stays."""
+        kept: list[Node] = []
+        for node in body.nodes:
+            if self._done:
+                break
+            part = self._node(node)
+            if part is not None:
+                kept.append(part)
+        return Body(body.position, kept)
+
+    def _node(self, node: Node) -> Node | None:
+        if isinstance(node, nodes.Branch):
+            inner = self.body(node.body)
+            or_else = None
+            if node.or_else is not None and not self._done:
+                or_else = self.body(node.or_else)
+            return type(node)(node.position, node.pipe, inner, or_else)
+        if isinstance(node, nodes.Action):
+            pipe = self._pipe(node.pipe)
+            return None if pipe is None else nodes.Action(node.position, pipe)
+        return node
+
+    def _pipe(self, pipe: Pipe) -> Pipe | None:
+        """None when a whole command comes after the answer: Ollama drops the pipeline then."""
+        commands = []
+        for command in pipe.commands:
+            given = [self._argument(a) for a in command.arguments if not self._done]
+            arguments = [argument for argument in given if argument is not None]
+            if not arguments:
+                return None
+            commands.append(nodes.Command(command.position, arguments))
+        return Pipe(pipe.position, pipe.variables, pipe.assigns, commands)
+
+    def _argument(self, node: Node) -> Node | None:
+        if isinstance(node, Pipe):
+            return self._pipe(node)
+        if isinstance(node, nodes.Field) and "Response" in node.names:
+            self._done = True
+        return node

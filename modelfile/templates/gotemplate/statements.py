@@ -1,0 +1,236 @@
+"""Text, actions, if, with, range and template calls, compiled to closures.
+
+A statement writes to the run and gives None, or BREAK or CONTINUE, which end bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from modelfile.templates.gotemplate import nodes
+from modelfile.templates.gotemplate.access import fault
+from modelfile.templates.gotemplate.builtins import Function
+from modelfile.templates.gotemplate.expressions import (
+    Evaluate,
+    Expressions,
+    Frame,
+    Run,
+    Scope,
+)
+from modelfile.templates.gotemplate.lexer import quoted
+from modelfile.templates.gotemplate.nodes import Body, Node, Trees
+from modelfile.templates.gotemplate.printf import sprint
+from modelfile.templates.gotemplate.printing import sorted_keys
+from modelfile.templates.gotemplate.values import Uint8, kind, truth
+
+MAX_CALLS: Final = 64  # of templates within templates; Go allows 100,000
+BREAK: Final = 1
+CONTINUE: Final = 2
+Statement = Callable[[Frame, Any], int | None]
+
+
+class Templates:
+    """The templates of one source, compiled."""
+
+    def __init__(self, trees: Trees, functions: Mapping[str, Function]) -> None:
+        self._bodies: dict[str, tuple[Statement, int]] = {}
+        for name, body in trees.items():
+            statements = Statements(self, functions)
+            compiled = statements.body(body)
+            self._bodies[name] = (compiled, statements.scope.slots)
+
+    def execute(self, name: str, run: Run, data: Any, depth: int = 0) -> None:
+        """Write the template of that name for data. Raises ExecFault, LimitExceeded; KeyError
+        for a name that is not known."""
+        body, slots = self._bodies[name]
+        body(Frame(run, [data] + [None] * (slots - 1), depth), data)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._bodies
+
+
+class Statements:
+    """Compiles the statements of one template."""
+
+    def __init__(self, templates: Templates, functions: Mapping[str, Function]) -> None:
+        self.scope = Scope()
+        self._templates = templates
+        self._expressions = Expressions(self.scope, functions)
+
+    def body(self, body: Body | None) -> Statement:
+        """A list of nodes."""
+        compiled = [self._node(node) for node in body.nodes] if body is not None else []
+        count = len(compiled) + 1
+
+        def run(frame: Frame, dot: Any) -> int | None:
+            frame.run.budget.steps(count)
+            for statement in compiled:
+                signal = statement(frame, dot)
+                if signal:
+                    return signal
+            return None
+
+        return run
+
+    def _scoped(self, body: Body | None) -> Statement:
+        """A body after which its variables are out of sight."""
+        mark = len(self.scope.names)
+        compiled = self.body(body)
+        del self.scope.names[mark:]
+        return compiled
+
+    def _node(self, node: Node) -> Statement:
+        return _COMPILERS[type(node)](self, node)
+
+    def _text(self, node: nodes.Text) -> Statement:
+        text = node.text
+
+        def write(frame: Frame, dot: Any) -> None:
+            frame.run.write(text)
+
+        return write
+
+    def _action(self, node: nodes.Action) -> Statement:
+        value = self._expressions.pipe(node.pipe)
+        if node.pipe.variables:
+
+            def evaluate(frame: Frame, dot: Any) -> None:
+                value(frame, dot)
+
+            return evaluate
+
+        def write(frame: Frame, dot: Any) -> None:
+            given = value(frame, dot)
+            if type(given) is not str:
+                given = "<no value>" if given is None else sprint([given])
+            frame.run.write(given)
+
+        return write
+
+    def _break(self, node: Node) -> Statement:
+        return lambda frame, dot: BREAK
+
+    def _continue(self, node: Node) -> Statement:
+        return lambda frame, dot: CONTINUE
+
+    def _if(self, node: nodes.If) -> Statement:
+        """if and its chain of else if, tried one after the other."""
+        mark = len(self.scope.names)
+        branches: list[tuple[Evaluate, Statement]] = []
+        branch: nodes.Branch = node
+        while True:
+            condition = self._expressions.pipe(branch.pipe)
+            branches.append((condition, self._scoped(branch.body)))
+            rest = branch.or_else.nodes if branch.or_else is not None else []
+            if len(rest) != 1 or not isinstance(rest[0], nodes.If):
+                break
+            branch = rest[0]
+        last = self._scoped(branch.or_else) if branch.or_else is not None else None
+        del self.scope.names[mark:]
+
+        def choose(frame: Frame, dot: Any) -> int | None:
+            for condition, body in branches:
+                if truth(condition(frame, dot)):
+                    return body(frame, dot)
+            return None if last is None else last(frame, dot)
+
+        return choose
+
+    def _with(self, node: nodes.With) -> Statement:
+        mark = len(self.scope.names)
+        value = self._expressions.pipe(node.pipe)
+        body = self._scoped(node.body)
+        last = self._scoped(node.or_else)
+        del self.scope.names[mark:]
+
+        def choose(frame: Frame, dot: Any) -> int | None:
+            given = value(frame, dot)
+            return body(frame, given) if truth(given) else last(frame, dot)
+
+        return choose
+
+    def _range(self, node: nodes.Range) -> Statement:
+        mark = len(self.scope.names)
+        pipe = node.pipe
+        value = self._expressions.pipe(
+            pipe if not pipe.assigns else nodes.Pipe(pipe.position, [], False, pipe.commands)
+        )
+        slots = [self.scope.find(variable.names[0]) for variable in pipe.variables]
+        body = self._scoped(node.body)
+        last = self._scoped(node.or_else)
+        del self.scope.names[mark:]
+
+        def loop(frame: Frame, dot: Any) -> int | None:
+            given = value(frame, dot)
+            items = _items(given, len(slots), node)
+            empty = True
+            for place, element in items:
+                empty = False
+                _assign(frame, slots, place, element, pipe)
+                if body(frame, element) == BREAK:
+                    break
+            return last(frame, dot) if empty else None
+
+        return loop
+
+    def _call(self, node: nodes.Call) -> Statement:
+        value = self._expressions.pipe(node.pipe) if node.pipe is not None else None
+        templates, name = self._templates, node.name
+
+        def call(frame: Frame, dot: Any) -> None:
+            if name not in templates:
+                raise fault(f"template {quoted(name)} not defined", node)
+            if frame.depth >= MAX_CALLS:
+                raise fault(f"exceeded maximum template depth ({MAX_CALLS})", node)
+            given = None if value is None else value(frame, dot)
+            templates.execute(name, frame.run, given, frame.depth + 1)
+
+        return call
+
+
+def _assign(
+    frame: Frame, slots: list[int | None], place: Any, element: Any, pipe: nodes.Pipe
+) -> None:
+    """The variables of a range, before each turn."""
+    if not slots:
+        return
+    for slot, value in zip(slots, (element,) if len(slots) == 1 else (place, element), strict=True):
+        if slot is None:
+            raise fault(f"undefined variable: {pipe.variables[0].names[0]}", pipe)
+        frame.slots[slot] = value
+
+
+def _items(value: Any, variables: int, node: nodes.Range) -> Iterable[tuple[Any, Any]]:
+    """What a range goes through: (index or key, element)."""
+    if isinstance(value, list):
+        return enumerate(value)
+    if isinstance(value, dict):
+        return [(key, value[key]) for key in sorted_keys(value)]
+    if isinstance(value, bytes):
+        return [(place, Uint8(byte)) for place, byte in enumerate(value)]
+    if value is None:
+        return ()
+    if kind(value) in ("int", "uint"):
+        if variables > 1:
+            raise fault(
+                f"can't use {value} to iterate over more than one variable", _last(node.pipe)
+            )
+        return ((None, number) for number in range(value))
+    raise fault(f"range can't iterate over {sprint([value])}", _last(node.pipe))
+
+
+def _last(pipe: nodes.Pipe) -> Node:
+    return pipe.commands[-1].arguments[0]
+
+
+_COMPILERS: Final[dict[type[Node], Callable[[Statements, Any], Statement]]] = {
+    nodes.Text: Statements._text,
+    nodes.Action: Statements._action,
+    nodes.Break: Statements._break,
+    nodes.Continue: Statements._continue,
+    nodes.If: Statements._if,
+    nodes.With: Statements._with,
+    nodes.Range: Statements._range,
+    nodes.Call: Statements._call,
+}

@@ -1,0 +1,204 @@
+"""Go's values in Python, with what reflect and fmt ask of them.
+
+string is str, int is int, float64 is float, bool and complex are themselves; list is
+[]interface {}, dict is map[string]interface {}, bytes is []uint8. NIL is an interface that holds
+nothing, as an element of a list or a map; None is no value at all, which Go calls invalid.
+Types with a name of their own are subclasses of Struct, Slice and Map.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Self
+
+ANY: Final = "interface {}"
+
+
+class Nil:
+    """The type of NIL."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+
+NIL: Final = Nil()
+
+
+class Uint8(int):
+    """A byte, as index gives it of a string."""
+
+    __slots__ = ()
+
+
+class Slice(list[Any]):
+    """A slice of a named type. is_nil: it was never made, which JSON writes as null."""
+
+    go_type: ClassVar[str] = "[]interface {}"
+    element: ClassVar[str] = ANY
+    is_nil: bool = False
+
+    @classmethod
+    def nil(cls) -> Self:
+        """The zero value of the type."""
+        empty = cls()
+        empty.is_nil = True
+        return empty
+
+
+class Strings(Slice):
+    """[]string"""
+
+    go_type = "[]string"
+    element = "string"
+
+
+class Map(dict[str, Any]):
+    """A map of a named type."""
+
+    go_type: ClassVar[str] = "map[string]interface {}"
+    element: ClassVar[str] = ANY
+    is_nil: bool = False
+
+    @classmethod
+    def nil(cls) -> Self:
+        """The zero value of the type."""
+        empty = cls()
+        empty.is_nil = True
+        return empty
+
+    def zero(self) -> Any:
+        """What a key that is missing gives."""
+        return NIL
+
+
+class Struct:
+    """A struct; subclasses name the type. pointer: values are pointers to it. methods: Go's name
+    of a method to Python's. json: (field, name in JSON, left out when empty); None: as they are.
+    """
+
+    __slots__ = ("fields",)
+    go_type: ClassVar[str] = "struct {}"
+    pointer: ClassVar[bool] = False
+    methods: ClassVar[dict[str, str]] = {}
+    json: ClassVar[tuple[tuple[str, str, bool], ...] | None] = None
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+
+def is_missing(value: Any) -> bool:
+    """True for no value and for an interface that holds none."""
+    return value is None or value is NIL
+
+
+def truth(value: Any) -> bool:
+    """What if and and take for true."""
+    if isinstance(value, Struct):
+        return True
+    return bool(value)
+
+
+def kind(value: Any) -> str:
+    """bool, int, uint, float, complex, string, slice, map, struct, pointer or invalid."""
+    for types, name in _KINDS:
+        if isinstance(value, types):
+            return name
+    if isinstance(value, Struct):
+        return "pointer" if value.pointer else "struct"
+    return "invalid"
+
+
+_KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
+    (str, "string"),
+    (bool, "bool"),
+    (Uint8, "uint"),
+    (int, "int"),
+    (float, "float"),
+    (complex, "complex"),
+    ((list, bytes), "slice"),
+    (dict, "map"),
+)
+_NAMES: Final[tuple[tuple[type, str], ...]] = (
+    (str, "string"),
+    (bool, "bool"),
+    (Uint8, "uint8"),
+    (int, "int"),
+    (float, "float64"),
+    (complex, "complex128"),
+    (bytes, "[]uint8"),
+    (list, "[]interface {}"),
+    (dict, "map[string]interface {}"),
+)
+
+
+def type_name(value: Any) -> str:
+    """The type as %T writes it; of nothing: <nil>."""
+    if isinstance(value, Slice | Map):
+        return value.go_type
+    for type_, name in _NAMES:
+        if isinstance(value, type_):
+            return name
+    if isinstance(value, Struct):
+        return ("*" if value.pointer else "") + value.go_type
+    return "<nil>"
+
+
+def element_type(container: Any, value: Any) -> str:
+    """The type that a value has where it came from: elements of most containers are of any."""
+    if type(container) in (list, dict):
+        return ANY
+    if isinstance(container, Slice | Map):
+        return type(container).element
+    return ANY if is_missing(value) else type_name(value)
+
+
+def byte_length(text: str) -> int:
+    """The length of a string in bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+
+
+def to_bytes(text: str) -> bytes:
+    """The bytes of a string."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def to_text(data: bytes) -> str:
+    """The string of bytes; what is no UTF-8 stays."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def from_json(value: Any) -> Any:
+    """A value of JSON as Go decodes it: all numbers are float64, lone surrogates are lost."""
+    if value is None:
+        return NIL
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return to_float(value)
+    if isinstance(value, dict):
+        return {clean(str(key)): from_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [from_json(item) for item in value]
+    return clean(str(value))
+
+
+def to_float(value: int) -> float:
+    """A whole number as float64; too large a one is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def clean(text: str) -> str:
+    """text without surrogates, which JSON may bring in and Go replaces."""
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,140 @@
+"""POST /apply-template: the prompt that a model would get for a conversation, as llama.cpp's server
+has it.
+
+Messages may be in the shape of OpenAI or of Ollama. Nothing is generated, but the model is
+loaded: its tokens belong to the prompt.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import Field
+
+from runner.errors import InvalidRequest, Unsupported
+from runner.models.options import check
+from runner.server.asking import conversation, keep_alive_s, require_tools
+from runner.server.exchange import Exchange, WireModel
+from runner.types import GenerateRequest, Message, ToolCall
+
+_ROLES = {"developer": "system", "function": "tool"}
+
+
+class Part(WireModel):
+    """A part of a message's content."""
+
+    type: str = "text"
+    text: str | None = None
+
+
+class Function(WireModel):
+    """function of a tool call."""
+
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class Call(WireModel):
+    """A tool call in the history."""
+
+    id: str | None = None
+    function: Function
+
+
+class Turn(WireModel):
+    """One message."""
+
+    role: str = Field(min_length=1)
+    content: str | list[Part] | None = None
+    reasoning_content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    name: str | None = None
+
+
+class ApplyTemplateRequest(WireModel):
+    """POST /apply-template."""
+
+    model: str = Field(min_length=1)
+    messages: list[Turn] = Field(min_length=1)
+    tools: list[dict[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    think: bool | Literal["low", "medium", "high", "max"] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    options: dict[str, Any] | None = None
+    keep_alive: Any = None
+
+
+async def apply_template(exchange: Exchange) -> None:
+    """Answer {"prompt": ...}."""
+    asked = await exchange.read(ApplyTemplateRequest)
+    messages = tuple(_message(turn, index) for index, turn in enumerate(asked.messages))
+    options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
+    async with (
+        exchange.cancelled_on_disconnect(),
+        exchange.daemon.manager.lease(asked.model, options, keep_s) as lease,
+    ):
+        if asked.tools:
+            require_tools(lease)
+        request = GenerateRequest(
+            "render",
+            messages=conversation(lease, messages),
+            tools=tuple(asked.tools or ()),
+            template_options=_template_options(asked),
+        )
+        await exchange.reply({"prompt": await lease.worker.render(request)})
+
+
+def _template_options(asked: ApplyTemplateRequest) -> dict[str, Any]:
+    options = dict(asked.chat_template_kwargs or {})
+    if asked.think is not None:
+        options |= {"think": asked.think, "enable_thinking": bool(asked.think)}
+    if not asked.add_generation_prompt:
+        options["add_generation_prompt"] = False
+    return options
+
+
+def _message(turn: Turn, index: int) -> Message:
+    role = turn.role.lower()
+    return Message(
+        role=_ROLES.get(role, role),
+        content=_content(turn, index),
+        reasoning=turn.reasoning_content or turn.thinking,
+        tool_calls=tuple(_call(call, index) for call in turn.tool_calls or ()),
+        tool_call_id=turn.tool_call_id,
+        name=turn.tool_name or turn.name,
+    )
+
+
+def _content(turn: Turn, index: int) -> str:
+    if turn.content is None or isinstance(turn.content, str):
+        return turn.content or ""
+    for part in turn.content:
+        if part.type != "text" or part.text is None:
+            raise Unsupported(
+                f"messages.{index}.content: a part of type {part.type[:40]!r} cannot be read;"
+                " send text",
+                param="messages",
+            )
+    return "\n".join(part.text or "" for part in turn.content)
+
+
+def _call(call: Call, index: int) -> ToolCall:
+    given = call.function.arguments
+    if isinstance(given, str):
+        try:
+            value = json.loads(given)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise InvalidRequest(
+                f"messages.{index}: the arguments of tool call {call.function.name!r} are not a"
+                " JSON object",
+                param="messages",
+            )
+    else:
+        given = json.dumps(given or {}, ensure_ascii=False)
+    return ToolCall(call.id or "", call.function.name, given)
