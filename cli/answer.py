@@ -38,8 +38,10 @@ def writer(word_wrap: bool) -> PlainWriter:
     return TerminalWriter(sys.stdout)
 
 
-def show_answer(chunks: Generator[Chunk, None, None], word_wrap: bool) -> Answer:
-    """Print the chunks of one answer; a spinner turns until the first one.
+def show_answer(
+    chunks: Generator[Chunk, None, None], word_wrap: bool, show_thinking: bool = True
+) -> Answer:
+    """Print the chunks of one answer; a spinner turns until the first one that is shown.
 
     What ends it early (Ctrl-C, an error) closes chunks, which cancels the request, ends the line
     if one was begun, and is raised again.
@@ -50,7 +52,7 @@ def show_answer(chunks: Generator[Chunk, None, None], word_wrap: bool) -> Answer
     try:
         with closing(chunks), Spinner() as spinner:
             for last in chunks:
-                text += _show_chunk(last, out, spinner)
+                text += _show_chunk(last, out, spinner, show_thinking)
     except BaseException:
         if out.used:
             out.write("\n")
@@ -58,11 +60,13 @@ def show_answer(chunks: Generator[Chunk, None, None], word_wrap: bool) -> Answer
     return Answer(text, last)
 
 
-def _show_chunk(chunk: Chunk, out: PlainWriter, spinner: Spinner) -> str:
+def _show_chunk(chunk: Chunk, out: PlainWriter, spinner: Spinner, show_thinking: bool) -> str:
     """Print one chunk; returns its part of the answer."""
     message = chunk.get("message") or {}
     text = chunk.get("response") or message.get("content") or ""
     thought = chunk.get("thinking") or message.get("thinking") or ""
+    if not show_thinking:
+        thought = ""
     if text or thought or chunk.get("done"):
         spinner.stop()
     out.show(thought, text)

@@ -54,6 +54,8 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 
 def _of_daemon(message: str, code: str | None, details: dict[str, object]) -> tuple[str, int]:
+    if code == "remote_model_not_found":
+        return message, MODEL_NOT_FOUND
     if code != "model_not_found":
         return message, ERROR
     names = details.get("suggestions")

@@ -127,7 +127,7 @@ def execute(args: list[str]) -> int:
     from cli.errors import INTERRUPTED, report
 
     try:
-        app(args=args, prog_name="hearth")
+        app(args=_with_values(args), prog_name="hearth")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
@@ -135,6 +135,12 @@ def execute(args: list[str]) -> int:
     except Exception as error:
         return report(error)
     return 0
+
+
+def _with_values(args: list[str]) -> list[str]:
+    """args with a bare --think spelled out: like Ollama's it takes a value after = only."""
+    end = args.index("--") if "--" in args else len(args)
+    return [f"{arg}=true" if arg == "--think" else arg for arg in args[:end]] + args[end:]
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ def _explain_interrupt(keyboard: Keyboard) -> None:
 
 def _answer(session: Session, text: str) -> None:
     try:
-        answer = show_answer(session.ask(text), session.word_wrap)
+        answer = show_answer(session.ask(text), session.word_wrap, session.show_thinking)
     except KeyboardInterrupt:
         print()
         return

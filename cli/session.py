@@ -24,6 +24,8 @@ class Session:
     word_wrap: bool = True
     verbose: bool = False
     history: bool = True
+    think: bool | str | None = None
+    show_thinking: bool = True
     turns: list[Turn] = field(default_factory=list)
 
     def ask(self, text: str) -> Generator[Chunk, None, None]:
@@ -59,4 +61,6 @@ class Session:
         for name in ("options", "format", "keep_alive"):
             if value := getattr(self, name):
                 body[name] = value
+        if self.think is not None:
+            body["think"] = self.think
         return body

@@ -32,6 +32,8 @@ Available commands:
   /set nowordwrap             Do not wrap lines
   /set format json            Ask for answers in JSON
   /set noformat               Ask for answers in any form
+  /set think [level]          Let the model think before it answers
+  /set nothink                Ask for answers without thinking
   /set verbose                Show timings after each answer
   /set quiet                  Show no timings"""
 
@@ -67,6 +69,8 @@ SET_WORDS = (
     "nowordwrap",
     "format",
     "noformat",
+    "think",
+    "nothink",
     "verbose",
     "quiet",
 )
@@ -163,6 +167,11 @@ def _set_format(session: Session, rest: str) -> None:
     print("Set format to 'json' mode.")
 
 
+def _set_think(session: Session, rest: str) -> None:
+    session.think = rest or True
+    print(f"Set 'think' mode to '{rest}'." if rest else "Set 'think' mode.")
+
+
 def _switch(attribute: str, value: object, message: str) -> Callable[[Session, str], None]:
     def change(session: Session, rest: str) -> None:
         setattr(session, attribute, value)
@@ -208,6 +217,8 @@ _SETTERS: dict[str, Callable[[Session, str], None]] = {
     "parameter": _set_parameter,
     "system": _set_system,
     "format": _set_format,
+    "think": _set_think,
+    "nothink": _switch("think", False, "Set 'nothink' mode."),
     "noformat": _switch("format", None, "Disabled format."),
     "history": _switch("history", True, "Keeping a history."),
     "nohistory": _switch("history", False, "Keeping no history."),

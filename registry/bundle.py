@@ -33,6 +33,7 @@ from registry.store import Store, StoredModel
 
 MAX_TEXT_BYTES = 1024 * 1024
 MAX_MESSAGES_BYTES = 16 * 1024 * 1024
+MAX_CONFIG_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class Bundle:
     messages: tuple[BundleMessage, ...]
     licenses: tuple[str, ...]
     header: GgufHeader
+    renderer: str | None = None
+    parser: str | None = None
+    requires: str | None = None
 
 
 def read_bundle(store: Store, stored: StoredModel) -> Bundle:
@@ -85,6 +89,7 @@ def read_bundle(store: Store, stored: StoredModel) -> Bundle:
         )
     path = store.blob_path(model.digest)
     texts = read_texts(store, stored.manifest)
+    config = read_config(store, stored.manifest)
     return Bundle(
         name=stored.name,
         digest=stored.digest,
@@ -96,7 +101,25 @@ def read_bundle(store: Store, stored: StoredModel) -> Bundle:
         messages=texts.messages,
         licenses=texts.licenses,
         header=model_header(path),
+        renderer=_named(config, "renderer"),
+        parser=_named(config, "parser"),
+        requires=_named(config, "requires"),
     )
+
+
+def read_config(store: Store, manifest: Manifest) -> Mapping[str, Any]:
+    """The config of a model; empty when it is no JSON object, as hearth needs none of it. Raises
+    BlobMissing, DigestMismatch, StoreFault."""
+    try:
+        value = _json(store, manifest.config, MAX_CONFIG_BYTES)
+    except BlobDamaged:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _named(config: Mapping[str, Any], field: str) -> str | None:
+    value = config.get(field)
+    return value if isinstance(value, str) and value else None
 
 
 def model_header(path: Path) -> GgufHeader:

@@ -25,6 +25,12 @@ class SamplingParams:
     top_p: float = 0.9  # 1.0: off
     min_p: float = 0.0  # 0.0: off
     typical_p: float = 1.0  # 1.0: off
+    top_n_sigma: float = 0.0  # standard deviations of the logits; 0.0: off
+    xtc_probability: float = 0.0  # how often xtc acts; 0.0: off
+    xtc_threshold: float = 0.1  # above 0.5: off
+    mirostat: int = 0  # 0: off, else the version, 1 or 2; replaces all filters
+    mirostat_tau: float = 5.0  # surprise aimed at, in bits
+    mirostat_eta: float = 0.1  # how fast it is approached
     repeat_penalty: float = 1.0  # 1.0: off
     repeat_last_n: int = 64  # tokens the penalties look back; 0: none, -1: the whole sequence
     presence_penalty: float = 0.0
@@ -71,9 +77,12 @@ class GenerateRequest:
     tokens: tuple[int, ...] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    openings: tuple[str, ...] = ()  # where the rendered prompt ends with one, the text begins so
+    kept_marks: tuple[str, ...] = ()  # control tokens that stay in the text
     max_tokens: int | None = None  # None: until the end token or the context is full
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    drop_turns: bool = False  # leave out the oldest turns of messages that are too long
     context_length: int | None = None  # None: the limit the model was loaded with
     priority: int = 0  # lower goes first; equal ones in order of arrival
 
@@ -107,11 +116,13 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Why a sequence ended. stop_string is the one that matched, if one did."""
+    """Why a sequence ended. stop_string is the one that matched, if one did. messages_dropped:
+    how many of the conversation's oldest messages were left out to fit the context."""
 
     reason: FinishReason
     usage: Usage
     stop_string: str | None = None
+    messages_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from modelfile.ast import Command, Modelfile
     from runner.client import Client
 
-_SUPPORTED = ("from", "license", "template", "system", "parameter", "message")
+_SUPPORTED = (
+    *("from", "license", "template", "system", "parameter", "message"),
+    *("renderer", "parser", "requires"),
+)
 _PATH_STARTS = ("/", "./", "../", "~", ".\\", "..\\")
 _PATH_ENDS = (".gguf", ".safetensors", ".bin")
 
@@ -86,6 +89,9 @@ def description(modelfile: Modelfile, file: str) -> dict[str, Any]:
         "license": list(modelfile.licenses) or None,
         "parameters": _parameters(modelfile, file) or None,
         "messages": [{"role": role, "content": text} for role, text in modelfile.messages] or None,
+        "renderer": modelfile.last("renderer"),
+        "parser": modelfile.last("parser"),
+        "requires": modelfile.last("requires"),
     }
     return {field: value for field, value in fields.items() if value is not None}
 

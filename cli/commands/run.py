@@ -22,7 +22,7 @@ def command(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="Name of an installed model", autocompletion=installed
+            metavar="MODEL", help="A model; pulled if not installed", autocompletion=installed
         ),
     ],
     prompt: Annotated[
@@ -45,6 +45,15 @@ def command(
             metavar="TIME", help="How long the model stays loaded, such as 10m; -1: for ever"
         ),
     ] = None,
+    think: Annotated[
+        str | None,
+        typer.Option(
+            "--think", metavar="WISH", help="true, false, or how much: low, medium, high, max"
+        ),
+    ] = None,
+    hidethinking: Annotated[
+        bool, typer.Option("--hidethinking", help="Do not show what the model thinks")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show timings")] = False,
     nowordwrap: Annotated[
         bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")
@@ -57,6 +66,7 @@ def command(
     from cli.connection import connect
     from cli.parameters import parse_assignments
     from cli.session import Session
+    from cli.transfer import is_to_be_pulled, pull_missing
     from runner.settings import load
 
     _check_duration(keepalive)
@@ -73,14 +83,28 @@ def command(
         keep_alive=keepalive,
         word_wrap=not nowordwrap,
         verbose=verbose,
+        think=_wish(think),
+        show_thinking=not hidethinking,
     )
+    from runner.client import ClientError
+
     with session.client:
-        if text is None:
-            _chat(session, settings)
-        elif text == "":
-            session.client.load(model, keepalive)
-        else:
-            _answer(session, text)
+        try:
+            _begin(session, text, settings)
+        except ClientError as error:
+            if not is_to_be_pulled(error, model):
+                raise
+            session.model = pull_missing(session.client, model, error)
+            _begin(session, text, settings)
+
+
+def _begin(session: Session, text: str | None, settings: Settings) -> None:
+    if text is None:
+        _chat(session, settings)
+    elif text == "":
+        session.client.load(session.model, session.keep_alive)
+    else:
+        _answer(session, text)
 
 
 def _prompt(words: list[str]) -> str | None:
@@ -122,6 +146,10 @@ def _format(text: str | None) -> Any:
         raise Failure(f"--format is neither json nor a JSON schema: {error}", USAGE) from None
 
 
+def _wish(text: str | None) -> bool | str | None:
+    return {"true": True, "false": False}.get(text, text) if text is not None else None
+
+
 def _check_duration(text: str | None) -> None:
     from runner.settings import parse_duration
 
@@ -134,7 +162,7 @@ def _check_duration(text: str | None) -> None:
 def _answer(session: Session, text: str) -> None:
     from cli.answer import print_timing, show_answer
 
-    answer = show_answer(session.complete(text), session.word_wrap)
+    answer = show_answer(session.complete(text), session.word_wrap, session.show_thinking)
     sys.stdout.write("\n")
     if session.verbose:
         print("", file=sys.stderr)

@@ -6,6 +6,7 @@ Owns the bytes of an incomplete UTF-8 sequence. Knows the vocabulary only by the
 from __future__ import annotations
 
 import codecs
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from runner.backends.backend import Tokenizer
@@ -50,14 +51,18 @@ class TokenText:
 
 class TokenTable(dict[int, TokenText]):
     """The tokens seen so far: one dictionary look-up where the tokenizer would cost several
-    native calls."""
+    native calls. Of control tokens only those whose text is in kept have one."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, kept: Collection[str] = ()) -> None:
         super().__init__()
         self._tokenizer = tokenizer
+        self._kept = kept
 
     def __missing__(self, token: int) -> TokenText:
         piece = self._tokenizer.piece(token)
+        if not piece and self._kept:
+            mark = self._tokenizer.text(token)
+            piece = mark.encode("utf-8") if mark in self._kept else b""
         try:
             text = piece.decode("utf-8")
         except UnicodeDecodeError:

@@ -73,7 +73,8 @@ class Engine:
         self.counters = Counters()
         self._backend = backend
         self._clock = clock
-        self._table = TokenTable(tokenizer)
+        self._tokenizer = tokenizer
+        self._tables: dict[tuple[str, ...], TokenTable] = {}  # by the marks that are kept
         self._pacer = Pacer()
         running = self.capacity.max_sequences if max_running is None else max_running
         self.scheduler = Scheduler(backend, self._pacer, running, idle_tokens, swap_bytes)
@@ -109,7 +110,8 @@ class Engine:
             usage = Usage(len(tokens), 0, 0, self._clock() - arrived_s, 0.0, 0.0)
             self._ready.append((request.id, Delta("", 0, finish=Finish("length", usage))))
             return
-        sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s)
+        table = self._table(request.kept_marks)
+        sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, table)
         self._arrivals += 1
         self._sequences[request.id] = sequence
         self.scheduler.add(sequence)
@@ -241,10 +243,16 @@ class Engine:
                 sequence.begin(now_s)
                 self._take(sequence, next(results), now_s, outcome)
 
+    def _table(self, kept: tuple[str, ...]) -> TokenTable:
+        known = self._tables.get(kept)
+        if known is None:
+            known = self._tables[kept] = TokenTable(self._tokenizer, frozenset(kept))
+        return known
+
     def _take(self, sequence: Sequence, sampled: Sampled, now_s: float, outcome: Outcome) -> None:
         self.counters.completion_tokens += 1
         try:
-            delta = sequence.push(sampled, self._table, now_s)
+            delta = sequence.push(sampled, now_s)
         except Exception:
             log.exception("request %s failed", sequence.id)
             self._remove(sequence)

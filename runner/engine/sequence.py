@@ -39,6 +39,7 @@ class Sequence:
     backend's cache. row is the decode row, kept from step to step."""
 
     __slots__ = (
+        "_table",
         "arrival",
         "cached",
         "computed",
@@ -67,8 +68,10 @@ class Sequence:
         limit: int,
         arrival: int,
         arrived_s: float,
+        table: TokenTable,
     ) -> None:
         """limit: the number of tokens, prompt and output, at which the sequence ends."""
+        self._table = table
         self.id = request.id
         self.params = request.sampling
         self.priority = request.priority
@@ -121,7 +124,7 @@ class Sequence:
         row = self.row
         row.sequence, row.position, row.sampler = self.slot, self.computed - 1, self.sampler
 
-    def push(self, sampled: Sampled, table: TokenTable, now_s: float) -> Delta:
+    def push(self, sampled: Sampled, now_s: float) -> Delta:
         """Take a sampled token: what it adds to the answer, and whether that ends here. Sets
         row to the token, for the next step."""
         token = sampled.token
@@ -129,7 +132,7 @@ class Sequence:
         tokens.append(token)
         self.last[0] = token
         self.row.position += 1
-        entry = table[token]
+        entry = self._table[token]
         if (
             entry.delta is not None
             and self.stops is None
@@ -138,12 +141,10 @@ class Sequence:
             and not self.detokenizer.pending
         ):
             return entry.delta
-        return self._push_with_care(sampled, entry, table, now_s)
+        return self._push_with_care(sampled, entry, now_s)
 
-    def _push_with_care(
-        self, sampled: Sampled, entry: TokenText, table: TokenTable, now_s: float
-    ) -> Delta:
-        logprobs = () if sampled.logprob is None else (_logprob(sampled, table),)
+    def _push_with_care(self, sampled: Sampled, entry: TokenText, now_s: float) -> Delta:
+        logprobs = () if sampled.logprob is None else (_logprob(sampled, self._table),)
         if entry.is_end and not self.ignore_end:
             return self._end("", "stop", logprobs, now_s)
         text = self.detokenizer.push(entry.piece)

@@ -14,18 +14,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from modelfile.builtin import seed_builtin
 from registry.store import Store
 from runner.models.manager import Manager
+from runner.server.apply_template import apply_template
 from runner.server.daemon import Daemon
 from runner.server.guard import Guard
 from runner.server.health import health, ready, root, version
 from runner.server.ollama.routes import PATHS as OLLAMA
 from runner.server.openai.routes import PATHS as OPENAI
 from runner.server.routes import Path, router
+from runner.server.transfers import Transfers
 
 _OWN = (
     Path("/", ("GET",), root),
     Path("/health", ("GET",), health),
     Path("/ready", ("GET",), ready),
     Path("/api/version", ("GET",), version),
+    Path("/apply-template", ("POST",), apply_template),
 )
 
 
@@ -62,9 +65,11 @@ async def opened(daemon: Daemon) -> AsyncIterator[None]:
         if not store.read_only:
             await asyncio.to_thread(seed_builtin, store)
         daemon.models = Manager(store, daemon.settings)
+        daemon.moving = Transfers(store, daemon.settings, daemon.version)
         try:
             yield
         finally:
+            await daemon.moving.close()
             await daemon.models.close()
     finally:
         store.close()

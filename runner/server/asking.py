@@ -9,14 +9,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.chat.conversation import with_bundle_turns
+from runner.chat.output import OutputParser, output_parser
+from runner.chat.reasoning import marks_of
+from runner.chat.tools import kept_marks
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
 from runner.models.options import generation_options
+from runner.models.shape import template_capabilities
 from runner.settings import parse_duration
 from runner.types import GenerateRequest, Message
 
 MAX_LOGIT_BIAS = 1024
 MAX_SEQUENCES = 128
+EFFORTS = ("minimal", "low", "medium", "high", "max")
 
 _ids = itertools.count(1)
 
@@ -29,6 +34,7 @@ class Prompt:
     text: str | None = None
     tokens: tuple[int, ...] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
+    template_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,10 @@ class Ask:
     logit_bias: Mapping[str, float] = field(default_factory=dict)
     logprobs: int | None = None
     ignore_eos: bool = False
+    drop_turns: bool = False
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    openings: tuple[str, ...] = ()
+    kept_marks: tuple[str, ...] = ()
 
 
 def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
@@ -68,6 +78,10 @@ def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
         max_tokens=options.max_tokens,
         stop=options.stop,
         ignore_eos=ask.ignore_eos,
+        drop_turns=ask.drop_turns,
+        template_options=ask.template_options,
+        openings=ask.openings,
+        kept_marks=ask.kept_marks,
         context_length=None if num_ctx is None else min(num_ctx, lease.plan.context_length),
     )
     return [_request(template, prompt, number) for prompt in ask.prompts for number in range(ask.n)]
@@ -86,6 +100,7 @@ def _request(template: GenerateRequest, prompt: Prompt, number: int) -> Generate
         text=prompt.text,
         tokens=prompt.tokens,
         tools=prompt.tools,
+        template_options={**template.template_options, **prompt.template_options},
     )
 
 
@@ -104,6 +119,53 @@ def require_tools(lease: Lease) -> None:
             "mention them",
             param="tools",
         )
+
+
+def reasoning_marks(lease: Lease) -> tuple[str, str] | None:
+    """The marks around the reasoning of this model's answers; None: it does not reason."""
+    written = template_capabilities(lease.bundle).thinking_marks
+    if written is not None:
+        return written[0].strip(), written[1].strip()
+    return marks_of(lease.template)
+
+
+def openings(lease: Lease) -> tuple[str, ...]:
+    """What a chat template may end with that belongs to the answer: the mark of reasoning."""
+    marks = reasoning_marks(lease)
+    return () if marks is None else marks[:1]
+
+
+def marks_to_keep(lease: Lease, *, tools: bool) -> tuple[str, ...]:
+    """The marks that the parser of this model's answers needs, were they control tokens."""
+    calls = kept_marks(lease.template, lease.bundle.parser) if tools else ()
+    return (*(reasoning_marks(lease) or ()), *calls)
+
+
+def parser_of(lease: Lease, tools: Sequence[Mapping[str, Any]]) -> OutputParser | None:
+    """A fresh parser for an answer of this model; None: there is nothing to look for."""
+    return output_parser(
+        lease.template, tools=tools, marks=reasoning_marks(lease), family=lease.bundle.parser
+    )
+
+
+def think_options(lease: Lease, think: bool | str | None) -> dict[str, Any]:
+    """What the chat template gets to know of a wish to think or not, under the names that
+    templates use; a text is the effort. Raises Unsupported when the model does not think and
+    InvalidRequest for an effort that cannot be one."""
+    if think is None:
+        return {}
+    if isinstance(think, str) and think not in EFFORTS:
+        known = ", ".join(EFFORTS)
+        raise InvalidRequest(f"think={think[:40]!r}: expected true, false, {known}", param="think")
+    if think is not False and not lease.abilities.thinking:
+        raise Unsupported(
+            f"{lease.bundle.name.short} does not support thinking: its chat template does not "
+            "mention it",
+            param="think",
+        )
+    effort = {"reasoning_effort": think} if isinstance(think, str) else {}
+    wanted = think is not False
+    return {"think": think, "thinking": wanted, "enable_thinking": wanted, **effort}
 
 
 def keep_alive_s(value: Any) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from registry.store import Store
 from runner.models.manager import Manager
+from runner.server.transfers import Transfers
 from runner.settings import Address, Settings
 
 
@@ -20,6 +21,7 @@ class Daemon:
     version: str
     store: Store | None = None
     models: Manager | None = None
+    moving: Transfers | None = None
     draining: bool = False
     pid: int = field(default_factory=os.getpid)
     started_s: float = field(default_factory=time.monotonic)
@@ -34,6 +36,12 @@ class Daemon:
         """The manager of loaded models."""
         assert self.models is not None
         return self.models
+
+    @property
+    def transfers(self) -> Transfers:
+        """The pulls and pushes under way."""
+        assert self.moving is not None
+        return self.moving
 
     @property
     def shelf(self) -> Store:

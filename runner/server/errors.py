@@ -22,6 +22,8 @@ log = logging.getLogger("hearth.http")
 
 _STATUS: dict[type[runner.HearthError], int] = {
     runner.ModelNotFound: 404,
+    runner.RegistryDenied: 403,
+    runner.RegistryUnreachable: 502,
     runner.Conflict: 409,
     runner.RequestError: 400,
     runner.CapacityError: 503,
@@ -35,6 +37,10 @@ _REGISTRY: dict[type[registry.RegistryError], type[runner.HearthError]] = {
     registry.DigestMismatch: runner.InvalidRequest,
     registry.BlobMissing: runner.InvalidRequest,
     registry.ModelMissing: runner.ModelNotFound,
+    registry.RemoteMissing: runner.RemoteModelNotFound,
+    registry.RemoteDenied: runner.RegistryDenied,
+    registry.RemoteUnreachable: runner.RegistryUnreachable,
+    registry.Offline: runner.NetworkForbidden,
     registry.StoreReadOnly: runner.Conflict,
     registry.StoreError: runner.StorageFailed,
     registry.RegistryError: runner.ModelInvalid,

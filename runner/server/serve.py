@@ -120,6 +120,8 @@ class Server(uvicorn.Server):
         log.info("stopping: answers in progress may finish")
         if daemon.models is not None:
             daemon.models.stop_admitting()
+        if daemon.moving is not None:
+            daemon.moving.cancel_all()
         drain_s = daemon.settings.drain_timeout
         if drain_s is not None:
             loop = asyncio.get_running_loop()

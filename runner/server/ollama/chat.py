@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from runner.chat.tools import parser_for
+from runner.chat.output import OutputParser, Parts
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
 from runner.models.options import check
@@ -17,8 +17,12 @@ from runner.server.asking import (
     Prompt,
     conversation,
     keep_alive_s,
+    marks_to_keep,
+    openings,
+    parser_of,
     requests_for,
     require_tools,
+    think_options,
 )
 from runner.server.exchange import Exchange
 from runner.server.ollama.generating import Renderer, load_or_unload, send_answer
@@ -31,7 +35,7 @@ async def chat(exchange: Exchange) -> None:
     asked = await exchange.read(ChatRequest)
     asked.refuse_unsupported()
     if not asked.messages:
-        await load_or_unload(exchange, asked, {"message": _word_chat("", ())["message"]})
+        await load_or_unload(exchange, asked, _word_chat(Parts()))
         return
     messages = tuple(_message(item, index) for index, item in enumerate(asked.messages))
     began_s = asyncio.get_running_loop().time()
@@ -39,7 +43,7 @@ async def chat(exchange: Exchange) -> None:
         tools = tuple(_tool(tool) for tool in asked.tools or ())
         if tools:
             require_tools(lease)
-        parser = parser_for(lease.template) if tools else None
+        parser = parser_of(lease, tools)
         prompt = Prompt(messages=conversation(lease, messages), tools=tools)
         renderer = Renderer(asked.model_name, _word_chat, parser, began_s, lease.load_s)
         await _answer(exchange, asked, lease, prompt, renderer)
@@ -57,7 +61,10 @@ async def generate(exchange: Exchange) -> None:
         return
     began_s = asyncio.get_running_loop().time()
     async with _lease(exchange, asked) as lease:
-        renderer = Renderer(asked.model_name, _word_generate, None, began_s, lease.load_s)
+        parser: OutputParser | None = None
+        if not asked.raw:
+            parser = parser_of(lease, ())
+        renderer = Renderer(asked.model_name, _word_generate, parser, began_s, lease.load_s)
         await _answer(exchange, asked, lease, _prompt(asked, lease), renderer)
 
 
@@ -74,7 +81,18 @@ async def _lease(exchange: Exchange, asked: GenerateFields) -> AsyncIterator[Lea
 async def _answer(
     exchange: Exchange, asked: GenerateFields, lease: Lease, prompt: Prompt, renderer: Renderer
 ) -> None:
-    ask = Ask((prompt,), check(asked.options or {}), logprobs=asked.logprob_count())
+    think = asked.think
+    if think is None and lease.abilities.thinking:
+        think = True  # as Ollama has it; without a word the template would decide
+    ask = Ask(
+        (prompt,),
+        check(asked.options or {}),
+        logprobs=asked.logprob_count(),
+        drop_turns=asked.truncate is not False,
+        template_options={} if prompt.messages is None else think_options(lease, think),
+        openings=openings(lease),
+        kept_marks=marks_to_keep(lease, tools=bool(prompt.tools)),
+    )
     generation = lease.worker.generate(requests_for(lease, ask))
     await send_answer(exchange, generation, renderer, stream=asked.stream is not False)
 
@@ -82,10 +100,23 @@ async def _answer(
 def _prompt(asked: GenerateRequest, lease: Lease) -> Prompt:
     if asked.raw:
         return Prompt(text=asked.prompt)
+    if asked.suffix:
+        return _insertion(asked, lease)
     messages = [Message("user", asked.prompt or "")]
     if asked.system:
         messages.insert(0, Message("system", asked.system))
     return Prompt(messages=conversation(lease, messages))
+
+
+def _insertion(asked: GenerateRequest, lease: Lease) -> Prompt:
+    """What stands between prompt and suffix is wanted."""
+    if not lease.abilities.insert:
+        raise Unsupported(
+            f"{lease.bundle.name.short} does not support insert: its template reads no .Suffix",
+            param="suffix",
+        )
+    message = Message("user", asked.prompt or "")
+    return Prompt(messages=(message,), template_options={"suffix": asked.suffix})
 
 
 def _message(item: ChatMessage, index: int) -> Message:
@@ -113,9 +144,11 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _word_chat(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": text}
-    if calls:
+def _word_chat(parts: Parts) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": parts.content}
+    if parts.reasoning:
+        message["thinking"] = parts.reasoning
+    if parts.calls:
         message["tool_calls"] = [
             {
                 "id": call.id,
@@ -125,10 +158,12 @@ def _word_chat(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
                     "arguments": json.loads(call.arguments),
                 },
             }
-            for index, call in enumerate(calls)
+            for index, call in enumerate(parts.calls)
         ]
     return {"message": message}
 
 
-def _word_generate(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    return {"response": text}
+def _word_generate(parts: Parts) -> dict[str, Any]:
+    if parts.reasoning:
+        return {"response": parts.content, "thinking": parts.reasoning}
+    return {"response": parts.content}

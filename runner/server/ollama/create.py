@@ -57,6 +57,9 @@ def _description(asked: CreateRequest) -> Description:
         if messages is None
         else tuple(BundleMessage(item.role, item.content) for item in messages),
         licenses=tuple(licenses),
+        renderer=asked.renderer,
+        parser=asked.parser,
+        requires=asked.requires,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from runner.chat.tools import ToolParser
+from runner.chat.output import OutputParser, Parts
 from runner.models.generation import Generation
 from runner.models.options import check
 from runner.server.asking import keep_alive_s
@@ -17,9 +17,9 @@ from runner.server.ollama.timing import figures, now_text
 from runner.server.ollama.wire import GenerateFields
 from runner.server.openai.logprobs import FLOOR
 from runner.server.stream import NDJSON, Arrived, collect, send_stream
-from runner.types import Delta, Finish, TokenLogprob, ToolCall
+from runner.types import Delta, Finish, TokenLogprob
 
-Word = Callable[[str, Sequence[ToolCall]], dict[str, Any]]
+Word = Callable[[Parts], dict[str, Any]]
 
 
 async def load_or_unload(exchange: Exchange, asked: GenerateFields, empty: dict[str, Any]) -> None:
@@ -41,13 +41,13 @@ async def load_or_unload(exchange: Exchange, asked: GenerateFields, empty: dict[
 
 
 class Renderer:
-    """The lines of one answer. word turns text and calls into the surface's field: response or
-    message."""
+    """The lines of one answer. word turns what the model said into the surface's fields: response
+    and thinking, or message."""
 
     content_type = NDJSON
 
     def __init__(
-        self, model: str, word: Word, parser: ToolParser | None, began_s: float, load_s: float
+        self, model: str, word: Word, parser: OutputParser | None, began_s: float, load_s: float
     ) -> None:
         self._model = model
         self._word = word
@@ -64,21 +64,19 @@ class Renderer:
         """See runner.server.stream.Renderer."""
         return b""
 
-    def parts(self, delta: Delta) -> tuple[str, list[ToolCall]]:
-        """Text and tool calls that a delta completes."""
+    def parts(self, delta: Delta) -> Parts:
+        """What a delta completes."""
         if self._parser is None:
-            return delta.text, []
-        parts = self._parser.feed(delta.text)
+            return Parts(delta.text)
         if delta.finish is not None:
-            parts += self._parser.finish()
-        text = "".join(part for part in parts if isinstance(part, str))
-        return text, [part for part in parts if isinstance(part, ToolCall)]
+            return self._parser.finish(delta.text)
+        return self._parser.feed(delta.text)
 
-    def last(self, finish: Finish, text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    def last(self, finish: Finish, parts: Parts) -> dict[str, Any]:
         """The fields of the last event."""
         total_s = asyncio.get_running_loop().time() - self._began_s
         return {
-            **self._word(text, calls),
+            **self._word(parts),
             "done": True,
             "done_reason": finish.reason,
             **figures(finish, total_s, self._load_s),
@@ -89,15 +87,15 @@ class Renderer:
         return {"model": self._model, "created_at": now_text(), **fields}
 
     def _lines(self, delta: Delta) -> bytes:
-        text, calls = self.parts(delta)
+        parts = self.parts(delta)
         lines = b""
-        if text or calls or delta.logprobs:
-            fields = {**self._word(text, calls), "done": False}
+        if parts.content or parts.reasoning or parts.calls or delta.logprobs:
+            fields = {**self._word(parts), "done": False}
             if delta.logprobs:
                 fields["logprobs"] = logprobs(delta.logprobs)
             lines = self._line(fields)
         if delta.finish is not None:
-            lines += self._line(self.last(delta.finish, "", ()))
+            lines += self._line(self.last(delta.finish, Parts()))
         return lines
 
     def _line(self, fields: dict[str, Any]) -> bytes:
@@ -113,8 +111,8 @@ async def send_answer(
         return
     (answer,) = await collect(generation, 1)
     assert answer.finish is not None
-    text, calls = renderer.parts(Delta(answer.text, finish=answer.finish))
-    fields = renderer.last(answer.finish, text, calls)
+    parts = renderer.parts(Delta(answer.text, finish=answer.finish))
+    fields = renderer.last(answer.finish, parts)
     if answer.logprobs:
         fields["logprobs"] = logprobs(answer.logprobs)
     await exchange.reply(renderer.whole(fields))

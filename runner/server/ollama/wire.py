@@ -39,8 +39,6 @@ class GenerateFields(ModelField):
         """Raises Unsupported for what would silently change the answer if it were ignored."""
         if self.format not in (None, ""):
             raise Unsupported("format: structured output is not supported yet", param="format")
-        if self.think not in (None, False):
-            raise Unsupported("think: thinking is not supported yet", param="think")
 
     def logprob_count(self) -> int | None:
         """Alternatives for each token; None: no log-probabilities."""
@@ -95,7 +93,6 @@ class GenerateRequest(GenerateFields):
         """See GenerateFields."""
         super().refuse_unsupported()
         for field, message in (
-            ("suffix", "suffix: filling in the middle is not supported yet"),
             ("template", "template: create a model with that TEMPLATE instead"),
             ("context", "context: send the conversation to /api/chat instead"),
             ("images", "images: only text can be read"),
@@ -145,5 +142,24 @@ class CreateRequest(ModelField):
     license: str | list[str] | None = None
     parameters: dict[str, Any] | None = None
     messages: list[CreateMessage] | None = None
+    renderer: str | None = None
+    parser: str | None = None
+    requires: str | None = None
     quantize: str | None = None
     stream: bool | None = None
+
+
+class TransferRequest(ModelField):
+    """POST /api/pull and /api/push."""
+
+    insecure: bool | None = None
+    stream: bool | None = None
+
+
+class LoginRequest(WireModel):
+    """POST /api/login and /api/logout, hearth's own."""
+
+    host: str = Field(min_length=1, max_length=350)
+    username: str = Field("", max_length=1024)
+    password: str = Field("", max_length=65536)
+    insecure: bool | None = None

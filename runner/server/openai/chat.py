@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from runner.chat.tools import ToolParser, parser_for
+from runner.chat.output import OutputParser, Parts
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
 from runner.server.asking import (
@@ -17,8 +17,12 @@ from runner.server.asking import (
     Prompt,
     conversation,
     keep_alive_s,
+    marks_to_keep,
+    openings,
+    parser_of,
     requests_for,
     require_tools,
+    think_options,
 )
 from runner.server.exchange import Exchange
 from runner.server.identity import new_id
@@ -44,8 +48,19 @@ async def chat_completions(exchange: Exchange) -> None:
         tools = _tools(asked, lease)
         prompt = Prompt(messages=conversation(lease, messages), tools=tools)
         n = asked.n or 1
-        ask = Ask((prompt,), options, n, asked.logit_bias or {}, logprobs, asked.ignore_eos)
-        parsers = [parser_for(lease.template) if tools else None for _ in range(n)]
+        ask = Ask(
+            (prompt,),
+            options,
+            n,
+            asked.logit_bias or {},
+            logprobs,
+            asked.ignore_eos,
+            drop_turns=asked.truncation == "auto",
+            template_options={**think_options(lease, asked.think), **asked.template_options},
+            openings=openings(lease),
+            kept_marks=marks_to_keep(lease, tools=bool(tools)),
+        )
+        parsers = [parser_of(lease, tools) for _ in range(n)]
         generation = lease.worker.generate(requests_for(lease, ask))
         if asked.stream:
             renderer = ChatRenderer(asked, parsers)
@@ -74,7 +89,7 @@ def _message(item: ChatMessage, index: int) -> Message:
     return Message(
         role={"developer": "system", "function": "tool"}.get(item.role, item.role),
         content=_content(item, where),
-        reasoning=item.reasoning_content,
+        reasoning=item.reasoning_content or item.reasoning,
         tool_calls=calls,
         tool_call_id=item.tool_call_id,
         name=item.name,
@@ -118,7 +133,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 def _completion(
-    asked: ChatRequest, answers: Sequence[Answer], parsers: Sequence[ToolParser | None]
+    asked: ChatRequest, answers: Sequence[Answer], parsers: Sequence[OutputParser | None]
 ) -> dict[str, Any]:
     choices = [
         _choice(asked, index, answer, parser)
@@ -131,36 +146,43 @@ def _completion(
         "model": asked.model,
         "choices": choices,
         "usage": usage_of([answer.finish for answer in answers]),
+        **truncated([answer.finish for answer in answers]),
     }
 
 
 def _choice(
-    asked: ChatRequest, index: int, answer: Answer, parser: ToolParser | None
+    asked: ChatRequest, index: int, answer: Answer, parser: OutputParser | None
 ) -> dict[str, Any]:
-    content, calls = _taken_apart(answer.text, parser)
-    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
-    if calls:
-        message["content"] = content or None
-        message["tool_calls"] = [_call(call) for call in calls]
+    parts = Parts(answer.text) if parser is None else parser.finish(answer.text)
+    message: dict[str, Any] = {"role": "assistant", "content": parts.content, "refusal": None}
+    if parts.reasoning:
+        message |= _thought(parts.reasoning)
+    if parts.calls:
+        message["content"] = parts.content or None
+        message["tool_calls"] = [_call(call) for call in parts.calls]
     return {
         "index": index,
         "message": message,
         "logprobs": chat_logprobs(answer.logprobs) if asked.logprobs else None,
-        "finish_reason": finish_reason(answer.finish, bool(calls)),
+        "finish_reason": finish_reason(answer.finish, bool(parts.calls)),
     }
 
 
-def _taken_apart(text: str, parser: ToolParser | None) -> tuple[str, list[ToolCall]]:
-    if parser is None:
-        return text, []
-    parts = [*parser.feed(text), *parser.finish()]
-    content = "".join(part for part in parts if isinstance(part, str))
-    return content, [part for part in parts if isinstance(part, ToolCall)]
+def _thought(text: str) -> dict[str, str]:
+    """Reasoning under both names that clients look for."""
+    return {"reasoning": text, "reasoning_content": text}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
+
+
+def truncated(finishes: Sequence[Finish | None]) -> dict[str, Any]:
+    """The field that tells how many of the oldest messages were left out; none when all of the
+    conversation was read."""
+    dropped = max((finish.messages_dropped for finish in finishes if finish is not None), default=0)
+    return {"truncated": {"messages_dropped": dropped}} if dropped else {}
 
 
 def finish_reason(finish: Finish | None, called: bool) -> str:
@@ -174,7 +196,7 @@ class ChatRenderer:
 
     content_type = EVENT_STREAM
 
-    def __init__(self, asked: ChatRequest, parsers: Sequence[ToolParser | None]) -> None:
+    def __init__(self, asked: ChatRequest, parsers: Sequence[OutputParser | None]) -> None:
         self._logprobs = bool(asked.logprobs)
         self._include_usage = asked.include_usage
         self._parsers = parsers
@@ -223,23 +245,29 @@ class ChatRenderer:
 
     def _add_parsed(self, out: list[bytes], index: int, delta: Delta) -> None:
         parser = self._parsers[index]
-        parts = [delta.text] if parser is None else parser.feed(delta.text)
-        if parser is not None and delta.finish is not None:
-            parts += parser.finish()
-        content = "".join(part for part in parts if isinstance(part, str))
-        if content or delta.logprobs:
+        if parser is None:
+            parts = Parts(delta.text)
+        elif delta.finish is not None:
+            parts = parser.finish(delta.text)
+        else:
+            parts = parser.feed(delta.text)
+        if parts.reasoning:
+            out.append(self._chunk(index, _thought(parts.reasoning)))
+        if parts.content or delta.logprobs:
             logprobs = chat_logprobs(delta.logprobs) if self._logprobs else None
-            out.append(self._chunk(index, {"content": content}, logprobs=logprobs))
-        for part in parts:
-            if isinstance(part, ToolCall):
-                call = {"index": self._calls[index], **_call(part)}
-                self._calls[index] += 1
-                out.append(self._chunk(index, {"tool_calls": [call]}))
+            out.append(self._chunk(index, {"content": parts.content}, logprobs=logprobs))
+        for each in parts.calls:
+            call = {"index": self._calls[index], **_call(each)}
+            self._calls[index] += 1
+            out.append(self._chunk(index, {"tool_calls": [call]}))
 
     def _add_finish(self, out: list[bytes], index: int, finish: Finish) -> None:
         self._finishes[index] = finish
         reason = finish_reason(finish, bool(self._calls[index]))
-        out.append(self._chunk(index, {}, reason=reason))
+        chunk = self._chunk(index, {}, reason=reason)
+        if told := truncated([finish]):
+            chunk = chunk.removesuffix(b"}\n\n") + b"," + to_json(told)[1:] + b"\n\n"
+        out.append(chunk)
 
     def _chunk(
         self, index: int, delta: dict[str, Any], *, logprobs: Any = None, reason: str | None = None

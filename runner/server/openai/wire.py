@@ -53,7 +53,6 @@ class GenerateFields(WireModel):
     guided_json: Any = None
     guided_regex: Any = None
     chat_template: Any = None
-    chat_template_kwargs: Any = None
 
     def refuse_unsupported(self) -> None:
         """Raises Unsupported for what would silently change the answer if it were ignored."""
@@ -65,8 +64,6 @@ class GenerateFields(WireModel):
         for name in ("grammar", "guided_json", "guided_regex", "chat_template"):
             if getattr(self, name) is not None:
                 raise unsupported(name, f"{name} is not supported")
-        if self.chat_template_kwargs:
-            raise unsupported("chat_template_kwargs", "chat_template_kwargs is not supported")
 
     def checked_options(self, max_tokens: int | None) -> dict[str, Any]:
         """The options in the words of the Modelfile. Raises InvalidRequest."""
@@ -126,6 +123,7 @@ class ChatMessage(WireModel):
     tool_calls: list[MessageToolCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None
 
 
 class ToolFunction(WireModel):
@@ -156,6 +154,19 @@ class ChatRequest(GenerateFields):
     function_call: Any = None
     modalities: list[str] | None = None
     audio: Any = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "max"] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    truncation: Literal["auto", "disabled"] | None = None  # auto: drop the oldest turns
+
+    @property
+    def think(self) -> bool | str | None:
+        """Whether the model shall reason, and how much; None: as its template has it."""
+        return False if self.reasoning_effort == "none" else self.reasoning_effort
+
+    @property
+    def template_options(self) -> dict[str, Any]:
+        """Variables for the chat template, as vLLM and llama.cpp take them."""
+        return self.chat_template_kwargs or {}
 
     def refuse_unsupported(self) -> None:
         """See GenerateFields."""

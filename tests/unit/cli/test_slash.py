@@ -85,7 +85,7 @@ def test_set_changes_the_session_and_says_so(
         ("/set parameter temperature", "write a name and a value"),
         ("/set parameter temperature 1 2", "one value, not 2"),
         ('/set parameter stop "', "cannot be read"),
-        ("/set parameter mirostat 1", "has no effect"),
+        ("/set parameter tfs_z 1", "has no effect"),
         ("/set format xml", "the only format is json"),
         ("/set system", "/set system TEXT"),
         ("/set colour", "Unknown command '/set colour'"),
@@ -174,3 +174,13 @@ def test_list_shows_the_installed_models(
     daemon.reply("GET", "/api/tags", {"models": [{"name": "ember:latest", "size": 5}]})
     execute(session, "/list")
     assert "ember:latest" in capsys.readouterr().out
+
+
+def test_thinking_is_switched(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    execute(session, "/set think")
+    assert session.think is True
+    execute(session, "/set think high")
+    assert session.think == "high"
+    execute(session, "/set nothink")
+    assert session.think is False
+    assert "Set 'think' mode to 'high'." in capsys.readouterr().out

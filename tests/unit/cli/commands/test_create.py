@@ -57,10 +57,10 @@ def test_everything_of_a_modelfile_is_sent(
 def test_a_parameter_without_effect_is_left_out_and_said(
     builder: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("Modelfile").write_text("FROM ember\nPARAMETER mirostat 1\n")
+    Path("Modelfile").write_text("FROM ember\nPARAMETER tfs_z 1\n")
     assert execute(["create", "mine"]) == 0
     assert "parameters" not in builder.asked("/api/create")[0]
-    assert "line 2, column 1: parameter mirostat is deprecated" in capsys.readouterr().err
+    assert "line 2, column 1: parameter tfs_z is deprecated" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("source", ["./model.gguf", "model.gguf"])

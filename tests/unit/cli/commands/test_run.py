@@ -125,6 +125,8 @@ def test_an_unknown_model_ends_with_3_and_near_names(
 ) -> None:
     body = {"error": "model 'embr' not found", "code": "model_not_found", "suggestions": ["ember"]}
     daemon.reply("POST", "/api/generate", body, 404)
+    absent = {"error": "registry.ollama.ai has no model", "code": "remote_model_not_found"}
+    daemon.reply("POST", "/api/pull", absent, 404)
     assert execute(["run", "embr", "x"]) == 3
     assert "Did you mean ember?" in capsys.readouterr().err
 
@@ -154,3 +156,31 @@ def test_an_interrupt_ends_with_130(
     monkeypatch.setitem(daemon.answers, ("POST", "/api/generate"), interrupt)
     assert execute(["run", "m", "x"]) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "wish"), [("--think", True), ("--think=false", False), ("--think=high", "high")]
+)
+def test_the_wish_to_think_travels_with_the_request(
+    daemon: FakeDaemon, option: str, wish: object
+) -> None:
+    daemon.stream("/api/generate", DONE)
+    assert execute(["run", option, "m", "hi"]) == 0
+    (asked,) = daemon.asked("/api/generate")
+    assert (asked["think"], asked["prompt"]) == (wish, "hi")
+
+
+def test_thinking_is_framed_or_hidden(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.stream("/api/generate", {"response": "", "thinking": "hm"}, {"response": "yes"}, DONE)
+    assert execute(["run", "m", "hi"]) == 0
+    assert capsys.readouterr().out == "Thinking...\nhm\n...done thinking.\n\nyes\n"
+    assert execute(["run", "--hidethinking", "m", "hi"]) == 0
+    assert capsys.readouterr().out == "yes\n"
+
+
+def test_after_two_dashes_words_are_the_prompt(daemon: FakeDaemon) -> None:
+    daemon.stream("/api/generate", DONE)
+    assert execute(["run", "m", "--", "--think"]) == 0
+    assert daemon.asked("/api/generate")[0]["prompt"] == "--think"

@@ -1,0 +1,46 @@
+"""hearth pull: models from registries, Hugging Face and URLs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.errors import OK, report
+
+
+def command(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME",
+            help="Such as gemma3, hf.co/user/repo:Q4_K_M, registry.example.com/ns/model:tag or "
+            "an https URL of a GGUF file",
+        ),
+    ],
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow plain http and unknown certificates")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only")] = False,
+) -> None:
+    """Get models. What an earlier try has left is used.
+
+    Ctrl-C stops the transfer unless another command waits for the same model.
+    """
+    from cli.connection import connect
+    from cli.transfer import follow, style_for
+    from runner.client import ClientError
+
+    worst, style = OK, style_for(as_json, quiet)
+    with connect() as client:
+        for name in names:
+            try:
+                stored = follow(client.pull(name, insecure), style)
+            except ClientError as error:
+                worst = max(worst, report(error))
+            else:
+                if style not in ("json", "quiet"):
+                    print(f"pulled '{stored or name}'")
+    if worst != OK:
+        raise typer.Exit(worst)

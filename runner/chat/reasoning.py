@@ -1,0 +1,118 @@
+"""Reasoning in the text of a model: what stands between two marks before the answer.
+
+The marks are those that the model's chat template writes. Text that only looks like a mark is
+text: nothing a model wrote is lost, except blanks beside the marks. Every character is looked at
+a bounded number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MARKS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("[THINK]", "[/THINK]"),
+)
+"""Of the families DeepSeek R1 and Qwen 3, Granite, Gemini-like, Seed, Cohere, OpenThinker and
+Magistral."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A piece of what the model thinks."""
+
+    text: str
+
+
+def marks_of(chat_template: str | None) -> tuple[str, str] | None:
+    """The marks that a chat template knows; None when it knows none. The end mark counts: many
+    templates only write that, to cut old reasoning off."""
+    if chat_template is None:
+        return None
+    return next((pair for pair in MARKS if pair[1] in chat_template), None)
+
+
+class ReasoningParser:
+    """Takes reasoning off the beginning of an answer, as it arrives."""
+
+    def __init__(self, opening: str, closing: str) -> None:
+        self._opening = opening
+        self._closing = closing
+        self._held = ""
+        self._state: Callable[[], list[str | Reasoning] | None] = self._before
+
+    def feed(self, text: str) -> list[str | Reasoning]:
+        """Reasoning and content that text completes; what may still become a mark is held."""
+        self._held += text
+        parts: list[str | Reasoning] = []
+        while self._held:
+            found = self._state()
+            if found is None:
+                break
+            parts += found
+        return parts
+
+    def finish(self) -> list[str | Reasoning]:
+        """What was held back, at the end of the text."""
+        held, self._held = self._held, ""
+        if not held or self._state in (self._blanks_inside, self._blanks_after):
+            return []
+        return [Reasoning(held) if self._state == self._inside else held]
+
+    def _before(self) -> list[str | Reasoning] | None:
+        text = self._held.lstrip()
+        if text.startswith(self._opening):
+            self._held = text[len(self._opening) :]
+            self._state = self._blanks_inside
+            return []
+        if self._opening.startswith(text):
+            return None
+        self._state = self._after
+        return []
+
+    def _blanks_inside(self) -> list[str | Reasoning] | None:
+        return self._skip_blanks(self._inside)
+
+    def _inside(self) -> list[str | Reasoning] | None:
+        end = self._held.find(self._closing)
+        if end >= 0:
+            thought, self._held = self._held[:end], self._held[end + len(self._closing) :]
+            self._state = self._blanks_after
+        else:
+            keep = _overlap(self._held, self._closing)
+            cut = len(self._held) - keep
+            thought, self._held = self._held[:cut], self._held[cut:]
+            if not thought:
+                return None
+        return [Reasoning(thought)] if thought else []
+
+    def _blanks_after(self) -> list[str | Reasoning] | None:
+        return self._skip_blanks(self._after)
+
+    def _after(self) -> list[str | Reasoning] | None:
+        content, self._held = self._held, ""
+        return [content]
+
+    def _skip_blanks(
+        self, then: Callable[[], list[str | Reasoning] | None]
+    ) -> list[str | Reasoning] | None:
+        self._held = self._held.lstrip()
+        if not self._held:
+            return None
+        self._state = then
+        return []
+
+
+def _overlap(text: str, mark: str) -> int:
+    """How many characters at the end of text may be the beginning of mark."""
+    for length in range(min(len(text), len(mark) - 1), 0, -1):
+        if text.endswith(mark[:length]):
+            return length
+    return 0

@@ -1,0 +1,14 @@
+"""Cohere's notation: <|START_ACTION|>[{"tool_name": ..., "parameters": {...}}]<|END_ACTION|>."""
+
+from __future__ import annotations
+
+from runner.chat.tools.calls import Tools, from_json
+from runner.chat.tools.marked import MarkedParser
+
+MARKER = "<|START_ACTION|>"
+KEPT = (MARKER, "<|END_ACTION|>")
+
+
+def parser(tools: Tools) -> MarkedParser:
+    """A fresh parser."""
+    return MarkedParser(MARKER, "<|END_ACTION|>", from_json)

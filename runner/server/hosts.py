@@ -1,0 +1,101 @@
+"""From a reference to the host that has the model. Imported with the first transfer only, for it
+brings httpx with it; that of Hugging Face brings huggingface-hub, and waits for a use of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import httpx
+
+from registry.auth.credentials import Credential
+from registry.auth.ollama_key import OllamaKey
+from registry.auth.tokens import Tokens
+from registry.hosts.host import Host, RemoteModel
+from registry.hosts.oci import OciHost, Repository, base_url
+from registry.hosts.references import Reference
+from registry.hosts.url import UrlHost
+from registry.hosts.web import Ask, Web, raise_for_status
+from registry.names import DEFAULT_HOST
+from registry.push import Destination, push
+from runner.server.transfers import Access
+
+__all__ = ["Web", "check_login", "destination", "host_for", "push"]
+
+for _name in ("httpx", "httpx2", "httpcore", "httpcore2"):
+    # They log whole URLs, and those of a content network are signed: whoever has one may read.
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+_SIGNED = (DEFAULT_HOST, "ollama.com")
+
+
+def host_for(web: Web, reference: Reference, access: Access) -> Host:
+    """The host of a model."""
+    if reference.kind == "huggingface":
+        return _Late(web, reference, access.memory_bytes)
+    if reference.kind == "url":
+        return UrlHost(web, reference)
+    wanted = reference.digest or reference.name.tag
+    return OciHost(_repository(web, reference, access), reference.name, wanted)
+
+
+def destination(web: Web, reference: Reference, access: Access) -> Destination:
+    """Where a model is pushed to."""
+    return Destination(_repository(web, reference, access), reference.name.tag)
+
+
+async def check_login(web: Web, host: str, credential: Credential) -> None:
+    """Raises RemoteDenied when the registry does not accept the credential, RemoteError."""
+    base = base_url(host, web.insecure)
+    authority = Tokens(web, base, _Only(credential), lambda _: None)
+    response = await web.fetch(Ask("GET", base.join("/v2/"), {}, None, authority))
+    raise_for_status(response, "these credentials")
+
+
+def _repository(web: Web, reference: Reference, access: Access) -> Repository:
+    name = reference.name
+    base = base_url(name.host, reference.plain or (web.insecure and _is_plain(name.host)))
+    authority = Tokens(web, base, access.credentials, lambda host: _key(host, access))
+    return Repository(web, base, f"{name.namespace}/{name.model}", authority)
+
+
+def _is_plain(host: str) -> bool:
+    """With --insecure a registry at a port of its own is asked over http, as Ollama does."""
+    return ":" in host and not host.endswith(":443")
+
+
+def _key(host: str, access: Access) -> OllamaKey | None:
+    """The key to sign token requests with: for Ollama's own registry only."""
+    if httpx.URL(f"https://{host}").host not in _SIGNED:
+        return None
+    keys = (OllamaKey.read(path) for path in access.key_files)
+    return next((key for key in keys if key is not None), None)
+
+
+class _Only:
+    """One credential, whatever the host."""
+
+    def __init__(self, credential: Credential) -> None:
+        self._credential = credential
+
+    def find(self, host: str) -> Credential | None:
+        """See registry.auth.tokens.CredentialSource."""
+        return self._credential
+
+
+class _Late:
+    """Hugging Face, imported when it is asked."""
+
+    def __init__(self, web: Web, reference: Reference, memory_bytes: int) -> None:
+        self._web = web
+        self._reference = reference
+        self._memory_bytes = memory_bytes
+
+    async def resolve(self) -> RemoteModel:
+        """See registry.hosts.host.Host."""
+        import asyncio
+        from importlib import import_module
+
+        module = await asyncio.to_thread(import_module, "registry.hosts.huggingface")
+        host: Host = module.HuggingFaceHost(self._web, self._reference, self._memory_bytes)
+        return await host.resolve()

@@ -1,0 +1,127 @@
+"""POST /api/pull and /api/push: progress as NDJSON, in Ollama's words.
+
+Owns the lines. A client that leaves ends the transfer unless another one waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic_core import to_json
+
+from registry.hosts.references import Reference, parse
+from registry.pull import PullState
+from registry.transfer.download import BlobProgress
+from runner.errors import InvalidRequest, ShuttingDown
+from runner.server.exchange import Exchange
+from runner.server.ollama.wire import TransferRequest
+from runner.server.stream import NDJSON
+from runner.server.transfers import Job
+
+_TICK_S = 0.06  # as often as Ollama
+
+
+async def pull(exchange: Exchange) -> None:
+    """Bring a model into the store. The last line also has the name that it has there."""
+    asked, reference = await _read(exchange)
+    async with exchange.cancelled_on_disconnect():
+        job = exchange.daemon.transfers.pull(reference, bool(asked.insecure))
+        await _follow(exchange, asked, job, "pulling")
+
+
+async def push(exchange: Exchange) -> None:
+    """Send a model of the store to its registry."""
+    asked, reference = await _read(exchange)
+    async with exchange.cancelled_on_disconnect():
+        job = exchange.daemon.transfers.push(reference, bool(asked.insecure))
+        await _follow(exchange, asked, job, "pushing")
+
+
+async def _read(exchange: Exchange) -> tuple[TransferRequest, Reference]:
+    asked = await exchange.read(TransferRequest)
+    reference = parse(asked.model_name)
+    if reference.plain and not asked.insecure and not _on_loopback(reference):
+        raise InvalidRequest(
+            f"{asked.model_name[:200]} is plain http; --insecure allows that", param="model"
+        )
+    return asked, reference
+
+
+def _on_loopback(reference: Reference) -> bool:
+    return reference.name.host.partition(":")[0] in ("127.0.0.1", "localhost")
+
+
+async def _follow(exchange: Exchange, asked: TransferRequest, job: Job, verb: str) -> None:
+    """Show a transfer to its end. Raises what ended it."""
+    streamed = asked.stream is not False
+    lines = Lines(job.state, verb)
+    try:
+        while True:
+            ended = job.task.done()
+            for line in lines.news():
+                if streamed:
+                    await _write(exchange, line)
+            if ended:
+                break
+            await asyncio.wait({job.task}, timeout=_TICK_S)
+        if job.task.cancelled():
+            raise ShuttingDown(f"{verb} was stopped; what has arrived is kept")
+        job.task.result()
+        if verb == "pulling" and job.state.name is not None:
+            await exchange.daemon.manager.forget(job.state.name.short)
+    finally:
+        await exchange.daemon.transfers.leave(job)
+    if streamed:
+        await exchange.finish()
+    else:
+        await exchange.reply({"status": "success"})
+
+
+async def _write(exchange: Exchange, line: dict[str, Any]) -> None:
+    if not exchange.started:
+        await exchange.start(NDJSON)
+    await exchange.write(to_json(line) + b"\n")
+
+
+class Lines:
+    """The lines of a transfer as one client sees it: each step once, files as they grow."""
+
+    def __init__(self, state: PullState, verb: str) -> None:
+        self._state = state
+        self._verb = verb
+        self._next = 0
+        self._last: dict[str, Any] | None = None
+
+    def news(self) -> Iterator[dict[str, Any]]:
+        """What is new since the last call."""
+        steps = self._state.steps
+        while self._next < len(steps):
+            step = steps[self._next]
+            if isinstance(step, str):
+                yield self._text(step)
+            else:
+                line = self._file(step)
+                if line != self._last:
+                    self._last = line
+                    yield line
+                if not step.done and self._next == len(steps) - 1:
+                    return
+            self._next += 1
+
+    def _text(self, step: str) -> dict[str, Any]:
+        if step == "success" and self._state.name is not None:
+            return {"status": step, "model": self._state.name.short}
+        return {"status": step}
+
+    def _file(self, step: BlobProgress) -> dict[str, Any]:
+        line: dict[str, Any] = {"status": f"{self._verb} {step.title}"}
+        if step.digest is not None:
+            line["digest"] = str(step.digest)
+        line["total"] = step.total_bytes
+        if step.completed_bytes:
+            line["completed"] = step.completed_bytes
+        if step.resumed_bytes:
+            line["resumed"] = step.resumed_bytes
+        return line

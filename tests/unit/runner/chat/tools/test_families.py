@@ -1,0 +1,175 @@
+"""Every family: its calls are found, whatever pieces they come in, and nothing else is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.chat.tools import family_of, kept_marks, parser_for
+from runner.types import ToolCall
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "add",
+            "parameters": {
+                "properties": {
+                    "a": {"type": "integer"},
+                    "s": {"type": "string"},
+                    "on": {"type": "boolean"},
+                    "items": {"type": "array"},
+                }
+            },
+        },
+    }
+]
+TEMPLATES = {
+    "hermes": "<tool_call>",
+    "qwen3_coder": "<tool_call> <function=",
+    "glm": "<tool_call> <arg_key>",
+    "mistral": "[TOOL_CALLS]",
+    "deepseek": "<｜tool▁calls▁begin｜>",
+    "kimi": "<|tool_calls_section_begin|>",
+    "cohere": "<|START_ACTION|>",
+    "llama3": "<|python_tag|>",
+}
+ARGUMENTS = {"a": 5, "s": "7 {x}", "on": True, "items": [1, "b"]}
+AS_JSON = json.dumps(ARGUMENTS)
+XML = (
+    "<tool_call>\n<function=add>\n<parameter=a>\n5\n</parameter>\n<parameter=s>\n7 {x}\n"
+    '</parameter>\n<parameter=on>\nTrue\n</parameter>\n<parameter=items>\n[1, "b"]\n'
+    "</parameter>\n</function>\n</tool_call>"
+)
+GLM = (
+    "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>5</arg_value>\n<arg_key>s</arg_key>\n"
+    "<arg_value>7 {x}</arg_value>\n<arg_key>on</arg_key>\n<arg_value>true</arg_value>\n"
+    '<arg_key>items</arg_key>\n<arg_value>[1, "b"]</arg_value>\n</tool_call>'
+)
+R1 = (
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n"
+    f"{AS_JSON}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+)
+V31 = (
+    f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{AS_JSON}<｜tool▁call▁end｜>"
+    "<｜tool▁calls▁end｜>"
+)
+KIMI = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>"
+    f"{AS_JSON}<|tool_call_end|><|tool_calls_section_end|>"
+)
+ONE_CALL = [
+    ("hermes", f'<tool_call>\n{{"name": "add", "arguments": {AS_JSON}}}\n</tool_call>'),
+    ("qwen3_coder", XML),
+    ("glm", GLM),
+    ("mistral", f'[TOOL_CALLS][{{"name": "add", "arguments": {AS_JSON}}}]'),
+    ("mistral", f"[TOOL_CALLS]add[ARGS]{AS_JSON}"),
+    ("mistral", f"[TOOL_CALLS]add[CALL_ID]123456789[ARGS]{AS_JSON}"),
+    ("deepseek", R1),
+    ("deepseek", V31),
+    ("kimi", KIMI),
+    (
+        "cohere",
+        f'<|START_ACTION|>[{{"tool_call_id": "0", "tool_name": "add", "parameters": {AS_JSON}}}]'
+        "<|END_ACTION|>",
+    ),
+    ("llama3", f'{{"name": "add", "parameters": {AS_JSON}}}'),
+    ("llama3", f'<|python_tag|>{{"type": "function", "name": "add", "parameters": {AS_JSON}}}'),
+]
+TWO_CALLS = [
+    ("mistral", '[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{}'),
+    ("mistral", '[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}, {"name": "g"}]'),
+    ("llama3", '{"name": "f", "parameters": {"a": 1}}; {"name": "g", "parameters": {}}'),
+    (
+        "cohere",
+        '<|START_ACTION|>[{"tool_name": "f", "parameters": {"a": 1}}, {"tool_name": "g"}]'
+        "<|END_ACTION|>",
+    ),
+    ("qwen3_coder",
+     "<tool_call><function=f><parameter=a>1</parameter></function></tool_call>\n"
+     "<tool_call><function=g></function></tool_call>"),
+]  # fmt: skip
+
+
+def parse(family: str, *pieces: str) -> tuple[str, list[tuple[str, Any]]]:
+    parser = parser_for(TEMPLATES[family], TOOLS)
+    assert parser is not None
+    parts = [part for piece in pieces for part in parser.feed(piece)]
+    parts += parser.finish()
+    text = "".join(part for part in parts if isinstance(part, str))
+    calls = [(p.name, json.loads(p.arguments)) for p in parts if isinstance(p, ToolCall)]
+    return text, calls
+
+
+@pytest.mark.parametrize(("family", "text"), ONE_CALL)
+def test_a_call_is_found_with_typed_arguments(family: str, text: str) -> None:
+    assert parse(family, text) == ("", [("add", ARGUMENTS)])
+    assert parse(family, *text) == ("", [("add", ARGUMENTS)])
+
+
+@pytest.mark.parametrize(("family", "text"), TWO_CALLS)
+def test_two_calls_are_found_in_order(family: str, text: str) -> None:
+    assert parse(family, *text) == ("", [("f", {"a": 1}), ("g", {})])
+
+
+@pytest.mark.parametrize(
+    ("family", "text"), [row for row in ONE_CALL if not row[1].startswith(("{", "<|python"))]
+)
+def test_text_before_a_call_stays(family: str, text: str) -> None:
+    assert parse(family, "Let me see. ", text) == ("Let me see.", [("add", ARGUMENTS)])
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+@pytest.mark.parametrize("text", ["", "plain", " [1, 2] {", "a < b", '{"a": 1}', "[TOOL_C", "<"])
+def test_other_text_is_content(family: str, text: str) -> None:
+    assert parse(family, text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('{"name": "f", "arguments": {"a": 1,}}', {"a": 1}),
+        ('{"name": "f", "arguments": {"a": {"b": [1', {"a": {"b": [1]}}),
+        ('{"name": "f", "arguments": "{\\"a\\": 1}"}', {"a": 1}),
+    ],
+)
+def test_what_is_malformed_in_one_way_only_is_mended(text: str, arguments: Any) -> None:
+    assert parse("hermes", f"<tool_call>{text}</tool_call>") == ("", [("f", arguments)])
+
+
+@pytest.mark.parametrize(
+    "text", ['{"name": "f", "arguments": {"a": "unclos', "f(1)", "[]", "{}", '{"name": 3}']
+)
+def test_what_cannot_be_mended_is_content(text: str) -> None:
+    whole = f"<tool_call>{text}</tool_call>"
+    assert parse("hermes", whole) == (whole, [])
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(ONE_CALL + TWO_CALLS), st.data())
+def test_damaged_calls_neither_fail_nor_depend_on_the_pieces(
+    row: tuple[str, str], data: st.DataObject
+) -> None:
+    family, text = row
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    damaged = text[:start] + data.draw(st.text(max_size=3)) + text[end:]
+    cut = data.draw(st.integers(0, len(damaged)))
+    assert parse(family, damaged) == parse(family, damaged[:cut], damaged[cut:])
+
+
+def test_the_family_is_named_by_parser_or_known_by_the_template() -> None:
+    for name, template in TEMPLATES.items():
+        family = family_of(template)
+        assert family is not None
+        assert family.__name__.endswith(name)
+    assert family_of("{{ messages }}") is None
+    named = family_of("{{ messages }}", "qwen3-coder")
+    assert named is not None
+    assert named.MARKER == "<function="
+    assert "[TOOL_CALLS]" in kept_marks(TEMPLATES["mistral"])
+    assert kept_marks(None) == ()
