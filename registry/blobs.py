@@ -12,10 +12,18 @@ import os
 import stat
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from registry.atomic import TempFile, fault_of, faults, free_bytes, open_regular
+from registry.atomic import (
+    TempFile,
+    fault_of,
+    faults,
+    free_bytes,
+    open_regular,
+    sync_directory,
+)
 from registry.digest import Digest
 from registry.errors import (
     BlobDamaged,
@@ -24,6 +32,7 @@ from registry.errors import (
     DigestMismatch,
     StoreFull,
 )
+from registry.transfer.partial import Partial
 
 _CHUNK_BYTES = 1024 * 1024
 _TEMPORARY = "blob-"
@@ -133,6 +142,37 @@ class Blobs:
             yield BlobWriter(self, file, expected, size_bytes)
         finally:
             file.discard()
+
+    def adopt(self, partial: Partial, digest: Digest) -> None:
+        """Publish a complete partial file as this blob. Raises StoreFull, StoreFault."""
+        partial.sync()
+        with self.change:
+            partial.publish(self.path(digest))
+            self.fresh.add(digest)
+
+    def adopt_file(self, path: Path, digest: Digest) -> bool:
+        """Give a file that has this digest a second name, as a blob. False: another digest,
+        another file system, or no regular file."""
+        target = self._temporary / f"{_TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            os.link(path.resolve(), target)
+        except OSError:
+            return False
+        try:
+            with open(open_regular(target), "rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != digest.hex:
+                    return False
+                os.fsync(file.fileno())
+            with self.change:
+                os.replace(target, self.path(digest))
+                sync_directory(self.directory)
+                self.fresh.add(digest)
+        except (OSError, BlobDamaged):
+            return False
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+        return True
 
     def _open(self, digest: Digest) -> int:
         try:

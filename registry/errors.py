@@ -123,6 +123,33 @@ class StoreFull(StoreFault):
         self.free_bytes = free_bytes
 
 
+class RemoteError(RegistryError):
+    """Something between this machine and a registry went wrong."""
+
+
+class RemoteMissing(RemoteError):
+    """The registry has no such model or file."""
+
+
+class RemoteDenied(RemoteError):
+    """The registry wants credentials, or refuses those it got."""
+
+
+class RemoteUnreachable(RemoteError):
+    """The registry does not answer, or stopped answering. The same pull may work later."""
+
+
+class RemoteRefused(RemoteError):
+    """What the registry sent or asked for is not allowed; nothing of it was used."""
+
+
+class Offline(RemoteError):
+    """The network would be needed and may not be used."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"cannot {what}: HEARTH_OFFLINE is set")
+
+
 def shown(text: str, limit: int = 80) -> str:
     """Untrusted text for a message: quoted, control characters escaped, cut to limit."""
     cut = text if len(text) <= limit else text[:limit] + "..."

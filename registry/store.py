@@ -14,6 +14,7 @@ thread.
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from registry.atomic import faults, make_directory, write_file
+from registry.atomic import faults, free_bytes, make_directory, write_file
 from registry.blobs import Blobs, BlobWriter
 from registry.digest import Digest
 from registry.errors import (
@@ -30,14 +31,18 @@ from registry.errors import (
     ModelMissing,
     RegistryError,
     StoreFault,
+    StoreFull,
     StoreReadOnly,
 )
 from registry.lock import StoreLock
 from registry.manifest import Manifest
 from registry.manifests import Manifests
 from registry.names import Name, nearest
+from registry.transfer.journal import Plan
+from registry.transfer.partial import Partial, arrived_bytes, sweep_partials
 
 PRUNE_GRACE_S = 3600.0
+PARTIAL_KEEP_S = 14 * 86400.0
 _STATE_LIMIT_BYTES = 1024 * 1024
 
 
@@ -179,9 +184,51 @@ class Store:
                 self._held.subtract(held)
                 self._held += Counter()
 
-    def put_manifest(self, name: Name, manifest: Manifest) -> StoredModel:
+    def partial(self, plan: Plan) -> Partial:
+        """The partial file of a transfer, with what an earlier one has left of it.
+
+        Raises StoreReadOnly, StoreFull when what is missing does not fit, StoreFault.
+        """
+        self._require_writable("write the blob")
+        partial = Partial(self._temporary, plan)
+        missing, free = plan.size_bytes - partial.arrived_bytes, free_bytes(self._temporary)
+        if missing > free:
+            partial.close()
+            raise StoreFull("write the blob", errno.ENOSPC, missing, free)
+        return partial
+
+    def require_space(self, needed_bytes: int) -> None:
+        """Raises StoreFull when so many bytes do not fit any more, StoreReadOnly."""
+        self._require_writable("write the blob")
+        free = free_bytes(self._temporary)
+        if needed_bytes > free:
+            raise StoreFull("write the blob", errno.ENOSPC, needed_bytes, free)
+
+    def partial_bytes(self, plan: Plan) -> int:
+        """How many bytes of a transfer are kept already."""
+        return arrived_bytes(self._temporary, plan)
+
+    def adopt(self, partial: Partial, digest: Digest) -> None:
+        """Make a complete partial file, whose content has been found to have this digest, a
+        blob. Raises StoreFull, StoreFault."""
+        self._blobs.adopt(partial, digest)
+
+    def adopt_file(self, path: Path, digest: Digest) -> bool:
+        """Make a file of the user a blob by a second name for it, if it has this digest and
+        lies on the same file system. Reads all of it. Raises StoreReadOnly."""
+        self._require_writable("write the blob")
+        return self._blobs.adopt_file(path, digest)
+
+    def manifest_bytes(self, name: Name) -> bytes:
+        """The manifest as it is on the disk. Raises ModelMissing, InvalidManifest, StoreFault."""
+        return self._manifests.read(self.get(name).name).content
+
+    def put_manifest(
+        self, name: Name, manifest: Manifest, content: bytes | None = None
+    ) -> StoredModel:
         """Install a model: from now on name means these blobs. A name that differs in case
-        only is replaced. What only the replaced manifest used is removed.
+        only is replaced. What only the replaced manifest used is removed. content: the
+        manifest's own bytes where a registry gave them, so that the model keeps its ID.
 
         Raises BlobMissing and InvalidManifest (wrong size) before anything is written,
         StoreReadOnly, StoreFull, StoreFault.
@@ -194,7 +241,7 @@ class Store:
                     raise InvalidManifest(
                         f"manifest: blob {layer.digest} has {size} bytes, not {layer.size_bytes}"
                     )
-            stored = self._install(name, manifest.to_bytes())
+            stored = self._install(name, content or manifest.to_bytes())
             self._blobs.fresh.difference_update(layer.digest for layer in manifest.blobs)
             return stored
 
@@ -223,8 +270,9 @@ class Store:
 
     def prune(self, grace_s: float = PRUNE_GRACE_S) -> Pruned:
         """Remove the blobs that no model uses and that are older than grace_s, so that a build
-        or an upload under way keeps its own. Nothing but blobs is touched, and nothing at all
-        while a manifest cannot be read, for it may be what keeps a blob.
+        or an upload under way keeps its own, and parts of pulls that nobody went on with for two
+        weeks. Nothing at all is removed while a manifest cannot be read, for it may be what
+        keeps a blob.
 
         Raises StoreReadOnly, StoreFault.
         """
@@ -235,6 +283,7 @@ class Store:
                 return Pruned(skipped="a manifest cannot be read; remove that model first")
             old = [d for d, age_s in self._blobs.all().items() if age_s >= grace_s]
             sizes = [self._blobs.remove(d) for d in old if d not in used]
+            sweep_partials(self._temporary, PARTIAL_KEEP_S)
         return Pruned(len(sizes), sum(sizes))
 
     def discard(self, digests: Iterable[Digest]) -> None:

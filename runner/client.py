@@ -90,6 +90,8 @@ class Progress(TypedDict, total=False):
     digest: str
     total: int
     completed: int
+    resumed: int
+    model: str
 
 
 class ClientError(Exception):
@@ -214,6 +216,10 @@ class Client:
         vectors: list[list[float]] = self._call("POST", "/api/embed", body, None)["embeddings"]
         return vectors
 
+    def apply_template(self, body: Mapping[str, Any]) -> str:
+        """The prompt that the model of body["model"] gets for body["messages"]."""
+        return str(self._call("POST", "/apply-template", body, None)["prompt"])
+
     def create(self, body: Mapping[str, Any]) -> Iterator[Progress]:
         """Build a model from a description; yields what is being done until "success"."""
         status = None
@@ -222,6 +228,24 @@ class Client:
             yield Progress(**line)  # type: ignore[typeddict-item]
         if status != "success":
             raise ConnectionLost("the daemon stopped before the model was complete; try again")
+
+    def pull(self, model: str, insecure: bool = False) -> Generator[Progress, None, None]:
+        """Bring a model into the store; yields what is being done until "success", whose line
+        has the model's name there. Closing the iterator cancels it, unless others wait."""
+        return self._transfer("/api/pull", model, insecure)
+
+    def push(self, model: str, insecure: bool = False) -> Generator[Progress, None, None]:
+        """Send a model to its registry; see pull."""
+        return self._transfer("/api/push", model, insecure)
+
+    def login(self, host: str, username: str, password: str, insecure: bool = False) -> None:
+        """Have the daemon check credentials with a registry and keep them."""
+        body = {"host": host, "username": username, "password": password, "insecure": insecure}
+        self._call("POST", "/api/login", body)
+
+    def logout(self, host: str) -> bool:
+        """Have the daemon forget the credentials for a registry; False when it had none."""
+        return bool(self._call("POST", "/api/logout", {"host": host}).get("removed"))
 
     def has_blob(self, digest: str) -> bool:
         """Whether the store already has this content."""
@@ -249,6 +273,15 @@ class Client:
         """The models as the OpenAI surface lists them."""
         models: list[JsonObject] = self._call("GET", "/v1/models").get("data") or []
         return models
+
+    def _transfer(self, path: str, model: str, insecure: bool) -> Generator[Progress, None, None]:
+        status = None
+        with closing(self._stream(path, {"model": model, "insecure": insecure})) as lines:
+            for line in lines:
+                status = line.get("status")
+                yield Progress(**line)  # type: ignore[typeddict-item]
+        if status != "success":
+            raise ConnectionLost("the daemon stopped before the end; the same command goes on")
 
     def _generate_once(self, model: str, keep_alive: str | float | None) -> None:
         body: JsonObject = {"model": model, "prompt": "", "stream": False}

@@ -2,9 +2,10 @@
 
 * HearthError
   * RequestError      the caller can mend it
-    + InvalidRequest, ModelNotFound, ModelInvalid, ContextOverflow, Unsupported, Conflict
+    + InvalidRequest, ModelNotFound (RemoteModelNotFound), ModelInvalid, ContextOverflow,
+      Unsupported, Conflict, RegistryDenied, NetworkForbidden
   * CapacityError     the same request may work later
-    + QueueFull, InsufficientMemory, ShuttingDown
+    + QueueFull, InsufficientMemory, ShuttingDown, RegistryUnreachable
   * InternalError     a fault of hearth, the model file or the machine
     + WorkerCrashed, WorkerTimeout, ModelLoadFailed, StorageFailed
 
@@ -49,6 +50,24 @@ class ModelNotFound(RequestError):
     """No such model in the store. details: model, suggestions."""
 
     code = "model_not_found"
+
+
+class RemoteModelNotFound(ModelNotFound):
+    """No such model where it was to be pulled from."""
+
+    code = "remote_model_not_found"
+
+
+class RegistryDenied(RequestError):
+    """A registry wants credentials, or refuses those it got."""
+
+    code = "registry_denied"
+
+
+class NetworkForbidden(RequestError):
+    """HEARTH_OFFLINE is set."""
+
+    code = "offline"
 
 
 class ModelInvalid(RequestError):
@@ -97,6 +116,12 @@ class ShuttingDown(CapacityError):
     """The daemon is stopping."""
 
     code = "shutting_down"
+
+
+class RegistryUnreachable(CapacityError):
+    """A registry does not answer, or stopped answering; a pull goes on from where it was."""
+
+    code = "registry_unreachable"
 
 
 class InternalError(HearthError):

@@ -206,6 +206,10 @@ class Settings:
         False,
         "1: listen beyond this machine although anybody who reaches the port may use everything",
     )
+    offline: bool = _setting(_flag, False, "1: nothing is pulled or pushed")
+    transfer_rate: int | None = _setting(
+        parse_size, None, "most bytes a second that pulls and pushes take together, such as 10MB"
+    )
     no_autostart: bool = _setting(_flag, False, "1: the CLI does not start the daemon by itself")
     nohistory: bool = _setting(
         _flag, False, "1: the chat keeps no history file", "OLLAMA_NOHISTORY"

@@ -89,7 +89,7 @@ def daemon_process(home: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:
     """A daemon process with an environment of its own."""
     clean = {key: os.environ[key] for key in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES")
              if key in os.environ}  # fmt: skip
-    clean |= {"HEARTH_HOME": str(home), "HEARTH_HOST": "127.0.0.1:0", **env}
+    clean |= {"HEARTH_HOME": str(home), "HEARTH_HOST": "127.0.0.1:0", "HEARTH_OFFLINE": "1", **env}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "runner.server"],
         stdin=subprocess.DEVNULL,

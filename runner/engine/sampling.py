@@ -12,20 +12,30 @@ A token is chosen from the logits [vocabulary] of the last position, in this ord
                  logit = logit * repeat_penalty if logit <= 0, else logit / repeat_penalty; then
                  logit -= n * frequency_penalty + presence_penalty.
  3. greedy       temperature <= 0: the highest logit wins and nothing below runs.
- 4. top_k        the k highest logits stay. 0 or less: all.
- 5. typical_p    with p the softmax of what is left and H its entropy, tokens in ascending
+ 4. mirostat     1 or 2: steps 5 to 10 do not run; see below.
+ 5. top_n_sigma  tokens with logit >= highest logit - top_n_sigma * s, with s the standard deviation
+                 of the finite logits. 0 or less: all.
+ 6. top_k        the k highest logits stay. 0 or less: all.
+ 7. typical_p    with p the softmax of what is left and H its entropy, tokens in ascending
                  order of |-log p - H|: the shortest run whose mass is greater than typical_p.
                  1 or more: all.
- 6. top_p        tokens by descending probability: the shortest run whose mass is at least top_p.
+ 8. top_p        tokens by descending probability: the shortest run whose mass is at least top_p.
                  1 or more: all. 0: the most likely one.
- 7. min_p        tokens with logit >= highest logit + log(min_p), that is p >= min_p * highest p.
+ 9. min_p        tokens with logit >= highest logit + log(min_p), that is p >= min_p * highest p.
                  0 or less: all.
- 8. temperature  logit /= temperature.
- 9. draw         one token from the softmax of what is left.
+10. xtc          with the probability xtc_probability: of the tokens with p >= xtc_threshold all but
+                 the least likely go. A threshold above 0.5 or fewer than two such tokens: all stay.
+11. temperature  logit /= temperature.
+12. draw         one token from the softmax of what is left.
 
 Every filter leaves at least one token, and each computes its softmax anew over the tokens that
-the filters before it left, at temperature 1. This is llama.cpp's default chain without DRY, XTC
-and top-n-sigma, with logit_bias before it.
+the filters before it left, at temperature 1. This is llama.cpp's default chain without DRY, with
+logit_bias before it.
+
+Mirostat (Basu et al., 2020) draws from the softmax at the temperature, cut to the tokens whose
+surprise fits its state mu, in bits, which is 2 * mirostat_tau at first: see surprise_limit. After
+each draw of a token of probability p among those left: mu -= mirostat_eta * (-log2 p -
+mirostat_tau).
 
 Ties: where logits are equal, the lower token id counts as the higher logit. A backend may break
 ties at the border of a filter otherwise (its sort need not be stable), but not for greedy.
@@ -65,6 +75,8 @@ def sample(
     if params.temperature <= 0:
         return int(np.argmax(adjusted))
     ids = candidates(adjusted, params)
+    if not params.mirostat and rng.random() < params.xtc_probability:
+        ids = xtc(ids, adjusted[ids], params)
     mass = np.cumsum(softmax(heat(adjusted[ids], params)))
     index = int(np.searchsorted(mass, rng.random() * mass[-1]))
     return int(ids[min(index, len(ids) - 1)])
@@ -80,7 +92,10 @@ def distribution(
         result[int(np.argmax(adjusted))] = 1.0
         return result
     ids = candidates(adjusted, params)
-    result[ids] = softmax(heat(adjusted[ids], params))
+    chance = params.xtc_probability if not params.mirostat else 0.0
+    for kept, share in ((ids, 1 - chance), (xtc(ids, adjusted[ids], params), chance)):
+        if share > 0:
+            result[kept] += share * softmax(heat(adjusted[kept], params))
     return result
 
 
@@ -116,8 +131,11 @@ def penalty_window(params: SamplingParams, history: Sequence[int]) -> Ids:
 
 
 def candidates(adjusted: Logits, params: SamplingParams) -> Ids:
-    """Steps 4 to 7: the tokens that may be drawn, by descending logit."""
+    """Steps 4 to 9: the tokens that may be drawn, by descending logit; of mirostat, first."""
     ids = by_logit(adjusted)
+    if params.mirostat:
+        hot = heat(adjusted[ids], params)
+        return ids[: surprise_limit(hot, params, 2 * params.mirostat_tau)]
     for keep in FILTERS:
         ids = keep(ids, adjusted[ids], params)
     return ids
@@ -129,7 +147,7 @@ def by_logit(logits: Logits) -> Ids:
 
 
 def heat(logits: Logits, params: SamplingParams) -> Logits:
-    """Step 8, up to a constant: the highest logit becomes 0, so that the smallest temperature
+    """Step 11, up to a constant: the highest logit becomes 0, so that the smallest temperature
     gives -inf for the others and never inf - inf."""
     with np.errstate(over="ignore"):
         return np.asarray((logits - logits.max()) / params.temperature, dtype=np.float64)
@@ -141,13 +159,45 @@ def softmax(logits: Logits) -> Logits:
     return np.asarray(powers / powers.sum(), dtype=np.float64)
 
 
+def surprise_limit(logits: Logits, params: SamplingParams, mu: float) -> int:
+    """How many of the heated, descending logits mirostat keeps at the state mu.
+
+    Version 2: those whose surprise -log2 p is at most mu. Version 1: as many as a Zipf law with
+    the exponent of the 100 most likely ones needs for that surprise.
+    """
+    p = softmax(logits)
+    ranks = np.arange(min(100, len(p)) - 1)
+    steps = np.log((ranks + 2) / (ranks + 1))
+    with np.errstate(all="ignore"):
+        if params.mirostat == 2:
+            return max(1, int((-np.log2(p) <= mu).sum()))
+        s = (steps * np.log(p[ranks] / p[ranks + 1])).sum() / (steps**2).sum()
+        epsilon = s - 1
+        k = (epsilon * 2**mu / (1 - np.float64(len(p)) ** -epsilon)) ** (1 / s)
+    return max(1, min(int(k), len(p))) if np.isfinite(k) else 1
+
+
+def top_n_sigma(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
+    """Step 5 (Tang et al., Top-n-sigma: Not All Logits Are You Need, 2024)."""
+    if params.top_n_sigma <= 0:
+        return ids
+    floor = logits[0] - params.top_n_sigma * logits[np.isfinite(logits)].std()
+    return ids[np.flatnonzero(logits >= floor)]
+
+
+def xtc(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
+    """Step 10 where it acts (Exclude Top Choices, p-e-w, 2024)."""
+    above = int((softmax(logits) >= params.xtc_threshold).sum())
+    return ids[above - 1 :] if params.xtc_threshold <= 0.5 and above > 1 else ids
+
+
 def top_k(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 4."""
+    """Step 6."""
     return ids[: params.top_k] if params.top_k > 0 else ids
 
 
 def typical_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 5 (Meister et al., Locally Typical Sampling, 2022)."""
+    """Step 7 (Meister et al., Locally Typical Sampling, 2022)."""
     if params.typical_p >= 1:
         return ids
     p = softmax(logits)
@@ -158,7 +208,7 @@ def typical_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
 
 
 def top_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 6 (Holtzman et al., The Curious Case of Neural Text Degeneration, 2019)."""
+    """Step 8 (Holtzman et al., The Curious Case of Neural Text Degeneration, 2019)."""
     if params.top_p >= 1:
         return ids
     inside = np.cumsum(softmax(logits)) < params.top_p
@@ -166,11 +216,11 @@ def top_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
 
 
 def min_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 7 (Nguyen et al., Turning Up the Heat: Min-p Sampling, 2024)."""
+    """Step 9 (Nguyen et al., Turning Up the Heat: Min-p Sampling, 2024)."""
     if params.min_p <= 0:
         return ids
     threshold = logits[0] + np.log(min(params.min_p, 1.0))
     return ids[np.flatnonzero(logits >= threshold)]
 
 
-FILTERS: tuple[Filter, ...] = (top_k, typical_p, top_p, min_p)
+FILTERS: tuple[Filter, ...] = (top_n_sigma, top_k, typical_p, top_p, min_p)

@@ -25,6 +25,7 @@ def environment(home: Path, address: str, **more: str) -> dict[str, str]:
         "HEARTH_HOME": str(home),
         "HEARTH_HOST": address,
         "HEARTH_NO_AUTOSTART": "1",
+        "HEARTH_OFFLINE": "1",
         **more,
     }
 

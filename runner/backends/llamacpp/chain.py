@@ -1,4 +1,4 @@
-"""llama.cpp's native filters and draw over a set of candidates: steps 5 to 9 of
+"""llama.cpp's native filters and draw over a set of candidates: steps 7 to 12 of
 runner/engine/sampling.py.
 
 Owns the native sampler chain of one request and its random numbers. Knows nothing of rows,
@@ -28,6 +28,8 @@ _SEEDS = 0xFFFFFFFF
 # already has all of the probability.
 LOWEST_TEMPERATURE = 1e-6
 
+_MIROSTAT_RANKS = 100  # of version 1, as in its paper
+
 
 def seed_of(params: SamplingParams) -> int:
     """The request's seed, as llama.cpp takes it; a fresh one where it has none."""
@@ -38,6 +40,7 @@ class Candidates:
     """Room for candidates, shared by all chains of a backend; one thread at a time."""
 
     def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self._data = np.zeros(capacity, _CANDIDATE)
         self._pointer = self._data.ctypes.data_as(native.llama_token_data_p)
         self._array = native.llama_token_data_array()
@@ -55,25 +58,31 @@ class Candidates:
 
     def selected(self) -> int:
         """The id that the chain drew."""
-        return int(self._data["id"][self._array.selected])
+        return int(self._data["id"][self._begin() + self._array.selected])
 
     def rest(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Ids and probabilities of what the chain left."""
-        left = self._data[: self._array.size]
+        begin = self._begin()
+        left = self._data[begin : begin + self._array.size]
         return left["id"].copy(), left["p"].copy()
+
+    def _begin(self) -> int:
+        """Where the candidates that are left begin: xtc moves the pointer on."""
+        address = ctypes.cast(self._array.data, ctypes.c_void_p).value or 0
+        return (address - self._data.ctypes.data) // _CANDIDATE.itemsize
 
 
 class Chain:
-    """typical_p, top_p, min_p, temperature and the draw of one request."""
+    """typical_p, top_p, min_p, xtc, temperature and the draw of one request, or its mirostat."""
 
-    def __init__(self, params: SamplingParams) -> None:
+    def __init__(self, params: SamplingParams, vocabulary: int) -> None:
         settings = native.llama_sampler_chain_default_params()
         settings.no_perf = True
         self._handle = native.llama_sampler_chain_init(settings)
         self.close: Callable[[], object] = weakref.finalize(
             self, native.llama_sampler_free, self._handle
         )
-        for sampler in _samplers(params):
+        for sampler in _samplers(params, vocabulary):
             native.llama_sampler_chain_add(self._handle, sampler)
 
     def draw(self, candidates: Candidates) -> int:
@@ -82,7 +91,23 @@ class Chain:
         return candidates.selected()
 
 
-def _samplers(params: SamplingParams) -> list[Any]:
+def _samplers(params: SamplingParams, vocabulary: int) -> list[Any]:
+    temperature = max(params.temperature, LOWEST_TEMPERATURE)
+    heat = native.llama_sampler_init_temp(temperature)
+    if params.mirostat:
+        return [heat, _mirostat(params, vocabulary)]
+    steps = _filters(params)
+    return [*steps, heat, native.llama_sampler_init_dist(seed_of(params))]
+
+
+def _mirostat(params: SamplingParams, vocabulary: int) -> Any:
+    seed, tau, eta = seed_of(params), params.mirostat_tau, params.mirostat_eta
+    if params.mirostat == 1:
+        return native.llama_sampler_init_mirostat(vocabulary, seed, tau, eta, _MIROSTAT_RANKS)
+    return native.llama_sampler_init_mirostat_v2(seed, tau, eta)
+
+
+def _filters(params: SamplingParams) -> list[Any]:
     steps = []
     if params.typical_p < 1:
         steps.append(native.llama_sampler_init_typical(params.typical_p, 1))
@@ -90,9 +115,7 @@ def _samplers(params: SamplingParams) -> list[Any]:
         steps.append(native.llama_sampler_init_top_p(params.top_p, 1))
     if params.min_p > 0:
         steps.append(native.llama_sampler_init_min_p(min(params.min_p, 1.0), 1))
-    temperature = max(params.temperature, LOWEST_TEMPERATURE)
-    return [
-        *steps,
-        native.llama_sampler_init_temp(temperature),
-        native.llama_sampler_init_dist(seed_of(params)),
-    ]
+    if params.xtc_probability > 0:
+        chance, threshold = params.xtc_probability, params.xtc_threshold
+        steps.append(native.llama_sampler_init_xtc(chance, threshold, 1, seed_of(params)))
+    return steps

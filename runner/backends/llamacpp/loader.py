@@ -56,6 +56,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
         tokenizer=LlamaCppTokenizer(context.vocabulary),
         chat_template=_chat_template(model),
         description=describe(model),
+        tool_template=_chat_template(model, b"tool_use"),
     )
 
 
@@ -141,8 +142,8 @@ def _failure(plan: LoadPlan, what: str, complaints: Sequence[str]) -> ModelLoadF
     return ModelLoadFailed(f"the model file {name} was refused: {what} ({said})")
 
 
-def _chat_template(model: Any) -> str | None:
-    source = native.llama_model_chat_template(model, None)
+def _chat_template(model: Any, name: bytes | None = None) -> str | None:
+    source = native.llama_model_chat_template(model, name)
     return source.decode("utf-8", "replace") if source else None
 
 

@@ -71,7 +71,8 @@ class LlamaCppSampler:
 
 def _pick(params: SamplingParams, candidates: Candidates) -> Pick:
     filtered = params.top_p < 1 or params.min_p > 0 or params.typical_p < 1
-    if params.top_k > 0 or filtered:
+    more = params.mirostat > 0 or params.top_n_sigma > 0 or params.xtc_probability > 0
+    if params.top_k > 0 or filtered or more:
         return _FromCandidates(params, candidates)
     return _FromAll(params)
 
@@ -91,16 +92,24 @@ class _FromCandidates:
     """A shortlist first, llama.cpp's filters and draw on it."""
 
     def __init__(self, params: SamplingParams, candidates: Candidates) -> None:
+        if params.mirostat:
+            params = replace(params, top_k=0, top_p=1.0, typical_p=1.0, min_p=0.0, top_n_sigma=0.0)
         self._top_k = params.top_k
         self._top_p = params.top_p
-        self._nucleus = params.top_k <= 0 and params.typical_p >= 1 and params.top_p < 1
+        self._sigmas = params.top_n_sigma
+        whole = params.typical_p >= 1 and params.top_n_sigma <= 0
+        self._nucleus = params.top_k <= 0 and whole and params.top_p < 1
         self._reach = _reach(params)
         self._candidates = candidates
-        self._chain = Chain(replace(params, top_p=1.0) if self._nucleus else params)
+        chained = replace(params, top_p=1.0) if self._nucleus else params
+        self._chain = Chain(chained, candidates.capacity)
 
     def __call__(self, logits: FloatRow, best: int) -> int:
         peak = float(logits[best])
         floor = np.float32(max(peak + self._reach, _LEAST))
+        if self._sigmas > 0:
+            deviation = float(logits[logits >= _LEAST].std(dtype=np.float64))
+            floor = max(floor, np.float32(peak - self._sigmas * deviation))
         ids = self._shortlist(logits, peak, floor)
         values = logits[ids]
         ordered = self._top_k > 0 or self._nucleus

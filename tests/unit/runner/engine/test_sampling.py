@@ -29,6 +29,11 @@ any_params = st.builds(
     top_p=st.floats(0, 1),
     min_p=st.floats(0, 1),
     typical_p=st.floats(0, 1),
+    top_n_sigma=st.floats(0, 3),
+    xtc_probability=st.floats(0, 1),
+    xtc_threshold=st.floats(0, 1),
+    mirostat=st.integers(0, 2),
+    mirostat_tau=st.floats(0, 10),
     repeat_penalty=st.floats(0.5, 2),
     repeat_last_n=st.integers(-1, 5),
     presence_penalty=st.floats(-2, 2),
@@ -144,3 +149,32 @@ def test_log_probabilities_are_of_the_raw_logits_best_first() -> None:
     assert chosen == pytest.approx(np.log(0.2))
     assert [token for token, _ in top] == [1, 2]
     assert [nats for _, nats in top] == pytest.approx([np.log(0.5), np.log(0.3)])
+
+
+def test_top_n_sigma_keeps_what_is_within_so_many_deviations_of_the_highest() -> None:
+    logits = np.array([4.0, 3.0, 0.0, -3.0, -4.0])  # the deviation is the root of 10
+    kept = distribution(logits, params(top_n_sigma=0.5), [])
+    assert list(kept > 0) == [True, True, False, False, False]
+    kept = distribution(logits, params(top_n_sigma=1.3), [])
+    assert list(kept > 0) == [True, True, True, False, False]
+
+
+def test_xtc_leaves_the_least_likely_of_those_above_the_threshold() -> None:
+    logits = logits_of(0.5, 0.3, 0.15, 0.05)
+    acted = params(xtc_probability=1.0, xtc_threshold=0.1)
+    assert distribution(logits, acted, []) == pytest.approx([0, 0, 0.75, 0.25])
+    half = params(xtc_probability=0.5, xtc_threshold=0.1)
+    assert distribution(logits, half, []) == pytest.approx([0.25, 0.15, 0.45, 0.15])
+
+
+@pytest.mark.parametrize("threshold", [0.4, 0.6])
+def test_xtc_needs_two_tokens_above_a_threshold_of_at_most_one_half(threshold: float) -> None:
+    logits = logits_of(0.5, 0.3, 0.2)
+    acted = params(xtc_probability=1.0, xtc_threshold=threshold)
+    assert distribution(logits, acted, []) == pytest.approx([0.5, 0.3, 0.2])
+
+
+def test_mirostat_2_cuts_at_twice_its_target_in_bits_whatever_the_filters() -> None:
+    logits = logits_of(0.5, 0.25, 0.125, 0.125)
+    steered = params(mirostat=2, mirostat_tau=1.05, top_k=1)
+    assert distribution(logits, steered, []) == pytest.approx([2 / 3, 1 / 3, 0, 0])

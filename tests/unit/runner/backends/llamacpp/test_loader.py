@@ -84,6 +84,16 @@ def test_the_chat_template_is_the_one_in_the_file(open_model: Open) -> None:
     assert open_model().chat_template is None
 
 
+def test_a_template_of_its_own_for_tools_is_found(open_model: Open) -> None:
+    named = [
+        {"name": "default", "template": "{{ messages }}"},
+        {"name": "tool_use", "template": "{{ tools }}"},
+    ]
+    model = open_model({"chat_template": named})
+    assert (model.chat_template, model.tool_template) == ("{{ messages }}", "{{ tools }}")
+    assert open_model({"chat_template": "{{ messages }}"}).tool_template is None
+
+
 def test_the_description_names_library_and_model(open_model: Open) -> None:
     assert open_model().description.startswith("llama.cpp ")
     assert "llama" in open_model().description.partition(",")[2]

@@ -28,6 +28,9 @@ parameters = st.builds(
     top_p=off_or([1.0, 1.0, 0.0, 0.123, 0.5, 0.9, 0.999]),
     min_p=off_or([0.0, 0.0, 0.01, 0.1, 0.77, 1.0, 2.0]),
     typical_p=off_or([1.0, 1.0, 0.0, 0.21, 0.53, 0.987]),
+    top_n_sigma=off_or([0.0, 0.0, 0.9, 2.3]),
+    xtc_probability=off_or([0.0, 0.0, 1.0]),
+    xtc_threshold=off_or([0.013, 0.1, 0.51]),
     repeat_penalty=off_or([1.0, 0.7, 1.1, 3.0]),
     repeat_last_n=off_or([-1, 0, 1, 3, 64]),
     presence_penalty=off_or([0.0, 0.6, -1.5]),
@@ -201,3 +204,47 @@ def test_a_temperature_near_zero_is_greedy() -> None:
 def test_a_repeat_penalty_that_divides_by_nothing_is_refused(value: float) -> None:
     with pytest.raises(InvalidRequest, match="repeat_penalty"):
         LlamaCppSampler(SamplingParams(repeat_penalty=value), Candidates(5), 5)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(cases, st.sampled_from([1, 2]), st.floats(1.0, 6.0), st.floats(0.3, 2.0))
+def test_the_first_draw_of_mirostat_is_of_the_distribution_of_the_reference(
+    case: tuple[int, float, list[int]], version: int, tau: float, temperature: float
+) -> None:
+    seed, spread, history = case
+    params = SamplingParams(
+        mirostat=version, mirostat_tau=tau, temperature=temperature, top_k=3, seed=seed
+    )
+    logits = random_logits(seed, spread)
+    expected = distribution(logits, params, history)
+    found = probabilities(params, logits, history)
+    # in float32 the border may fall one token further
+    moved = (found > NEVER) != (expected > NEVER)
+    assert moved.sum() <= 2
+    np.testing.assert_allclose(found, expected, atol=1e-4 + np.abs(found - expected)[moved].sum())
+
+
+def test_mirostat_steers_towards_the_surprise_it_aims_at() -> None:
+    logits = random_logits(5, 1.0)
+    p = np.exp(logits - logits.max())
+    bits = -np.log2(p / p.sum())
+    means = []
+    for tau in (5.0, 9.0):
+        params = SamplingParams(mirostat=2, mirostat_tau=tau, temperature=1.0, seed=3)
+        sampler = LlamaCppSampler(params, Candidates(VOCABULARY), VOCABULARY)
+        drawn = [sampler.choose(logits) for _ in range(200)]
+        sampler.close()
+        means.append(np.mean([bits[token] for token in drawn if token is not None]))
+    assert means[0] < means[1] - 1
+
+
+def test_xtc_acts_as_often_as_its_probability_says() -> None:
+    logits = np.log(np.array([0.5, 0.3, 0.2], dtype=np.float32))
+    params = SamplingParams(
+        temperature=1.0, top_p=1.0, xtc_probability=0.5, xtc_threshold=0.25, seed=11
+    )
+    sampler = LlamaCppSampler(params, Candidates(3), 3)
+    counts = Counter(sampler.choose(logits) for _ in range(4000))
+    sampler.close()
+    shares = [counts[token] / 4000 for token in range(3)]
+    np.testing.assert_allclose(shares, distribution(logits, params, []), atol=0.04)

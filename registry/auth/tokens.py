@@ -1,0 +1,169 @@
+"""Answers a registry's 401: basic credentials, or a bearer token from its token service.
+
+Owns the reading of the challenge and what a token is bound to: the registry's origin. A realm
+elsewhere is refused, for it would be sent the user's password. Source: the distribution
+specification, "Token Authentication".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import httpx
+
+from registry.auth.credentials import Credential
+from registry.auth.ollama_key import OllamaKey
+from registry.errors import RemoteDenied, RemoteRefused, shown
+from registry.hosts.web import Ask, Web, raise_for_status, same_origin
+
+_PARAMETER = re.compile(r'([A-Za-z][A-Za-z0-9_-]*)="((?:[^"\\]|\\.)*)"')
+_MAX_CHALLENGE = 4096
+_MAX_TOKEN_BYTES = 64 * 1024
+
+# Registries whose token service has a host of its own, as their makers run them.
+_REALMS = {
+    "registry-1.docker.io": "auth.docker.io",
+    "index.docker.io": "auth.docker.io",
+    "docker.io": "auth.docker.io",
+    "registry.gitlab.com": "gitlab.com",
+}
+
+
+class CredentialSource(Protocol):
+    """Where credentials are found."""
+
+    def find(self, host: str) -> Credential | None:
+        """What to show to a registry, host being its name with the port."""
+
+
+KeyOf = Callable[[str], OllamaKey | None]
+
+
+class Tokens:
+    """The credentials for one registry during one transfer. key_of: the key to sign token
+    requests with, for a host."""
+
+    def __init__(
+        self, web: Web, registry: httpx.URL, credentials: CredentialSource, key_of: KeyOf
+    ) -> None:
+        self._web = web
+        self._registry = registry
+        self._credentials = credentials
+        self._key_of = key_of
+        self._authorization: str | None = None
+        self._lock = asyncio.Lock()
+
+    async def headers(self, url: httpx.URL) -> Mapping[str, str]:
+        """See registry.hosts.web.Authority."""
+        if self._authorization is None or not same_origin(url, self._registry):
+            return {}
+        return {"Authorization": self._authorization}
+
+    async def challenged(self, response: httpx.Response) -> bool:
+        """See registry.hosts.web.Authority. Raises RemoteRefused for a realm elsewhere,
+        RemoteDenied when the token service says no."""
+        if not same_origin(response.request.url, self._registry):
+            return False
+        used = response.request.headers.get("authorization")
+        async with self._lock:
+            if self._authorization is not None and self._authorization != used:
+                return True
+            found = await self._answer(response.headers.get("www-authenticate", ""))
+            changed = found is not None and found != used
+            self._authorization = found
+        return changed
+
+    async def _answer(self, challenge: str) -> str | None:
+        kind, _, rest = challenge[:_MAX_CHALLENGE].strip().partition(" ")
+        credential = await asyncio.to_thread(self._credentials.find, _host(self._registry))
+        if kind.lower() == "basic" and credential is not None and not credential.identity:
+            return _basic(credential)
+        if kind.lower() != "bearer":
+            return None
+        given = {name.lower(): value for name, value in _PARAMETER.findall(rest)}
+        return f"Bearer {await self._token(given, credential)}"
+
+    async def _token(self, given: Mapping[str, str], credential: Credential | None) -> str:
+        realm = self._realm(given.get("realm", ""))
+        query = {name: given[name] for name in ("service",) if name in given}
+        pairs = [*query.items(), *(("scope", scope) for scope in given.get("scope", "").split())]
+        ask = await self._ask(realm, pairs, credential)
+        response = await self._web.fetch(ask, _MAX_TOKEN_BYTES)
+        if response.status_code in (401, 403):
+            raise RemoteDenied(_refusal(self._registry, credential))
+        raise_for_status(response, "a token")
+        return _token_in(response.content)
+
+    async def _ask(
+        self, realm: httpx.URL, pairs: list[tuple[str, str]], credential: Credential | None
+    ) -> Ask:
+        if credential is not None and credential.identity:
+            form = [("grant_type", "refresh_token"), ("refresh_token", credential.password)]
+            content = str(httpx.QueryParams([*form, ("client_id", "hearth"), *pairs]))
+            kind = {"Content-Type": "application/x-www-form-urlencoded"}
+            return Ask("POST", realm, kind, content.encode())
+        key = None
+        if credential is None:
+            key = await asyncio.to_thread(self._key_of, _host(self._registry))
+        if key is None:
+            return Ask("GET", _with(realm, pairs), _authorization(credential))
+        stamp = [("ts", str(int(time.time()))), ("nonce", secrets.token_urlsafe(16))]
+        url = _with(realm, [*pairs, *stamp])
+        signature = await asyncio.to_thread(key.authorization, "GET", str(url))
+        return Ask("GET", url, {"Authorization": signature})
+
+    def _realm(self, text: str) -> httpx.URL:
+        try:
+            realm = httpx.URL(text)
+        except httpx.InvalidURL:
+            raise RemoteRefused(f"the registry's token service is no URL: {shown(text)}") from None
+        pinned = _REALMS.get(self._registry.host)
+        known = pinned is not None and realm.host == pinned and realm.scheme == "https"
+        if not (same_origin(realm, self._registry) or known) or realm.userinfo:
+            raise RemoteRefused(
+                f"{self._registry.host} wants a token of {shown(text)}, which is another origin; "
+                "no credential was sent there"
+            )
+        return realm
+
+
+def _with(url: httpx.URL, pairs: list[tuple[str, str]]) -> httpx.URL:
+    return url.copy_with(params=httpx.QueryParams([*url.params.multi_items(), *pairs]))
+
+
+def _host(url: httpx.URL) -> str:
+    return url.netloc.decode("ascii")
+
+
+def _basic(credential: Credential) -> str:
+    pair = f"{credential.username}:{credential.password}".encode()
+    return f"Basic {base64.b64encode(pair).decode()}"
+
+
+def _authorization(credential: Credential | None) -> dict[str, str]:
+    return {} if credential is None else {"Authorization": _basic(credential)}
+
+
+def _refusal(registry: httpx.URL, credential: Credential | None) -> str:
+    host = _host(registry)
+    if credential is None:
+        return f"{host} wants credentials; give them with: hearth login {host}"
+    return f"{host} refuses the credentials of {shown(credential.username)}"
+
+
+def _token_in(content: bytes) -> str:
+    try:
+        value = json.loads(content)
+        token = value.get("token") or value.get("access_token")
+    except (ValueError, AttributeError, RecursionError):
+        token = None
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+        raise RemoteRefused("the registry's token service sent no token")
+    return token

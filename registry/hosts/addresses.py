@@ -1,0 +1,80 @@
+"""Which URLs may be requested: schemes, and addresses that a public host must not lead to.
+
+Owns the rules for plain http and for redirects. Sends nothing but questions to the resolver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+
+import httpx
+
+from registry.errors import RemoteRefused, shown
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(url: httpx.URL) -> tuple[str, str, int]:
+    """Scheme, host and port: what a credential is bound to."""
+    return (url.scheme, url.host.lower(), url.port or _PORTS.get(url.scheme, 0))
+
+
+def is_loopback(host: str) -> bool:
+    """True for localhost and the addresses of this machine's loopback."""
+    name = host.strip("[]").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def check_scheme(url: httpx.URL, insecure: bool) -> None:
+    """Raises RemoteRefused unless url is https, or http where that is allowed."""
+    if url.scheme == "https" or (url.scheme == "http" and (insecure or is_loopback(url.host))):
+        return
+    if url.scheme == "http":
+        raise RemoteRefused(
+            f"{shown(url.host)} would be asked over plain http; --insecure allows that"
+        )
+    raise RemoteRefused(f"{shown(str(url))} is neither https nor http")
+
+
+async def check_redirect(source: httpx.URL, target: httpx.URL, insecure: bool) -> None:
+    """Raises RemoteRefused when source must not send a request on to target: other schemes, a
+    step down from https, and private addresses behind a public one."""
+    check_scheme(target, insecure)
+    if target.userinfo:
+        raise RemoteRefused(f"{shown(source.host)} redirects to a URL with a password in it")
+    if source.scheme == "https" and target.scheme != "https":
+        raise RemoteRefused(f"{shown(source.host)} redirects from https to plain http")
+    if source.host == target.host:
+        return
+    if await _is_private(target.host) and not await _is_private(source.host):
+        raise RemoteRefused(
+            f"{shown(source.host)} redirects to {shown(target.host)}, an address that is not public"
+        )
+
+
+async def _is_private(host: str) -> bool:
+    """True when any address of host is not a public one. A name that cannot be resolved here is
+    left to the request, which a proxy may resolve."""
+    try:
+        found = [ipaddress.ip_address(host.strip("[]"))]
+    except ValueError:
+        try:
+            answers = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        except OSError:
+            return False
+        found = [ipaddress.ip_address(str(answer[4][0]).split("%")[0]) for answer in answers]
+    return any(not _plain(address).is_global for address in found)
+
+
+def _plain(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped if mapped is not None else address

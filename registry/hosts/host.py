@@ -1,0 +1,77 @@
+"""What every kind of host gives: a model's manifest or files, and byte ranges of its content.
+
+Owns the shared types. Knows neither HTTP nor the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from registry.digest import Digest
+from registry.manifest import Manifest
+from registry.names import Name
+
+
+class Source(Protocol):
+    """Content that can be read in ranges."""
+
+    def read(
+        self, start: int, stop: int
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes | bytearray]]:
+        """The bytes from start to before stop, as they arrive; possibly fewer or more than
+        asked for: the reader counts.
+
+        Raises RangesIgnored, RemoteError; RetryLater for what may work the next time.
+        """
+
+
+class RetryLater(Exception):
+    """A request failed in a way that may pass. after_s: how long the server wants to be left
+    alone, None when it did not say."""
+
+    def __init__(self, reason: str, after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.after_s = after_s
+
+
+class RangesIgnored(Exception):
+    """The server sends whole files only."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file to be fetched. digest: None when only its content will tell. key: the same text
+    for the same content. cached: a file of the user that should be the same."""
+
+    title: str
+    size_bytes: int
+    digest: Digest | None
+    key: str
+    source: Source
+    cached: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModel:
+    """A model as a host describes it. manifest and content (its bytes): None when the host has
+    files only, from which the model is to be built. note: what the user should hear of the
+    choice that was made."""
+
+    name: Name
+    files: tuple[RemoteFile, ...]
+    manifest: Manifest | None = None
+    content: bytes | None = None
+    note: str | None = None
+
+
+class Host(Protocol):
+    """One kind of place where models are."""
+
+    async def resolve(self) -> RemoteModel:
+        """What has to be fetched for the model that was asked for. Raises RemoteError,
+        InvalidManifest."""

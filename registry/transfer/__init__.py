@@ -1,0 +1,1 @@
+"""Bringing the content of a remote file into the store, whatever the network does."""

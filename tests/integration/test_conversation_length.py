@@ -1,0 +1,65 @@
+"""A conversation longer than the context, through a real daemon and worker, on every surface."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.echo_models import echo_gguf
+
+CONTEXT = 256
+
+
+@pytest.fixture(autouse=True)
+def model(client: httpx.Client) -> None:
+    content = echo_gguf(salt="length")
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    assert client.post(f"/api/blobs/{digest}", content=content).status_code in (200, 201)
+    body = {"model": "long", "files": {"m.gguf": digest}, "stream": False}
+    assert client.post("/api/create", json=body).status_code == 200
+
+
+def talk(**more: Any) -> dict[str, Any]:
+    turns = [
+        {"role": role, "content": "words " * 5} for _ in range(6) for role in ("user", "assistant")
+    ]
+    options = {"num_ctx": CONTEXT, "num_predict": 8}
+    messages = [*turns, {"role": "user", "content": "the end"}]
+    return {"model": "long", "messages": messages, "options": options, **more}
+
+
+def test_ollama_drops_the_oldest_turns_and_says_so(client: httpx.Client) -> None:
+    answer = client.post("/api/chat", json=talk(stream=False)).json()
+    assert "truncated" in answer, answer
+    assert answer["truncated"]["messages_dropped"] >= 2
+    assert answer["prompt_eval_count"] < CONTEXT
+    lines = client.post("/api/chat", json=talk()).text.splitlines()
+    assert json.loads(lines[-1])["truncated"] == answer["truncated"]
+
+
+def test_ollama_refuses_with_truncate_false(client: httpx.Client) -> None:
+    answer = client.post("/api/chat", json=talk(stream=False, truncate=False))
+    assert answer.status_code == 400
+    assert f"the context is {CONTEXT} tokens" in answer.json()["error"]
+
+
+def test_openai_refuses_unless_truncation_is_auto(client: httpx.Client) -> None:
+    answer = client.post("/v1/chat/completions", json=talk())
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
+    answer = client.post("/v1/chat/completions", json=talk(truncation="auto"))
+    dropped = answer.json()["truncated"]
+    assert dropped["messages_dropped"] >= 2
+    text = client.post("/v1/chat/completions", json=talk(truncation="auto", stream=True)).text
+    events = [json.loads(line[6:]) for line in text.split("\n\n") if line.startswith("data: {")]
+    assert [event["truncated"] for event in events if "truncated" in event] == [dropped]
+
+
+def test_a_conversation_that_fits_has_no_such_field(client: httpx.Client) -> None:
+    body = talk(stream=False)
+    body["messages"] = body["messages"][-1:]
+    assert "truncated" not in client.post("/api/chat", json=body).json()

@@ -1,0 +1,154 @@
+"""Pulls from Hugging Face, from a local server that speaks the Hub's API."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunningDaemon, StartDaemon
+from tests.echo_models import echo_gguf
+from tests.registry_server import FakeRegistry, Handler, fake_registry
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+HF_TOKEN = "hf_canarycanarycanary"
+REPO = "someone/tiny-gguf"
+
+
+class Hub:
+    """The Hub: repositories with files, whose content comes from another origin."""
+
+    def __init__(self, server: FakeRegistry, mirror: FakeRegistry) -> None:
+        self.server = server
+        self.mirror = mirror
+        self.files: dict[str, bytes] = {}
+
+    def add(self, path: str, content: bytes) -> None:
+        """A file of the repository."""
+        self.files[path] = content
+        digest = self.mirror.add_blob(content)
+        target = f"{self.mirror.url}/v2/cdn/blobs/{digest}?signature=canary"
+        self.server.special[f"/{REPO}/resolve/{COMMIT}/{path}"] = lambda handler: handler.reply(
+            302, b"", Location=target
+        )
+        for question in (f"/api/models/{REPO}", f"/api/models/{REPO}/revision/v1"):
+            self.server.special[question] = self._describe
+
+    def _describe(self, handler: Handler) -> None:
+        siblings = [
+            {
+                "rfilename": path,
+                "size": len(content),
+                "lfs": {
+                    "sha256": hashlib.sha256(content).hexdigest(),
+                    "size": len(content),
+                    "pointerSize": 130,
+                },
+            }
+            for path, content in self.files.items()
+        ]
+        value = {"id": REPO, "modelId": REPO, "sha": COMMIT, "siblings": siblings}
+        handler.reply(200, json.dumps(value).encode(), Content_Type="application/json")
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A Hub with two quantizations of one model."""
+    with fake_registry() as server, fake_registry() as mirror:
+        hub = Hub(server, mirror)
+        hub.add("tiny-Q4_K_M.gguf", echo_gguf(salt="q4"))
+        hub.add("tiny-Q8_0.gguf", echo_gguf(salt="q8") + bytes(4096))
+        hub.add("mmproj-tiny-F16.gguf", b"GGUF no language model")
+        yield hub
+
+
+@pytest.fixture
+def daemon(start_daemon: StartDaemon, hub: Hub, tmp_path: Path) -> RunningDaemon:
+    """A daemon whose Hub is the local one."""
+    return start_daemon(
+        env={
+            "HEARTH_OFFLINE": "0",
+            "HF_ENDPOINT": hub.server.url,
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_TOKEN": HF_TOKEN,
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
+    )
+
+
+def pull(daemon: RunningDaemon, name: str) -> list[dict[str, object]]:
+    with daemon.client() as http:
+        response = http.post("/api/pull", json={"model": name})
+    return [json.loads(line) for line in response.iter_lines() if line]
+
+
+def digests(lines: list[dict[str, object]]) -> set[object]:
+    return {line["digest"] for line in lines if "digest" in line}
+
+
+def test_a_quantization_is_found_and_runs(daemon: RunningDaemon, hub: Hub) -> None:
+    lines = pull(daemon, f"hf.co/{REPO}:q4_k_m")
+    wanted = hashlib.sha256(hub.files["tiny-Q4_K_M.gguf"]).hexdigest()
+    assert lines[-1] == {"status": "success", "model": f"hf.co/{REPO}:q4_k_m"}
+    assert digests(lines) == {f"sha256:{wanted}"}
+    with daemon.client() as http:
+        body = {"model": f"hf.co/{REPO}:Q4_K_M", "prompt": "hi", "stream": False}
+        assert http.post("/api/generate", json=body).json()["response"] == "hi"
+
+
+def test_without_one_the_choice_is_said(daemon: RunningDaemon, hub: Hub) -> None:
+    lines = pull(daemon, f"hf.co/{REPO}")
+    wanted = hashlib.sha256(hub.files["tiny-Q8_0.gguf"]).hexdigest()
+    assert digests(lines) == {f"sha256:{wanted}"}
+    assert [line for line in lines if str(line["status"]).startswith("choosing Q8_0 of 2")]
+
+
+def test_a_file_and_a_revision_can_be_named(daemon: RunningDaemon, hub: Hub) -> None:
+    lines = pull(daemon, f"hf://{REPO}:tiny-Q8_0.gguf@v1")
+    assert lines[-1]["model"] == f"hf.co/{REPO}:tiny-Q8_0.gguf-v1"
+    assert hub.server.requests("/revision/v1")
+
+
+def test_the_token_goes_to_the_hub_and_nowhere_else(daemon: RunningDaemon, hub: Hub) -> None:
+    pull(daemon, f"hf.co/{REPO}:Q4_K_M")
+    asked = [seen for seen in hub.server.seen if "resolve" in seen.path]
+    assert [seen for seen in asked if HF_TOKEN in json.dumps(seen.headers)] == asked != []
+    assert hub.mirror.seen
+    for seen in hub.mirror.seen:
+        assert HF_TOKEN not in json.dumps(seen.headers)
+    assert "canary" not in "".join(daemon.lines)
+
+
+def test_a_file_of_the_users_cache_is_linked_and_not_fetched(
+    daemon: RunningDaemon, hub: Hub, tmp_path: Path
+) -> None:
+    content = hub.files["tiny-Q4_K_M.gguf"]
+    digest = hashlib.sha256(content).hexdigest()
+    folder = tmp_path / "hf" / "hub" / f"models--{REPO.replace('/', '--')}"
+    (folder / "blobs").mkdir(parents=True)
+    (folder / "snapshots" / COMMIT).mkdir(parents=True)
+    (folder / "blobs" / digest).write_bytes(content)
+    (folder / "snapshots" / COMMIT / "tiny-Q4_K_M.gguf").symlink_to(folder / "blobs" / digest)
+    lines = pull(daemon, f"hf.co/{REPO}:Q4_K_M")
+    assert lines[-1]["status"] == "success"
+    assert hub.mirror.seen == []
+    blob = daemon.home / "models" / "blobs" / f"sha256-{digest}"
+    assert blob.stat().st_ino == (folder / "blobs" / digest).stat().st_ino
+
+
+def test_refusals_of_the_hub_are_explained(daemon: RunningDaemon, hub: Hub) -> None:
+    hub.server.special["/api/models/someone/gated"] = lambda handler: handler.reply(
+        403, b"{}", X_Error_Code="GatedRepo"
+    )
+    hub.server.special["/api/models/someone/none"] = lambda handler: handler.reply(
+        404, b"{}", X_Error_Code="RepoNotFound"
+    )
+    gated = pull(daemon, "hf.co/someone/gated")[-1]
+    missing = pull(daemon, "hf.co/someone/none")[-1]
+    absent = pull(daemon, f"hf.co/{REPO}:Q2_K")[-1]
+    assert (gated["code"], "accept them at" in str(gated["error"])) == ("registry_denied", True)
+    assert missing["code"] == "remote_model_not_found"
+    assert "it has Q4_K_M, Q8_0" in str(absent["error"])

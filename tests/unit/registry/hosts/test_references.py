@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.errors import InvalidDigest, InvalidName
+from registry.hosts.references import Reference, parse
+from registry.names import Name
+
+DIGEST = "sha256:" + "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name"),
+    [
+        ("gemma3", "oci", "registry.ollama.ai/library/gemma3:latest"),
+        ("user/m:q4", "oci", "registry.ollama.ai/user/m:q4"),
+        ("oci://reg.example:5000/ns/m:v1", "oci", "reg.example:5000/ns/m:v1"),
+        ("oci://reg.example/m", "oci", "reg.example/library/m:latest"),
+        (f"reg.example/ns/m@{DIGEST}", "oci", "reg.example/ns/m:sha256-abababababab"),
+        (f"reg.example/ns/m:v1@{DIGEST}", "oci", "reg.example/ns/m:v1"),
+        ("hf.co/u/r", "huggingface", "hf.co/u/r:latest"),
+        ("hf.co/u/r:Q4_K_M", "huggingface", "hf.co/u/r:Q4_K_M"),
+        ("hf://u/r:sub/file.gguf", "huggingface", "hf.co/u/r:sub-file.gguf"),
+        ("huggingface.co/u.v/r@refs/pr/1", "huggingface", "hf.co/u-v/r:refs-pr-1"),
+        (
+            "https://huggingface.co/u/r/resolve/main/a-Q8_0.gguf?download=true",
+            "huggingface",
+            "hf.co/u/r:a-Q8_0.gguf-main",
+        ),
+        ("https://example.com/a/b/model-Q4.gguf?x=1", "url", "example.com/b/model-Q4:latest"),
+        ("https://example.com/m.gguf", "url", "example.com/files/m:latest"),
+    ],
+)
+def test_what_is_written_has_a_kind_and_a_name(text: str, kind: str, name: str) -> None:
+    found = parse(text)
+    assert (found.kind, str(found.name)) == (kind, name)
+    assert Name.parse(str(found.name)) == found.name
+
+
+def test_parts_of_a_repository_are_told_apart() -> None:
+    found = parse("hf.co/User/Repo:sub/F.gguf@v1.0")
+    assert (found.repo, found.selector, found.revision) == ("User/Repo", "sub/F.gguf", "v1.0")
+    assert parse("hf.co/u/r:latest").selector is None
+    assert parse(f"a@{DIGEST}").digest == DIGEST
+    assert parse("http://example.com/ns/m").plain
+    assert not parse("https://example.com/ns/m").plain
+
+
+def test_the_key_is_the_same_for_the_same_model_whatever_the_case() -> None:
+    assert parse("Gemma3").key == parse("gemma3:LATEST").key
+    assert parse("hf.co/u/r:Q4_K_M").key != parse("hf.co/u/r:Q8_0").key
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "../../etc/passwd",
+        "file:///etc/passwd.gguf",
+        "ftp://example.com/m.gguf",
+        "hf.co/u",
+        "hf.co/u/r:../x.gguf",
+        "hf.co/u/r:",
+        "hf.co/../r",
+        "hf.co/u/r@",
+        "https://user:pass@example.com/m.gguf",
+        "https://example.com/.gguf",
+        "gemma3@latest",
+    ],
+)
+def test_what_is_no_reference_is_refused(text: str) -> None:
+    with pytest.raises((InvalidName, InvalidDigest)):
+        parse(text)
+
+
+@given(st.text(max_size=60) | st.from_regex(r"(hf|https?|oci)://[a-z@:/.%\[\]?#-]{0,40}\.gguf"))
+def test_any_text_is_a_reference_or_a_refusal(text: str) -> None:
+    try:
+        found = parse(text)
+    except (InvalidName, InvalidDigest):
+        return
+    assert isinstance(found, Reference)
+    assert Name.from_path("/".join(found.name.path)) == found.name
