@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from runner.chat import output
 from runner.chat.conversation import with_bundle_turns
 from runner.chat.output import OutputParser, output_parser
 from runner.chat.reasoning import marks_of
-from runner.chat.tools import kept_marks
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
 from runner.models.options import generation_options
@@ -137,8 +137,8 @@ def openings(lease: Lease) -> tuple[str, ...]:
 
 def marks_to_keep(lease: Lease, *, tools: bool) -> tuple[str, ...]:
     """The marks that the parser of this model's answers needs, were they control tokens."""
-    calls = kept_marks(lease.template, lease.bundle.parser) if tools else ()
-    return (*(reasoning_marks(lease) or ()), *calls)
+    found = output.marks_to_keep(lease.template, tools=tools, family=lease.bundle.parser)
+    return (*(reasoning_marks(lease) or ()), *found)
 
 
 def parser_of(lease: Lease, tools: Sequence[Mapping[str, Any]]) -> OutputParser | None:

@@ -15,6 +15,7 @@ from registry.formats.gguf import LazyArray
 from registry.store import StoredModel
 from runner.errors import HearthError
 from runner.models.lookup import parse_name
+from runner.models.need import bits_per_weight, memory_need
 from runner.models.residents import Resident
 from runner.models.shape import abilities_of, template_of
 from runner.server.exchange import Exchange
@@ -119,8 +120,22 @@ async def show(exchange: Exchange) -> None:
             "modified_at": stored.modified_at.isoformat(),
             "digest": stored.digest.hex,
             "size": stored.size_bytes,
+            **_own_fields(exchange, bundle),
         }
     )
+
+
+def _own_fields(exchange: Exchange, bundle: Bundle) -> dict[str, Any]:
+    """What hearth tells beyond Ollama's fields."""
+    need = memory_need(bundle, exchange.daemon.settings)
+    bits = bits_per_weight(bundle)
+    return {
+        "bits_per_weight": None if bits is None else round(bits, 2),
+        "memory": None if need is None else {**asdict(need), "total_bytes": need.total_bytes},
+        "renderer": bundle.renderer or "",
+        "parser": bundle.parser or "",
+        "requires": bundle.requires or "",
+    }
 
 
 def _model_info(bundle: Bundle, *, verbose: bool) -> dict[str, Any]:

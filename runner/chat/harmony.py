@@ -1,0 +1,105 @@
+"""OpenAI's harmony notation, of gpt-oss: an answer is a row of messages, each with a channel.
+
+<|channel|>analysis<|message|>...<|end|> is reasoning, the channels final and commentary are
+content, and a message to functions.NAME is a call with JSON arguments. The prompt ends with
+<|start|>assistant, so that an answer begins inside a header.
+Source: https://cookbook.openai.com/articles/openai-harmony
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from runner.chat.reasoning import Reasoning
+from runner.chat.tools.calls import new_call
+from runner.chat.tools.marked import MAX_CALL_CHARS
+from runner.types import ToolCall
+
+MARKER = "<|channel|>"
+KEPT = (
+    *(MARKER, "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>"),
+)
+_MESSAGE = "<|message|>"
+_ENDS = re.compile(r"<\|(?:end|call|return|start)\|>")
+_RECIPIENT = re.compile(r"\bto=(?:functions\.)?([^\s<]{1,256})")
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_HEADER_BEGINS = (MARKER, "<|start|>", "to=")
+MAX_HEADER_CHARS = 1024
+
+Part = str | Reasoning | ToolCall
+
+
+class HarmonyParser:
+    """Takes an answer apart as it arrives. Text that is not harmony is content."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._in_header = True
+        self._channel = "final"
+        self._recipient: str | None = None
+
+    def feed(self, text: str) -> list[Part]:
+        """What text completes; what may still become a mark, and calls, are held back."""
+        self._held += text
+        parts: list[Part] = []
+        while self._held and (found := self._take()) is not None:
+            parts += found
+        return parts
+
+    def finish(self) -> list[Part]:
+        """What was held back, at the end of the text."""
+        held, self._held = self._held, ""
+        if self._in_header:
+            return [held] if held.strip() and not held.lstrip().startswith("<|") else []
+        return list(self._said(held, whole=True))
+
+    def _take(self) -> list[Part] | None:
+        return self._take_header() if self._in_header else self._take_body()
+
+    def _take_header(self) -> list[Part] | None:
+        start = self._held.lstrip()
+        begun = any(mark.startswith(start[: len(mark)]) for mark in _HEADER_BEGINS)
+        end = self._held.find(_MESSAGE, 0, MAX_HEADER_CHARS)
+        if begun and end < 0 and len(self._held) < MAX_HEADER_CHARS:
+            return None
+        if not begun or end < 0:
+            self._in_header, self._channel, self._recipient = False, "final", None
+            return []
+        header, self._held = self._held[:end], self._held[end + len(_MESSAGE) :]
+        channel, recipient = _CHANNEL.search(header), _RECIPIENT.search(header)
+        self._channel = channel[1] if channel else "final"
+        self._recipient = recipient[1] if recipient else None
+        self._in_header = False
+        return []
+
+    def _take_body(self) -> list[Part] | None:
+        found = _ENDS.search(self._held)
+        if found is not None:
+            body, self._held = self._held[: found.start()], self._held[found.end() :]
+            said = list(self._said(body, whole=True))
+            self._in_header, self._recipient = True, None
+            return said
+        if self._recipient is not None:
+            if len(self._held) <= MAX_CALL_CHARS:
+                return None
+            self._recipient = None
+        keep = _begun(self._held)
+        body, self._held = self._held[: len(self._held) - keep], self._held[-keep:] * bool(keep)
+        return list(self._said(body, whole=False)) if body else None
+
+    def _said(self, body: str, *, whole: bool) -> Iterator[Part]:
+        if self._recipient is not None and whole:
+            call = new_call(self._recipient, body.strip() or "{}")
+            if call is not None:
+                yield call
+                return
+        if body:
+            yield Reasoning(body) if self._channel == "analysis" else body
+
+
+def _begun(text: str) -> int:
+    """How many characters at the end may be the beginning of a mark."""
+    start = text.rfind("<", max(0, len(text) - len("<|return|>")))
+    tail = text[start:] if start >= 0 else ""
+    return len(tail) if any(mark.startswith(tail) for mark in KEPT) and tail else 0
