@@ -72,6 +72,7 @@ class HuggingFaceHost:
         info = await asyncio.to_thread(self._ask, repo)
         selector = self.reference.selector
         choice = choose(repo, variants_of(_entries(info)), selector, self.memory_bytes)
+        _require_one_file(repo, choice)
         files = await asyncio.to_thread(self._files, repo, info.sha or "main", choice)
         return RemoteModel(self.reference.name, files, note=choice.note)
 
@@ -112,6 +113,17 @@ def _entries(info: ModelInfo) -> list[Entry]:
         for item in siblings
         if type(item.size) is int and item.size >= 0
     ]
+
+
+def _require_one_file(repo: str, choice: Choice) -> None:
+    """Raises RemoteRefused for a model in parts, of which no model can be made yet: better now
+    than after the transfer."""
+    variant = choice.variant
+    if len(variant.entries) > 1:
+        raise RemoteRefused(
+            f"{variant.label} of {repo} is cut into {len(variant.entries)} files, which this "
+            f"version cannot join; choose one in a single file, such as hf.co/{repo}:Q4_K_M"
+        )
 
 
 def _digest(sha256: str) -> Digest:

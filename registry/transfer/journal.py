@@ -89,22 +89,33 @@ class Journal:
 
     def _load(self, plan: Plan) -> None:
         assert self._descriptor is not None
-        header = _header(plan)
         size = min(os.fstat(self._descriptor).st_size, _MAX_BYTES)
-        content = os.pread(self._descriptor, size, 0)
-        if not content.startswith(header):
-            os.ftruncate(self._descriptor, 0)
-            _append(self._descriptor, header)
-            return
-        end = len(header)
-        for at in range(len(header), len(content) - _RECORD.size + 1, _RECORD.size):
-            index, crc, check = _RECORD.unpack_from(content, at)
-            if check != zlib.crc32(content[at : at + 8]) or index >= plan.count:
-                break
-            self.crcs[index] = crc
-            end = at + _RECORD.size
+        self.crcs, end = _parse(os.pread(self._descriptor, size, 0), plan)
         os.ftruncate(self._descriptor, end)
-        os.lseek(self._descriptor, 0, os.SEEK_END)
+        if end == 0:
+            _append(self._descriptor, _header(plan))
+
+
+def read_crcs(path: Path, plan: Plan) -> dict[int, int]:
+    """What a journal says, which may be in use: nothing is changed. Raises OSError."""
+    with path.open("rb") as file:
+        return _parse(file.read(_MAX_BYTES), plan)[0]
+
+
+def _parse(content: bytes, plan: Plan) -> tuple[dict[int, int], int]:
+    """The chunks in a journal of plan, and where its last whole record ends; 0: it is another
+    plan's."""
+    header = _header(plan)
+    if not content.startswith(header):
+        return {}, 0
+    crcs, end = {}, len(header)
+    for at in range(len(header), len(content) - _RECORD.size + 1, _RECORD.size):
+        index, crc, check = _RECORD.unpack_from(content, at)
+        if check != zlib.crc32(content[at : at + 8]) or index >= plan.count:
+            break
+        crcs[index] = crc
+        end = at + _RECORD.size
+    return crcs, end
 
 
 def _header(plan: Plan) -> bytes:

@@ -21,7 +21,7 @@ from typing import Any
 from registry.atomic import FILE_MODE, fault_of, sync_directory
 from registry.digest import Digest
 from registry.errors import RegistryError
-from registry.transfer.journal import Journal, Plan
+from registry.transfer.journal import Journal, Plan, read_crcs
 
 PREFIX = "partial-"
 _READ_BYTES = 1024 * 1024
@@ -192,14 +192,12 @@ class Partial:
 def arrived_bytes(directory: Path, plan: Plan) -> int:
     """The bytes that an earlier transfer of plan has left; 0 when there is none."""
     path, journal_path = _paths(directory, plan)
-    if not path.exists() or not journal_path.exists():
-        return 0
     try:
-        journal = Journal(journal_path, plan)
+        whole = path.lstat().st_size == plan.size_bytes
+        crcs = read_crcs(journal_path, plan) if whole else {}
     except OSError:
         return 0
-    journal.close()
-    return sum(plan.length(index) for index in journal.crcs)
+    return sum(plan.length(index) for index in crcs)
 
 
 def sweep_partials(directory: Path, keep_s: float) -> None:

@@ -152,3 +152,13 @@ def test_refusals_of_the_hub_are_explained(daemon: RunningDaemon, hub: Hub) -> N
     assert (gated["code"], "accept them at" in str(gated["error"])) == ("registry_denied", True)
     assert missing["code"] == "remote_model_not_found"
     assert "it has Q4_K_M, Q8_0" in str(absent["error"])
+
+
+def test_a_model_in_parts_is_refused_before_a_byte_of_it_is_fetched(
+    daemon: RunningDaemon, hub: Hub
+) -> None:
+    for number in (1, 2):
+        hub.add(f"tiny-F16-0000{number}-of-00002.gguf", echo_gguf(salt=str(number)))
+    last = pull(daemon, f"hf.co/{REPO}:F16")[-1]
+    assert "cut into 2 files" in str(last["error"])
+    assert hub.mirror.seen == []
