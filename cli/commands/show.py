@@ -93,7 +93,19 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("architecture", architecture), ("parameters", details.get("parameter_size"))]
     rows += [(label, info.get(f"{architecture}.{key}")) for label, key in _INFO_ROWS]
     rows.append(("quantization", details.get("quantization_level")))
+    rows.append(("bits per weight", model.get("bits_per_weight")))
+    rows.append(("size", _size(model.get("size"))))
+    memory = model.get("memory") or {}
+    if memory:
+        context = memory["context_length"]
+        rows.append(("memory", f"{_size(memory['total_bytes'])} at {context} tokens of context"))
     return [(label, str(value)) for label, value in rows if value]
+
+
+def _size(size_bytes: int | None) -> str | None:
+    from cli.render import size
+
+    return size(size_bytes) if size_bytes else None
 
 
 def _table(rows: list[tuple[str, str]]) -> list[str]:

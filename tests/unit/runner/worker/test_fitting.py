@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import logging
 from typing import Any
 
@@ -89,6 +90,6 @@ def test_a_result_never_stays_without_the_message_before_it(
     spoken = [index for index, message in enumerate(messages) if message.role != "system"]
     assert not spoken or spoken[-1] not in gone
     assert all(messages[index].role != "system" for index in gone)
-    for before, index in zip(spoken, spoken[1:], strict=False):
+    for before, index in itertools.pairwise(spoken):
         if messages[index].role == "tool" and index not in gone:
             assert before not in gone
