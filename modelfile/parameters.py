@@ -95,6 +95,16 @@ DEPRECATED: Final = frozenset(
 )
 
 
+# Options of llama.cpp's servers that would change an answer; to drop them would be to lie.
+UNSUPPORTED: Final = frozenset(
+    (
+        *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
+        *("dry_sequence_breakers", "dynatemp_range", "dynatemp_exponent", "grammar", "samplers"),
+        *("json_schema", "lora", "n_probs"),
+    )
+)
+
+
 def lookup(name: str) -> Parameter | None:
     """The row of a parameter, None for a deprecated one. Raises UnknownParameter."""
     if name in PARAMETERS:

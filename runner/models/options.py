@@ -12,7 +12,7 @@ from typing import Any
 
 from modelfile import parameters as table
 from modelfile.errors import ModelfileError
-from runner.errors import InvalidRequest
+from runner.errors import InvalidRequest, Unsupported
 from runner.types import SamplingParams
 
 _SAMPLING = (
@@ -58,9 +58,12 @@ class Options:
 
 def check(given: Mapping[str, Any]) -> dict[str, Any]:
     """given without its None values. Raises InvalidRequest naming the option that has the wrong
-    type or is out of range; names that are no option are dropped, as Ollama does."""
+    type or is out of range, and Unsupported for one that would change the answer and is known
+    from other servers; other names that are no option are dropped, as Ollama does."""
     checked: dict[str, Any] = {}
     for name, value in given.items():
+        if value is not None and name in table.UNSUPPORTED:
+            raise Unsupported(f"the option {name} is not supported by this version", param=name)
         if value is None or name not in table.PARAMETERS or (name == "stop" and not value):
             continue
         try:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.errors import InvalidRequest
+from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check, generation_options, load_options
 from runner.types import SamplingParams
 
@@ -75,3 +75,10 @@ def test_load_options_leave_what_is_decided_elsewhere() -> None:
     options = load_options({"num_gpu": -1, "num_thread": 0, "num_ctx": 100}, {"num_ctx": 50})
     assert (options.num_gpu, options.num_thread, options.num_ctx) == (None, None, 50)
     assert load_options({}, {"num_gpu": 0}).num_gpu == 0
+
+
+@pytest.mark.parametrize("name", ["dry_multiplier", "grammar", "dynatemp_range"])
+def test_an_option_that_cannot_be_honoured_is_refused(name: str) -> None:
+    with pytest.raises(Unsupported, match=f"the option {name} is not supported"):
+        check({name: 1})
+    assert check({name: None}) == {}
