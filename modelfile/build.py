@@ -166,7 +166,8 @@ def _layers(description: Description, base: _Base) -> list[_Part]:
     replaced = _replaced_types(description)
     kept = [layer for layer in base.layers if layer.media_type not in replaced]
     new = [_Part.made(kind, content) for kind, content in _new_layers(description, base)]
-    return [_Part(base.model), *(_Part(layer) for layer in kept), *new]
+    added = [part for part in new if part.layer not in kept]  # a license is not told twice
+    return [_Part(base.model), *(_Part(layer) for layer in kept), *added]
 
 
 def _write(store: Store, parts: list[_Part], made: list[Digest]) -> Iterator[str]:

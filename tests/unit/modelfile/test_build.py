@@ -20,11 +20,13 @@ from modelfile.errors import (
     UnsupportedInstruction,
 )
 from modelfile.parser import parse
+from modelfile.render import render
 from registry.bundle import Bundle, BundleMessage, read_bundle
 from registry.digest import Digest
 from registry.errors import BlobMissing, InvalidGguf, ModelMissing, StoreError
 from registry.names import Name
 from registry.store import Store
+from runner.server.ollama.described import describe_modelfile
 from tests.gguf_files import echo_file, gguf_file, llama_file, llama_metadata, text, u32
 from tests.unit.registry.faulty_disk import faulty_disk
 
@@ -138,6 +140,16 @@ def test_a_derived_model_replaces_or_removes_what_it_names(store: Store) -> None
     list(build(store, description))
     bundle = read_bundle(store, store.get(NAME))
     assert (bundle.system, bundle.template, bundle.messages) == (None, "T", ())
+
+
+def test_a_modelfile_that_is_shown_makes_the_same_model_again(store: Store) -> None:
+    bundle = make(store, FULL)
+    wanted = describe_modelfile(bundle).commands[1:]
+    for name in map(Name.parse, ("again", "and-again", "again")):
+        shown = parse(render(describe_modelfile(bundle)))
+        list(build(store, from_modelfile(shown, name)))
+        bundle = read_bundle(store, store.get(name))
+        assert describe_modelfile(bundle).commands[1:] == wanted
 
 
 def test_a_model_may_be_rebuilt_from_itself(store: Store) -> None:
