@@ -13,11 +13,18 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, settings
 
 from registry.store import Store
 from tests.echo_models import TOOL_TEMPLATE, install_echo
 
 LISTENING = "listens on "
+# The same examples everywhere, however slow the machine is: a failure is about the code.
+settings.register_profile(
+    "hearth", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("hearth")
+
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 
