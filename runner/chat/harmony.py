@@ -36,6 +36,7 @@ class HarmonyParser:
     def __init__(self) -> None:
         self._held = ""
         self._in_header = True
+        self._searched = 0  # of _held inside a call: no end before here
         self._channel = "final"
         self._recipient: str | None = None
 
@@ -74,7 +75,8 @@ class HarmonyParser:
         return []
 
     def _take_body(self) -> list[Part] | None:
-        found = _ENDS.search(self._held)
+        found = _ENDS.search(self._held, self._searched)
+        self._searched = 0
         if found is not None:
             body, self._held = self._held[: found.start()], self._held[found.end() :]
             said = list(self._said(body, whole=True))
@@ -82,6 +84,7 @@ class HarmonyParser:
             return said
         if self._recipient is not None:
             if len(self._held) <= MAX_CALL_CHARS:
+                self._searched = max(0, len(self._held) - len("<|return|>"))
                 return None
             self._recipient = None
         keep = _begun(self._held)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from runner.chat import harmony
 from runner.chat.reasoning import Reasoning, ReasoningParser, marks_of
-from runner.chat.tools import ToolParser, kept_marks, parser_for
+from runner.chat.tools import PASSTHROUGH, ToolParser, kept_marks, parser_for
 from runner.chat.tools.calls import Tools
 from runner.types import ToolCall
 
@@ -119,6 +119,8 @@ def output_parser(
     """A fresh parser for the answers of models with this chat template; None when there is
     nothing to look for. tools: those that were offered; none: calls are not looked for. marks:
     around the reasoning, where they are known better. family: PARSER's name."""
+    if family == PASSTHROUGH:
+        return None
     if speaks_harmony(chat_template, family):
         return HarmonyOutput()
     found = marks if marks is not None else marks_of(chat_template)

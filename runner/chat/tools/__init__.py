@@ -43,6 +43,10 @@ _BY_NAME = {
 """Families by the names that PARSER takes in Ollama's Modelfiles."""
 
 
+PASSTHROUGH = "passthrough"
+"""What PARSER says of a model whose answers are left as they are."""
+
+
 class ToolParser(Protocol):
     """Takes a model's text apart, as it arrives."""
 
@@ -55,6 +59,8 @@ class ToolParser(Protocol):
 
 def family_of(chat_template: str | None, name: str | None = None) -> ModuleType | None:
     """The family that PARSER names, or whose marker stands in the template; None: unknown."""
+    if name == PASSTHROUGH:
+        return None
     if name in _BY_NAME:
         return _BY_NAME[name]
     if chat_template is None:

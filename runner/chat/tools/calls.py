@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from runner.types import ToolCall
 
-_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+_PIECES = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]|\s+|[^"{}\[\],\s]+', re.DOTALL)
+"""Strings, whole or open at the end; brackets and commas; blanks; what is between."""
 MOST_CALLS = 128
 
 Tools = Sequence[Mapping[str, Any]]
@@ -30,39 +31,78 @@ def new_call(name: Any, arguments: Any) -> ToolCall | None:
 def loads(text: str) -> Any:
     """The JSON value of text; a comma too many, or brackets missing at the end, are mended where
     only one reading is possible. None when it is not JSON."""
-    for candidate in (text, _TRAILING_COMMA.sub(r"\1", text), _closed(text)):
-        try:
-            return json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
-    return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    mended = _mended(text)
+    try:
+        return None if mended is None else json.loads(mended)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _closed(text: str) -> str:
-    """text with the brackets closed that are open at its end, unless that is inside a string."""
+def _mended(text: str) -> str | None:
+    """text without commas before closing brackets, and with the brackets closed that are open at
+    its end. Strings stay as they are; None when one is open at the end, or brackets cross."""
+    out: list[str] = []
     open_: list[str] = []
-    quoted = escaped = False
-    for char in text:
-        if quoted:
-            quoted = escaped or char != '"'
-            escaped = char == "\\" and not escaped
-        elif char == '"':
-            quoted = True
-        elif char in "{[":
-            open_.append("}" if char == "{" else "]")
-        elif char in "}]" and (not open_ or open_.pop() != char):
-            return text
-    return text if quoted else text + "".join(reversed(open_))
+    for piece in _PIECES.findall(text):
+        if piece.startswith('"'):
+            if len(piece) < 2 or not piece.endswith('"'):
+                return None
+        elif piece in "{[":
+            open_.append("}" if piece == "{" else "]")
+        elif piece in "}]":
+            if not open_ or open_.pop() != piece:
+                return None
+            _drop_comma(out)
+        out.append(piece)
+    if open_:
+        _drop_comma(out)
+    return "".join(out + open_[::-1])
 
 
-def from_json(text: str) -> list[ToolCall] | None:
+def _drop_comma(out: list[str]) -> None:
+    while out and out[-1].isspace():
+        out.pop()
+    if out and out[-1] == ",":
+        out.pop()
+
+
+def in_string(text: str) -> bool:
+    """Whether text, read as JSON, ends inside a string."""
+    pieces = _PIECES.findall(text)
+    last = pieces[-1] if pieces else ""
+    return last.startswith('"') and (len(last) < 2 or not last.endswith('"'))
+
+
+def gathered(
+    pattern: re.Pattern[str], text: str, make: Callable[[re.Match[str]], ToolCall | None]
+) -> list[str | ToolCall] | None:
+    """The calls that pattern finds, with the text between them; None when there is none, or one
+    that cannot be made."""
+    parts: list[str | ToolCall] = []
+    end = 0
+    for found in pattern.finditer(text):
+        call = make(found)
+        if call is None:
+            return None
+        parts += [text[end : found.start()], call]
+        end = found.end()
+    parts.append(text[end:])
+    kept = [part for part in parts if not isinstance(part, str) or part.strip()]
+    return kept if any(isinstance(part, ToolCall) for part in kept) else None
+
+
+def from_json(text: str) -> list[str | ToolCall] | None:
     """Calls of one JSON object or a list of them, under the names that families use."""
     value = loads(text.strip())
     items = value if isinstance(value, list) else [value]
     if not 0 < len(items) <= MOST_CALLS:
         return None
     calls = [_from_object(item) for item in items]
-    found = [call for call in calls if call is not None]
+    found: list[str | ToolCall] = [call for call in calls if call is not None]
     return found if len(found) == len(calls) else None
 
 

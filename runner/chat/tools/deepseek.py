@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from runner.chat.tools.calls import Tools, new_call
+from runner.chat.tools.calls import Tools, gathered, new_call
 from runner.chat.tools.marked import MarkedParser
 from runner.types import ToolCall
 
@@ -23,11 +23,12 @@ def parser(tools: Tools) -> MarkedParser:
     return MarkedParser(MARKER, _END, _decode)
 
 
-def _decode(text: str) -> list[ToolCall] | None:
-    calls = []
-    for first, second in _CALL.findall(text):
-        block = _BLOCK.match(second) if first.strip() == "function" else None
-        name, arguments = (block[1], block[2]) if block else (first, second)
-        calls.append(new_call(name, arguments.strip()))
-    found = [call for call in calls if call is not None]
-    return found if found and len(found) == len(calls) else None
+def _decode(text: str) -> list[str | ToolCall] | None:
+    return gathered(_CALL, text, _call)
+
+
+def _call(found: re.Match[str]) -> ToolCall | None:
+    first, second = found[1], found[2]
+    block = _BLOCK.match(second) if first.strip() == "function" else None
+    name, arguments = (block[1], block[2]) if block else (first, second)
+    return new_call(name, arguments.strip())

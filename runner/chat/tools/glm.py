@@ -17,7 +17,7 @@ _ARGUMENT = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)(?:</arg_val
 def parser(tools: Tools) -> MarkedParser:
     """A fresh parser. tools: those that were offered, for the types."""
 
-    def decode(text: str) -> list[ToolCall] | None:
+    def decode(text: str) -> list[str | ToolCall] | None:
         found = _CALL.match(text)
         if found is None:
             return None

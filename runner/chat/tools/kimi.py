@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runner.chat.tools.calls import Tools, new_call
+from runner.chat.tools.calls import Tools, gathered, new_call
 from runner.chat.tools.marked import MarkedParser
 from runner.types import ToolCall
 
@@ -26,7 +26,5 @@ def parser(tools: Tools) -> MarkedParser:
     return MarkedParser(MARKER, _END, _decode)
 
 
-def _decode(text: str) -> list[ToolCall] | None:
-    calls = [new_call(name, arguments.strip()) for name, arguments in _CALL.findall(text)]
-    found = [call for call in calls if call is not None]
-    return found if found and len(found) == len(calls) else None
+def _decode(text: str) -> list[str | ToolCall] | None:
+    return gathered(_CALL, text, lambda found: new_call(found[1], found[2].strip()))

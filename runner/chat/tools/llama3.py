@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from runner.chat.tools.calls import Tools, from_json
 from runner.chat.tools.marked import MAX_CALL_CHARS
 from runner.types import ToolCall
@@ -33,7 +36,7 @@ class Llama3Parser:
     def finish(self) -> list[str | ToolCall]:
         """See ToolParser."""
         body = self._held.strip().removeprefix(MARKER)
-        calls = from_json(body) or from_json(f"[{body.replace('};', '},')}]") if body else None
+        calls = (from_json(body) or _several(body)) if body else None
         if calls:
             self._held = ""
             return [*calls]
@@ -42,6 +45,21 @@ class Llama3Parser:
     def _give_up(self) -> list[str | ToolCall]:
         held, self._held, self._content = self._held, "", True
         return [held] if held else []
+
+
+def _several(text: str) -> list[str | ToolCall] | None:
+    """Objects one after the other, with semicolons, commas or blanks between them."""
+    decoder = json.JSONDecoder()
+    values: list[Any] = []
+    at = 0
+    while at < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return None
+        values.append(value)
+        at += len(text[at:]) - len(text[at:].lstrip("; ,\n\t\r"))
+    return from_json(json.dumps(values))
 
 
 def parser(tools: Tools) -> Llama3Parser:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from runner.chat.tools.calls import in_string
 from runner.types import ToolCall
 
 MAX_CALL_CHARS = 65_536  # a longer one is content
 
-Decode = Callable[[str], list[ToolCall] | None]
+Decode = Callable[[str], list[str | ToolCall] | None]
 
 
 class MarkedParser:
@@ -20,7 +21,8 @@ class MarkedParser:
     complete; end None: calls last to the end of the text."""
 
     def __init__(self, begin: str, end: str | None, decode: Decode) -> None:
-        """decode turns what stands between the marks into calls; None: there are none."""
+        """decode turns what stands between the marks into calls, and text beside them; None:
+        there are none."""
         self._begin = begin
         self._end = end
         self._decode = decode
@@ -68,7 +70,11 @@ class MarkedParser:
         if end < 0 or self._end is None:
             self._searched = max(len(self._begin), len(self._held) - len(self._end or ""))
             return self._give_up(len(self._held)) if len(self._held) > MAX_CALL_CHARS else None
-        calls = self._decode(self._held[len(self._begin) : end])
+        body = self._held[len(self._begin) : end]
+        calls = self._decode(body)
+        if not calls and in_string(body) and len(self._held) <= MAX_CALL_CHARS:
+            self._searched = end + len(self._end)  # the mark is part of an argument
+            return []
         if not calls:
             return self._give_up(end + len(self._end))
         self._inside, self._held = False, self._held[end + len(self._end) :]

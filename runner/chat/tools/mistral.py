@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from runner.chat.tools.calls import Tools, from_json, new_call
+from runner.chat.tools.calls import Tools, from_json, in_string, new_call
 from runner.chat.tools.marked import MarkedParser
 from runner.types import ToolCall
 
@@ -21,12 +21,19 @@ def parser(tools: Tools) -> MarkedParser:
     return MarkedParser(MARKER, None, _decode)
 
 
-def _decode(text: str) -> list[ToolCall] | None:
+def _decode(text: str) -> list[str | ToolCall] | None:
     if text.lstrip().startswith(("[{", "{")):
         return from_json(text)
-    calls = []
+    calls: list[str | ToolCall] = []
+    rest = ""
     for part in text.split(MARKER):
-        found = _CALL.match(part)
-        calls.append(None if found is None else new_call(found[1], found[2].strip()))
-    given = [call for call in calls if call is not None]
-    return given if len(given) == len(calls) else None
+        rest = f"{rest}{MARKER}{part}" if rest else part
+        if in_string(rest):  # the mark is part of an argument
+            continue
+        found = _CALL.match(rest)
+        call = None if found is None else new_call(found[1], found[2].strip())
+        if call is None:
+            return None
+        calls.append(call)
+        rest = ""
+    return None if rest else calls

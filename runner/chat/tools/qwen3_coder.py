@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from runner.chat.tools.calls import Tools, typed
+from runner.chat.tools.calls import Tools, gathered, typed
 from runner.chat.tools.marked import MarkedParser
 from runner.types import ToolCall
 
@@ -23,10 +23,8 @@ _PARAMETER = re.compile(
 def parser(tools: Tools) -> MarkedParser:
     """A fresh parser. tools: those that were offered, for the types."""
 
-    def decode(text: str) -> list[ToolCall] | None:
-        calls = [_call(name, body, tools) for name, body in _FUNCTION.findall(text)]
-        found = [call for call in calls if call is not None]
-        return found if found and len(found) == len(calls) else None
+    def decode(text: str) -> list[str | ToolCall] | None:
+        return gathered(_FUNCTION, text, lambda found: _call(found[1], found[2], tools))
 
     return MarkedParser("<tool_call>", "</tool_call>", decode)
 

@@ -91,7 +91,9 @@ async def _answer(
         drop_turns=asked.truncate is not False,
         template_options={} if prompt.messages is None else think_options(lease, think),
         openings=openings(lease),
-        kept_marks=marks_to_keep(lease, tools=bool(prompt.tools)),
+        kept_marks=()
+        if prompt.messages is None
+        else marks_to_keep(lease, tools=bool(prompt.tools)),
     )
     generation = lease.worker.generate(requests_for(lease, ask))
     await send_answer(exchange, generation, renderer, stream=asked.stream is not False)

@@ -173,3 +173,45 @@ def test_the_family_is_named_by_parser_or_known_by_the_template() -> None:
     assert named.MARKER == "<function="
     assert "[TOOL_CALLS]" in kept_marks(TEMPLATES["mistral"])
     assert kept_marks(None) == ()
+
+
+def test_mending_leaves_strings_alone() -> None:
+    assert parse("hermes", '<tool_call>{"name": "f", "arguments": {"t": "x,}y",}}</tool_call>') == (
+        "",
+        [("f", {"t": "x,}y"})],
+    )
+    text = '{"name": "f", "parameters": {"t": "a};b"}}; {"name": "g", "parameters": {}}'
+    assert parse("llama3", text) == ("", [("f", {"t": "a};b"}), ("g", {})])
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "value"),
+    [
+        (
+            "hermes",
+            '<tool_call>{"name": "f", "arguments": {"t": "</tool_call>"}}</tool_call>',
+            "</tool_call>",
+        ),
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"t": "[TOOL_CALLS]"}', "[TOOL_CALLS]"),
+    ],
+)
+def test_a_mark_inside_an_argument_is_part_of_it(family: str, text: str, value: str) -> None:
+    assert parse(family, *text) == ("", [("f", {"t": value})])
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("qwen3_coder", "<tool_call>so <function=f></function> then</tool_call>"),
+        ("kimi", KIMI.replace("<|tool_calls_section_end|>", " then<|tool_calls_section_end|>")),
+        ("deepseek", V31.replace("<｜tool▁calls▁end｜>", " then<｜tool▁calls▁end｜>")),
+    ],
+)
+def test_text_beside_a_call_is_not_lost(family: str, text: str) -> None:
+    content, calls = parse(family, text)
+    assert content.split()[-1] == "then"
+    assert len(calls) == 1
+
+
+def test_passthrough_leaves_answers_alone() -> None:
+    assert parser_for("<tool_call>", TOOLS, "passthrough") is None
