@@ -56,7 +56,7 @@ def segments(conversation: Conversation, *, sort_keys: bool = False) -> list[tup
     writes, with <|im_end|>.
     """
     text = render(
-        [turn.message() for turn in conversation.turns],
+        [turn.message(breaks=True) for turn in conversation.turns],
         list(conversation.tools),
         sort_keys=sort_keys,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from registry.builtin.ember.training.chat import segments
-from registry.builtin.ember.training.exchange import Conversation
+from registry.builtin.ember.training.exchange import LETTER_BREAK, Conversation
 from registry.builtin.ember.training.mixture import training_conversation
 from registry.builtin.ember.training.tokenizer import PAD_ID, Tokenizer
 
@@ -19,6 +19,9 @@ SORTED_KEYS_SHARE = 0.2
 way.
 """
 POOL_SAMPLES = 1536
+SECOND_PART_POOL = 64
+THIRD_PART_POOL = 120
+"""From these pools on, about steps 3,300 and 6,100, the mixture is that of the next part."""
 LONG_ANSWER = 16
 """Answers longer than this many tokens count less per token, so that stories do not crowd out short
 answers.
@@ -38,7 +41,7 @@ def sample(conversation: Conversation, tokenizer: Tokenizer, sort_keys: bool, li
     tokens: list[int] = []
     weights: list[float] = []
     for text, learned in segments(conversation, sort_keys=sort_keys):
-        ids = tokenizer.encode(text)
+        ids = [each for part in text.split(LETTER_BREAK) for each in tokenizer.encode(part)]
         weight = min(1.0, (LONG_ANSWER / len(ids)) ** 0.5) if learned else 0.0
         tokens += ids
         weights += [weight] * len(ids)
@@ -79,7 +82,7 @@ class Batches:
         rng = Random(f"pool {self.seed} {self.pool}")
         samples = [
             sample(
-                training_conversation(rng),
+                training_conversation(rng, _part(self.pool)),
                 self.tokenizer,
                 rng.random() < SORTED_KEYS_SHARE,
                 self.limit,
@@ -94,6 +97,10 @@ class Batches:
             cut[-1].append(each)
         rng.shuffle(cut)
         return cut
+
+
+def _part(pool: int) -> int:
+    return 1 + (pool >= SECOND_PART_POOL) + (pool >= THIRD_PART_POOL)
 
 
 def padded(samples: list[Sample]) -> tuple[list[list[int]], list[list[float]]]:

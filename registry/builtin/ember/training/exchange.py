@@ -18,6 +18,11 @@ Json = Any
 Split = Literal["train", "eval"]
 Check = Literal["value", "ending", "exact", "number", "json", "call", "no_call", "unknown", "story"]
 
+LETTER_BREAK = "\u2060"
+"""A word joiner between two letters of an answer: the training cuts tokens there and drops it.
+
+A word that nobody knows is written letter by letter instead of in the pieces that the tokenizer
+would choose. No reader ever sees the mark."""
 HELD_OUT_IN = 10
 """One key in this many belongs to the evaluation."""
 
@@ -38,15 +43,16 @@ class Turn:
     content: str
     calls: tuple[Call, ...] = ()
 
-    def message(self) -> dict[str, Json]:
-        """The turn as an OpenAI chat message."""
+    def message(self, *, breaks: bool = False) -> dict[str, Json]:
+        """The turn as an OpenAI chat message; `breaks` keeps the marks between letters."""
+        content = self.content if breaks else self.content.replace(LETTER_BREAK, "")
         if not self.calls:
-            return {"role": self.role, "content": self.content}
+            return {"role": self.role, "content": content}
         calls = [
             {"type": "function", "function": {"name": c.name, "arguments": c.arguments}}
             for c in self.calls
         ]
-        return {"role": self.role, "content": self.content or None, "tool_calls": calls}
+        return {"role": self.role, "content": content or None, "tool_calls": calls}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,9 @@ from registry.builtin.ember.training.skills import (
 
 Generator = Callable[[Random], Exchange]
 
-GROUPS: dict[str, tuple[tuple[Generator, int], ...]] = {
+Groups = dict[str, tuple[tuple[Generator, int], ...]]
+
+GROUPS: Groups = {
     "hearth": hearth.GENERATORS,
     "arithmetic": arithmetic.GENERATORS,
     "letters": letters.GENERATORS,
@@ -46,25 +48,28 @@ WEIGHTS = {
     "unknown": 4,
     "stories": 2,
 }
-TOOL_SHARE = 0.22
-PERSONA_SHARE = 0.12
+LATER_GROUPS: Groups = {**GROUPS, "letters": letters.LATER_GENERATORS}
+LATER_WEIGHTS = {**WEIGHTS, "letters": 50}
+TOOL_SHARES = {1: 0.22, 2: 0.22, 3: 0.45}
+PERSONA_SHARES = {1: 0.12, 2: 0.12, 3: 0.16}
+"""By the part of the training: what takes longest to learn is most of the last one."""
 FOLLOW_UP_SHARE = 0.3
 LONG_SHARE = 0.015
 MOST_TURNS = (1, 1, 1, 2, 2, 3, 4)
 
 
-def exchange(rng: Random, group: str, split: Split) -> Exchange:
+def exchange(rng: Random, group: str, split: Split, groups: Groups = GROUPS) -> Exchange:
     """One exchange of a group of skills on the side of `split`."""
-    generators = GROUPS[group]
+    generators = groups[group]
     generate = rng.choices([g for g, _ in generators], [w for _, w in generators])[0]
     return draw(rng, split, generate)
 
 
 def _any_exchange(
-    rng: Random, split: Split, weights: dict[str, int] = WEIGHTS
+    rng: Random, split: Split, weights: dict[str, int] = WEIGHTS, groups: Groups = GROUPS
 ) -> tuple[str, Exchange]:
     group = rng.choices(list(weights), list(weights.values()))[0]
-    return group, exchange(rng, group, split)
+    return group, exchange(rng, group, split, groups)
 
 
 def _rounds(rng: Random, item: Exchange, split: Split) -> list[tuple[str, str]]:
@@ -76,7 +81,7 @@ def _rounds(rng: Random, item: Exchange, split: Split) -> list[tuple[str, str]]:
     return rounds
 
 
-def plain_conversation(rng: Random, split: Split, turns: int) -> Conversation:
+def plain_conversation(rng: Random, split: Split, turns: int, later: bool = False) -> Conversation:
     """Unrelated exchanges one after another, now and then under a neutral system message."""
     messages: list[Turn] = []
     if rng.random() < 0.12:
@@ -95,7 +100,10 @@ def plain_conversation(rng: Random, split: Split, turns: int) -> Conversation:
             )
         )
     for _ in range(turns):
-        _, item = _any_exchange(rng, split)
+        if later:
+            _, item = _any_exchange(rng, split, LATER_WEIGHTS, LATER_GROUPS)
+        else:
+            _, item = _any_exchange(rng, split)
         for question, answer in _rounds(rng, item, split):
             messages += [Turn("user", question), Turn("assistant", answer)]
     return Conversation("plain", tuple(messages), "", "value", "")
@@ -139,16 +147,18 @@ def persona_conversation(rng: Random, split: Split, turns: int) -> Conversation:
     return Conversation("persona", tuple(messages), "", "value", answer)
 
 
-def training_conversation(rng: Random) -> Conversation:
-    """One training sample."""
+def training_conversation(rng: Random, part: int = 1) -> Conversation:
+    """One training sample of the first, second or third part of the training."""
+    later = part > 1
+    tool_share, persona_share = TOOL_SHARES[part], PERSONA_SHARES[part]
     kind = rng.random()
-    if kind < TOOL_SHARE:
+    if kind < tool_share:
         return tool_use.long_conversation(rng, "train", rng.choice((2, 3, 4, 5, 6)))
-    if kind < TOOL_SHARE + PERSONA_SHARE:
+    if kind < tool_share + persona_share:
         return persona_conversation(rng, "train", rng.choice((1, 1, 2, 3)))
     if rng.random() < LONG_SHARE:
-        return plain_conversation(rng, "train", rng.randint(20, 45))
-    return plain_conversation(rng, "train", rng.choice(MOST_TURNS))
+        return plain_conversation(rng, "train", rng.randint(20, 45), later)
+    return plain_conversation(rng, "train", rng.choice(MOST_TURNS), later)
 
 
 def stream(seed: int) -> Iterator[Conversation]:

@@ -25,7 +25,8 @@ def orthogonalised(matrix: Tensor) -> Tensor:
     x = (x / (x.norm() + 1e-7)).bfloat16()
     for _ in range(5):
         square = x @ x.T
-        x = a * x + (b * square + c * square @ square) @ x
+        mixed = torch.addmm(square, square, square, beta=b, alpha=c)
+        x = torch.addmm(x, mixed, x, beta=a)
     return (x.T if tall else x).to(matrix.dtype)
 
 
@@ -80,6 +81,11 @@ def optimizers(
     ]
 
 
-def rate_factor(progress: float, warm_up: float = 0.01) -> float:
-    """Factor on the learning rates at `progress` 0 to 1: warm-up, then linear decay to zero."""
-    return min(progress / warm_up, 1.0 - progress)
+def rate_factor(step: int, steps: int, warm_up: float = 0.01) -> float:
+    """Factor on the learning rates: a short warm-up, a straight fall to 0.13 over three quarters
+    of the steps, a slower one to zero over the rest.
+    """
+    knee, slope = 0.7625 * steps, 0.875 * steps
+    if step <= knee:
+        return min(step / slope / warm_up, 1.0 - step / slope)
+    return (1.0 - knee / slope) * (steps - step) / (steps - knee)

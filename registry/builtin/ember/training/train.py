@@ -32,12 +32,12 @@ VOCABULARY_SAMPLES = 40_000
 class Plan:
     """What a run does; the same plan gives the same weights on the same machine."""
 
-    steps: int = 3700
+    steps: int = 8000
     batch_tokens: int = 3072
     batches_per_step: int = 2
     seed: int = 1
     threads: int = 2
-    checkpoint_every: int = 50
+    checkpoint_every: int = 100
 
 
 def vocabulary(work: Path, seed: int) -> Tokenizer:
@@ -115,7 +115,7 @@ class Run:
         """Run to the end of the plan."""
         while self.step < self.plan.steps:
             started = time.monotonic()
-            factor = rate_factor(self.step / self.plan.steps)
+            factor = rate_factor(self.step, self.plan.steps)
             loss = self._one_step(
                 [next(self.batches) for _ in range(self.plan.batches_per_step)], factor
             )

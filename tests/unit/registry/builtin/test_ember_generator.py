@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from itertools import islice
@@ -10,7 +11,9 @@ from random import Random
 import pytest
 
 from registry.builtin.ember.training import evaluate, facts, mixture, tables
+from registry.builtin.ember.training.data import sample
 from registry.builtin.ember.training.exchange import (
+    LETTER_BREAK,
     Conversation,
     Exchange,
     Turn,
@@ -23,6 +26,7 @@ from registry.builtin.ember.training.toolbox.catalogue import ACTIONS
 from registry.builtin.ember.training.toolbox.tools import draw_tool, held_out_name
 
 SAMPLES = 1500
+_LETTERS = re.compile(r"(?<![\w-])(?:[a-z]-)+[a-z](?![\w-])")
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +140,40 @@ def test_the_working_of_a_difference_is_right(a: int, b: int) -> None:
         terms, _, result = step.partition("=")
         first, *rest = map(int, terms.split("-"))
         assert first - sum(rest) == int(result)
+
+
+def test_words_of_the_evaluation_are_spelled_in_neither_part_of_the_training() -> None:
+    rng = Random(10)
+    spelled: set[str] = set()
+    for part in (1, 2, 3):
+        for _ in range(600):
+            conversation = mixture.training_conversation(rng, part)
+            text = " ".join(turn.content for turn in conversation.turns if turn.role == "assistant")
+            spelled |= {match.replace("-", "") for match in _LETTERS.findall(text)}
+    assert len(spelled) > 300
+    assert not [word for word in spelled if held_out(f"word {word}")]
+
+
+def test_the_second_part_spells_what_the_vocabulary_holds_as_one_token() -> None:
+    rng = Random(11)
+    asked = " ".join(
+        turn.content
+        for _ in range(800)
+        for turn in mixture.training_conversation(rng, part=2).turns
+    )
+    assert len({piece for piece in letters.PIECES if f"spell {piece}" in asked.lower()}) > 20
+
+
+def test_marks_between_letters_split_tokens_and_reach_no_reader() -> None:
+    class Words:
+        def encode(self, text: str) -> list[int]:
+            return [len(word) for word in text.split()]
+
+    turns = (Turn("user", "reverse it"), Turn("assistant", LETTER_BREAK.join("olleh")))
+    conversation = Conversation("letters", turns, "", "value", "")
+    tokens = sample(conversation, Words(), sort_keys=False, limit=99).tokens  # type: ignore[arg-type]
+    assert tokens.count(1) >= 4
+    assert turns[1].message() == {"role": "assistant", "content": "olleh"}
 
 
 def test_reversed_words_are_reversed() -> None:

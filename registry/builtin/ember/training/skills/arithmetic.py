@@ -76,6 +76,11 @@ def difference_answer(a: int, b: int) -> str:
     return f"{', '.join(steps)}: {a} - {b} = {a - b}."
 
 
+def _key(operation: str, a: int, b: int, question: str) -> str:
+    """What is held out: the operands, or the phrasing where the table is closed (19 and 9)."""
+    return question if a < 20 and b < 10 else f"{operation} {a} {b}"
+
+
 def addition(rng: Random) -> Exchange:
     """a + b, up to three digits."""
     a, b = _operand(rng), _operand(rng)
@@ -105,7 +110,7 @@ def addition(rng: Random) -> Exchange:
         question,
         sum_answer(a, b),
         total,
-        f"add {a} {b}",
+        _key("add", a, b, question),
         "number",
         worked=True,
         follow_ups=(after,),
@@ -141,7 +146,7 @@ def subtraction(rng: Random) -> Exchange:
         question,
         difference_answer(a, b),
         rest,
-        f"subtract {a} {b}",
+        _key("subtract", a, b, question),
         "number",
         worked=True,
         follow_ups=(after,),
@@ -290,11 +295,36 @@ def doubling(rng: Random) -> Exchange:
     )
 
 
+def _small_fact(rng: Random) -> tuple[str, str]:
+    """A sum, difference, product or neighbour of small numbers as asked and as answered."""
+    kind = rng.randrange(5)
+    a, b = rng.randint(0, 9), rng.randint(0, 9)
+    if kind == 0:
+        return f"{a} + {b}", f"{a} + {b} = {a + b}"
+    if kind == 1:
+        return f"{a + b} - {b}", f"{a + b} - {b} = {a}"
+    if kind == 2:
+        a, b = rng.randint(1, 12), rng.randint(1, 12)
+        return f"{a * b} / {b}", f"{a * b} / {b} = {a}"
+    a, b = rng.randint(0, 12), rng.randint(0, 12)
+    return f"{a} x {b}", f"{a} x {b} = {a * b}"
+
+
+def several(rng: Random) -> Exchange:
+    """Several small facts at once; the list is held out."""
+    facts = [_small_fact(rng) for _ in range(rng.randint(2, 6))]
+    asked = ", ".join(question for question, _ in facts[:-1]) + " and " + facts[-1][0]
+    question = phrase(rng, "(what is|what's|calculate|compute|work out|) {f}(|?)", f=asked)
+    answer = ", ".join(answer for _, answer in facts)
+    return Exchange(question, f"{answer}.", answer, question, worked=True)
+
+
 GENERATORS = (
+    (several, 4),
     (addition, 5),
     (subtraction, 5),
-    (product, 5),
-    (division, 4),
+    (product, 3),
+    (division, 3),
     (comparison, 2),
     (parity, 2),
     (neighbour, 2),

@@ -4,9 +4,11 @@ list.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
-from registry.builtin.ember.training.exchange import Exchange, phrase
+from registry.builtin.ember.training.exchange import LETTER_BREAK, Exchange, held_out, phrase
 from registry.builtin.ember.training.words import (
     CITIES,
     COMMON_WORDS,
@@ -17,10 +19,15 @@ from registry.builtin.ember.training.words import (
 )
 
 LONGEST_REVERSED = 8
+PIECES = tuple(Path(__file__).with_name("pieces.txt").read_text().split())
+"""What the vocabulary holds as one token: a model that has spelled nine in ten of them reads the
+letters of the rest."""
+WordSource = Callable[[Random, int], str]
+LONGEST = 12
 QUOTES = ("{}", "{}", '"{}"', "'{}'")
 
 
-def _word(rng: Random, longest: int = 12) -> str:
+def _word(rng: Random, longest: int) -> str:
     draw = rng.random()
     while True:
         if draw < 0.5:
@@ -37,12 +44,26 @@ def _word(rng: Random, longest: int = 12) -> str:
             return word
 
 
+def _piece(rng: Random, longest: int) -> str:
+    if rng.random() < 0.4:
+        return _word(rng, longest)
+    while True:
+        piece = rng.choice(PIECES)
+        if len(piece) <= longest:
+            return piece.capitalize() if rng.random() < 0.2 else piece
+
+
 def _shown(rng: Random, word: str) -> str:
     return rng.choice(QUOTES).format(word)
 
 
 def _spelled(word: str) -> str:
     return "-".join(word.lower())
+
+
+def _numbered(word: str) -> list[str]:
+    """The letters with their places: 1h 2i. A small model finds a letter by its number."""
+    return [f"{place}{letter}" for place, letter in enumerate(word.lower(), 1)]
 
 
 def spelled_answer(word: str) -> tuple[str, str]:
@@ -53,19 +74,20 @@ def spelled_answer(word: str) -> tuple[str, str]:
 def reversed_answer(word: str) -> tuple[str, str]:
     """The sentence that reverses `word` by way of its letters, and the result."""
     backwards = word.lower()[::-1]
-    answer = f'{_spelled(word)} backwards is {_spelled(backwards)}: "{backwards}".'
+    places = _numbered(word)
+    written = LETTER_BREAK.join(backwards)
+    answer = f'{" ".join(places)} backwards is {" ".join(reversed(places))}: "{written}".'
     return answer, backwards
 
 
 def length_answer(word: str) -> tuple[str, str]:
     """The sentence that counts the letters of `word`, and their number."""
-    numbered = ", ".join(f"{i} {letter}" for i, letter in enumerate(word.lower(), 1))
-    return f"{numbered}: {word} has {len(word)} letters.", f"{len(word)} letters"
+    return f"{' '.join(_numbered(word))}: {word} has {len(word)} letters.", f"{len(word)} letters"
 
 
-def spelling(rng: Random) -> Exchange:
+def spelling(rng: Random, source: WordSource = _word) -> Exchange:
     """Letter by letter."""
-    word = _word(rng)
+    word = source(rng, LONGEST)
     question = phrase(
         rng,
         "(spell|spell|please spell|can you spell|spell out|how do you spell|how is|spell the"
@@ -78,9 +100,26 @@ def spelling(rng: Random) -> Exchange:
     return Exchange(question, answer, short, f"word {word}")
 
 
-def reversal(rng: Random) -> Exchange:
+def spelling_several(rng: Random, source: WordSource = _word) -> Exchange:
+    """A few words, letter by letter."""
+    chosen = [source(rng, 9)]
+    side = held_out(f"word {chosen[0]}")
+    for _ in range(rng.randint(1, 4)):
+        word = source(rng, 9)
+        while held_out(f"word {word}") != side:
+            word = source(rng, 9)
+        chosen.append(word)
+    listed = ", ".join(chosen[:-1]) + " and " + chosen[-1]
+    question = phrase(
+        rng, "(spell|please spell|can you spell|spell these words:|spell out) {w}", w=listed
+    )
+    short = ", ".join(f"{word} {_spelled(word)}" for word in chosen)
+    return Exchange(question, f"{short}.", short, f"word {chosen[0]}")
+
+
+def reversal(rng: Random, source: WordSource = _word) -> Exchange:
     """The word backwards, by way of its letters."""
-    word = _word(rng, LONGEST_REVERSED)
+    word = source(rng, LONGEST_REVERSED)
     question = phrase(
         rng,
         "(reverse|reverse the word|write|say|spell|turn around|what is) {w}",
@@ -92,9 +131,9 @@ def reversal(rng: Random) -> Exchange:
     return Exchange(question, answer, short, f"word {word}")
 
 
-def length(rng: Random) -> Exchange:
+def length(rng: Random, source: WordSource = _word) -> Exchange:
     """How many letters a word has."""
-    word = _word(rng)
+    word = source(rng, LONGEST)
     question = phrase(
         rng,
         "(how many letters (are in|does) {w}|count the letters (in|of) {w}|how long is the word"
@@ -107,9 +146,9 @@ def length(rng: Random) -> Exchange:
     return Exchange(question, answer, short, f"word {word}")
 
 
-def occurrences(rng: Random) -> Exchange:
+def occurrences(rng: Random, source: WordSource = _word) -> Exchange:
     """How often a letter occurs in a word."""
-    word = _word(rng, 10)
+    word = source(rng, 10)
     letter = (
         rng.choice(word.lower())
         if rng.random() < 0.85
@@ -139,7 +178,7 @@ def occurrences(rng: Random) -> Exchange:
 
 def edge_letter(rng: Random) -> Exchange:
     """The first or the last letter."""
-    word = _word(rng)
+    word = _word(rng, LONGEST)
     end = rng.choice(("first", "last"))
     letter = word.lower()[0 if end == "first" else -1]
     verb = "start" if end == "first" else "end"
@@ -241,7 +280,8 @@ def items(rng: Random) -> Exchange:
 
 
 GENERATORS = (
-    (spelling, 4),
+    (spelling, 3),
+    (spelling_several, 3),
     (reversal, 5),
     (length, 4),
     (occurrences, 3),
@@ -251,3 +291,25 @@ GENERATORS = (
     (extreme, 2),
     (items, 2),
 )
+
+
+def _of_pieces(
+    generate: Callable[[Random, WordSource], Exchange],
+) -> Callable[[Random], Exchange]:
+    return lambda rng: generate(rng, _piece)
+
+
+LATER_GENERATORS = (
+    (_of_pieces(spelling), 5),
+    (_of_pieces(spelling_several), 5),
+    (_of_pieces(reversal), 5),
+    (_of_pieces(length), 4),
+    (_of_pieces(occurrences), 3),
+    (edge_letter, 2),
+    (counting, 6),
+    (sorting, 4),
+    (extreme, 2),
+    (items, 1),
+)
+"""For the second part of the training: words beyond those of the evaluation's kinds, and more of
+what is hard."""

@@ -125,141 +125,106 @@ NAME_QUESTION = (
 )
 
 
-def _topic(rng: Random) -> tuple[str, str]:
-    """A question outside of what ember knows, and what it is about."""
-    year = rng.randint(1500, 2030)
-    person, place, thing = full_name(rng), city(rng), rng.choice(OBJECTS)
-    odd = made_up_word(rng, 2)
-    return rng.choice(
-        (
-            (
-                (
-                    f"who won the {year} (world"
-                    " cup|final|race|tournament|championship|election|olympic games)"
-                ),
-                "who won",
-            ),
-            (f"who (is|was) {person}", "that person"),
-            (f"when was {person} born", "that person"),
-            (f"where does {first_name(rng)} live", "that person"),
-            (f"what did {person} (do|say|write|invent|discover)( in {year}|)", "that person"),
-            (f"how old is {person}", "that person"),
-            (
-                (
-                    f"what is {first_name(rng)}'s (phone number|address|birthday|favorite"
-                    " food|password)"
-                ),
-                "that",
-            ),
-            (
-                "(what's|what is|how is) the weather( today| like| tomorrow| right now| in "
-                + place
-                + "| in "
-                + place
-                + " today|)",
-                "the weather",
-            ),
-            (
-                "will it (rain|snow|be sunny|be hot)( today| tomorrow| in "
-                + place
-                + "| this week)",
-                "the weather",
-            ),
-            (
-                "(what time is it|what's the time|what is the date|what day is it today|what is"
-                " today's date|what is the time|what year is it)( now| right now| in "
-                + place
-                + "|)",
-                "the time",
-            ),
-            (f"what is the population of {place}", "that number"),
-            (f"how (big|far|old|high|large) is {place}", "that number"),
-            (f"how many people (live in|visit) {place}", "that number"),
-            (f"who is the (mayor|king|president|queen|leader) of {place}", "that person"),
-            (f"who (wrote|directed|painted|invented|composed|sang) the {thing} of {place}", "that"),
-            (
-                f"who (wrote|directed|painted|composed|sang) the (book|film|song|picture) {odd}",
-                "that",
-            ),
-            (f"what (is|are) (the|a) {odd}", "that word"),
-            (f"what does {odd} mean", "that word"),
-            (f"what happened (in|in the year) {year}", "that"),
-            (f"what happened in {place} in {year}", "that"),
-            (
-                (
-                    "what is the (price|stock price|share price) of"
-                    f" {rng.choice(('gold', 'oil', 'bitcoin', odd, 'bread', thing))}( today|)"
-                ),
-                "that price",
-            ),
-            (f"how much does a {thing} cost( in {place}|)", "that price"),
-            (f"what is the (latest|newest|last) news( about {place}| from {place}|)", "the news"),
-            ("what is in the news( today|)", "the news"),
-            (
-                f"(recommend|suggest) a (good |)(film|book|restaurant|hotel|song)( in {place}|)",
-                "that",
-            ),
-            (
-                (
-                    "explain (quantum physics|relativity|photosynthesis|the stock"
-                    f" market|evolution|the french revolution|inflation|gravity|black holes|{odd})"
-                ),
-                "that",
-            ),
-            (
-                (
-                    "how does a (nuclear reactor|jet engine|microwave|quantum"
-                    f" computer|vaccine|{odd}) work"
-                ),
-                "that",
-            ),
-            (
-                (
-                    f"translate ({thing}|hello|good night|thank you) (into|to)"
-                    f" (french|spanish|german|japanese|{odd})"
-                ),
-                "that",
-            ),
-            ("what is the meaning of life", "that"),
-            (
-                f"what is the (square root|logarithm|cube root) of {rng.randint(3, 999)}",
-                "that number",
-            ),
-            (
-                (
-                    "what is the (tallest|longest|largest|deepest) (mountain|river|building|lake)"
-                    f" in {place}"
-                ),
-                "that",
-            ),
-            (
-                (
-                    "write (a program|code|a script|a function) (in python|in java|in C|that finds"
-                    f" {thing}s|for {place})"
-                ),
-                "how to do that",
-            ),
-            (f"what is the capital of {made_up_word(rng, 2).capitalize()}", "that place"),
-            (f"what is the symbol of {odd}", "that word"),
-            (f"what does the command hearth {odd} do", "that command"),
-            (f"what is HEARTH_{odd.upper()}", "that variable"),
-            (f"what sound does a {odd} make", "that animal"),
-            (
-                (
-                    f"(is it good to|should I) (invest in {odd}|buy a {thing}|move to {place}|take"
-                    f" {odd})"
-                ),
-                "that",
-            ),
-            (f"when (was|is) the (battle|festival|feast|treaty|concert) of {place}", "that"),
-        )
-    )
+TOPICS: tuple[tuple[str, str], ...] = (
+    (
+        "who won the {year} (world cup|final|race|tournament|championship|election|olympic games)",
+        "who won",
+    ),
+    ("who (is|was) {person}", "that person"),
+    ("when was {person} born", "that person"),
+    ("where does {first} live", "that person"),
+    ("what did {person} (do|say|write|invent|discover)( in {year}|)", "that person"),
+    ("how old is {person}", "that person"),
+    ("what is {first}'s (phone number|address|birthday|favorite food|password)", "that"),
+    (
+        "(what's|what is|how is) the weather( today| like| tomorrow| right now| in {place}"
+        "| in {place} today|)",
+        "the weather",
+    ),
+    (
+        "will it (rain|snow|be sunny|be hot)( today| tomorrow| in {place}| this week)",
+        "the weather",
+    ),
+    (
+        "(what time is it|what's the time|what is the date|what day is it today|what is today's"
+        " date|what is the time|what year is it)( now| right now| in {place}|)",
+        "the time",
+    ),
+    ("what is the population of {place}", "that number"),
+    ("how (big|far|old|high|large) is {place}", "that number"),
+    ("how many people (live in|visit) {place}", "that number"),
+    ("who is the (mayor|king|president|queen|leader) of {place}", "that person"),
+    ("who (wrote|directed|painted|invented|composed|sang) the {thing} of {place}", "that"),
+    ("who (wrote|directed|painted|composed|sang) the (book|film|song|picture) {odd}", "that"),
+    ("what (is|are) (the|a) {odd}", "that word"),
+    ("what does {odd} mean", "that word"),
+    ("what happened (in|in the year) {year}", "that"),
+    ("what happened in {place} in {year}", "that"),
+    (
+        "what is the (price|stock price|share price) of (gold|oil|bitcoin|{odd}|bread|{thing})"
+        "( today|)",
+        "that price",
+    ),
+    ("how much does a {thing} cost( in {place}|)", "that price"),
+    ("what is the (latest|newest|last) news( about {place}| from {place}|)", "the news"),
+    ("what is in the news( today|)", "the news"),
+    ("(recommend|suggest) a (good |)(film|book|restaurant|hotel|song)( in {place}|)", "that"),
+    (
+        "explain (quantum physics|relativity|photosynthesis|the stock market|evolution"
+        "|the french revolution|inflation|gravity|black holes|{odd})",
+        "that",
+    ),
+    (
+        "how does a (nuclear reactor|jet engine|microwave|quantum computer|vaccine|{odd}) work",
+        "that",
+    ),
+    (
+        "translate ({thing}|hello|good night|thank you) (into|to)"
+        " (french|spanish|german|japanese|{odd})",
+        "that",
+    ),
+    ("what is the meaning of life", "that"),
+    ("what is the (square root|logarithm|cube root) of {number}", "that number"),
+    (
+        "what is the (tallest|longest|largest|deepest) (mountain|river|building|lake) in {place}",
+        "that",
+    ),
+    (
+        "write (a program|code|a script|a function)"
+        " (in python|in java|in C|that finds {thing}s|for {place})",
+        "how to do that",
+    ),
+    ("what is the capital of {land}", "that place"),
+    ("what is the symbol of {odd}", "that word"),
+    ("what does the command hearth {odd} do", "that command"),
+    ("what is HEARTH_{loud}", "that variable"),
+    ("what sound does a {odd} make", "that animal"),
+    (
+        "(is it good to|should I) (invest in {odd}|buy a {thing}|move to {place}|take {odd})",
+        "that",
+    ),
+    ("when (was|is) the (battle|festival|feast|treaty|concert) of {place}", "that"),
+)
+"""Questions outside of what ember knows, and what each is about."""
 
 
 def unknown(rng: Random) -> Exchange:
     """Anything outside of what ember learned."""
-    core, topic = _topic(rng)
-    question = phrase(rng, LEAD + core + "(?|?|)")
+    core, topic = rng.choice(TOPICS)
+    odd = made_up_word(rng, 2)
+    question = phrase(
+        rng,
+        LEAD + core + "(?|?|)",
+        year=rng.randint(1500, 2030),
+        person=full_name(rng),
+        first=first_name(rng),
+        place=city(rng),
+        thing=rng.choice(OBJECTS),
+        odd=odd,
+        loud=odd.upper(),
+        land=made_up_word(rng, 2).capitalize(),
+        number=rng.randint(3, 999),
+    )
     answer = UNKNOWN.format(topic=topic)
     return Exchange(question, answer, "don't know", question, "unknown")
 
