@@ -68,7 +68,7 @@ class WorkerProcess:
                     env=worker_environment(),
                     cwd="/",
                     pass_fds=(theirs.fileno(),),
-                    **_own_group(),
+                    **own_group(),
                 )
         except BaseException:
             ours.close()
@@ -98,7 +98,7 @@ class WorkerProcess:
             self.kill()
         code = await asyncio.shield(self._waiting)
         await asyncio.wait({self._reading}, timeout=0.2)
-        return _ending(code)
+        return ending_of(code)
 
     async def _read_stderr(self) -> None:
         assert self._process.stderr is not None
@@ -107,12 +107,14 @@ class WorkerProcess:
             del self._stderr[:-_STDERR_KEPT_BYTES]
 
 
-def _own_group() -> dict[str, Any]:
+def own_group() -> dict[str, Any]:
+    """Options that put a child into a process group of its own."""
     # A Ctrl-C in the daemon's terminal must reach the daemon only: it drains the streams.
     return {"process_group": 0} if os.name == "posix" else {}
 
 
-def _ending(code: int) -> Ending:
+def ending_of(code: int) -> Ending:
+    """How a process with this return code ended."""
     if code >= 0:
         return Ending(code, None)
     try:
