@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
 
+import httpcore
 import httpx
 
 from registry.errors import RemoteDenied, RemoteMissing, RemoteRefused, RemoteUnreachable, shown
@@ -33,6 +34,9 @@ _MAX_ATTEMPTS = 4
 _MAX_WAIT_S = 300.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+# httpcore reads 64 KiB at a time, and each part costs the same whatever its length: 1.7 s of CPU a
+# GiB, and 0.6 s with these. asyncio reads no more than this much at once.
+httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = 256 * 1024
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.ASCII)
 
 

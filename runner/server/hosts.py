@@ -5,6 +5,7 @@ brings httpx with it; that of Hugging Face brings huggingface-hub, and waits for
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 
 import httpx
 
@@ -25,6 +26,9 @@ __all__ = ["Web", "check_login", "destination", "host_for", "push"]
 for _name in ("httpx", "httpx2", "httpcore", "httpcore2"):
     # They log whole URLs, and those of a content network are signed: whoever has one may read.
     logging.getLogger(_name).setLevel(logging.WARNING)
+
+# The HTTP client would import this with its first request, in the event loop: 30 ms of delay.
+import_module("anyio._backends._asyncio")
 
 _SIGNED = (DEFAULT_HOST, "ollama.com")
 
