@@ -25,6 +25,12 @@ test: dev
 slow: dev
 	$(PYTHON_BIN)/pytest -m slow --timeout 3600 $(PYTEST_ARGS)
 
+# The store under failing system calls, kills, flipped bits and concurrent work: minutes each.
+STORE_PROOFS := store-faults store-kills store-bitflips store-histories
+.PHONY: $(STORE_PROOFS)
+$(STORE_PROOFS): store-%: dev
+	$(PYTHON_BIN)/pytest -m slow -s --timeout 3600 tests/integration/test_store_$*.py $(PYTEST_ARGS)
+
 bench: dev
 	$(PYTHON_BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 

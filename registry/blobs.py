@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from registry.atomic import (
@@ -32,17 +32,22 @@ from registry.errors import (
     DigestMismatch,
     StoreFull,
 )
+from registry.incoming import Advance, make_private, read_content
+from registry.records import Records
+from registry.sums import ChunkSums, record_of
+from registry.transfer.journal import chunk_size_for
 from registry.transfer.partial import Partial
 
 _CHUNK_BYTES = 1024 * 1024
 _TEMPORARY = "blob-"
+TAKEN = "taken-"
 
 
 class BlobWriter:
     """Content on its way into the store. It is hashed while it is written and visible only
     after commit."""
 
-    __slots__ = ("_blobs", "_expected", "_file", "_hash", "_size_hint", "size_bytes")
+    __slots__ = ("_blobs", "_expected", "_file", "_hash", "_size_hint", "_sums", "size_bytes")
 
     def __init__(
         self, blobs: Blobs, file: TempFile, expected: Digest | None, size_hint: int | None
@@ -52,6 +57,7 @@ class BlobWriter:
         self._expected = expected
         self._size_hint = size_hint
         self._hash = hashlib.sha256()
+        self._sums = ChunkSums(chunk_size_for(size_hint) if size_hint else _CHUNK_BYTES)
         self.size_bytes = 0
 
     def write(self, content: bytes | memoryview) -> None:
@@ -60,6 +66,7 @@ class BlobWriter:
         with faults("write the blob", self._blobs.directory, left):
             self._file.write(content)
         self._hash.update(content)
+        self._sums.update(content)
         self.size_bytes += len(content)
 
     def commit(self) -> tuple[Digest, int]:
@@ -75,19 +82,25 @@ class BlobWriter:
             with self._blobs.change:
                 self._file.publish(self._blobs.path(actual))
                 self._blobs.fresh.add(actual)
+            self._blobs.records.keep_blob(actual, self._sums.record())
         return actual, self.size_bytes
 
 
 class Blobs:
     """The folder of blobs of one store. change: held while blobs come and go. fresh: committed
-    and in no manifest yet, so that the removal of another model does not take them."""
+    and in no manifest yet, so that the removal of another model does not take them. taken: those
+    of them that were files before, whose age says nothing; after a crash they are removed."""
 
-    __slots__ = ("_temporary", "change", "directory", "fresh")
+    __slots__ = ("_temporary", "change", "directory", "fresh", "records", "taken")
 
-    def __init__(self, directory: Path, temporary: Path, change: threading.RLock) -> None:
+    def __init__(
+        self, directory: Path, temporary: Path, change: threading.RLock, records: Records
+    ) -> None:
         self.directory = directory
         self.change = change
+        self.records = records
         self.fresh: set[Digest] = set()
+        self.taken: set[Digest] = set()
         self._temporary = temporary
 
     def path(self, digest: Digest) -> Path:
@@ -146,9 +159,22 @@ class Blobs:
     def adopt(self, partial: Partial, digest: Digest) -> None:
         """Publish a complete partial file as this blob. Raises StoreFull, StoreFault."""
         partial.sync()
+        plan = partial.plan
+        record = record_of(plan.size_bytes, plan.chunk_bytes, partial.crcs)
         with self.change:
             partial.publish(self.path(digest))
             self.fresh.add(digest)
+        if record is not None:
+            self.records.keep_blob(digest, record)
+
+    def publish(self, path: Path, digest: Digest) -> None:
+        """Give a file of the store's own folder for temporary files, whose content is known to
+        have this digest, its final name. Raises StoreFault."""
+        with faults("write the blob", self.directory), self.change:
+            os.replace(path, self.path(digest))
+            sync_directory(self.directory)
+            self.fresh.add(digest)
+            self.taken.add(digest)
 
     def adopt_file(self, path: Path, digest: Digest) -> bool:
         """Give a file that has this digest a second name, as a blob. False: another digest,
@@ -174,6 +200,51 @@ class Blobs:
                 os.unlink(target)
         return True
 
+    def take(self, path: Path, advance: Advance) -> tuple[Digest, int]:
+        """Make a file of this file system a blob, under whatever digest it has; gives that and
+        the size in bytes. It is read once, and the path is gone afterwards. A blob that exists
+        is not replaced by a file that has another name.
+
+        Raises BlobMissing when there is no such file, BlobDamaged, StoreFull, StoreFault.
+        """
+        try:
+            with faults("read the file", self.directory):
+                make_private(path)
+                content = read_content(path, advance)
+                digest = content.digest
+                with self.change:
+                    self._marker(digest).touch(0o600)
+                    if not (content.is_linked and self.size(digest) == content.size_bytes):
+                        os.replace(path, self.path(digest))
+                        sync_directory(self.directory)
+                    self.fresh.add(digest)
+                    self.taken.add(digest)
+            self.records.keep_blob(digest, content.record)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        return digest, content.size_bytes
+
+    def settle(self, digests: Iterable[Digest]) -> None:
+        """Note that blobs stand in a manifest now, or are not needed by whoever made them."""
+        for digest in digests:
+            self.fresh.discard(digest)
+            if digest in self.taken:
+                self.taken.discard(digest)
+                with contextlib.suppress(OSError):
+                    os.unlink(self._marker(digest))
+
+    def unsettled(self) -> Iterator[Digest]:
+        """The blobs that were taken by a process that ended before it settled them, each once."""
+        for path in list(self._temporary.glob(f"{TAKEN}*")):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            if _is_digest(path.name.removeprefix(TAKEN)):
+                yield Digest(path.name.removeprefix(TAKEN))
+
+    def _marker(self, digest: Digest) -> Path:
+        return self._temporary / f"{TAKEN}{digest.hex}"
+
     def _open(self, digest: Digest) -> int:
         try:
             return open_regular(self.path(digest))
@@ -191,7 +262,8 @@ class Blobs:
             return 0
         with faults("remove the blob", self.directory), contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(digest))
-            self.fresh.discard(digest)
+            self.settle([digest])
+        self.records.drop_blob(digest)
         return size
 
     def all(self) -> dict[Digest, float]:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from registry.digest import Digest
-from registry.errors import BlobDamaged, RegistryError
+from registry.errors import BlobDamaged, RegistryError, StoreFault
 from registry.formats.gguf import GgufHeader, read_header
 from registry.manifest import (
+    ADAPTER_TYPE,
     LICENSE_TYPE,
     MESSAGES_TYPE,
     MODEL_TYPE,
@@ -56,6 +57,15 @@ class BundleTexts:
 
 
 @dataclass(frozen=True, slots=True)
+class BundleAdapter:
+    """A LoRA adapter that is loaded with the weights."""
+
+    path: Path
+    size_bytes: int
+    header: GgufHeader
+
+
+@dataclass(frozen=True, slots=True)
 class Bundle:
     """An installed model. digest: of its manifest. template: the bundle's own, None when the
     model file's applies."""
@@ -73,28 +83,23 @@ class Bundle:
     renderer: str | None = None
     parser: str | None = None
     requires: str | None = None
+    adapters: tuple[BundleAdapter, ...] = ()
 
 
 def read_bundle(store: Store, stored: StoredModel) -> Bundle:
-    """The bundle of an installed model, its model file's header checked.
+    """The bundle of an installed model, the headers of its model file and adapters checked.
 
     Raises InvalidManifest, BlobMissing, BlobDamaged, DigestMismatch, InvalidGguf, StoreFault.
     """
     model = model_layer(stored.manifest)
-    size = store.blob_size(model.digest)
-    if size != model.size_bytes:
-        raise BlobDamaged(
-            f"the weights of {stored.name.short} have {size} bytes instead of {model.size_bytes};"
-            " create or pull the model again"
-        )
-    path = store.blob_path(model.digest)
+    path = _file(store, stored, model, "weights")
     texts = read_texts(store, stored.manifest)
     config = read_config(store, stored.manifest)
     return Bundle(
         name=stored.name,
         digest=stored.digest,
         model_path=path,
-        model_size_bytes=size,
+        model_size_bytes=model.size_bytes,
         parameters=texts.parameters,
         system=texts.system,
         template=texts.template,
@@ -104,7 +109,24 @@ def read_bundle(store: Store, stored: StoredModel) -> Bundle:
         renderer=_named(config, "renderer"),
         parser=_named(config, "parser"),
         requires=_named(config, "requires"),
+        adapters=tuple(_adapter(store, stored, a) for a in stored.manifest.of_type(ADAPTER_TYPE)),
     )
+
+
+def _adapter(store: Store, stored: StoredModel, layer: Layer) -> BundleAdapter:
+    path = _file(store, stored, layer, "adapters")
+    return BundleAdapter(path, layer.size_bytes, model_header(path))
+
+
+def _file(store: Store, stored: StoredModel, layer: Layer, what: str) -> Path:
+    """Where the layer lies, whole. Raises BlobMissing, BlobDamaged."""
+    size = store.blob_size(layer.digest)
+    if size != layer.size_bytes:
+        raise BlobDamaged(
+            f"the {what} of {stored.name.short} have {size} bytes instead of {layer.size_bytes};"
+            " create or pull the model again"
+        )
+    return store.blob_path(layer.digest)
 
 
 def read_config(store: Store, manifest: Manifest) -> Mapping[str, Any]:
@@ -124,9 +146,12 @@ def _named(config: Mapping[str, Any], field: str) -> str | None:
 
 def model_header(path: Path) -> GgufHeader:
     """The checked header of a model file, read once for as long as the file stays the same: a
-    large vocabulary takes some tenths of a second. Raises InvalidGguf, OSError."""
-    status = os.stat(path)
-    return _header(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+    large vocabulary takes some tenths of a second. Raises InvalidGguf, BlobDamaged, StoreFault."""
+    try:
+        status = os.stat(path)
+        return _header(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+    except OSError as error:
+        raise StoreFault("read the model file", error.errno) from error
 
 
 @functools.lru_cache(maxsize=64)

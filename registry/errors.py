@@ -46,6 +46,14 @@ class InvalidGguf(RegistryError):
         self.field = field
 
 
+class InvalidSafetensors(RegistryError):
+    """The file is not a safetensors file that may be read. field: the tensor or key at fault."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(f"invalid safetensors: {message}")
+        self.field = field
+
+
 class ModelMissing(RegistryError):
     """No such model in the store. suggestions: the short names nearest to it, best first."""
 

@@ -28,7 +28,12 @@ class ManifestFile:
     """The bytes of a manifest file and when it was written."""
 
     content: bytes
-    modified_at: datetime
+    modified_ns: int
+
+    @property
+    def modified_at(self) -> datetime:
+        """When it was written."""
+        return datetime.fromtimestamp(self.modified_ns / 1e9, UTC)
 
 
 class Manifests:
@@ -40,12 +45,14 @@ class Manifests:
         self.directory = directory
         self._temporary = temporary
 
-    def names(self) -> list[Name]:
-        """Every name with a file, sorted. Files with other names are left alone."""
+    def names(self, strict: bool = False) -> list[Name]:
+        """Every name with a file, sorted. Files with other names are left alone; so are folders
+        that cannot be read, unless strict: then that raises StoreFault or StoreReadOnly."""
         found = []
-        for path in _files(self.directory, 4):
-            with contextlib.suppress(InvalidName):
-                found.append(Name.from_path(path))
+        with faults("list the models", self.directory):
+            for path in _files(self.directory, 4, strict):
+                with contextlib.suppress(InvalidName):
+                    found.append(Name.from_path(path))
         return sorted(found)
 
     def find(self, name: Name) -> Name | None:
@@ -70,11 +77,15 @@ class Manifests:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise InvalidManifest("manifest: a link, not a file") from None
             raise StoreFault("read the manifest", error.errno) from error
-        return ManifestFile(content, datetime.fromtimestamp(status.st_mtime, UTC))
+        return ManifestFile(content, status.st_mtime_ns)
 
     def write(self, name: Name, content: bytes) -> None:
-        """Write or replace the file of a name. Raises StoreFault, StoreFull, StoreReadOnly."""
+        """Write or replace the file of a name. Raises InvalidManifest when a link lies in the
+        way, StoreFault, StoreFull, StoreReadOnly."""
         target = self.directory.joinpath(*name.path)
+        for folder in target.parents[:3]:
+            if folder.is_symlink():
+                raise InvalidManifest(f"manifest: the folder {folder.name} is a link; remove it")
         with faults("write the manifest", self._temporary, len(content)):
             make_directory(target.parent)
             write_file(self._temporary, target, content)
@@ -112,12 +123,17 @@ def _step(parent: int, part: str, flags: int) -> int:
         os.close(parent)
 
 
-def _files(directory: Path, depth: int, prefix: str = "") -> Iterator[str]:
+def _files(directory: Path, depth: int, strict: bool, prefix: str = "") -> Iterator[str]:
     """The paths, relative to directory, of what lies depth levels below it; hidden entries and
-    links to folders are passed over."""
+    links to folders are passed over. strict: raises OSError for what cannot be read."""
     try:
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
     except OSError:
+        if strict:
+            raise
         return
     for entry in entries:
         if entry.name.startswith("."):
@@ -125,4 +141,4 @@ def _files(directory: Path, depth: int, prefix: str = "") -> Iterator[str]:
         if depth == 1 and not entry.is_dir(follow_symlinks=False):
             yield prefix + entry.name
         elif depth > 1 and entry.is_dir(follow_symlinks=False):
-            yield from _files(directory / entry.name, depth - 1, f"{prefix}{entry.name}/")
+            yield from _files(directory / entry.name, depth - 1, strict, f"{prefix}{entry.name}/")

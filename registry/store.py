@@ -5,7 +5,7 @@
     <root>/tmp/                                              files being written
     <root>/.hearth.lock                                      held by the one process that writes
 
-Owns what is installed: listing, lookup, copy, delete, pruning. Knows nothing of networks, of
+Owns what is installed: listing, lookup, copy, delete. Knows nothing of networks, of
 Modelfiles and of what is in a model file. A fresh store is empty: the built-in models are put
 into it by modelfile.builtin.seed_builtin. Methods block on the disk and may be called from any
 thread.
@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import shutil
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from registry.atomic import faults, free_bytes, make_directory, write_file
+from registry.atomic import DIRECTORY_MODE, faults, free_bytes, make_directory, write_file
 from registry.blobs import Blobs, BlobWriter
 from registry.digest import Digest
 from registry.errors import (
@@ -30,20 +33,24 @@ from registry.errors import (
     InvalidManifest,
     ModelMissing,
     RegistryError,
+    StoreError,
     StoreFault,
     StoreFull,
     StoreReadOnly,
 )
+from registry.incoming import PREFIX as INCOMING
+from registry.incoming import Advance, is_incoming
 from registry.lock import StoreLock
 from registry.manifest import Manifest
-from registry.manifests import Manifests
+from registry.manifests import ManifestFile, Manifests
 from registry.names import Name, nearest
+from registry.records import ManifestRecord, Origin, Records
 from registry.transfer.journal import Plan
-from registry.transfer.partial import Partial, arrived_bytes, sweep_partials
+from registry.transfer.partial import Partial, arrived_bytes
 
-PRUNE_GRACE_S = 3600.0
 PARTIAL_KEEP_S = 14 * 86400.0
 _STATE_LIMIT_BYTES = 1024 * 1024
+_WORKSPACE = "work-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +73,6 @@ class StoredModel:
         return self.parsed
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """What a prune removed. skipped: why it removed nothing, if it could not."""
-
-    blobs: int = 0
-    size_bytes: int = 0
-    skipped: str | None = None
-
-
 class Store:
     """An open store. One process at a time may open it for writing."""
 
@@ -84,7 +82,8 @@ class Store:
         self._lock = lock
         self._temporary = root / "tmp"
         self._change = threading.RLock()
-        self._blobs = Blobs(root / "blobs", self._temporary, self._change)
+        self.records = Records(root)
+        self._blobs = Blobs(root / "blobs", self._temporary, self._change, self.records)
         self._manifests = Manifests(root / "manifests", self._temporary)
         self._held: Counter[Digest] = Counter()
 
@@ -219,6 +218,51 @@ class Store:
         self._require_writable("write the blob")
         return self._blobs.adopt_file(path, digest)
 
+    def incoming_size(self, name: str) -> int:
+        """The bytes of a file that waits to become a blob. Raises BlobMissing when there is none
+        of that name."""
+        with contextlib.suppress(OSError):
+            if is_incoming(name):
+                return os.lstat(self._temporary / name).st_size
+        raise BlobMissing(name[:80])
+
+    def take_incoming(self, name: str, advance: Advance) -> tuple[Digest, int]:
+        """Make a file that a command has put into the folder of temporary files a blob; gives
+        its digest and its size in bytes. The file is gone afterwards. See registry.incoming.
+
+        Raises BlobMissing when it is not there, which tells that the command means another
+        store, BlobDamaged, StoreReadOnly, StoreFull, StoreFault, and what advance raises.
+        """
+        self._require_writable("write the blob")
+        self.incoming_size(name)
+        return self._blobs.take(self._temporary / name, advance)
+
+    def take_made(self, path: Path, advance: Advance) -> tuple[Digest, int]:
+        """Make a file of a workspace a blob; gives its digest and its size in bytes. The file is
+        gone afterwards. Raises as take_incoming."""
+        self._require_writable("write the blob")
+        return self._blobs.take(path, advance)
+
+    @contextlib.contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """A folder for files in the making, on the file system of the blobs. It is removed at
+        the end of the block, or when the store is opened the next time. Raises StoreReadOnly,
+        StoreFull, StoreFault."""
+        self._require_writable("write the blob")
+        folder = self._temporary / f"{_WORKSPACE}{uuid.uuid4().hex}"
+        with faults("write the blob", self.root):
+            os.mkdir(folder, DIRECTORY_MODE)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def publish(self, path: Path, digest: Digest) -> None:
+        """Make a file of tmp/, whose content has been found to have this digest, a blob. Raises
+        StoreReadOnly, StoreFault."""
+        self._require_writable("write the blob")
+        self._blobs.publish(path, digest)
+
     def manifest_bytes(self, name: Name) -> bytes:
         """The manifest as it is on the disk. Raises ModelMissing, InvalidManifest, StoreFault."""
         return self._manifests.read(self.get(name).name).content
@@ -242,7 +286,7 @@ class Store:
                         f"manifest: blob {layer.digest} has {size} bytes, not {layer.size_bytes}"
                     )
             stored = self._install(name, content or manifest.to_bytes())
-            self._blobs.fresh.difference_update(layer.digest for layer in manifest.blobs)
+            self._blobs.settle(layer.digest for layer in manifest.blobs)
             return stored
 
     def copy(self, source: Name, target: Name) -> StoredModel:
@@ -265,32 +309,40 @@ class Store:
                 raise ModelMissing(name.short, nearest(name.short, self.names()))
             old = self._load(found)
             self._manifests.remove(found)
+            self.records.drop_manifest(found)
             if old is not None and old.parsed is not None:
                 self._release(old.parsed)
 
-    def prune(self, grace_s: float = PRUNE_GRACE_S) -> Pruned:
-        """Remove the blobs that no model uses and that are older than grace_s, so that a build
-        or an upload under way keeps its own, and parts of pulls that nobody went on with for two
-        weeks. Nothing at all is removed while a manifest cannot be read, for it may be what
-        keeps a blob.
-
-        Raises StoreReadOnly, StoreFault.
-        """
-        self._require_writable("prune the store")
+    @contextlib.contextmanager
+    def unchanging(self) -> Iterator[set[Digest] | None]:
+        """Have all changes wait for the length of the block. Gives the blobs that models and
+        running work need, None while a manifest cannot be read."""
         with self._change:
             used = self._used()
-            if used is None:
-                return Pruned(skipped="a manifest cannot be read; remove that model first")
-            old = [d for d, age_s in self._blobs.all().items() if age_s >= grace_s]
-            sizes = [self._blobs.remove(d) for d in old if d not in used]
-            sweep_partials(self._temporary, PARTIAL_KEEP_S)
-        return Pruned(len(sizes), sum(sizes))
+            yield None if used is None else used | self._blobs.taken
+
+    def blob_ages(self) -> dict[Digest, float]:
+        """Every blob and how many seconds ago it was written. Raises StoreFault."""
+        return self._blobs.all()
+
+    def file_status(self, digest: Digest) -> os.stat_result | None:
+        """What the system says of a blob's file; None when there is none."""
+        with contextlib.suppress(OSError):
+            return os.lstat(self._blobs.path(digest))
+        return None
+
+    def remove_blob(self, digest: Digest) -> int:
+        """Remove a blob that unchanging has shown to be needed by nobody; gives the bytes
+        freed. Raises StoreReadOnly, StoreFault."""
+        self._require_writable("remove the blob")
+        return self._blobs.remove(digest)
 
     def discard(self, digests: Iterable[Digest]) -> None:
         """Remove those of the blobs that no model uses and nobody holds. What cannot be removed
-        now is left to prune; never raises."""
+        now is left to registry.gc; never raises."""
         with self._change, contextlib.suppress(RegistryError):
             wanted = [digest for digest in digests if self.has_blob(digest)]
+            self._blobs.settle(wanted)
             used = self._used() if wanted and not self.read_only else None
             if used is not None:
                 for digest in set(wanted) - used:
@@ -309,6 +361,26 @@ class Store:
         with faults("write the store's state", self.root, len(content)):
             write_file(self._temporary, self.root / f".hearth-{key}", content)
 
+    def restore_manifest(self, name: Name, content: bytes) -> None:
+        """Write a manifest back whose file is damaged, whether or not its blobs are there.
+        Raises StoreReadOnly, StoreFull, StoreFault."""
+        self._require_writable("write the manifest")
+        with self._change:
+            self._manifests.write(name, content)
+            self.keep_copy(name)
+
+    def keep_origin(self, name: Name, origin: Origin) -> None:
+        """Note where the blobs of a model came from. Never raises."""
+        with contextlib.suppress(RegistryError):
+            for layer in () if self.read_only else self.get(name).manifest.blobs:
+                self.records.keep_origin(layer.digest, layer.size_bytes, origin)
+
+    def keep_copy(self, name: Name) -> None:
+        """Keep a copy of a manifest from which damage can be mended. Never raises."""
+        with contextlib.suppress(RegistryError, OSError):
+            file = self._manifests.read(name)
+            self.records.keep_manifest(name, ManifestRecord(file.content, file.modified_ns))
+
     def _install(self, name: Name, content: bytes) -> StoredModel:
         target = self._manifests.find(name) or name
         replaced = self._load(target)
@@ -316,6 +388,7 @@ class Store:
         stored = self._load(target)
         if stored is None:
             raise StoreFault("write the manifest", None, ": the file is gone again")
+        self.keep_copy(target)
         if replaced is not None and replaced.parsed is not None:
             self._release(replaced.parsed)
         return stored
@@ -335,7 +408,20 @@ class Store:
         except InvalidManifest as error:
             return StoredModel(name, digest, 0, file.modified_at, None, error.message)
         fault = self._fault(manifest)
+        if fault is not None and self._is_outdated(name, file):
+            return self._load(name)
         return StoredModel(name, digest, manifest.size_bytes, file.modified_at, manifest, fault)
+
+    def _is_outdated(self, name: Name, file: ManifestFile) -> bool:
+        """True when the model was removed or replaced after its file was read, so that its blobs
+        are rightly gone. Waits for a change under way."""
+        with self._change:
+            try:
+                return self._manifests.read(name) != file
+            except FileNotFoundError:
+                return True
+            except RegistryError:
+                return False
 
     def _fault(self, manifest: Manifest) -> str | None:
         for layer in manifest.blobs:
@@ -349,7 +435,11 @@ class Store:
     def _used(self) -> set[Digest] | None:
         """The digests that models and running builds need; None when that cannot be told."""
         used = set(self._held)
-        for name in self._manifests.names():
+        try:
+            names = self._manifests.names(strict=True)
+        except StoreError:
+            return None
+        for name in names:
             stored = self._load(name)
             if stored is not None and stored.parsed is None:
                 return None
@@ -369,9 +459,12 @@ class Store:
     def _sweep(self) -> None:
         """Remove what a killed process left in tmp/: this process owns the store."""
         for path in self._temporary.glob("*-*"):
-            if path.name.startswith(("blob-", "file-")):
+            if path.name.startswith(("blob-", "file-", INCOMING)):
                 with contextlib.suppress(OSError):
                     path.unlink()
+            elif path.name.startswith(_WORKSPACE):
+                shutil.rmtree(path, ignore_errors=True)
+        self.discard(list(self._blobs.unsettled()))
 
     def _require_writable(self, operation: str) -> None:
         if self.read_only:

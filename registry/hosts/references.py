@@ -48,6 +48,18 @@ class Reference:
         parts = (self.kind, *self.name.folded, self.digest, self.repo, self.selector)
         return "|".join(str(part) for part in (*parts, self.revision, self.url))
 
+    @property
+    def text(self) -> str | None:
+        """What parse reads as this place again; None for a URL with a query, which may hold a
+        secret."""
+        if self.kind == "url":
+            return None if self.url is None or "?" in self.url else self.url
+        if self.kind == "huggingface":
+            selector = f":{self.selector}" if self.selector else ""
+            return f"hf.co/{self.repo}{selector}" + (f"@{self.revision}" if self.revision else "")
+        digest = f"@{self.digest}" if self.digest else ""
+        return f"{'http://' if self.plain else ''}{self.name}{digest}"
+
 
 def parse(text: str) -> Reference:
     """What text means. Raises InvalidName, InvalidDigest."""
@@ -100,7 +112,9 @@ def _hugging_face(text: str, rest: str) -> Reference:
         raise InvalidName(text, "after ':' a quantization or a file of the repository is expected")
     wanted = None if not selector or selector == DEFAULT_TAG else selector
     tag = "-".join(part for part in (wanted, revision or None) if part)
-    name = Name(HUGGING_FACE, _part(user, "namespace"), _part(repo, "model"), _part(tag, "tag"))
+    name = Name(
+        HUGGING_FACE, name_part(user, "namespace"), name_part(repo, "model"), name_part(tag, "tag")
+    )
     return Reference(
         "huggingface", name, repo=f"{user}/{repo}", selector=wanted, revision=revision or None
     )
@@ -119,12 +133,12 @@ def _url(text: str) -> Reference:
         raise InvalidName(text, "the URL has a password or an unusual host")
     if not model:
         raise InvalidName(text, "the URL names no file")
-    name = Name(host, _part(namespace, "namespace"), _part(model, "model"), DEFAULT_TAG)
+    name = Name(host, name_part(namespace, "namespace"), name_part(model, "model"), DEFAULT_TAG)
     return Reference("url", name, plain=parts.scheme == "http", url=text)
 
 
-def _part(text: str, part: Literal["namespace", "model", "tag"]) -> str:
-    """text with what a name may not hold replaced; the default tag for none."""
+def name_part(text: str, part: Literal["namespace", "model", "tag"]) -> str:
+    """text with what that part of a name may not hold replaced; the default tag for none."""
     if not text:
         return DEFAULT_TAG
     allowed = "A-Za-z0-9_-" if part == "namespace" else "A-Za-z0-9_.-"

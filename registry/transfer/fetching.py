@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from registry.digest import Digest
 from registry.errors import DigestMismatch, RemoteRefused
@@ -16,6 +16,8 @@ from registry.hosts.host import RemoteFile
 from registry.store import Store
 from registry.transfer.download import BlobProgress, Download, Rules
 from registry.transfer.journal import Plan, chunk_size_for
+from registry.transfer.partial import Partial
+from registry.transfer.seeding import seeded
 
 
 @dataclass(slots=True)
@@ -45,11 +47,31 @@ class Fetcher:
         """Bring one file into the store; gives its digest. What has arrived stays when it
         fails. Raises RemoteError, StoreFull, StoreFault, StoreReadOnly."""
         async with self._locks[file.key]:
-            digest = await self._present(file) or await self._download(file, progress)
+            digest = await self._present(file)
+            if digest is None:
+                partial = await asyncio.to_thread(self.store.partial, _plan(file))
+                digest = await self._download(file, partial, progress)
         progress.digest = digest
         progress.completed_bytes = file.size_bytes
         progress.done = True
         return digest
+
+    async def refetch(self, file: RemoteFile, digest: Digest, progress: BlobProgress) -> None:
+        """Bring a blob that is damaged or missing: only what is not good in the store is
+        fetched, and what is there stays until the whole is right. Raises as fetch does."""
+        wanted = replace(file, digest=digest)
+        async with self._locks[file.key]:
+            partial, taken_bytes = await asyncio.to_thread(
+                seeded, self.store, file.key, digest, file.size_bytes
+            )
+            try:
+                await self._download(wanted, partial, progress)
+            except BaseException:
+                if partial.arrived_bytes <= taken_bytes:
+                    partial.discard()  # it holds nothing that the blob does not
+                raise
+        progress.completed_bytes = file.size_bytes
+        progress.done = True
 
     def _has(self, file: RemoteFile) -> bool:
         digest = file.digest
@@ -66,8 +88,7 @@ class Fetcher:
         linked = await asyncio.to_thread(self.store.adopt_file, file.cached, file.digest)
         return file.digest if linked else None
 
-    async def _download(self, file: RemoteFile, progress: BlobProgress) -> Digest:
-        partial = await asyncio.to_thread(self.store.partial, _plan(file))
+    async def _download(self, file: RemoteFile, partial: Partial, progress: BlobProgress) -> Digest:
         try:
             digest = await Download(file, partial, progress, self.rules).run()
             await asyncio.to_thread(self.store.adopt, partial, digest)

@@ -9,10 +9,10 @@ may write one chunk.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import threading
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ from registry.digest import Digest
 from registry.errors import RegistryError
 from registry.transfer.journal import Journal, Plan, read_crcs
 
-PREFIX = "partial-"
+PREFIX = "partial-"  # also of the journals
 _READ_BYTES = 1024 * 1024
 
 
@@ -48,6 +48,8 @@ class Partial:
         """Open both files; a file of another length has nothing to do with the plan."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self.path, flags, FILE_MODE)
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH)  # keeps it from registry.gc
         if os.fstat(self._descriptor).st_size != self.plan.size_bytes:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._journal_path)
@@ -69,6 +71,12 @@ class Partial:
     def hashed(self) -> int:
         """How many chunks, from the first, have been hashed."""
         return len(self._hashes) - 1
+
+    @property
+    def crcs(self) -> dict[int, int]:
+        """The checksums of the chunks that have arrived."""
+        with self._lock:
+            return dict(self._journal.crcs)
 
     def crc(self, index: int) -> int | None:
         """What the journal says of a chunk; None when it has not arrived."""
@@ -198,15 +206,6 @@ def arrived_bytes(directory: Path, plan: Plan) -> int:
     except OSError:
         return 0
     return sum(plan.length(index) for index in crcs)
-
-
-def sweep_partials(directory: Path, keep_s: float) -> None:
-    """Remove the partial files that nobody has written to for keep_s seconds. Never raises."""
-    oldest_s = time.time() - keep_s
-    for path in directory.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if path.lstat().st_mtime < oldest_s:
-                path.unlink()
 
 
 def _paths(directory: Path, plan: Plan) -> tuple[Path, Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,10 @@ def read_header(path: Path | str) -> GgufHeader:
 
 
 def _read(source: Source, path: Path) -> GgufHeader:
-    version = _read_version(source)
-    tensor_count, key_count = source.unpack(_COUNTS, "the counts of tensors and keys")
-    _check_count(source, key_count, MAX_KEYS, _SMALLEST_KEY_BYTES, "metadata keys")
-    raw = _read_metadata(source, key_count)
+    version, tensor_count, key_count = read_counts(source)
+    raw = {key: value for key, value, _ in read_entries(source, key_count)}
     _check_count(source, tensor_count, MAX_TENSORS, _SMALLEST_TENSOR_BYTES, "tensors")
-    alignment = _alignment(raw)
+    alignment = alignment_of(raw)
     tensors = read_tensors(source, tensor_count, alignment)
     check_metadata(raw)
     check_vocabulary(raw)
@@ -59,6 +58,15 @@ def _read(source: Source, path: Path) -> GgufHeader:
     check_layout(tensors, data_offset, source.size_bytes)
     metadata = {key: plain(value, path) for key, value in raw.items()}
     return GgufHeader(path, version, metadata, tensors, source.size_bytes, data_offset)
+
+
+def read_counts(source: Source) -> tuple[int, int, int]:
+    """The version, the number of tensors and the number of keys. Raises InvalidGguf."""
+    version = _read_version(source)
+    tensor_count, key_count = source.unpack(_COUNTS, "the counts of tensors and keys")
+    _check_count(source, key_count, MAX_KEYS, _SMALLEST_KEY_BYTES, "metadata keys")
+    _check_count(source, tensor_count, MAX_TENSORS, _SMALLEST_TENSOR_BYTES, "tensors")
+    return version, tensor_count, key_count
 
 
 def _read_version(source: Source) -> int:
@@ -84,14 +92,17 @@ def _check_count(source: Source, count: int, most: int, smallest_bytes: int, wha
         )
 
 
-def _read_metadata(source: Source, count: int) -> dict[str, RawValue]:
-    raw: dict[str, RawValue] = {}
+def read_entries(source: Source, count: int) -> Iterator[tuple[str, RawValue, bytes]]:
+    """Each key with its value and its bytes in the file. Raises InvalidGguf."""
+    keys: set[str] = set()
     for number in range(count):
+        start = source.position
         key = _text(read_string(source, MAX_KEY_BYTES, f"key {number}"), f"key {number}")
-        if key in raw:
+        if key in keys:
             raise InvalidGguf(f"the key {shown(key)} stands twice", key)
-        raw[key] = read_value(source, key)
-    return raw
+        keys.add(key)
+        value = read_value(source, key)
+        yield key, value, source.buffer[start : source.position]
 
 
 def _text(content: bytes, what: str) -> str:
@@ -104,7 +115,8 @@ def _text(content: bytes, what: str) -> str:
     return text
 
 
-def _alignment(raw: dict[str, RawValue]) -> int:
+def alignment_of(raw: Mapping[str, RawValue]) -> int:
+    """Where the data of tensors may begin: at multiples of it. Raises InvalidGguf."""
     value: Any = raw.get("general.alignment")
     if value is None:
         return DEFAULT_ALIGNMENT

@@ -6,14 +6,21 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from registry import atomic, blobs, manifests
+from registry import atomic, blobs, gc, lock, manifests, records, store, sums, usage
+from registry.adoption import linking
+from registry.fsck import mending
+from registry.transfer import journal, partial, seeding
 
 _MODULES = (atomic, blobs, manifests)
 CHANGING = ("write", "fsync", "replace", "unlink", "mkdir", "rmdir")
+EVERYWHERE = (atomic, blobs, gc, journal, linking, lock, manifests, mending, partial, records,
+              seeding, store, sums, usage)  # fmt: skip
+EVERY_CALL = (*CHANGING, "open", "pwrite", "pread", "ftruncate", "link", "scandir", "chmod")
 
 
 class FaultyDisk:
@@ -41,11 +48,14 @@ class FaultyDisk:
 
 @contextmanager
 def faulty_disk(
-    fail_at: int | None, number: int = errno.ENOSPC, counted: tuple[str, ...] = CHANGING
+    fail_at: int | None,
+    number: int = errno.ENOSPC,
+    counted: tuple[str, ...] = CHANGING,
+    modules: tuple[ModuleType, ...] = _MODULES,
 ) -> Iterator[FaultyDisk]:
     """Let the fail_at-th counted system call of the registry fail with errno number."""
     disk = FaultyDisk(fail_at, number, counted)
     with pytest.MonkeyPatch.context() as patch:
-        for module in _MODULES:
+        for module in modules:
             patch.setattr(module, "os", disk)
         yield disk

@@ -208,14 +208,6 @@ def test_a_torn_manifest_is_listed_with_its_fault_and_can_be_removed(
     assert [model.name.short for model in store.models()] == ["other"]
 
 
-def test_nothing_is_pruned_while_a_manifest_is_torn(store: Store) -> None:
-    install(store, "ember", b"weights")
-    manifest_path(store, "ember").write_bytes(b"")
-    before = blob_names(store)
-    assert "cannot be read" in (store.prune(grace_s=0.0).skipped or "")
-    assert blob_names(store) == before
-
-
 def test_a_manifest_that_is_a_link_is_not_followed(store: Store, tmp_path: Path) -> None:
     manifest = install(store, "ember", b"weights")
     (tmp_path / "elsewhere").write_bytes(manifest.to_bytes())
@@ -244,22 +236,6 @@ def test_a_missing_or_short_blob_is_told_as_the_models_fault(store: Store) -> No
     assert "has 5 bytes instead of 7" in (store.get(EMBER).fault or "")
     path.unlink()
     assert "is missing" in (store.get(EMBER).fault or "")
-
-
-def test_prune_removes_old_unused_blobs_only(store: Store) -> None:
-    used = install(store, "ember", b"weights")
-    fresh, old, held = (put_blob(store, name) for name in (b"fresh", b"old", b"held"))
-    for layer in (old, held, used.layers[0]):
-        os.utime(store.blob_path(layer.digest), (1, 1))
-    foreign = [store.root / "notes.txt", store.root / "blobs" / "notes.txt"]
-    for path in foreign:
-        path.write_text("mine")
-    with store.holding([held.digest]):
-        pruned = store.prune()
-    assert (pruned.blobs, pruned.size_bytes, pruned.skipped) == (1, 3, None)
-    assert not store.has_blob(old.digest)
-    assert all(store.has_blob(layer.digest) for layer in (fresh, held, *used.blobs))
-    assert all(path.exists() for path in foreign)
 
 
 def test_discard_removes_what_nobody_uses_or_holds(store: Store) -> None:
@@ -300,7 +276,7 @@ def test_a_read_only_store_is_served_and_writes_are_refused(store: Store) -> Non
         lambda: reader.put_manifest(EMBER, manifest),
         lambda: reader.copy(EMBER, Name.parse("b")),
         lambda: reader.delete(EMBER),
-        lambda: reader.prune(),
+        lambda: reader.remove_blob(manifest.layers[0].digest),
         lambda: reader.write_state("x", b""),
     ):
         with pytest.raises(StoreReadOnly):
@@ -385,3 +361,31 @@ def test_models_can_be_listed_while_others_come_and_go(store: Store) -> None:
         thread.join()
     assert failures == []
     assert [model.name.short for model in store.models()] == ["steady"]
+
+
+def test_a_link_in_place_of_a_folder_of_manifests_is_not_written_through(
+    store: Store, tmp_path: Path
+) -> None:
+    manifest = install(store, "ember", b"weights")
+    (tmp_path / "elsewhere").mkdir()
+    (store.root / "manifests/registry.ollama.ai/evil").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidManifest, match="the folder evil is a link"):
+        store.put_manifest(Name.parse("evil/m"), manifest)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_nothing_is_removed_while_the_list_of_models_cannot_be_read(store: Store) -> None:
+    first = install(store, "ember", b"weights")
+    install(store, "other", b"others")
+    with faulty_disk(1, errno.EMFILE, counted=("scandir",)):
+        store.delete(Name.parse("other"))
+    assert store.get(EMBER).fault is None
+    assert all(store.has_blob(layer.digest) for layer in first.blobs)
+
+
+def test_a_restored_manifest_is_listed_although_blobs_are_missing(store: Store) -> None:
+    manifest = install(store, "ember", b"weights")
+    store.blob_path(manifest.layers[0].digest).unlink()
+    manifest_path(store, "ember").write_bytes(b"")
+    store.restore_manifest(EMBER, manifest.to_bytes())
+    assert "is missing" in (store.get(EMBER).fault or "")

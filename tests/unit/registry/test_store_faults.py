@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from registry.digest import Digest
 from registry.errors import ModelMissing, StoreError
+from registry.gc import Rules, collect
 from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
 from registry.names import Name
 from registry.store import Store
@@ -22,7 +23,7 @@ NAMES = [Name.parse(text) for text in ("a", "b", "user/c:q4")]
 CONTENTS = [b"one", b"two", b"three"]
 
 OPERATIONS = st.tuples(
-    st.sampled_from(("install", "copy", "delete", "prune", "reopen")),
+    st.sampled_from(("install", "copy", "delete", "collect", "reopen")),
     st.sampled_from(NAMES),
     st.sampled_from(NAMES),
     st.lists(st.sampled_from(CONTENTS), min_size=1, max_size=2),
@@ -50,8 +51,8 @@ def _apply(store: Store, operation: Operation) -> None:
         store.copy(name, other)
     elif kind == "delete":
         store.delete(name)
-    elif kind == "prune":
-        store.prune(grace_s=0.0)
+    elif kind == "collect":
+        collect(store, Rules(grace_s=0.0))
 
 
 def _expected(state: dict[Name, Digest], operation: Operation) -> dict[Name, Digest]:
@@ -104,7 +105,7 @@ def test_every_operation_is_done_wholly_or_not_at_all(operations: list[Operation
                 store.close()
                 store = Store.open(root)
                 assert not list((root / "tmp").iterdir())
-        store.prune(grace_s=0.0)
+        collect(store, Rules(grace_s=0.0))
         used = {layer.digest for model in store.models() for layer in model.manifest.blobs}
         assert {path.name for path in (root / "blobs").iterdir()} == {d.file_name for d in used}
     finally:

@@ -83,3 +83,25 @@ def test_any_text_is_a_reference_or_a_refusal(text: str) -> None:
         return
     assert isinstance(found, Reference)
     assert Name.from_path("/".join(found.name.path)) == found.name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gemma3",
+        "user/model:q4",
+        "http://127.0.0.1:5000/a/b:c",
+        f"registry.example.com/ns/m@sha256:{'0' * 64}",
+        "hf.co/user/repo",
+        "hf.co/user/repo:Q4_K_M@v1",
+        "https://example.com/a/b.gguf",
+    ],
+)
+def test_a_place_can_be_written_down_and_read_again(text: str) -> None:
+    place = parse(text)
+    assert place.text is not None
+    assert parse(place.text) == place
+
+
+def test_a_url_that_may_hold_a_secret_is_not_written_down() -> None:
+    assert parse("https://example.com/a/b.gguf?token=secret").text is None

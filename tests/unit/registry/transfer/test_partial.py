@@ -11,7 +11,7 @@ from registry.digest import Digest
 from registry.errors import StoreFull
 from registry.transfer import partial as module
 from registry.transfer.journal import Plan
-from registry.transfer.partial import Partial, arrived_bytes, sweep_partials
+from registry.transfer.partial import Partial, arrived_bytes
 
 CONTENT = os.urandom(1050)
 PLAN = Plan("key", len(CONTENT), 100)
@@ -107,13 +107,3 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None
     with pytest.raises(Exception, match="cannot write the blob"):
         Partial(tmp_path, PLAN)
     assert (tmp_path / "victim").read_bytes() == b"mine"
-
-
-def test_parts_that_nobody_went_on_with_are_swept(tmp_path: Path) -> None:
-    old, new = Partial(tmp_path, PLAN), Partial(tmp_path, Plan("other", 1000, 100))
-    for partial in (old, new):
-        partial.close()
-    for path in (old.path, old.path.with_name(f"{old.path.name}.journal")):
-        os.utime(path, (1, 1))
-    sweep_partials(tmp_path, 3600.0)
-    assert sorted(p.name.partition(".")[0] for p in tmp_path.iterdir()) == [new.path.name] * 2

@@ -1,0 +1,101 @@
+"""hearth fsck: check the store and mend it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.errors import ERROR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cli.transfer import View
+
+
+def command(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend it: fetch again only what is damaged")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare sizes only")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+) -> None:
+    """Check that every file of the store is what it should be.
+
+    Reads all models. Ends with 1 when something stays damaged. Nothing is removed that could be
+    the last of its kind.
+    """
+    from contextlib import closing
+
+    from cli.connection import connect
+    from cli.transfer import style_for, view_for
+
+    summary: dict[str, Any] = {}
+    with connect() as client, closing(client.fsck(quick, repair)) as lines:
+        if as_json:
+            for summary in lines:
+                print(json.dumps(summary, ensure_ascii=False), flush=True)
+        else:
+            view = view_for(style_for(as_json=False, quiet=False))
+            try:
+                summary = _show(lines, view)
+            finally:
+                view.close()
+            print(summed_up(summary))
+    if summary.get("unmended"):
+        raise typer.Exit(ERROR)
+
+
+def _show(lines: Iterable[dict[str, Any]], view: View) -> dict[str, Any]:
+    """Show all lines as they come; gives the last one."""
+    from runner.client import Progress
+
+    last: dict[str, Any] = {}
+    for line in lines:
+        last = line
+        if "finding" in line:
+            print(described(line["finding"]))
+        elif "outcome" in line:
+            print(outcome(line["outcome"]))
+        elif "total" in line:
+            view.show(Progress(**line))  # type: ignore[typeddict-item]
+    return last
+
+
+def described(finding: dict[str, Any]) -> str:
+    """A finding in words."""
+    from cli.render import size
+
+    text = str(finding["message"])
+    if finding.get("bad_bytes"):
+        text += f"; {size(finding['bad_bytes'])} of it are bad"
+    if finding.get("damage") and finding.get("models"):
+        text += f"; needed by {', '.join(finding['models'])}"
+    return text
+
+
+def outcome(mended: dict[str, Any]) -> str:
+    """What became of a finding, in words."""
+    if mended["mended"]:
+        how = "" if mended["how"] == "here" else f" {mended['how']}"
+        return f"mended {mended['path']}{how}"
+    return f"not mended {mended['path']}: {mended['reason']}"
+
+
+def summed_up(summary: dict[str, Any]) -> str:
+    """The sums in words, and what to do next."""
+    from cli.render import size
+
+    models = "1 model" if summary["models"] == 1 else f"{summary['models']} models"
+    seen = f"{models}, {summary['blobs']} blobs, {size(summary['size'])} checked"
+    if not summary["findings"]:
+        return f"{seen}: all is well"
+    text = f"{seen}: {summary['findings']} found, {summary['mended']} mended"
+    if summary["unmended"]:
+        affected = ", ".join(summary["affected"]) or "no model"
+        text += f", {summary['unmended']} damaged; affected: {affected}"
+        if not summary["mended"]:
+            text += "\n`hearth fsck --repair` mends what can be mended"
+    return text

@@ -1,0 +1,117 @@
+"""hearth import: models that other programs keep on this machine."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.errors import ERROR, USAGE, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cli.transfer import View
+
+_PROGRAMS = ("ollama", "lmstudio", "hf")
+_HEADER = ("NAME", "SIZE", "STATE")
+
+
+def command(
+    program: Annotated[
+        str, typer.Argument(metavar="PROGRAM", help="ollama, lmstudio or hf (Hugging Face)")
+    ],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Which models; all without one")
+    ] = None,
+    path: Annotated[
+        str, typer.Option(metavar="DIR", help="Where the program keeps its models")
+    ] = "",
+    list_only: Annotated[bool, typer.Option("--list", help="Show them, take none")] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy what cannot be linked: it takes space")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+) -> None:
+    """Take models of another program without a copy: both programs use the same files.
+
+    Each file is read once and compared with its digest. The other program keeps its models.
+    """
+    from contextlib import closing
+    from pathlib import Path
+
+    from cli.connection import connect
+
+    if program not in _PROGRAMS:
+        raise Failure(f"{program!r} is not one of {', '.join(_PROGRAMS)}", USAGE)
+    body: dict[str, Any] = {"source": program, "names": names or [], "copy": copy}
+    body["dry_run"] = list_only
+    if path:
+        body["path"] = str(Path(path).expanduser().absolute())
+    with connect() as client, closing(client.import_models(body)) as lines:
+        refused = _as_json(lines) if as_json else _shown(lines, list_only)
+    if refused:
+        raise typer.Exit(ERROR)
+
+
+def _as_json(lines: Iterable[dict[str, Any]]) -> int:
+    last: dict[str, Any] = {}
+    for last in lines:
+        print(json.dumps(last, ensure_ascii=False), flush=True)
+    return int(last.get("refused", 0))
+
+
+def _shown(lines: Iterable[dict[str, Any]], list_only: bool) -> int:
+    """Show all lines; gives how many models were refused."""
+    from cli.transfer import style_for, view_for
+
+    found: list[dict[str, Any]] = []
+    view, last = view_for(style_for(as_json=False, quiet=False)), {}
+    try:
+        for last in lines:
+            if "found" in last:
+                found.append(last["found"])
+            else:
+                _step(last, view)
+    finally:
+        view.close()
+    if list_only:
+        _table(found)
+    else:
+        _summary(found, last)
+    return int(last.get("refused", 0))
+
+
+def _step(line: dict[str, Any], view: View) -> None:
+    from runner.client import Progress
+
+    result = line.get("imported")
+    if isinstance(result, dict):
+        name = result["model"]
+        print(f"imported '{name}'" if result["imported"] else f"{name}: {result['reason']}")
+    elif "total" in line:
+        view.show(Progress(**line))  # type: ignore[typeddict-item]
+
+
+def _table(found: list[dict[str, Any]]) -> None:
+    from cli.render import print_table, size
+
+    words = {"new": "can be imported", "present": "is here already"}
+    rows = [
+        (item["model"], size(item["size"]), words.get(item["state"]) or str(item["reason"]))
+        for item in found
+    ]
+    print_table(_HEADER, rows)
+
+
+def _summary(found: list[dict[str, Any]], last: dict[str, Any]) -> None:
+    from cli.render import size
+
+    for item in found:
+        if item["state"] == "blocked":
+            print(f"{item['model']}: {item['reason']}")
+    text = f"{last['taken']} of {len(found)} models imported, {size(last['linked_bytes'])} linked"
+    if last["copied_bytes"]:
+        text += f", {size(last['copied_bytes'])} copied"
+    print(text)

@@ -1,0 +1,51 @@
+"""What a check says: findings, how far it is, and what it has seen in all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from registry.digest import Digest
+from registry.names import Name
+
+Kind = Literal["content", "size", "missing", "unreadable", "manifest", "link", "mode", "partial",
+               "stray"]  # fmt: skip
+DAMAGE: tuple[Kind, ...] = ("content", "size", "missing", "unreadable", "manifest", "link")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it should be. path: relative to the store. models: the short
+    names that cannot be trusted for it. bad_bytes: how much of a blob is known to be wrong, None
+    when that cannot be told."""
+
+    kind: Kind
+    path: str
+    message: str
+    digest: Digest | None = None
+    name: Name | None = None
+    models: tuple[str, ...] = ()
+    bad_bytes: int | None = None
+
+    @property
+    def is_damage(self) -> bool:
+        """True when content is lost; False for what is merely out of place."""
+        return self.kind in DAMAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How far the reading of the blobs is."""
+
+    path: str
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check has seen."""
+
+    models: int
+    blobs: int
+    size_bytes: int

@@ -1,0 +1,86 @@
+"""Checks what lies around the content: modes, files of others, what transfers have left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from registry.fsck.findings import Finding
+from registry.store import PARTIAL_KEEP_S, Store
+from registry.transfer.partial import PREFIX
+
+_OTHERS_WRITE = 0o022
+_JOURNAL = ".journal"
+_SETTLE_S = 3600.0  # a transfer makes the two files one after the other
+_OWN_TEMPORARY = ("blob-", "file-", "incoming-", "work-", "taken-", PREFIX)
+
+
+def check_modes(store: Store) -> Iterator[Finding]:
+    """Files and folders of ours that other users may change. Ollama's 0644 and 0755 are fine,
+    and a file with a second name is also another program's."""
+    yield from _mode(store, store.root)
+    for top in ("blobs", "manifests", "tmp"):
+        for folder, folders, files in os.walk(store.root / top):
+            yield from _mode(store, Path(folder))
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            for entry in files:
+                yield from _mode(store, Path(folder, entry))
+
+
+def wanted_mode(status: os.stat_result) -> int:
+    """The mode that a file or folder should have: nobody else may write, the owner may read."""
+    owner = 0o700 if stat.S_ISDIR(status.st_mode) else 0o400
+    return (stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE) | owner
+
+
+def _mode(store: Store, path: Path) -> Iterator[Finding]:
+    with contextlib.suppress(OSError):
+        status = os.lstat(path)
+        mode = stat.S_IMODE(status.st_mode)
+        is_ours = status.st_uid == os.getuid() and not stat.S_ISLNK(status.st_mode)
+        is_shared = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+        if is_ours and not is_shared and wanted_mode(status) != mode:
+            shown = str(path.relative_to(store.root))
+            why = "other users may change it" if mode & _OTHERS_WRITE else "its owner is shut out"
+            yield Finding("mode", shown, f"{shown} has the mode {mode:04o}: {why}")
+
+
+def check_temporary(store: Store, keep_s: float = PARTIAL_KEEP_S) -> Iterator[Finding]:
+    """Parts of transfers that nobody can or will go on with, and files that are none of ours."""
+    folder = store.root / "tmp"
+    names = set(_names(folder))
+    for name in sorted(names):
+        if not name.startswith(_OWN_TEMPORARY):
+            yield Finding("stray", f"tmp/{name}", f"tmp/{name} is none of ours; it is left alone")
+        elif name.startswith(PREFIX):
+            reason = _dangling(folder, name, names, keep_s)
+            if reason is not None:
+                yield Finding("partial", f"tmp/{name}", f"tmp/{name} is {reason}")
+
+
+def _dangling(folder: Path, name: str, names: set[str], keep_s: float) -> str | None:
+    try:
+        age_s = time.time() - (folder / name).lstat().st_mtime
+    except OSError:
+        return None
+    is_journal = name.endswith(_JOURNAL)
+    other = name.removesuffix(_JOURNAL) if is_journal else f"{name}{_JOURNAL}"
+    if age_s > _SETTLE_S and other not in names:
+        return (
+            "a journal without its file"
+            if is_journal
+            else ("a part of a transfer without its journal")
+        )
+    if age_s > keep_s:
+        return f"a part of a transfer that nobody went on with for {age_s / 86400:.0f} days"
+    return None
+
+
+def _names(folder: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [name for name in os.listdir(folder) if not name.startswith(".")]
+    return []

@@ -1,0 +1,129 @@
+"""Garbage collection of a store: mark what models and running work need, sweep the rest.
+
+Owns what may go. Knows nothing of processes: who uses a blob beyond the models says so in in_use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from registry.digest import Digest
+from registry.errors import StoreReadOnly
+from registry.store import PARTIAL_KEEP_S, Store
+from registry.transfer.partial import PREFIX
+
+GRACE_S = 3600.0
+_JOURNAL = ".journal"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """grace_s: blobs younger than that stay, for they may belong to a build or an upload under
+    way. partial_keep_s: the same for parts of transfers. in_use: blobs that stay in any case.
+    dry_run: say what would go."""
+
+    grace_s: float = GRACE_S
+    partial_keep_s: float = PARTIAL_KEEP_S
+    in_use: frozenset[Digest] = frozenset()
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A file that went, or would go. path: relative to the store."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Collected:
+    """What a collection did. skipped: why it removed no blob, None when it could."""
+
+    blobs: list[Removed] = field(default_factory=list)
+    partials: list[Removed] = field(default_factory=list)
+    skipped: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """What is free now, or would be."""
+        return sum(removed.size_bytes for removed in (*self.blobs, *self.partials))
+
+
+def collect(store: Store, rules: Rules) -> Collected:
+    """Remove the blobs that no model uses and nobody works with, and the parts of transfers that
+    nobody goes on with. No blob is removed while a manifest cannot be read, for it may be what
+    keeps it. Blocks on the disk; other changes of the store wait.
+
+    Raises StoreReadOnly unless rules.dry_run, StoreFault.
+    """
+    if store.read_only and not rules.dry_run:
+        raise StoreReadOnly("remove unused files")
+    collected = Collected()
+    with store.unchanging() as used:
+        if used is None:
+            collected.skipped = (
+                "a manifest cannot be read, and what it needs is not known; "
+                "run: hearth fsck --repair"
+            )
+        else:
+            for digest in _garbage(store, used | rules.in_use, rules.grace_s):
+                size = store.blob_size(digest) if rules.dry_run else store.remove_blob(digest)
+                collected.blobs.append(Removed(f"blobs/{digest.file_name}", size))
+            _forget(store, used, rules.dry_run)
+    if not rules.dry_run:
+        store.records.sweep(time.time() - GRACE_S)
+    collected.partials = list(_sweep(store.root / "tmp", rules))
+    return collected
+
+
+def _garbage(store: Store, used: Iterable[Digest], grace_s: float) -> list[Digest]:
+    kept = frozenset(used)
+    return sorted(
+        digest
+        for digest, age_s in store.blob_ages().items()
+        if age_s >= grace_s and digest not in kept
+    )
+
+
+def _forget(store: Store, used: set[Digest], dry_run: bool) -> None:
+    """Drop the records of blobs that neither exist nor are wanted."""
+    for digest in () if dry_run else list(store.records.blobs()):
+        if digest not in used and not store.has_blob(digest):
+            store.records.drop_blob(digest)
+
+
+def _sweep(folder: Path, rules: Rules) -> Iterator[Removed]:
+    oldest_s = time.time() - rules.partial_keep_s
+    for path in sorted(folder.glob(f"{PREFIX}*")):
+        with contextlib.suppress(OSError):
+            status = path.lstat()
+            if status.st_mtime > oldest_s or _has_file(path) or _is_open(path):
+                continue
+            if not rules.dry_run:
+                path.unlink()
+            yield Removed(f"tmp/{path.name}", status.st_blocks * 512)
+
+
+def _has_file(path: Path) -> bool:
+    """True for the journal of a file that is still there: it goes with the next collection."""
+    name = path.name.removesuffix(_JOURNAL)
+    return name != path.name and path.with_name(name).exists()
+
+
+def _is_open(path: Path) -> bool:
+    """True while a transfer has the file open: it holds a shared lock on it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,225 @@
+"""What hearth keeps beside the models so that damage can be found and mended exactly.
+
+    <root>/.hearth/blobs/<hex>               checksums of the chunks of a blob, and its origin
+    <root>/.hearth/manifests/<path>          a copy of a manifest with the time of its file
+
+Owns the two formats. All of it is a convenience: a record that is missing, torn or outdated says
+nothing and stops nothing, so nothing is synced and faults of the disk are passed over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import struct
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from registry.atomic import FILE_MODE, make_directory, read_regular
+from registry.digest import Digest
+from registry.errors import BlobDamaged
+from registry.manifest import MAX_MANIFEST_BYTES
+from registry.names import Name
+
+FOLDER = ".hearth"
+MIN_BLOB_BYTES = 256 * 1024  # below it the whole blob is as quickly fetched as a part
+MAX_CHUNKS = 1 << 20
+_MAX_HEADER_BYTES = 16 * 1024
+_MAX_ORIGIN_CHARS = 4096
+_VERSION = 1
+_HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a blob came from: what the user wrote for the pull. insecure: as he allowed."""
+
+    reference: str
+    insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRecord:
+    """A blob when it was whole. crcs: the CRC-32 of each chunk, in order."""
+
+    size_bytes: int
+    chunk_bytes: int
+    crcs: tuple[int, ...]
+    origin: Origin | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """True when there is a checksum for each chunk."""
+        return len(self.crcs) == -(-self.size_bytes // self.chunk_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRecord:
+    """A manifest as it was written. modified_ns: the time of the file then, which bit rot does
+    not change and a program that writes another manifest does."""
+
+    content: bytes
+    modified_ns: int
+
+
+class Records:
+    """The records of one store. Every method is safe against any content and never raises."""
+
+    __slots__ = ("directory",)
+
+    def __init__(self, root: Path) -> None:
+        self.directory = root / FOLDER
+
+    def blob(self, digest: Digest) -> BlobRecord | None:
+        """What is known of a blob; None for nothing that can be trusted."""
+        content = self._read(self._blob_path(digest), _MAX_HEADER_BYTES + 4 * MAX_CHUNKS + 4)
+        return None if content is None else _parse_blob(content)
+
+    def keep_blob(self, digest: Digest, record: BlobRecord) -> None:
+        """Note the checksums of a whole blob. An origin that is known already stays."""
+        if record.size_bytes < MIN_BLOB_BYTES or len(record.crcs) > MAX_CHUNKS:
+            return
+        old = self.blob(digest)
+        if record.origin is None and old is not None:
+            record = replace(record, origin=old.origin)
+        self._write(self._blob_path(digest), _blob_bytes(record))
+
+    def keep_origin(self, digest: Digest, size_bytes: int, origin: Origin) -> None:
+        """Note where a blob came from."""
+        old = self.blob(digest)
+        if size_bytes < MIN_BLOB_BYTES or (old is not None and old.origin == origin):
+            return
+        known = old or BlobRecord(size_bytes, max(size_bytes, 1), ())
+        self._write(self._blob_path(digest), _blob_bytes(replace(known, origin=origin)))
+
+    def drop_blob(self, digest: Digest) -> None:
+        """Forget a blob."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._blob_path(digest))
+
+    def sweep(self, oldest_s: float) -> None:
+        """Remove what a killed process left half written before that time (since the epoch)."""
+        for folder, _, names in os.walk(self.directory):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    path = Path(folder, name)
+                    if name.startswith(".") and path.lstat().st_mtime < oldest_s:
+                        path.unlink()
+
+    def blobs(self) -> Iterator[Digest]:
+        """The digests that have a record."""
+        with contextlib.suppress(OSError), os.scandir(self.directory / "blobs") as entries:
+            for entry in entries:
+                if _HEX.fullmatch(entry.name):
+                    yield Digest(entry.name)
+
+    def manifest(self, name: Name) -> ManifestRecord | None:
+        """The copy of a manifest; None for none that is whole."""
+        limit = MAX_MANIFEST_BYTES + _MAX_HEADER_BYTES
+        content = self._read(self._manifest_path(name), limit)
+        return None if content is None else _parse_manifest(content)
+
+    def keep_manifest(self, name: Name, record: ManifestRecord) -> None:
+        """Keep a copy of a manifest."""
+        facts = {
+            "version": _VERSION,
+            "digest": Digest.of(record.content).hex,
+            "modified_ns": record.modified_ns,
+        }
+        self._write(self._manifest_path(name), _header(facts) + record.content)
+
+    def drop_manifest(self, name: Name) -> None:
+        """Forget a manifest, and the folders that this leaves empty."""
+        path = self._manifest_path(name)
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+            for parent in path.parents[:3]:
+                os.rmdir(parent)
+
+    def _blob_path(self, digest: Digest) -> Path:
+        return self.directory / "blobs" / digest.hex
+
+    def _manifest_path(self, name: Name) -> Path:
+        return self.directory.joinpath("manifests", *(part.lower() for part in name.path))
+
+    def _read(self, path: Path, limit_bytes: int) -> bytes | None:
+        try:
+            content = read_regular(path, limit_bytes)
+        except (OSError, BlobDamaged):
+            return None
+        return content if len(content) <= limit_bytes else None
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """Replace a record. Two writers at once leave one of their records."""
+        fresh = path.with_name(f".{uuid.uuid4().hex}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            make_directory(path.parent)
+            try:
+                with open(os.open(fresh, flags, FILE_MODE), "wb") as file:
+                    file.write(content)
+                os.replace(fresh, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(fresh)
+                raise
+
+
+def _blob_bytes(record: BlobRecord) -> bytes:
+    origin = record.origin
+    facts = {
+        "version": _VERSION,
+        "size": record.size_bytes,
+        "chunk": record.chunk_bytes,
+        "count": len(record.crcs),
+        "origin": None if origin is None else origin.reference[:_MAX_ORIGIN_CHARS],
+        "insecure": origin is not None and origin.insecure,
+    }
+    content = _header(facts) + struct.pack(f"<{len(record.crcs)}I", *record.crcs)
+    return content + struct.pack("<I", zlib.crc32(content))
+
+
+def _parse_blob(content: bytes) -> BlobRecord | None:
+    body = content[:-4]
+    if content[-4:] != struct.pack("<I", zlib.crc32(body)):
+        return None
+    facts, rest = _split(body)
+    size, chunk, count = (facts.get(key) for key in ("size", "chunk", "count"))
+    if not (type(size) is int and type(chunk) is int and 0 <= size < 2**60 and 0 < chunk < 2**60):
+        return None
+    if count != len(rest) / 4:
+        return None
+    crcs: Sequence[int] = struct.unpack(f"<{len(rest) // 4}I", rest)
+    text = facts.get("origin")
+    origin = Origin(text, facts.get("insecure") is True) if isinstance(text, str) else None
+    return BlobRecord(size, chunk, tuple(crcs), origin)
+
+
+def _parse_manifest(content: bytes) -> ManifestRecord | None:
+    facts, rest = _split(content)
+    modified = facts.get("modified_ns")
+    if type(modified) is not int or facts.get("digest") != Digest.of(rest).hex:
+        return None
+    return ManifestRecord(rest, modified)
+
+
+def _header(facts: Mapping[str, Any]) -> bytes:
+    return json.dumps(facts, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """The facts of the header line and what follows it; no facts when it is no such file."""
+    line, _, rest = content.partition(b"\n")
+    try:
+        facts = json.loads(line) if len(line) <= _MAX_HEADER_BYTES else None
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict) or facts.get("version") != _VERSION:
+        return {}, b""
+    return facts, rest

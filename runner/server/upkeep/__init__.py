@@ -1,0 +1,1 @@
+"""hearth's own routes for the care of the store: check and mend, collect, measure, adopt."""

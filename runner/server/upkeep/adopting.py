@@ -1,0 +1,150 @@
+"""POST /api/import: models of Ollama, LM Studio and the Hugging Face cache, without a copy.
+
+The answer is NDJSON: a line with "found" for each model, {"status", "total", "completed"} while
+one is taken, a line with "imported" for each that was taken or refused, and at last
+{"status": "success"} with the sums. Owns these lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from functools import partial
+from typing import Any
+
+from modelfile.build import build
+from modelfile.description import Description
+from modelfile.errors import ModelfileError
+from registry.adoption.foreign import Foreign
+from registry.adoption.linking import Report, take
+from registry.digest import Digest
+from registry.errors import RegistryError, StoreError, StoreReadOnly
+from registry.manifest import Manifest
+from registry.store import Store
+from runner.errors import HearthError, InvalidRequest, Unsupported
+from runner.models.counting import Tell, counted
+from runner.models.weights import Ingredients, Workshop
+from runner.server.exchange import Exchange
+from runner.server.listening import is_loopback
+from runner.server.upkeep.candidates import Candidate, candidates
+from runner.server.upkeep.lines import write_line
+from runner.server.upkeep.wire import ImportRequest
+
+Line = dict[str, Any]
+
+
+async def import_models(exchange: Exchange) -> None:
+    """List another program's models, and take those that are asked for. A client that leaves
+    ends it; the models that were taken stay."""
+    asked = await exchange.read(ImportRequest)
+    store = exchange.daemon.shelf
+    if store.read_only and not asked.dry_run:
+        raise StoreReadOnly("import models")
+    if asked.path is not None and not _is_on_this_machine(exchange):
+        raise InvalidRequest("path is for clients on the daemon's machine", param="path")
+    async with exchange.cancelled_on_disconnect():
+        found = await asyncio.to_thread(candidates, store, asked)
+        for candidate in found:
+            await write_line(exchange, {"found": _found(candidate)})
+        ways: Counter[str] = Counter()
+        for candidate in () if asked.dry_run else found:
+            if candidate.state == "new":
+                await _import(exchange, candidate.model, asked.copy_files, ways)
+        await write_line(exchange, _summary(found, ways))
+        await exchange.finish()
+
+
+def _is_on_this_machine(exchange: Exchange) -> bool:
+    client = exchange.scope.get("client")
+    return client is not None and is_loopback(client[0])
+
+
+async def _import(exchange: Exchange, model: Foreign, copy: bool, ways: Counter[str]) -> None:
+    async def tell(line: Line) -> None:
+        await write_line(exchange, line)
+
+    short = model.name.short
+    try:
+        await _adopt(exchange.daemon.shelf, model, copy, ways, tell)
+    except StoreError:
+        raise
+    except (RegistryError, ModelfileError, HearthError) as error:
+        ways["refused"] += 1
+        needed = getattr(error, "size_bytes", None)
+        refused = {"model": short, "imported": False, "reason": error.message}
+        await tell({"imported": {**refused, "copy_bytes": needed}})
+        return
+    ways["models"] += 1
+    await exchange.daemon.manager.forget(short)
+    await tell({"imported": {"model": short, "imported": True}})
+
+
+async def _adopt(store: Store, model: Foreign, copy: bool, ways: Counter[str], tell: Tell) -> None:
+    """Take a model; what fails leaves nothing."""
+    if model.content is None and len(model.files) > 1 and not copy:
+        raise Unsupported(
+            f"{model.name.short} is cut into {len(model.files)} files; joining them takes "
+            f"{model.size_bytes} bytes: --copy allows it"
+        )
+    digests: dict[str, Digest] = {}
+    with store.holding(file.digest for file in model.files if file.digest is not None):
+        try:
+            work = partial(_take, store, model, copy, ways, digests)
+            await counted(work, f"importing {model.name.short}", model.size_bytes, tell)
+            with store.holding(digests.values()):
+                await _install(store, model, digests, tell)
+        finally:
+            await asyncio.to_thread(store.discard, digests.values())
+
+
+def _take(
+    store: Store,
+    model: Foreign,
+    copy: bool,
+    ways: Counter[str],
+    digests: dict[str, Digest],
+    report: Report,
+) -> None:
+    """Make the files blobs; digests gets them under names that a build takes: the Hub's files
+    are named by their digest. Blocks on the disk."""
+    for number, file in enumerate(model.files, 1):
+        digest, way = take(store, file, copy, report)
+        digests[f"{number:05}-{model.name.model}.gguf"] = digest
+        ways[way] += file.size_bytes
+
+
+async def _install(store: Store, model: Foreign, digests: dict[str, Digest], tell: Tell) -> None:
+    if model.content is not None:
+        manifest = Manifest.from_bytes(model.content)
+        await asyncio.to_thread(store.put_manifest, model.name, manifest, model.content)
+        return
+    weights = await Workshop(store, Ingredients(files=digests), tell).make()
+    assert weights.model is not None
+    description = Description(model.name, files={"model.gguf": weights.model})
+    try:
+        with store.holding(weights.made):
+            await asyncio.to_thread(lambda: list(build(store, description)))
+    finally:
+        await asyncio.to_thread(store.discard, weights.made)
+
+
+def _found(candidate: Candidate) -> Line:
+    model = candidate.model
+    return {
+        "model": model.name.short,
+        "size": model.size_bytes,
+        "files": len(model.files),
+        "state": candidate.state,
+        "reason": candidate.reason,
+    }
+
+
+def _summary(found: list[Candidate], ways: Counter[str]) -> Line:
+    return {
+        "status": "success",
+        "models": len(found),
+        "taken": ways["models"],
+        "refused": ways["refused"],
+        "linked_bytes": ways["link"] + ways["reflink"],
+        "copied_bytes": ways["copy"],
+    }

@@ -1,0 +1,37 @@
+"""What clients send to the routes of the store's care."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from runner.server.exchange import WireModel
+
+_LONGEST_S = 10 * 365 * 86400.0
+
+
+class FsckRequest(WireModel):
+    """POST /api/fsck. quick: sizes only; repair: mend what can be mended."""
+
+    quick: bool = False
+    repair: bool = False
+
+
+class GcRequest(WireModel):
+    """POST /api/gc. grace_s and partial_age_s: what is younger stays; None: the defaults."""
+
+    dry_run: bool = False
+    grace_s: float | None = Field(None, ge=0, le=_LONGEST_S)
+    partial_age_s: float | None = Field(None, ge=0, le=_LONGEST_S)
+
+
+class ImportRequest(WireModel):
+    """POST /api/import. path: where the other program keeps its models, None: where it usually
+    does. names: which ones; empty: all. copy: copy what cannot be linked. dry_run: list only."""
+
+    source: Literal["ollama", "lmstudio", "hf"]
+    path: str | None = Field(None, min_length=1, max_length=4096)
+    names: list[str] = Field(default_factory=list, max_length=1000)
+    copy_files: bool = Field(False, alias="copy")
+    dry_run: bool = False

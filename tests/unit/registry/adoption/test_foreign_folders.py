@@ -1,0 +1,130 @@
+"""What is found in the folders of other programs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from registry.adoption import huggingface, lmstudio, ollama
+from registry.adoption.foreign import Foreign
+from registry.digest import Digest
+from registry.store import Store
+from tests.unit.registry.store_models import install, manifest_path
+
+CONTENT = b"GGUF of somebody"
+
+
+def hub_file(cache: Path, repo: str, revision: str, name: str, content: bytes) -> Path:
+    """A file as the Hub's library keeps it: a blob by its digest, and a link to it."""
+    folder = cache / f"models--{repo.replace('/', '--')}"
+    blob = folder / "blobs" / Digest.of(content).hex
+    link = folder / "snapshots" / revision / name
+    for path in (blob, link):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    blob.write_bytes(content)
+    link.symlink_to(os.path.relpath(blob, link.parent))
+    return blob
+
+
+def described(models: list[Foreign]) -> dict[str, str | None]:
+    return {model.name.short: model.obstacle for model in models}
+
+
+def test_an_ollama_store_is_listed_with_its_digests_and_what_is_missing(
+    shelf: Store, tmp_path: Path
+) -> None:
+    layer = install(shelf, "user/m:q4", CONTENT).layers[0]
+    gone = install(shelf, "gone", b"gone").layers[0]
+    install(shelf, "torn", b"torn")
+    shelf.blob_path(gone.digest).unlink()
+    manifest_path(shelf, "torn").write_bytes(b"{")
+    found = ollama.models(shelf.root)
+    assert [model.name.short for model in found] == ["gone", "torn", "user/m:q4"]
+    assert found[0].obstacle == f"blob {gone.digest.short} is missing"
+    assert "not JSON" in (found[1].obstacle or "")
+    whole = found[2]
+    assert (whole.obstacle, whole.size_bytes) == (None, len(CONTENT) + 2)
+    assert {file.digest for file in whole.files} >= {layer.digest}
+    assert whole.content == manifest_path(shelf, "user/m:q4").read_bytes()
+
+
+def test_blobs_named_as_old_versions_of_ollama_did_are_found(shelf: Store) -> None:
+    digest = install(shelf, "m", CONTENT).layers[0].digest
+    path = shelf.blob_path(digest)
+    path.rename(path.with_name(str(digest)))
+    (found,) = ollama.models(shelf.root)
+    assert found.obstacle is None
+
+
+def test_lm_studio_models_are_named_by_publisher_repository_and_quantization(
+    tmp_path: Path,
+) -> None:
+    for name in (
+        "pub/Repo-GGUF/repo-Q4_K_M.gguf",
+        "pub/Repo-GGUF/deep/repo-Q8_0.gguf",
+        "pub/Repo-GGUF/mmproj-repo-f16.gguf",
+        "pub/one/something.gguf",
+        "pub/.hidden/x.gguf",
+        "pub/parts/p-Q4_0-00001-of-00002.gguf",
+        "pub/parts/p-Q4_0-00002-of-00002.gguf",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(CONTENT)
+    assert described(lmstudio.models(tmp_path)) == {
+        "pub/Repo-GGUF:Q4_K_M": None,
+        "pub/Repo-GGUF:Q8_0": None,
+        "pub/one": None,
+        "pub/parts:Q4_0": None,
+    }
+    (parts,) = (m for m in lmstudio.models(tmp_path) if m.name.model == "parts")
+    assert [file.path.name[-19:-5] for file in parts.files] == ["00001-of-00002", "00002-of-00002"]
+
+
+def test_links_of_the_hubs_cache_are_resolved_and_their_digests_known(tmp_path: Path) -> None:
+    blob = hub_file(tmp_path, "user/repo", "abc", "m-Q4_K_M.gguf", CONTENT)
+    (model,) = huggingface.models(tmp_path)
+    assert model.name.short == "hf.co/user/repo:Q4_K_M"
+    (file,) = model.files
+    assert (file.path, file.digest) == (blob, Digest.of(CONTENT))
+
+
+def test_the_main_revision_counts_where_several_have_a_file(tmp_path: Path) -> None:
+    hub_file(tmp_path, "user/repo", "aaa", "m-Q4_0.gguf", b"old")
+    main = hub_file(tmp_path, "user/repo", "bbb", "m-Q4_0.gguf", b"new")
+    refs = tmp_path / "models--user--repo" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("bbb")
+    (model,) = huggingface.models(tmp_path)
+    assert model.files[0].path == main
+
+
+def test_links_that_lead_out_of_the_folder_are_not_taken(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.gguf"
+    secret.write_bytes(CONTENT)
+    cache = tmp_path / "hub"
+    hub_file(cache, "user/repo", "abc", "m-Q4_0.gguf", CONTENT)
+    link = cache / "models--user--repo/snapshots/abc/m-Q8_0.gguf"
+    link.symlink_to(secret)
+    (cache / "models--user--repo/snapshots/abc/m-F16.gguf").symlink_to("nowhere")
+    (cache / "models--evil--repo").symlink_to(cache / "models--user--repo")
+    assert described(huggingface.models(cache)) == {
+        "hf.co/user/repo:Q4_0": None,
+        "hf.co/user/repo:Q8_0": "m-Q8_0.gguf is a link that leads out of the folder",
+        "hf.co/user/repo:F16": "m-F16.gguf is a link to nothing",
+    }
+
+
+def test_folders_come_from_the_programs_own_variables(tmp_path: Path) -> None:
+    home = Path("/home/x")
+    assert ollama.folders({"OLLAMA_MODELS": "/m"}, home)[0] == Path("/m")
+    assert ollama.folders({}, home)[0] == home / ".ollama/models"
+    assert lmstudio.folders({}, home)[0] == home / ".lmstudio/models"
+    assert huggingface.folders({"HF_HOME": "/h"}, home) == [Path("/h/hub")]
+    both = {"HF_HUB_CACHE": "/c", "HF_HOME": "/h"}
+    assert huggingface.folders(both, home) == [Path("/c")]
+    assert huggingface.folders({}, home) == [home / ".cache/huggingface/hub"]
+
+
+def test_a_folder_that_is_not_there_has_no_models(tmp_path: Path) -> None:
+    for program in (ollama, lmstudio, huggingface):
+        assert program.models(tmp_path / "none") == []

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from registry.digest import Digest
+from registry.errors import StoreReadOnly
+from registry.gc import Collected, Rules, collect
+from registry.records import MIN_BLOB_BYTES
+from registry.store import Store
+from registry.transfer.journal import Plan
+from tests.unit.registry.store_models import install, manifest_path, put_blob
+
+NOW = Rules(grace_s=0.0, partial_keep_s=-1.0)
+
+
+def blob_names(store: Store) -> set[str]:
+    return {path.name for path in (store.root / "blobs").iterdir()}
+
+
+def paths(collected: Collected) -> list[str]:
+    return [removed.path for removed in (*collected.blobs, *collected.partials)]
+
+
+def test_old_unused_blobs_go_and_everything_else_stays(shelf: Store) -> None:
+    used = install(shelf, "ember", b"weights")
+    fresh, old, held = (put_blob(shelf, name) for name in (b"fresh", b"old", b"held"))
+    for layer in (old, held, used.layers[0]):
+        os.utime(shelf.blob_path(layer.digest), (1, 1))
+    foreign = [shelf.root / "notes.txt", shelf.root / "blobs" / "notes.txt"]
+    for path in foreign:
+        path.write_text("mine")
+    with shelf.holding([held.digest]):
+        collected = collect(shelf, Rules())
+    assert paths(collected) == [f"blobs/{old.digest.file_name}"]
+    assert (collected.size_bytes, collected.skipped) == (3, None)
+    assert not shelf.has_blob(old.digest)
+    assert all(shelf.has_blob(layer.digest) for layer in (fresh, held, *used.blobs))
+    assert all(path.exists() for path in foreign)
+
+
+def test_a_dry_run_says_what_would_go_and_removes_nothing(shelf: Store) -> None:
+    put_blob(shelf, b"unused")
+    shelf.partial(Plan("key", 100_000, 65536)).close()
+    before = sorted(shelf.root.rglob("*"))
+    collected = collect(shelf, Rules(grace_s=0.0, partial_keep_s=-1.0, dry_run=True))
+    assert len(collected.blobs) == 1
+    assert len(collected.partials) == 1
+    assert sorted(shelf.root.rglob("*")) == before
+    assert paths(collect(shelf, NOW))[:1] == paths(collected)[:1]
+
+
+def test_no_blob_goes_while_a_manifest_cannot_be_read(shelf: Store) -> None:
+    install(shelf, "ember", b"weights")
+    manifest_path(shelf, "ember").write_bytes(b"")
+    before = blob_names(shelf)
+    assert "hearth fsck" in (collect(shelf, NOW).skipped or "")
+    assert blob_names(shelf) == before
+
+
+def test_blobs_that_a_worker_uses_stay(shelf: Store) -> None:
+    layer = put_blob(shelf, b"in memory")
+    collect(shelf, Rules(grace_s=0.0, in_use=frozenset({layer.digest})))
+    assert shelf.has_blob(layer.digest)
+    collect(shelf, NOW)
+    assert not shelf.has_blob(layer.digest)
+
+
+def test_a_part_of_a_transfer_goes_when_it_is_old_and_nobody_has_it_open(shelf: Store) -> None:
+    partial = shelf.partial(Plan("key", 100_000, 65536))
+    partial.write(0, b"x" * 65536)
+    assert collect(shelf, NOW).partials == []
+    partial.close()
+    assert collect(shelf, Rules()).partials == []
+    first, second = collect(shelf, NOW).partials
+    assert (first.size_bytes >= 65536, second.path.endswith(".journal")) == (True, True)
+    assert list((shelf.root / "tmp").iterdir()) == []
+
+
+def test_records_of_blobs_that_are_gone_go_too(shelf: Store, tmp_path: Path) -> None:
+    content = os.urandom(MIN_BLOB_BYTES)
+    kept = install(shelf, "ember", content).layers[0]
+    gone = put_blob(shelf, content[::-1])
+    shelf.blob_path(gone.digest).unlink()
+    shelf.blob_path(kept.digest).unlink()
+    assert set(shelf.records.blobs()) == {kept.digest, gone.digest}
+    collect(shelf, NOW)
+    assert list(shelf.records.blobs()) == [kept.digest]
+
+
+def test_a_read_only_store_is_refused_but_for_a_dry_run(shelf: Store) -> None:
+    put_blob(shelf, b"unused")
+    reader = Store.open(shelf.root, read_only=True)
+    with pytest.raises(StoreReadOnly, match="cannot remove unused files"):
+        collect(reader, NOW)
+    assert len(collect(reader, Rules(grace_s=0.0, dry_run=True)).blobs) == 1
+    assert shelf.has_blob(Digest.of(b"unused"))
