@@ -1,71 +1,106 @@
-"""Brings a local model file into the daemon's store: checks it, hashes it, sends it."""
+"""Brings local files into the daemon's store.
+
+On this machine they are put into the store's folder without being sent and are read once, by the
+daemon, which verifies them; see cli/placing.py. To another machine, or another user's daemon,
+they are hashed and sent unless the store has them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import stat
-from collections.abc import Callable, Iterator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.errors import Failure
+from cli.placing import placed
 
 if TYPE_CHECKING:
+    from cli.transfer import View
     from runner.client import Client
 
 CHUNK_BYTES = 1 << 20
-_MAGIC = b"GGUF"
-_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
-    (stat.S_ISDIR, "a folder; write the path of a file in it"),
-    (stat.S_ISFIFO, "a named pipe, not a file"),
-    (stat.S_ISCHR, "a device, not a file"),
-    (stat.S_ISBLK, "a device, not a file"),
-    (stat.S_ISSOCK, "a socket, not a file"),
-)
+_SHOW_EVERY_S = 0.1
+_BLOB = re.compile(r"sha256-[0-9a-f]{64}", re.ASCII)
 
 Advance = Callable[[int], None]
 
 
-def locate(text: str, folder: Path) -> Path:
-    """The model file that text names, seen from the Modelfile's folder.
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How files reach the store. store: its folder, None when they must be sent. copy: never by
+    a link."""
 
-    Raises Failure when there is none, when it is no regular GGUF file, or when a relative path
-    without ".." leaves the folder through a link: the Modelfile may be another person's.
-    """
-    given = Path(text).expanduser()
-    path = folder / given
-    try:
-        require_file(path)
-    except FileNotFoundError:
-        raise Failure(f"there is no file {path}; FROM names it") from None
-    inside = not given.is_absolute() and ".." not in given.parts
-    if inside and not path.resolve().is_relative_to(folder.resolve()):
-        raise Failure(
-            f"{path} is a link to {path.resolve()}, outside of the Modelfile's folder. "
-            "If you mean that file, write its own path after FROM"
-        )
-    _check_magic(path)
-    return path
+    client: Client
+    view: View
+    store: Path | None
+    copy: bool = False
 
+    def bring_all(self, files: Mapping[str, Path]) -> dict[str, str]:
+        """Bring files into the store; gives their digests. Raises Failure, ClientError."""
+        return {name: self.bring(path) for name, path in files.items()}
 
-def require_file(path: Path) -> None:
-    """Raises Failure unless path is a regular file, FileNotFoundError when nothing is there."""
-    mode = path.stat().st_mode
-    for is_kind, what in _KINDS:
-        if is_kind(mode):
-            raise Failure(f"{path} is {what}")
+    def bring(self, path: Path) -> str:
+        """Bring a file into the store; gives its digest. Raises Failure, ClientError."""
+        known = self._in_store(path)
+        if known is not None:
+            return known
+        if self.store is not None:
+            digest = self._place(path, self.store)
+            if digest is not None:
+                return digest
+        return self._send(path)
 
+    def _in_store(self, path: Path) -> str | None:
+        """The digest of a file that is a blob of the store, whose name tells it."""
+        if self.store is None or path.resolve().parent != (self.store / "blobs").resolve():
+            return None
+        if _BLOB.fullmatch(path.resolve().name) is None:
+            return None
+        digest = path.resolve().name.replace("-", ":")
+        return digest if self.client.has_blob(digest) else None
 
-def _check_magic(path: Path) -> None:
-    with path.open("rb") as file:
-        start = file.read(len(_MAGIC))
-    if start != _MAGIC:
-        raise Failure(
-            f"{path} is not a GGUF file: it begins with {start!r}, not {_MAGIC!r}"
-            if start
-            else f"{path} is empty"
-        )
+    def _place(self, path: Path, store: Path) -> str | None:
+        """The digest that the daemon found; None when it has another store."""
+        from runner.client import ClientError
+
+        advance = self._meter(f"copying {path.name}", path)
+        with placed(path, store, self.copy, advance) as name:
+            try:
+                with closing(self.client.take_blob(name)) as lines:
+                    for line in lines:
+                        if line.get("status") == "success":
+                            return str(line["digest"])
+                        self.view.show({**line, "status": f"verifying {path.name}"})
+            except ClientError as error:
+                if error.status not in (400, 404, 405) or error.code == "model_invalid":
+                    raise
+        return None
+
+    def _send(self, path: Path) -> str:
+        name = digest(path, self._meter(f"reading {path.name}", path))
+        if not self.client.has_blob(name):
+            send(self.client, path, name, self._meter(f"sending {path.name}", path))
+        return name
+
+    def _meter(self, status: str, path: Path) -> Advance:
+        """What shows the bytes that it is told, some times a second."""
+        total, done, shown_s = path.stat().st_size, 0, 0.0
+
+        def advance(count: int) -> None:
+            nonlocal done, shown_s
+            done += count
+            now_s = time.monotonic()
+            if done >= total or now_s - shown_s >= _SHOW_EVERY_S:
+                shown_s = now_s
+                self.view.show({"status": status, "completed": done, "total": total})
+
+        return advance
 
 
 def digest(path: Path, advance: Advance) -> str:

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from modelfile.adapters import check_adapter
 from modelfile.ast import ROLES
 from modelfile.description import Description, check_notations
 from modelfile.errors import BuildError
 from modelfile.parameters import MAX_STOPS, validate, validate_all
 from modelfile.templates.dialect import compile_template
+from modelfile.templates.renderers import BUILT_IN, needs_template
 from registry.bundle import (
     MAX_MESSAGES_BYTES,
     MAX_TEXT_BYTES,
@@ -27,6 +29,7 @@ from registry.digest import Digest
 from registry.errors import InvalidGguf
 from registry.formats.gguf import GgufHeader
 from registry.manifest import (
+    ADAPTER_TYPE,
     CONFIG_TYPE,
     LICENSE_TYPE,
     MESSAGES_TYPE,
@@ -75,10 +78,14 @@ def build(store: Store, description: Description) -> Iterator[str]:
     ParameterError, TemplateError, InvalidGguf, ModelMissing, BlobMissing, StoreReadOnly,
     StoreFull, StoreFault.
     """
-    _check(description)
+    if (description.from_model is None) == (not description.files):
+        raise BuildError("give either from, the name of an installed model, or files, one GGUF")
+    check_description(description)
     yield "reading the model"
     base = _from_file(store, description) if description.files else _from_model(store, description)
-    layers = _layers(description, base)
+    adapters = _adapters(store, description, base)
+    _check_renderer(description, base)
+    layers = _layers(description, base, adapters)
     config = _config(description, base, [part.layer for part in layers])
     parts = [*layers, _Part.made(CONFIG_TYPE, config)]
     made: list[Digest] = []
@@ -93,9 +100,9 @@ def build(store: Store, description: Description) -> Iterator[str]:
     yield "success"
 
 
-def _check(description: Description) -> None:
-    if (description.from_model is None) == (not description.files):
-        raise BuildError("give either from, the name of an installed model, or files, one GGUF")
+def check_description(description: Description) -> None:
+    """Refuse texts, parameters and templates that no model can have; the weights are not looked
+    at. Raises BuildError, ParameterError, TemplateError."""
     validate_all(description.parameters)
     check_notations(description)
     if description.template:
@@ -122,22 +129,25 @@ def _from_file(store: Store, description: Description) -> _Base:
         names = ", ".join(sorted(description.files)[:5])
         raise BuildError(f"{len(description.files)} files ({names}), expected one GGUF file")
     ((_, digest),) = description.files.items()
-    path = store.blob_path(digest)
-    try:
-        header = model_header(path)
-        _check_header(header)
-    except InvalidGguf:
-        store.discard([digest])
-        raise
-    model = Layer(MODEL_TYPE, digest, header.file_size_bytes)
+    model, header = _weights(store, digest)
     return _Base(model, (), header, {}, {})
 
 
-def _check_header(header: GgufHeader) -> None:
+def _weights(store: Store, digest: Digest) -> tuple[Layer, GgufHeader]:
+    path = store.blob_path(digest)
+    try:
+        header = model_header(path)
+        check_header(header)
+    except InvalidGguf:
+        store.discard([digest])
+        raise
+    return Layer(MODEL_TYPE, digest, header.file_size_bytes), header
+
+
+def check_header(header: GgufHeader) -> None:
+    """Refuse a GGUF that holds no whole language model. Raises BuildError, InvalidGguf."""
     if header.split_count > 1:
-        raise BuildError(
-            f"the GGUF is one of {header.split_count} parts; merge them with llama-gguf-split"
-        )
+        raise BuildError(f"the GGUF is one of {header.split_count} parts; give the other parts too")
     kind = header.metadata.get("general.type")
     if kind in ("mmproj", "adapter", "imatrix") or header.architecture == "clip":
         raise BuildError(
@@ -155,19 +165,43 @@ def _from_model(store: Store, description: Description) -> _Base:
     if stored.fault is not None:
         raise BuildError(f"model {stored.name.short} is damaged: {stored.fault}")
     model = model_layer(manifest)
-    header = model_header(store.blob_path(model.digest))
     others = tuple(layer for layer in manifest.layers if layer is not model)
+    if description.weights is None:
+        header = model_header(store.blob_path(model.digest))
+    else:
+        model, header = _weights(store, description.weights)
     config = json.loads(store.read_blob(manifest.config.digest, _MAX_CONFIG_BYTES))
     parameters = read_texts(store, manifest).parameters
     return _Base(model, others, header, parameters, config if isinstance(config, dict) else {})
 
 
-def _layers(description: Description, base: _Base) -> list[_Part]:
+def _adapters(store: Store, description: Description, base: _Base) -> list[_Part]:
+    """The layers of the adapters, each checked against the weights. Raises BuildError."""
+    parts = []
+    for digest in description.adapters or ():
+        header = model_header(store.blob_path(digest))
+        check_adapter(header, base.header)
+        parts.append(_Part(Layer(ADAPTER_TYPE, digest, header.file_size_bytes)))
+    return parts
+
+
+def _check_renderer(description: Description, base: _Base) -> None:
+    """Refuse a RENDERER that is not built in where nothing stands in for it. Raises BuildError."""
+    inherited = any(layer.media_type == TEMPLATE_TYPE for layer in base.layers)
+    own = base.header.chat_template
+    if not inherited and needs_template(description.renderer, description.template, own):
+        raise BuildError(
+            f"RENDERER {description.renderer} is not built in, and the model file has no chat "
+            f"template; give a TEMPLATE, or one of {', '.join(sorted(BUILT_IN))}"
+        )
+
+
+def _layers(description: Description, base: _Base, adapters: list[_Part]) -> list[_Part]:
     replaced = _replaced_types(description)
     kept = [layer for layer in base.layers if layer.media_type not in replaced]
     new = [_Part.made(kind, content) for kind, content in _new_layers(description, base)]
     added = [part for part in new if part.layer not in kept]  # a license is not told twice
-    return [_Part(base.model), *(_Part(layer) for layer in kept), *added]
+    return [_Part(base.model), *adapters, *(_Part(layer) for layer in kept), *added]
 
 
 def _write(store: Store, parts: list[_Part], made: list[Digest]) -> Iterator[str]:
@@ -195,6 +229,8 @@ def _replaced_types(description: Description) -> frozenset[str]:
         replaced.append(PARAMS_TYPE)
     if description.messages is not None:
         replaced.append(MESSAGES_TYPE)
+    if description.adapters is not None:
+        replaced.append(ADAPTER_TYPE)
     return frozenset(replaced)
 
 

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from modelfile.ast import Modelfile
 from modelfile.errors import BuildError, ParameterError, UnsupportedInstruction
+from modelfile.notations import fault_of
 from modelfile.parameters import parse_value
 from registry.bundle import BundleMessage
 from registry.digest import Digest
 from registry.names import Name
 
-UNSUPPORTED: Final = ("adapter", "draft")
+UNSUPPORTED: Final = ("draft",)
 MAX_NAME_CHARACTERS = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _VERSION = re.compile(r"v?\d{1,9}(\.\d{1,9}){0,2}([-+][0-9A-Za-z.-]+)?", re.ASCII)
@@ -26,7 +27,8 @@ class Description:
     the store by its file name) is given. None: taken from from_model, if it has one; an empty
     text or list removes it. parameters are added to those of from_model, licenses too. renderer
     and parser are names of notations; requires is a version of Ollama, kept and not compared with
-    hearth's own."""
+    hearth's own. weights: a GGUF blob that stands in for the weights of from_model. adapters:
+    blobs of LoRA adapters in GGUF, in the place of those of from_model."""
 
     name: Name
     from_model: Name | None = None
@@ -39,13 +41,18 @@ class Description:
     renderer: str | None = None
     parser: str | None = None
     requires: str | None = None
+    weights: Digest | None = None
+    adapters: tuple[Digest, ...] | None = None
 
 
 def from_modelfile(
-    modelfile: Modelfile, name: Name, files: Mapping[str, Digest] | None = None
+    modelfile: Modelfile,
+    name: Name,
+    files: Mapping[str, Digest] | None = None,
+    adapters: tuple[Digest, ...] | None = None,
 ) -> Description:
     """What a Modelfile describes. files: the store's blobs for a FROM that is a file, by file
-    name; None when FROM names an installed model.
+    name; None when FROM names an installed model. adapters: the blobs for ADAPTER.
 
     Raises UnsupportedInstruction and ParameterError with the line, BuildError, InvalidName.
     """
@@ -55,6 +62,8 @@ def from_modelfile(
     sources = modelfile.sources
     if len(sources) != 1:
         raise BuildError(f"{len(sources)} FROM lines, this version supports one")
+    if len(modelfile.values("adapter")) != len(adapters or ()):
+        raise BuildError("ADAPTER names a file that is not given")
     messages = tuple(BundleMessage(role, text) for role, text in modelfile.messages)
     return Description(
         name=name,
@@ -68,6 +77,7 @@ def from_modelfile(
         renderer=modelfile.last("renderer"),
         parser=modelfile.last("parser"),
         requires=modelfile.last("requires"),
+        adapters=adapters,
     )
 
 
@@ -79,6 +89,8 @@ def check_notations(description: Description) -> None:
             raise BuildError(
                 f"{instruction.upper()} is {name[:60]!r}, expected a name such as qwen3-coder"
             )
+        if name and (fault := fault_of(instruction, name)) is not None:
+            raise BuildError(fault)
     required = description.requires
     if required and (len(required) > MAX_NAME_CHARACTERS or _VERSION.fullmatch(required) is None):
         raise BuildError(f"REQUIRES is {required[:60]!r}, expected a version such as 0.14.0")

@@ -78,6 +78,14 @@ class BuildError(ModelfileError):
     """A bundle cannot be built from this description."""
 
 
+class ConvertError(BuildError):
+    """A checkpoint or an adapter cannot become GGUF. field: the tensor, key or file at fault."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 class UnsupportedInstruction(BuildError):
     """The instruction is valid and this version cannot carry it out yet."""
 

@@ -9,14 +9,16 @@ where Ollama drops them, so that no text is lost. Knows nothing of which words a
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from dataclasses import dataclass
 
 _SPACES = " \t"
-_NEWLINES = "\r\n"
 _TRIMMED = " \t\n\v\f\r\x85\xa0"
 _WORD = re.compile(r"[^ \t\r\n]*")
-_LINE_END = re.compile(r"[\r\n]")
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_BLANKS = re.compile(r"[ \t]*")
+_NO_INSTRUCTION = re.compile(r"(?:[ \t\r\n]++|#[^\r\n]*+)*+")
+_REST_OF_LINE = re.compile(r"[^\r\n]*")
+_CLOSING = {quote: re.compile(quote + r"[ \t\v\f\x85\xa0]*(?=[\r\n]|\Z)") for quote in ('"', '"""')}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,13 @@ class Value:
 class Lexer:
     """A cursor over the text of a Modelfile."""
 
-    __slots__ = ("_line_starts", "_position", "_text")
+    __slots__ = ("_line", "_line_start", "_position", "_returns", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._position = 0
-        self._line_starts = [0, *(m.end() for m in re.finditer(r"\r\n|\r|\n", text))]
+        self._returns = "\r" in text
+        self._line, self._line_start = 1, 0  # of the last word
 
     @property
     def at_end(self) -> bool:
@@ -56,32 +59,23 @@ class Lexer:
     @property
     def at_blank(self) -> bool:
         """True when a space or a tab comes next."""
-        return self._text[self._position : self._position + 1] in tuple(_SPACES)
+        return self._text[self._position : self._position + 1] in (" ", "\t")
 
     def skip_blanks(self) -> None:
         """Pass over spaces and tabs."""
-        while self.at_blank:
-            self._position += 1
+        self._position = _end(_BLANKS, self._text, self._position)
 
     def skip_to_instruction(self) -> None:
         """Pass over blanks, line ends and comments."""
-        while not self.at_end:
-            char = self._text[self._position]
-            if char == "#":
-                self._position = self._line_end(self._position)
-            elif char in _SPACES or char in _NEWLINES:
-                self._position += 1
-            else:
-                return
+        self._position = _end(_NO_INSTRUCTION, self._text, self._position)
 
     def word(self) -> Word:
         """The characters up to the next blank or line end; perhaps none."""
         start = self._position
-        line = bisect_right(self._line_starts, start)
-        found = _WORD.match(self._text, start)
-        self._position = found.end() if found else start
-        column = start - self._line_starts[line - 1] + 1
-        return Word(self._text[start : self._position], line, column)
+        self._count_lines(start)
+        self._position = _end(_WORD, self._text, start)
+        column = start - self._line_start + 1
+        return Word(self._text[start : self._position], self._line, column)
 
     def value(self) -> Value:
         """The value that starts here."""
@@ -89,18 +83,34 @@ class Lexer:
         first = self._text[start:end].strip(_TRIMMED)
         quote = _opening(first)
         closed = not quote or (first.endswith(quote) and len(first) >= 2 * len(quote))
-        while not closed and end < len(self._text):
-            line_start, end = end + 1, self._line_end(end + 1)
-            closed = self._text[line_start:end].rstrip(_TRIMMED).endswith(quote)
+        if not closed:
+            found = _CLOSING[quote].search(self._text, end)
+            closed = found is not None
+            end = found.end() if found else len(self._text)
         self._position = end
         text = self._text[start:end].strip(_TRIMMED)
         if not closed:
             return Value(text, False, quote)
         return Value(text[len(quote) : len(text) - len(quote)], True, quote)
 
+    def _count_lines(self, position: int) -> None:
+        """Bring the line up to position, which no earlier word lies behind."""
+        text, start = self._text, self._line_start
+        if self._returns:
+            for found in _LINE_BREAK.finditer(text, start, position):
+                self._line, self._line_start = self._line + 1, found.end()
+            return
+        self._line += text.count("\n", start, position)
+        self._line_start = max(start, text.rfind("\n", start, position) + 1)
+
     def _line_end(self, start: int) -> int:
-        found = _LINE_END.search(self._text, start)
-        return found.start() if found else len(self._text)
+        return _end(_REST_OF_LINE, self._text, start)
+
+
+def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
+    """Where the match of pattern, which may be empty, ends."""
+    found = pattern.match(text, start)
+    return found.end() if found else start
 
 
 def _opening(first_line: str) -> str:

@@ -14,12 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from modelfile.biases import MAX_BIAS, MAX_BIASES, canonical
 from modelfile.errors import ParameterError, UnknownParameter
 
-Kind = Literal["int", "float", "bool", "texts", "choice"]
+Kind = Literal["int", "float", "bool", "text", "texts", "biases", "choice"]
 
 MAX_STOPS = 64
 MAX_STOP_BYTES = 256
+MAX_GRAMMAR_BYTES = 256 * 1024
+MAX_BREAKER_BYTES = 40  # as llama.cpp
 _INT = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
@@ -30,6 +33,7 @@ _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 class Parameter:
     """One row of the table. load: it shapes how the model is loaded, so that a change means a
     reload; the others shape one request. default None: decided from the model and the machine.
+    maximum of texts: bytes of each, of a text: bytes.
     """
 
     name: str
@@ -40,6 +44,11 @@ class Parameter:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     load: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """It may be given several times, and all of them count."""
+        return self.kind in ("texts", "biases")
 
 
 _ROWS: Final = (
@@ -54,9 +63,18 @@ _ROWS: Final = (
         "choice",
         "type of the cache of keys and values",
         None,
-        choices=("f16", "q8_0", "q4_0"),
+        choices=("f16", "bf16", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_0"),
         load=True,
     ),
+    Parameter(
+        "backend",
+        "choice",
+        "what computes; auto: what the model file is for",
+        "auto",
+        choices=("auto", "llamacpp", "echo"),
+        load=True,
+    ),
+    Parameter("lora_scale", "float", "strength of the adapters", 1.0, -100, 100, load=True),
     Parameter("num_parallel", "int", "requests served at once", None, 1, 1024, load=True),
     Parameter(
         "draft_num_predict", "int", "tokens that a draft model proposes", None, 0, 64, load=True
@@ -81,7 +99,26 @@ _ROWS: Final = (
     Parameter("temperature", "float", "0: always the likeliest token; higher: freer", 0.8, 0, 100),
     Parameter("presence_penalty", "float", "subtracted once from seen tokens", 0.0, -100, 100),
     Parameter("frequency_penalty", "float", "subtracted for each time seen", 0.0, -100, 100),
-    Parameter("stop", "texts", "texts that end the answer; may be repeated", ()),
+    Parameter("logit_bias", "biases", "added to a token's logit, TOKEN=BIAS; may be repeated", ()),
+    Parameter("dry_multiplier", "float", "strength of dry, against repeated runs", 0.0, 0, 100),
+    Parameter("dry_base", "float", "growth of dry with each token repeated", 1.75, 1, 100),
+    Parameter("dry_allowed_length", "int", "tokens repeated without dry", 2, 1, 2**24),
+    Parameter("dry_penalty_last_n", "int", "tokens that dry looks back; -1: all", -1, -1, 2**24),
+    Parameter(
+        "dry_sequence_breakers",
+        "texts",
+        "texts across which dry sees no run; may be repeated",
+        ("\n", ":", '"', "*"),
+        maximum=MAX_BREAKER_BYTES,
+    ),
+    Parameter("dynatemp_range", "float", "the temperature moves so far both ways", 0.0, 0, 100),
+    Parameter("dynatemp_exponent", "float", "how it follows the entropy", 1.0, 0.01, 100),
+    Parameter(
+        "grammar", "text", "GBNF or Lark that answers match", None, maximum=MAX_GRAMMAR_BYTES
+    ),
+    Parameter(
+        "stop", "texts", "texts that end the answer; may be repeated", (), maximum=MAX_STOP_BYTES
+    ),
 )
 PARAMETERS: Final[Mapping[str, Parameter]] = {row.name: row for row in _ROWS}
 
@@ -96,13 +133,7 @@ DEPRECATED: Final = frozenset(
 
 
 # Options of llama.cpp's servers that would change an answer; to drop them would be to lie.
-UNSUPPORTED: Final = frozenset(
-    (
-        *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
-        *("dry_sequence_breakers", "dynatemp_range", "dynatemp_exponent", "grammar", "samplers"),
-        *("json_schema", "lora", "n_probs"),
-    )
-)
+UNSUPPORTED: Final = frozenset((*("samplers", "json_schema", "lora", "n_probs"),))
 
 
 def lookup(name: str) -> Parameter | None:
@@ -125,7 +156,7 @@ def warning(name: str) -> str | None:
 
 
 def parse_value(name: str, text: str) -> Any:
-    """The value in a Modelfile's text; for stop a tuple of that one text; None for a deprecated
+    """The value in a Modelfile's text; a tuple of one for what repeats; None for a deprecated
     parameter. Raises UnknownParameter, ParameterError."""
     row = lookup(name)
     if row is None:
@@ -136,14 +167,15 @@ def parse_value(name: str, text: str) -> Any:
         return validate(name, float(text))
     if row.kind == "bool" and text in (*_TRUE, *_FALSE):
         return text in _TRUE
-    if row.kind in ("texts", "choice"):
+    if row.kind in ("text", "texts", "biases", "choice"):
         return validate(name, text)
     raise _refusal(row, text)
 
 
 def validate(name: str, value: Any) -> Any:
     """A JSON value as the parameter's own type: whole floats become int where int is wanted, one
-    text becomes a tuple for stop; None for a deprecated parameter.
+    text becomes a tuple for what repeats, every form of logit_bias the one of
+    modelfile.biases; None for a deprecated parameter.
 
     Raises UnknownParameter, ParameterError.
     """
@@ -166,8 +198,15 @@ def expected(row: Parameter) -> str:
     """What the parameter takes, for messages and help."""
     if row.kind == "choice":
         return f"one of {', '.join(row.choices)}"
+    if row.kind == "text":
+        return f"a text of 1 to {row.maximum} bytes"
     if row.kind == "texts":
-        return f"at most {MAX_STOPS} texts of 1 to {MAX_STOP_BYTES} bytes"
+        return f"at most {MAX_STOPS} texts of 1 to {row.maximum} bytes"
+    if row.kind == "biases":
+        return (
+            f"at most {MAX_BIASES} of TOKEN=BIAS, a token's number or a text and a number from"
+            f" -{MAX_BIAS} to {MAX_BIAS} or -inf"
+        )
     if row.kind == "bool":
         return "true or false"
     noun = "a whole number" if row.kind == "int" else "a number"
@@ -203,13 +242,22 @@ def _check_choice(row: Parameter, value: Any) -> str | None:
     return value if isinstance(value, str) and value in row.choices else None
 
 
-def _check_texts(_row: Parameter, value: Any) -> tuple[str, ...] | None:
+def _check_biases(_row: Parameter, value: Any) -> tuple[str, ...] | None:
+    return canonical(value)
+
+
+def _check_text(row: Parameter, value: Any) -> str | None:
+    size = len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 0
+    return value if 0 < size <= (row.maximum or 0) else None
+
+
+def _check_texts(row: Parameter, value: Any) -> tuple[str, ...] | None:
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or len(given) > MAX_STOPS:
         return None
     for text in given:
         size = len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
-        if not 0 < size <= MAX_STOP_BYTES:
+        if not 0 < size <= (row.maximum or 0):
             return None
     return tuple(given)
 
@@ -225,6 +273,8 @@ _CHECKS: Final = {
     "int": _check_int,
     "float": _check_float,
     "bool": _check_bool,
+    "text": _check_text,
     "texts": _check_texts,
+    "biases": _check_biases,
     "choice": _check_choice,
 }

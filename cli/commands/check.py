@@ -46,7 +46,7 @@ def command(
 
 
 def _content(file: str) -> bytes:
-    from cli.upload import require_file
+    from cli.sources import require_file
     from modelfile.parser import MAX_BYTES
 
     if file == "-":

@@ -2,135 +2,127 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.errors import Failure
-from cli.terminal import status
+from cli.errors import USAGE, Failure
 
 if TYPE_CHECKING:
-    from modelfile.ast import Command, Modelfile
+    from cli.upload import Delivery
     from runner.client import Client
-
-_SUPPORTED = (
-    *("from", "license", "template", "system", "parameter", "message"),
-    *("renderer", "parser", "requires"),
-)
-_PATH_STARTS = ("/", "./", "../", "~", ".\\", "..\\")
-_PATH_ENDS = (".gguf", ".safetensors", ".bin")
 
 
 def command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model")],
     file: Annotated[
-        str, typer.Option("--file", "-f", metavar="PATH", help="The Modelfile; - reads stdin")
-    ] = "Modelfile",
+        str | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="PATH",
+            help="The Modelfile (Modelfile); - reads stdin",
+        ),
+    ] = None,
+    quantize: Annotated[
+        str | None,
+        typer.Option("--quantize", "-q", metavar="TYPE", help="Store the weights as Q4_K_M, ..."),
+    ] = None,
+    imatrix: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Quantize by this importance matrix of llama.cpp"),
+    ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Make the importance matrix from this text"),
+    ] = None,
+    tensor_type: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGEX=TYPE", help="Another type for tensors of these names"),
+    ] = None,
+    allow_requantize: Annotated[
+        bool,
+        typer.Option("--allow-requantize", help="Quantize weights that are quantized already"),
+    ] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy files that could be linked into the store")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
 ) -> None:
     """Make a model from a Modelfile.
 
-    Paths after FROM are seen from the Modelfile's folder.
+    FROM names a model, which is pulled if it is not installed, a GGUF file, the first part of a
+    split one, or a folder with safetensors; ADAPTER a GGUF file or a PEFT folder. Paths are seen
+    from the Modelfile's folder. Without a Modelfile the model in the current folder is taken.
+
+    Files are cloned into the store where the file system can, else linked when nobody else may
+    write them, else copied. Do not change a linked file in place: write a new one, or use --copy.
     """
     from cli.connection import connect
+    from cli.modelfiles import describe, read, sources
 
-    modelfile = read(Path(file))
-    folder = Path() if file == "-" else Path(file).parent
-    body = description(modelfile, file)
-    path = model_path(modelfile.sources[0], folder)
+    wanted = _quantization(quantize, tensor_type or [], allow_requantize)
+    for path in (imatrix, calibrate):
+        _check_option(path, quantize)
+    modelfile, shown = read(file)
+    body = describe(modelfile, shown) | wanted | {"model": name}
+    given = sources(modelfile, Path() if file in (None, "-") else Path(file or "").parent)
+    if given.name is not None:
+        body["from"] = given.name
     with connect() as client:
-        if path is None:
-            body["from"] = modelfile.sources[0]
-        else:
+        if given.files or given.adapters or imatrix or calibrate:
             _check_name(client, name)
-            body["files"] = {path.name: store(client, path)}
-        follow(client, body | {"model": name})
-    print(f"created '{name}'")
+        with _progress(client, copy, as_json) as delivery:
+            if given.files:
+                body["files"] = delivery.bring_all(given.files)
+            if given.adapters:
+                body["adapters"] = delivery.bring_all(given.adapters)
+            for option, path in (("imatrix", imatrix), ("calibrate", calibrate)):
+                if path is not None:
+                    body[option] = delivery.bring(path)
+            _follow(client, body, delivery)
+    if not as_json:
+        print(f"created '{name}'")
 
 
-def read(file: Path) -> Modelfile:
-    """The parsed Modelfile. Raises Failure naming file, line and column."""
-    from modelfile.errors import ModelfileError
-    from modelfile.parser import decode, parse
+def _quantization(kind: str | None, overrides: list[str], allow: bool) -> dict[str, Any]:
+    if kind is None:
+        if overrides or allow:
+            raise Failure("--tensor-type and --allow-requantize need --quantize TYPE", USAGE)
+        return {}
+    body: dict[str, Any] = {"quantize": kind}
+    if overrides:
+        body["tensor_types"] = dict(_override(text) for text in overrides)
+    return body | ({"allow_requantize": True} if allow else {})
 
+
+def _override(text: str) -> tuple[str, str]:
+    pattern, equals, kind = text.rpartition("=")
+    if not equals or not pattern or not kind:
+        raise Failure(
+            f"--tensor-type {text} cannot be used: write REGEX=TYPE, such as attn_v=Q8_0", USAGE
+        )
+    return pattern, kind
+
+
+def _check_option(path: Path | None, quantize: str | None) -> None:
+    from cli.sources import require_file
+
+    if path is None:
+        return
+    if quantize is None:
+        raise Failure("--imatrix and --calibrate need --quantize TYPE", USAGE)
     try:
-        return parse(decode(_content(file)))
-    except ModelfileError as error:
-        raise Failure(f"{file}: {error.message}") from None
-
-
-def _content(file: Path) -> bytes:
-    from cli.upload import require_file
-    from modelfile.parser import MAX_BYTES
-
-    if str(file) == "-":
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
-    try:
-        require_file(file)
+        require_file(path)
     except FileNotFoundError:
-        raise Failure(f"there is no file {file}; write a Modelfile or name it with -f") from None
-    with file.open("rb") as content:
-        return content.read(MAX_BYTES + 1)
-
-
-def description(modelfile: Modelfile, file: str) -> dict[str, Any]:
-    """What /api/create needs besides the weights. Raises Failure for what it cannot carry."""
-    for command in modelfile.commands:
-        if command.instruction not in _SUPPORTED:
-            what = command.instruction.upper()
-            raise Failure(f"{_place(file, command)}: {what} is not supported by this version yet")
-    sources = [command for command in modelfile.commands if command.instruction == "from"]
-    if len(sources) > 1:
-        raise Failure(f"{_place(file, sources[1])}: only one FROM is supported by this version")
-    fields: dict[str, Any] = {
-        "template": modelfile.template,
-        "system": modelfile.system,
-        "license": list(modelfile.licenses) or None,
-        "parameters": _parameters(modelfile, file) or None,
-        "messages": [{"role": role, "content": text} for role, text in modelfile.messages] or None,
-        "renderer": modelfile.last("renderer"),
-        "parser": modelfile.last("parser"),
-        "requires": modelfile.last("requires"),
-    }
-    return {field: value for field, value in fields.items() if value is not None}
-
-
-def _parameters(modelfile: Modelfile, file: str) -> dict[str, Any]:
-    from modelfile.errors import ModelfileError
-    from modelfile.parameters import parse_value, warning
-
-    values: dict[str, Any] = {}
-    for command in modelfile.parameters:
-        try:
-            value = parse_value(command.name, command.value)
-        except ModelfileError as error:
-            raise Failure(f"{_place(file, command)}: {error.message}") from None
-        if value is None:
-            status(f"{_place(file, command)}: {warning(command.name)}")
-        elif command.name == "stop":
-            values["stop"] = [*values.get("stop", []), *value]
-        else:
-            values[command.name] = value
-    return values
-
-
-def _place(file: str, command: Command) -> str:
-    return f"{file}: line {command.line}, column {command.column}"
-
-
-def model_path(source: str, folder: Path) -> Path | None:
-    """The file that FROM names; None when it names an installed model. Raises Failure."""
-    from cli.upload import locate
-
-    written_as_path = source.startswith(_PATH_STARTS) or source.lower().endswith(_PATH_ENDS)
-    if written_as_path or source == "." or (folder / source).is_file():
-        return locate(source, folder)
-    return None
+        raise Failure(f"there is no file {path}") from None
 
 
 def _check_name(client: Client, name: str) -> None:
-    """Have an impossible name refused before gigabytes are sent."""
+    """Have an impossible name refused before gigabytes are read."""
     from runner.client import ClientError
 
     try:
@@ -140,27 +132,31 @@ def _check_name(client: Client, name: str) -> None:
             raise
 
 
-def store(client: Client, path: Path) -> str:
-    """Bring a file into the store, unless it is there; returns its digest."""
-    from cli.progress import byte_bar
-    from cli.upload import digest, send
+@contextmanager
+def _progress(client: Client, copy: bool, as_json: bool) -> Iterator[Delivery]:
+    """How files reach the daemon, shown until the end of the block."""
+    from cli.connection import is_local
+    from cli.placing import store_folder
+    from cli.terminal import status
+    from cli.transfer import style_for, view_for
+    from cli.upload import Delivery
+    from runner.settings import load
 
-    size_bytes = path.stat().st_size
-    status(f"reading {path.name}")
-    with byte_bar("reading", size_bytes) as advance:
-        name = digest(path, advance)
-    if client.has_blob(name):
-        return name
-    status(f"copying {path.name} into the store")
-    with byte_bar("copying", size_bytes) as advance:
-        send(client, path, name, advance)
-    return name
+    settings = load()
+    store = store_folder(settings, client.base_url) if is_local(settings.host) else None
+    view = view_for(style_for(as_json, quiet=False))
+    try:
+        yield Delivery(client, view, store, copy)
+    except KeyboardInterrupt:
+        view.close()
+        status("stopped; nothing of the model was left")
+        raise
+    finally:
+        view.close()
 
 
-def follow(client: Client, body: dict[str, Any]) -> None:
-    """Have the model built, showing each step once."""
-    shown = None
-    for line in client.create(body):
-        if line.get("status") != shown:
-            shown = line.get("status")
-            status(str(shown))
+def _follow(client: Client, body: dict[str, Any], delivery: Delivery) -> None:
+    """Have the model built. Ctrl-C and errors close the request, which ends the work."""
+    with closing(client.create(body)) as lines:
+        for line in lines:
+            delivery.view.show(line)

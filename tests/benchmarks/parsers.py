@@ -29,6 +29,31 @@ ANSWERS = {
         f"<tool_call>add<arg_key>text</arg_key><arg_value>{ARGUMENTS}</arg_value></tool_call>",
     ),
     "mistral": ("[TOOL_CALLS]", f"[TOOL_CALLS]add[ARGS]{ARGUMENTS}"),
+    "deepseek": (
+        "<｜tool▁calls▁begin｜>",
+        f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{ARGUMENTS}<｜tool▁call▁end｜>"
+        "<｜tool▁calls▁end｜>",
+    ),
+    "kimi": (
+        "<|tool_calls_section_begin|>",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0"
+        f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
+    ),
+    "invoke": (
+        "<minimax:tool_call>",
+        f'<minimax:tool_call><invoke name="add"><parameter name="text">{ARGUMENTS}</parameter>'
+        "</invoke></minimax:tool_call>",
+    ),
+    "gemma4": ("<|tool_call>", f'<|tool_call>call:add{{text:<|"|>{PLAIN}<|"|>}}<tool_call|>'),
+    "functiongemma": (
+        "<start_function_call>",
+        f"<start_function_call>call:add{{text:<escape>{PLAIN}<escape>}}<end_function_call>",
+    ),
+    "gemma": ("```tool_code", f"```tool_code\nadd(text={PLAIN!r})\n```"),
+    "olmo3": ("<function_calls>", f"<function_calls>add(text={PLAIN!r})</function_calls>"),
+    "lfm2": ("<|tool_call_start|>", f"<|tool_call_start|>[add(text={PLAIN!r})]<|tool_call_end|>"),
+    "pythonic": ("[func_name1(", f"[add(text={PLAIN!r})]"),
+    "plain_json": ('{"name":', f'{{"name": "add", "arguments": {ARGUMENTS}}}'),
     "llama3": ("<|python_tag|>", f'{{"name": "add", "parameters": {ARGUMENTS}}}'),
     "harmony": (
         "<|start|><|channel|><|message|>",

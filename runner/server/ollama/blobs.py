@@ -1,4 +1,5 @@
-"""HEAD and POST /api/blobs/{digest}: files for /api/create, straight to the store's disk."""
+"""Files for /api/create: HEAD and POST /api/blobs/{digest} from anywhere, straight to the store's
+disk, and POST /api/blobs from a command of the store's own user, which has put the file there."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ import asyncio
 
 from registry.blobs import BlobWriter
 from registry.digest import Digest
+from runner.models.counting import counted
 from runner.server.errors import HttpError
 from runner.server.exchange import Exchange
+from runner.server.ollama.answer import Answer
+from runner.server.ollama.wire import IncomingRequest
 
 _WRITE_BYTES = 1 << 20  # one switch to a thread for so much, not for each network packet
 
@@ -33,6 +37,24 @@ async def put_blob(exchange: Exchange) -> None:
         await _receive(exchange, writer)
         await asyncio.to_thread(writer.commit)
     await exchange.reply_bytes(b"", "application/json", 201)
+
+
+async def take_blob(exchange: Exchange) -> None:
+    """Make a file of the store's folder for incoming files a blob: progress as NDJSON, the digest
+    in the last line. 400 when it is not there: the client means another store. The file is gone
+    afterwards, also when the client leaves before the end. See registry.incoming."""
+    asked = await exchange.read(IncomingRequest)
+    store = exchange.daemon.shelf
+    size_bytes = await asyncio.to_thread(store.incoming_size, asked.file)
+    answer = Answer(exchange, asked.stream is not False)
+    async with exchange.cancelled_on_disconnect():
+        digest, _ = await counted(
+            lambda advance: store.take_incoming(asked.file, advance),
+            "verifying",
+            size_bytes,
+            answer.tell,
+        )
+        await answer.finish({"status": "success", "digest": str(digest), "total": size_bytes})
 
 
 def _digest(exchange: Exchange) -> Digest:

@@ -1,55 +1,86 @@
-"""POST /api/create: build a model in the store, with progress as NDJSON."""
+"""POST /api/create: build a model in the store, with progress as NDJSON.
+
+Owns the order: a model that is not installed is pulled, the weights are made, the bundle is
+built, and files that were uploaded for it and are in no model are removed.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from pydantic_core import to_json
-
-from modelfile.build import build
+from modelfile.build import build, check_description
 from modelfile.description import Description
 from registry.bundle import BundleMessage
 from registry.digest import Digest
 from runner.errors import InvalidRequest, Unsupported
+from runner.models.counting import ended
+from runner.models.ingredients import check_names, type_named
 from runner.models.lookup import parse_name
+from runner.models.weights import Ingredients, Quantization, Workshop
 from runner.server.exchange import Exchange
+from runner.server.ollama.answer import Answer
+from runner.server.ollama.origin import installed
 from runner.server.ollama.wire import CreateRequest
-from runner.server.stream import NDJSON
 
 
 async def create(exchange: Exchange) -> None:
-    """Build a model from an installed one or an uploaded file. A client that leaves before the
-    end leaves nothing behind."""
+    """Build a model from an installed one, one to be pulled, or uploaded files. A client that
+    leaves before the end leaves nothing behind."""
     asked = await exchange.read(CreateRequest)
-    description = _description(asked)
-    daemon = exchange.daemon
+    description, given = _description(asked), _ingredients(asked)
+    await asyncio.to_thread(check_description, description)
+    answer = Answer(exchange, asked.stream is not False)
     async with exchange.cancelled_on_disconnect():
-        async for status in _in_thread(build(daemon.shelf, description)):
-            if asked.stream is not False:
-                if not exchange.started:
-                    await exchange.start(NDJSON)
-                await exchange.write(to_json({"status": status}) + b"\n")
-        await daemon.manager.forget(description.name.short)
-        if asked.stream is not False:
-            await exchange.finish()
-        else:
-            await exchange.reply({"status": "success"})
+        try:
+            with exchange.daemon.shelf.holding(given.digests):
+                await _create(exchange, asked, description, given, answer)
+        finally:
+            await asyncio.to_thread(exchange.daemon.shelf.discard, given.digests)
+        await answer.finish({"status": "success"})
+
+
+async def _create(
+    exchange: Exchange,
+    asked: CreateRequest,
+    description: Description,
+    given: Ingredients,
+    answer: Answer,
+) -> None:
+    daemon = exchange.daemon
+    if asked.from_ is not None:
+        base = await installed(daemon, asked.from_, answer.tell)
+        description = replace(description, from_model=base)
+        given = replace(given, from_model=base)
+    weights = await Workshop(daemon.shelf, given, answer.tell).make()
+    try:
+        with daemon.shelf.holding(weights.made):
+            await _build(exchange, _complete(description, weights.model, weights.adapters), answer)
+    finally:
+        await asyncio.to_thread(daemon.shelf.discard, weights.made)
+    await daemon.manager.forget(description.name.short)
+
+
+def _complete(
+    description: Description, model: Digest | None, adapters: tuple[Digest, ...] | None
+) -> Description:
+    if description.from_model is not None:
+        return replace(description, weights=model, adapters=adapters)
+    assert model is not None
+    return replace(description, files={"model": model}, adapters=adapters)
 
 
 def _description(asked: CreateRequest) -> Description:
-    if asked.quantize:
-        raise Unsupported("quantize is not supported yet", param="quantize")
-    if asked.adapters:
-        raise Unsupported("adapters are not supported yet", param="adapters")
+    for field in ("draft_files", "draft_quantize"):
+        if getattr(asked, field):
+            raise Unsupported(f"{field}: draft models are not supported yet", param=field)
     if (asked.from_ is None) == (not asked.files):
-        raise InvalidRequest("give either from, an installed model, or files, one uploaded GGUF")
+        raise InvalidRequest("give either from, the name of a model, or files, uploaded blobs")
     licenses = [asked.license] if isinstance(asked.license, str) else asked.license or []
     messages = asked.messages
     return Description(
         name=parse_name(asked.model_name),
-        from_model=None if asked.from_ is None else parse_name(asked.from_),
-        files={name: Digest.parse(digest) for name, digest in (asked.files or {}).items()},
         template=asked.template,
         system=asked.system,
         parameters=asked.parameters or {},
@@ -63,21 +94,55 @@ def _description(asked: CreateRequest) -> Description:
     )
 
 
-async def _in_thread(lines: Iterator[str]) -> AsyncIterator[str]:
-    """The iterator's values, each computed in a thread. When the reader is cancelled, the step
-    under way ends first and then the iterator is closed."""
+def _ingredients(asked: CreateRequest) -> Ingredients:
+    for files in (asked.files, asked.adapters):
+        check_names(files or {})
+    return Ingredients(
+        files=_digests(asked.files),
+        adapter_files=_digests(asked.adapters),
+        quantization=_quantization(asked),
+    )
+
+
+def _digests(files: Mapping[str, str] | None) -> dict[str, Digest]:
+    return {name: Digest.parse(digest) for name, digest in (files or {}).items()}
+
+
+def _quantization(asked: CreateRequest) -> Quantization | None:
+    if not asked.quantize:
+        for field in ("imatrix", "calibrate", "tensor_types", "allow_requantize"):
+            if getattr(asked, field):
+                raise InvalidRequest(
+                    f"{field} says how to quantize; give quantize too", param=field
+                )
+        return None
+    if asked.imatrix and asked.calibrate:
+        raise InvalidRequest("give either imatrix or calibrate, not both", param="calibrate")
+    return Quantization(
+        type=type_named(asked.quantize),
+        overrides=tuple((asked.tensor_types or {}).items()),
+        imatrix=Digest.parse(asked.imatrix) if asked.imatrix else None,
+        calibration=Digest.parse(asked.calibrate) if asked.calibrate else None,
+        allow_requantize=bool(asked.allow_requantize),
+    )
+
+
+async def _build(exchange: Exchange, description: Description, answer: Answer) -> None:
+    lines = build(exchange.daemon.shelf, description)
     try:
-        while True:
-            step = asyncio.ensure_future(asyncio.to_thread(next, lines, None))
-            try:
-                line = await asyncio.shield(step)
-            except asyncio.CancelledError:
-                await asyncio.wait({step})
-                raise
-            if line is None:
-                return
-            yield line
+        while (status := await _next(lines)) is not None:
+            if status != "success":  # told when the model can be used
+                await answer.tell({"status": status})
     finally:
         close = getattr(lines, "close", None)
         if close is not None:
             await asyncio.to_thread(close)
+
+
+async def _next(lines: Iterator[str]) -> str | None:
+    """The next line, made in a thread; a reader that is cancelled waits for the step first."""
+    step = asyncio.ensure_future(asyncio.to_thread(next, lines, None))
+    try:
+        return await asyncio.shield(step)
+    finally:
+        await ended(step)

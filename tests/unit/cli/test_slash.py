@@ -82,7 +82,9 @@ def test_set_changes_the_session_and_says_so(
     [
         ("/set parameter temprature 1", "did you mean temperature"),
         ("/set parameter temperature hot", "temperature"),
-        ("/set parameter temperature", "write a name and a value"),
+        ("/set parameter", "temperature, top_k"),
+        ("/set parameter temprature", "did you mean temperature"),
+        ("/set parameter temperature", "It takes a number from 0 to 100; write a name and a value"),
         ("/set parameter temperature 1 2", "one value, not 2"),
         ('/set parameter stop "', "cannot be read"),
         ("/set parameter tfs_z 1", "has no effect"),

@@ -143,3 +143,28 @@ def test_offline_the_first_error_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     with Client("http://127.0.0.1:9") as client, pytest.raises(ClientError) as caught:
         pull_missing(client, "x", missing)
     assert caught.value is missing
+
+
+def test_work_that_is_not_counted_in_bytes_says_in_what(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now: Iterator[float] = iter([0.0, 2.0])
+    view = Lines(clock=lambda: next(now))
+    for done in (0, 100):
+        view.show({"status": "quantizing", "completed": done, "total": 300, "unit": "tensors"})
+    assert capsys.readouterr().err.splitlines() == [
+        "quantizing",
+        "quantizing: 33% of 300 tensors, 4 s left",
+    ]
+
+
+def test_bars_of_tensors_show_tensors() -> None:
+    from rich.progress import Progress as Table
+
+    from cli.columns import AmountColumn, RateColumn
+
+    table = Table()
+    table.add_task("quantizing", total=300, completed=12, unit="tensors")
+    (task,) = table.tasks
+    assert AmountColumn().render(task).plain == "12/300 tensors"
+    assert RateColumn().render(task).plain == ""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.errors import Failure
-from cli.upload import CHUNK_BYTES, digest, locate, send
-from runner.client import Client
+from cli.upload import CHUNK_BYTES, Delivery, digest, send
+from runner.client import Client, ClientError, Progress
 from tests.unit.cli.conftest import FakeDaemon
 
 
@@ -21,63 +21,6 @@ def model(tmp_path: Path) -> Path:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF" + b"x" * CHUNK_BYTES)
     return path
-
-
-@pytest.mark.parametrize("name", ["model.gguf", "./model.gguf", "../{folder}/model.gguf"])
-def test_a_path_is_seen_from_the_folder_of_the_modelfile(
-    model: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir("/")
-    text = name.format(folder=model.parent.name)
-    assert locate(text, model.parent).samefile(model)
-
-
-def test_an_absolute_path_is_taken_as_it_is(model: Path) -> None:
-    assert locate(str(model), Path("/nowhere")) == model
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"there is no file .*/m\.gguf"):
-        locate("./m.gguf", tmp_path)
-
-
-def test_folders_pipes_devices_and_sockets_are_refused_without_opening(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    (tmp_path / "dir").mkdir()
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "sock"))
-        for name, what in (("fifo", "pipe"), ("dir", "folder"), ("sock", "socket")):
-            with pytest.raises(Failure, match=what):
-                locate(name, tmp_path)
-    with pytest.raises(Failure, match="device"):
-        locate("/dev/zero", tmp_path)
-
-
-def test_a_link_out_of_the_folder_is_refused_and_the_target_named(
-    model: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "package"
-    folder.mkdir()
-    (folder / "weights.gguf").symlink_to(model)
-    with pytest.raises(Failure, match=rf"link to {model}.*write its own path"):
-        locate("./weights.gguf", folder)
-    assert locate("../model.gguf", folder).samefile(model)
-
-
-def test_a_link_inside_the_folder_is_followed(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "link.gguf").symlink_to("model.gguf")
-    assert locate("link.gguf", tmp_path).samefile(model)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"), [(b"", "is empty"), (b"PK\x03\x04", "is not a GGUF file: it begins")]
-)
-def test_a_file_that_is_no_model_is_refused_before_hashing(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
-    (tmp_path / "m.gguf").write_bytes(content)
-    with pytest.raises(Failure, match=message):
-        locate("m.gguf", tmp_path)
 
 
 def test_the_digest_is_that_of_the_content_and_progress_adds_up(model: Path) -> None:
@@ -109,3 +52,90 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(
 
     with Changing("http://127.0.0.1:1") as client, pytest.raises(Failure, match=message):
         send(client, model, "sha256:1", lambda count: None)
+
+
+class Storing:
+    """A daemon that reads what was placed; other: it has another store."""
+
+    def __init__(self, store: Path, other: bool = False) -> None:
+        self.store = store
+        self.other = other
+        self.taken: list[str] = []
+        self.sent: list[str] = []
+
+    def take_blob(self, name: str) -> Generator[Progress]:
+        if self.other:
+            raise ClientError("not in the store", status=400, code="invalid_value")
+        content = (self.store / "tmp" / name).read_bytes()
+        self.taken.append(name)
+        yield {"status": "verifying", "completed": 1, "total": len(content)}
+        yield {"status": "success", "digest": f"sha256:{hashlib.sha256(content).hexdigest()}"}
+
+    def has_blob(self, digest: str) -> bool:
+        return (self.store / "blobs" / digest.replace(":", "-")).exists()
+
+    def upload_blob(self, digest: str, content: Iterator[bytes], size_bytes: int) -> None:
+        assert len(b"".join(content)) == size_bytes
+        self.sent.append(digest)
+
+
+class Shown:
+    """Keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.lines: list[Progress] = []
+
+    def show(self, line: Progress) -> None:
+        self.lines.append(line)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    folder = tmp_path / "models"
+    for name in ("tmp", "blobs"):
+        (folder / name).mkdir(parents=True)
+    return folder
+
+
+def test_a_file_is_placed_and_read_once_by_the_daemon(store: Path, model: Path) -> None:
+    daemon, view = Storing(store), Shown()
+    named = Delivery(daemon, view, store).bring_all({"m.gguf": model})  # type: ignore[arg-type]
+    assert named == {"m.gguf": f"sha256:{hashlib.sha256(model.read_bytes()).hexdigest()}"}
+    assert (len(daemon.taken), daemon.sent) == (1, [])
+    assert {line["status"] for line in view.lines} == {"verifying model.gguf"}
+    assert not list((store / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("placeable", [True, False])
+def test_a_file_is_sent_to_a_daemon_with_another_store(
+    store: Path, model: Path, placeable: bool
+) -> None:
+    daemon, view = Storing(store, other=True), Shown()
+    place = store if placeable else None
+    named = Delivery(daemon, view, place).bring(model)  # type: ignore[arg-type]
+    assert daemon.sent == [named]
+    statuses = {line["status"] for line in view.lines}
+    assert {"reading model.gguf", "sending model.gguf"} <= statuses
+    assert not list((store / "tmp").iterdir())
+
+
+def test_a_blob_of_the_store_is_named_without_being_read(store: Path, model: Path) -> None:
+    blob = store / "blobs" / f"sha256-{'0' * 64}"
+    blob.write_bytes(model.read_bytes())
+    daemon, view = Storing(store), Shown()
+    assert Delivery(daemon, view, store).bring(blob) == f"sha256:{'0' * 64}"  # type: ignore[arg-type]
+    assert (daemon.taken, daemon.sent, view.lines) == ([], [], [])
+
+
+def test_a_daemon_that_refuses_the_file_is_believed(store: Path, model: Path) -> None:
+    class Refusing(Storing):
+        def take_blob(self, name: str) -> Generator[Progress]:
+            raise ClientError("it changed", status=400, code="model_invalid")
+
+    daemon = Refusing(store)
+    with pytest.raises(ClientError, match="it changed"):
+        Delivery(daemon, Shown(), store).bring(model)  # type: ignore[arg-type]
+    assert daemon.sent == []

@@ -27,6 +27,7 @@ from registry.errors import BlobMissing, InvalidGguf, ModelMissing, StoreError
 from registry.names import Name
 from registry.store import Store
 from runner.server.ollama.described import describe_modelfile
+from tests.echo_models import echo_gguf
 from tests.gguf_files import echo_file, gguf_file, llama_file, llama_metadata, text, u32
 from tests.unit.registry.faulty_disk import faulty_disk
 
@@ -161,7 +162,7 @@ def test_a_model_may_be_rebuilt_from_itself(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("instruction", "line"),
-    [("ADAPTER", 3), ("DRAFT", 3)],
+    [("DRAFT", 3)],
 )
 def test_an_instruction_of_a_later_version_is_told_by_name(instruction: str, line: int) -> None:
     modelfile = parse(f"FROM x\n\n{instruction} value")
@@ -179,11 +180,21 @@ def test_renderer_parser_and_required_version_are_kept_and_inherited(store: Stor
     assert (bundle.renderer, bundle.parser, bundle.requires) == ("qwen3-coder", "harmony", "0.14.0")
 
 
+def test_a_renderer_that_is_not_built_in_needs_a_template(store: Store) -> None:
+    with pytest.raises(BuildError, match=r"RENDERER glimmer is not built in.* give a TEMPLATE"):
+        make(store, "FROM ./tiny.gguf\nRENDERER glimmer", echo_gguf())
+    template = "TEMPLATE {{ range .Messages }}{{ .Content }}{{ end }}"
+    made = make(store, f"FROM ./tiny.gguf\nRENDERER glimmer\n{template}", echo_gguf())
+    assert made.renderer == "glimmer"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("RENDERER a b", "RENDERER is 'a b', expected a name such as qwen3-coder"),
         ("PARSER ../x", "PARSER is '../x', expected a name"),
+        ("PARSER qwen3-codr", "PARSER 'qwen3-codr' is not known; did you mean qwen3-coder"),
+        ("RENDERER olmo4", "RENDERER 'olmo4' is not known; did you mean olmo3"),
         ("REQUIRES newest", "REQUIRES is 'newest', expected a version such as 0.14.0"),
     ],
 )

@@ -35,6 +35,13 @@ GOOD: list[tuple[str, str, Any]] = [
     ("stop", "12", ("12",)),
     ("kv_cache_type", "q8_0", "q8_0"),
     ("num_parallel", "8", 8),
+    ("kv_cache_type", "iq4_nl", "iq4_nl"),
+    ("dry_multiplier", "0.8", 0.8),
+    ("dry_sequence_breakers", "\n", ("\n",)),
+    ("dynatemp_range", "1", 1.0),
+    ("logit_bias", "15043=-1.5", ("15043=-1.5",)),
+    ("lora_scale", "-.5", -0.5),
+    ("backend", "auto", "auto"),
 ]
 BAD: list[tuple[str, str]] = [
     ("num_ctx", "0"),
@@ -57,6 +64,12 @@ BAD: list[tuple[str, str]] = [
     ("stop", "x" * 257),
     ("num_predict", "-3"),
     ("seed", str(2**63)),
+    ("dry_base", "0.5"),
+    ("dry_allowed_length", "0"),
+    ("dry_sequence_breakers", "x" * 41),
+    ("logit_bias", "15043"),
+    ("logit_bias", "x=1e9"),
+    ("backend", "onnx"),
 ]
 
 

@@ -152,3 +152,17 @@ def test_long_texts_take_time_in_proportion(text: str) -> None:
     started = time.process_time()
     assert parse(text).sources == ("x",)
     assert time.process_time() - started < 2.0
+
+
+@pytest.mark.parametrize("quotes", ["", '"', '"""'])
+def test_a_value_of_ten_megabytes_on_one_line_is_read_or_refused_at_once(quotes: str) -> None:
+    value = "x y" * 3_500_000
+    command = parse(f"FROM a\nSYSTEM {quotes}{value}{quotes}\n").commands[1]
+    assert command.value == value
+    with pytest.raises(ParseError, match="unexpected EOF: the quote"):
+        parse(f'FROM a\nSYSTEM """{value}')
+
+
+def test_the_places_of_words_count_every_kind_of_line_end() -> None:
+    commands = parse("FROM a\r\n\r# c\n\n  SYSTEM b\r\nSYSTEM c").commands
+    assert [(command.line, command.column) for command in commands] == [(1, 1), (5, 3), (6, 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -100,10 +101,12 @@ def test_an_impossible_name_is_refused_before_anything_is_sent(
         ("FROM ember\nPARAMETER temprature 1\n", "Modelfile: line 2, column 1: unknown parameter"),
         ("FROM ember\nPARAMETER temperature hot\n", "Modelfile: line 2, column 1"),
         ("SYSTEM x\n", "no FROM line"),
-        ("FROM ember\nADAPTER ./a.gguf\n", "line 2, column 1: ADAPTER is not supported"),
+        ("FROM ember\nDRAFT ./a.gguf\n", "line 2, column 1: DRAFT is not supported"),
+        ("FROM ember\nADAPTER ./a.gguf\n", "there is no file a.gguf; ADAPTER names it"),
+        ("FROM ember\nADAPTER ./x\nADAPTER ./y\n", "line 3, column 1: only one ADAPTER"),
         ("FROM ember\nFROM ./b.gguf\n", "line 2, column 1: only one FROM"),
         ("FROM ./missing.gguf\n", "there is no file missing.gguf"),
-        ("FROM .\n", "is a folder"),
+        ("FROM ./empty\n", "empty is a folder without a model"),
         ("FROM /dev/null\n", "is a device"),
         ("FROM ./Modelfile\n", "is not a GGUF file"),
     ],
@@ -116,6 +119,7 @@ def test_a_bad_modelfile_is_refused_before_the_daemon_is_asked(
     message: str,
 ) -> None:
     Path("Modelfile").write_text(text)
+    Path("empty").mkdir()
     assert execute(["create", "mine"]) == 1
     shown = capsys.readouterr().err
     assert message in shown
@@ -148,3 +152,66 @@ def test_an_error_while_building_is_shown(
     Path("Modelfile").write_text("FROM ember\n")
     assert execute(["create", "mine"]) == 1
     assert capsys.readouterr() == ("", "reading\nError: the disk is full\n")
+
+
+def test_without_a_modelfile_the_model_of_the_folder_is_taken(
+    builder: FakeDaemon, folder: Path
+) -> None:
+    assert execute(["create", "mine"]) == 0
+    assert builder.asked("/api/create")[0]["files"] == {"model.gguf": DIGEST}
+
+
+def test_without_a_modelfile_and_a_model_the_first_is_asked_for(
+    daemon: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "model.gguf").unlink()
+    assert execute(["create", "mine"]) == 1
+    assert "write a Modelfile or name it with -f" in capsys.readouterr().err
+
+
+def test_how_to_quantize_is_sent(builder: FakeDaemon, folder: Path) -> None:
+    Path("Modelfile").write_text("FROM ember\n")
+    options = ("--tensor-type", "attn_v=Q8_0", "--tensor-type", "a=b=F16", "--allow-requantize")
+    assert execute(["create", "mine", "-q", "Q4_K_M", *options]) == 0
+    (body,) = builder.asked("/api/create")
+    assert body["quantize"] == "Q4_K_M"
+    assert body["tensor_types"] == {"attn_v": "Q8_0", "a=b": "F16"}
+    assert body["allow_requantize"] is True
+
+
+def test_the_files_for_the_importance_matrix_are_brought(builder: FakeDaemon, folder: Path) -> None:
+    Path("Modelfile").write_text("FROM ember\n")
+    for option in ("imatrix", "calibrate"):
+        assert execute(["create", "mine", "-q", "Q4_K_M", f"--{option}", "model.gguf"]) == 0
+        assert builder.asked("/api/create")[-1][option] == DIGEST
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--imatrix", "model.gguf"), "need --quantize"),
+        (("--allow-requantize",), "need --quantize"),
+        (("-q", "Q4_0", "--calibrate", "nowhere.txt"), "there is no file nowhere.txt"),
+        (("-q", "Q4_0", "--tensor-type", "attn"), "write REGEX=TYPE"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused_before_the_daemon_is_asked(
+    daemon: FakeDaemon,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    Path("Modelfile").write_text("FROM ember\n")
+    assert execute(["create", "mine", *options]) != 0
+    assert message in capsys.readouterr().err
+    assert daemon.requests == []
+
+
+def test_the_events_are_printed_as_json_when_wanted(
+    builder: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("Modelfile").write_text("FROM ember\n")
+    assert execute(["create", "mine", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [{"status": "writing manifest"}, {"status": "success"}]

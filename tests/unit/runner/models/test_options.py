@@ -77,8 +77,22 @@ def test_load_options_leave_what_is_decided_elsewhere() -> None:
     assert load_options({}, {"num_gpu": 0}).num_gpu == 0
 
 
-@pytest.mark.parametrize("name", ["dry_multiplier", "grammar", "dynatemp_range"])
+@pytest.mark.parametrize("name", ["samplers", "lora", "n_probs"])
 def test_an_option_that_cannot_be_honoured_is_refused(name: str) -> None:
     with pytest.raises(Unsupported, match=f"the option {name} is not supported"):
         check({name: 1})
     assert check({name: None}) == {}
+
+
+def test_biases_of_ids_and_of_texts_are_told_apart() -> None:
+    kept = check({"logit_bias": [[7, -1.5], ["fire", False], ["8", 2]]})
+    sampling = generation_options({}, kept, logit_bias=((9, 1.0),)).sampling
+    assert sampling.logit_bias == ((7, -1.5), (8, 2.0), (9, 1.0))
+    assert sampling.text_bias == (("fire", -math.inf),)
+
+
+def test_dry_and_the_dynamic_temperature_are_carried_to_the_sampler() -> None:
+    given = {"dry_multiplier": 0.8, "dry_sequence_breakers": [], "dynatemp_range": 1}
+    sampling = generation_options({"dry_base": 2.0}, check(given)).sampling
+    assert (sampling.dry_multiplier, sampling.dry_base) == (0.8, 2.0)
+    assert (sampling.dry_sequence_breakers, sampling.dynatemp_range) == ((), 1.0)

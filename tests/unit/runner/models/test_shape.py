@@ -7,16 +7,24 @@ from typing import Any, cast
 
 import pytest
 
+from modelfile.templates.renderers import renderer_source
 from registry.bundle import Bundle
-from runner.models.shape import abilities_of, template_of
+from registry.names import Name
+from runner.errors import ModelInvalid
+from runner.models.shape import abilities_of, source_of, template_of
 
 
-def bundle(template: str | None, own: str | None = None, **metadata: Any) -> Bundle:
-    """A bundle with its TEMPLATE and the template of the model file."""
+def bundle(
+    template: str | None, own: str | None = None, renderer: str | None = None, **metadata: Any
+) -> Bundle:
+    """A bundle with its TEMPLATE, the template of the model file and its RENDERER."""
     header = SimpleNamespace(
         architecture="llama", is_embedding=False, chat_template=own, metadata=metadata
     )
-    return cast(Bundle, SimpleNamespace(template=template, header=header))
+    return cast(
+        Bundle,
+        SimpleNamespace(name=Name.parse("m"), template=template, header=header, renderer=renderer),
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,3 +54,14 @@ def test_a_template_of_its_own_for_tools_makes_the_model_take_them() -> None:
 def test_the_bundles_template_comes_before_the_files() -> None:
     assert template_of(bundle("a", "b")) == "a"
     assert template_of(bundle(None, "b")) == "b"
+
+
+def test_a_renderer_comes_before_both_templates() -> None:
+    model = bundle("a", "b", "qwen3-coder")
+    assert template_of(model) == renderer_source("qwen3-coder")
+    assert "tools" in abilities_of(model).names()
+
+
+def test_a_model_whose_prompts_cannot_be_written_is_told_by_the_renderers_name() -> None:
+    with pytest.raises(ModelInvalid, match="m needs the renderer glimmer, which is not built in"):
+        source_of(bundle("{{ .Prompt }}", None, "glimmer"))

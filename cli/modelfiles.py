@@ -1,0 +1,118 @@
+"""A Modelfile as /api/create takes it: what it says, and which files it names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.errors import Failure
+from cli.terminal import status
+
+if TYPE_CHECKING:
+    from modelfile.ast import Command, Modelfile
+
+DEFAULT = "Modelfile"
+_SUPPORTED = (
+    *("from", "license", "template", "system", "parameter", "message", "adapter"),
+    *("renderer", "parser", "requires"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What FROM and ADAPTER name: a model by name, or files."""
+
+    name: str | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+    adapters: Mapping[str, Path] = field(default_factory=dict)
+
+
+def read(file: str | None) -> tuple[Modelfile, str]:
+    """The parsed Modelfile and what to call it. None: the one of the current folder; where there
+    is none, the folder's model alone. Raises Failure naming file, line and column."""
+    from modelfile.errors import ModelfileError
+    from modelfile.parser import decode, parse
+
+    shown = DEFAULT if file is None else file
+    content = _content(Path(shown), file is not None)
+    try:
+        return parse("FROM ." if content is None else decode(content)), shown
+    except ModelfileError as error:
+        raise Failure(f"{shown}: {error.message}") from None
+
+
+def _content(file: Path, is_named: bool) -> bytes | None:
+    from cli.sources import has_model, require_file
+    from modelfile.parser import MAX_BYTES
+
+    if str(file) == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    try:
+        require_file(file)
+    except FileNotFoundError:
+        if not is_named and has_model(Path()):
+            return None
+        raise Failure(f"there is no file {file}; write a Modelfile or name it with -f") from None
+    with file.open("rb") as content:
+        return content.read(MAX_BYTES + 1)
+
+
+def describe(modelfile: Modelfile, shown: str) -> dict[str, Any]:
+    """What /api/create needs besides the weights. Raises Failure for what it cannot carry."""
+    for command in modelfile.commands:
+        if command.instruction not in _SUPPORTED:
+            what = command.instruction.upper()
+            raise Failure(f"{_place(shown, command)}: {what} is not supported by this version yet")
+    for instruction in ("from", "adapter"):
+        found = [command for command in modelfile.commands if command.instruction == instruction]
+        if len(found) > 1:
+            what = f"only one {instruction.upper()} is supported by this version"
+            raise Failure(f"{_place(shown, found[1])}: {what}")
+    fields: dict[str, Any] = {
+        "template": modelfile.template,
+        "system": modelfile.system,
+        "license": list(modelfile.licenses) or None,
+        "parameters": _parameters(modelfile, shown) or None,
+        "messages": [{"role": role, "content": text} for role, text in modelfile.messages] or None,
+        "renderer": modelfile.last("renderer"),
+        "parser": modelfile.last("parser"),
+        "requires": modelfile.last("requires"),
+    }
+    return {field: value for field, value in fields.items() if value is not None}
+
+
+def sources(modelfile: Modelfile, folder: Path) -> Sources:
+    """What its FROM and ADAPTER name, seen from its folder. Raises Failure."""
+    from cli.sources import find
+
+    files = find(modelfile.sources[0], folder)
+    adapter = modelfile.last("adapter")
+    adapters = None if adapter is None else find(adapter, folder, "ADAPTER")
+    name = modelfile.sources[0] if files is None else None
+    return Sources(name, files or {}, adapters or {})
+
+
+def _parameters(modelfile: Modelfile, shown: str) -> dict[str, Any]:
+    from modelfile.errors import ModelfileError
+    from modelfile.parameters import parse_value, warning
+
+    values: dict[str, Any] = {}
+    for command in modelfile.parameters:
+        try:
+            value = parse_value(command.name, command.value)
+        except ModelfileError as error:
+            raise Failure(f"{_place(shown, command)}: {error.message}") from None
+        if value is None:
+            status(f"{_place(shown, command)}: {warning(command.name)}")
+        elif isinstance(value, tuple):
+            values[command.name] = [*values.get(command.name, []), *value]
+        else:
+            values[command.name] = value
+    return values
+
+
+def _place(shown: str, command: Command) -> str:
+    return f"{shown}: line {command.line}, column {command.column}"

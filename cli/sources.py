@@ -1,0 +1,215 @@
+"""Which files FROM and ADAPTER name: a GGUF, the parts of one, or a folder of safetensors.
+
+Owns the refusals that spare the reading of gigabytes: missing parts, pickles, links that leave
+the folder. What the files hold is checked where the model is built.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from cli.errors import Failure
+from cli.terminal import status
+
+MAX_FILES = 4096
+_MAX_INDEX_BYTES = 64 << 20
+_PATH_STARTS = ("/", "./", "../", "~", ".\\", "..\\")
+_PATH_ENDS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+_PICKLE_ENDS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+_PICKLE_STARTS = (*(bytes((0x80, protocol)) for protocol in range(1, 6)), b"PK\x03\x04")
+_PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.\w+)", re.ASCII)
+_TENSORS = ("model*.safetensors", "adapter*.safetensors", "consolidated*.safetensors")
+_BESIDE = ("*.json", "tokenizer.model", "chat_template.jinja", "README.md")
+_INDEX = "model.safetensors.index.json"
+_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISDIR, "a folder; write the path of a file in it"),
+    (stat.S_ISFIFO, "a named pipe, not a file"),
+    (stat.S_ISCHR, "a device, not a file"),
+    (stat.S_ISBLK, "a device, not a file"),
+    (stat.S_ISSOCK, "a socket, not a file"),
+)
+
+
+def find(text: str, folder: Path, instruction: str = "FROM") -> dict[str, Path] | None:
+    """The files that text names, seen from the Modelfile's folder, by the names that they have in
+    the model; None when it names a model instead.
+
+    Raises Failure when there is none, when they are no model files, or when a path without ".."
+    leaves its folder through a link: the Modelfile may be another person's.
+    """
+    given = Path(text).expanduser()
+    path = folder / given
+    if not _is_path(text, path, instruction):
+        return None
+    if not path.exists():
+        raise Failure(f"there is no file {path}; {instruction} names it")
+    own_words = given.is_absolute() or ".." in given.parts
+    if path.is_dir():
+        return _of_folder(path, path if own_words else folder)
+    require_file(path)
+    names = _parts(path)
+    for part in names.values():
+        if not own_words:
+            _check_inside(part, folder)
+        check_start(part)
+    if path.name.lower().endswith(".safetensors"):
+        raise Failure(f"{path} is one file of a model; write its folder after {instruction}")
+    return names
+
+
+def has_model(folder: Path) -> bool:
+    """Whether a folder holds what FROM could name."""
+    return bool(_matching(folder, (*_TENSORS, "*.gguf")))
+
+
+def require_file(path: Path) -> None:
+    """Raises Failure unless path is a regular file, FileNotFoundError when nothing is there."""
+    mode = path.stat().st_mode
+    for is_kind, what in _KINDS:
+        if is_kind(mode):
+            raise Failure(f"{path} is {what}")
+
+
+def check_start(path: Path) -> None:
+    """Refuse by its first bytes what is no model file. Raises Failure."""
+    with path.open("rb") as file:
+        start = file.read(9)  # the length of a header of safetensors, and its brace
+    if path.name.lower().endswith(".safetensors") and start[8:] == b"{":
+        return
+    named = path.name.lower().endswith(_PICKLE_ENDS) and start[:4] != b"GGUF"
+    if named or start.startswith(_PICKLE_STARTS):
+        raise Failure(
+            f"{path} is a pickle, which runs code when it is read, and is not opened. Get the "
+            "model as safetensors or GGUF"
+        )
+    if start[:4] != b"GGUF":
+        raise Failure(
+            f"{path} is not a GGUF file: it begins with {start[:4]!r}, not {b'GGUF'!r}"
+            if start
+            else f"{path} is empty"
+        )
+
+
+def _is_path(text: str, path: Path, instruction: str) -> bool:
+    if text.startswith(_PATH_STARTS) or text in (".", "..") or instruction != "FROM":
+        return True
+    if "://" in text:
+        return False
+    if path.is_dir():  # a name may be that of a folder that has nothing to do with it
+        return any(_matching(path, (*_TENSORS, "*.gguf", *_ends(_PICKLE_ENDS))))
+    return text.lower().endswith(_PATH_ENDS) or path.is_file()
+
+
+def _parts(path: Path) -> dict[str, Path]:
+    """The file, or all parts when it is one of several. Raises Failure naming a missing part."""
+    found = _PART.fullmatch(path.name)
+    if found is None or found["end"].lower() != ".gguf":
+        return {path.name: path}
+    count = int(found["count"])
+    if not 0 < int(found["number"]) <= count <= MAX_FILES:
+        raise Failure(f"{path.name}: part {found['number']} of {found['count']} cannot be")
+    names = [f"{found['stem']}-{n:05}-of-{count:05}{found['end']}" for n in range(1, count + 1)]
+    for name in names:
+        if not path.with_name(name).is_file():
+            raise Failure(f"{name} is missing: {path.name} needs all {count} parts beside it")
+    return {name: path.with_name(name) for name in names}
+
+
+def _of_folder(path: Path, border: Path) -> dict[str, Path]:
+    """The model files of a folder. border: what no link may leave."""
+    tensors = next((found for p in _TENSORS if (found := _matching(path, (p,)))), [])
+    tensors = tensors or _matching(path, ("*.safetensors",))
+    if tensors:
+        _check_shards(path, tensors)
+        files = [*tensors, *_matching(path, _BESIDE)]
+        if len(files) > MAX_FILES:
+            raise Failure(f"{path} has {len(files)} files, at most {MAX_FILES} make a model")
+        return {file.name: _checked(file, border, file in tensors) for file in files}
+    ggufs = [file for file in _matching(path, ("*.gguf",)) if _is_first(file)]
+    models = [file for file in ggufs if not file.name.lower().startswith("mmproj")]
+    if len(models) == 1 and len(ggufs) > 1:
+        status(f"{path}: the projector for images is left out, as images cannot be read yet")
+        ggufs = models
+    if len(ggufs) == 1:
+        return {name: _checked(part, border, True) for name, part in _parts(ggufs[0]).items()}
+    if ggufs:
+        names = ", ".join(file.name for file in ggufs[:5])
+        raise Failure(f"{path} has several models ({names}); write the path of one of them")
+    for pickle in _matching(path, _ends(_PICKLE_ENDS)):
+        check_start(pickle)
+    raise Failure(f"{path} is a folder without a model: it has no safetensors and no GGUF file")
+
+
+def _is_first(path: Path) -> bool:
+    found = _PART.fullmatch(path.name)
+    return found is None or int(found["number"]) <= 1
+
+
+def _check_shards(path: Path, tensors: Iterable[Path]) -> None:
+    """Raises Failure naming a shard that the index or a sibling's name promises."""
+    names = {file.name for file in tensors}
+    wanted: set[str] = set()
+    for file in tensors:
+        found = _PART.fullmatch(file.name)
+        count = int(found["count"]) if found is not None else 0
+        if found is not None and count <= MAX_FILES:
+            stem, end = found["stem"], found["end"]
+            wanted |= {f"{stem}-{n:05}-of-{count:05}{end}" for n in range(1, count + 1)}
+    wanted |= _indexed(path / _INDEX)
+    missing = sorted(wanted - names)
+    if missing:
+        raise Failure(f"{path / missing[0]} is missing: the model has {len(wanted)} shards")
+
+
+def _indexed(index: Path) -> set[str]:
+    try:
+        if index.stat().st_size > _MAX_INDEX_BYTES:
+            raise Failure(f"{index} has more than {_MAX_INDEX_BYTES} bytes")
+        weights = json.loads(index.read_bytes())["weight_map"]
+        return {str(name) for name in weights.values()}
+    except FileNotFoundError:
+        return set()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Failure(f"{index} is not an index of safetensors") from None
+
+
+def _checked(path: Path, border: Path, is_weights: bool) -> Path:
+    require_file(path)
+    _check_inside(path, border)
+    if is_weights:
+        check_start(path)
+    return path
+
+
+def _check_inside(path: Path, border: Path) -> None:
+    target = path.resolve()
+    if target.is_relative_to(border.resolve()) or _is_of_cache(path.parent.resolve(), target):
+        return
+    raise Failure(
+        f"{path} is a link to {target}, outside of the Modelfile's folder. "
+        "If you mean that file, write its own path"
+    )
+
+
+def _is_of_cache(folder: Path, target: Path) -> bool:
+    """A snapshot in Hugging Face's cache: its files are links to blobs beside it."""
+    if folder.parent.name != "snapshots" or "--" not in folder.parent.parent.name:
+        return False
+    return target.parent == folder.parent.parent / "blobs"
+
+
+def _matching(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    return sorted(
+        file
+        for pattern in patterns
+        for file in folder.glob(pattern)
+        if not file.name.startswith(".") and not file.is_dir()
+    )
+
+
+def _ends(ends: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"*{end}" for end in ends)

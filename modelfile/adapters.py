@@ -1,0 +1,81 @@
+"""Whether a LoRA adapter belongs to a model: its architecture and its shapes.
+
+The rules are those of llama.cpp's loader, which would refuse the adapter when the model is first
+used; here it is refused when the model is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from modelfile.errors import BuildError
+from registry.formats.gguf import GgufHeader, TensorInfo
+
+_SIDES = (".lora_a", ".lora_b")
+_EMBEDDING = "token_embd.weight"
+
+
+def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
+    """Refuse an adapter that cannot be applied to the model base. Raises BuildError naming the
+    tensor and both shapes."""
+    kind = adapter.metadata.get("general.type")
+    if kind != "adapter":
+        raise BuildError(f"ADAPTER names a GGUF that holds no adapter but {kind or 'a model'!r}")
+    if adapter.metadata.get("adapter.type") != "lora":
+        found = str(adapter.metadata.get("adapter.type"))[:40]
+        raise BuildError(f"the adapter is of type {found!r}, expected 'lora'")
+    if adapter.architecture != base.architecture:
+        raise BuildError(
+            f"the adapter is for the architecture {adapter.architecture}, the model is"
+            f" {base.architecture}: it was made for another model"
+        )
+    weights = {tensor.name: tensor for tensor in base.tensors}
+    pairs = _pairs(adapter)
+    if not pairs:
+        raise BuildError("the adapter has no tensors")
+    for name, pair in pairs.items():
+        _check_pair(name, pair, weights)
+
+
+def _pairs(adapter: GgufHeader) -> Mapping[str, dict[str, TensorInfo]]:
+    found: dict[str, dict[str, TensorInfo]] = {}
+    for tensor in adapter.tensors:
+        side = tensor.name[-len(_SIDES[0]) :]
+        if side not in _SIDES:
+            raise BuildError(
+                f"the adapter's tensor {tensor.name} is neither .lora_a nor .lora_b; only plain"
+                " LoRA adapters can be used"
+            )
+        found.setdefault(tensor.name.removesuffix(side), {})[side] = tensor
+    return found
+
+
+def _check_pair(
+    name: str, pair: Mapping[str, TensorInfo], weights: Mapping[str, TensorInfo]
+) -> None:
+    missing = [side for side in _SIDES if side not in pair]
+    if missing:
+        raise BuildError(f"the adapter has no tensor {name}{missing[0]}")
+    target = weights.get(name)
+    if target is None:
+        raise BuildError(
+            f"the adapter changes the tensor {name}, which the model does not have: it was made"
+            " for another model"
+        )
+    a, b = (pair[side].dimensions for side in _SIDES)
+    wide, high = _matrix(target.dimensions)
+    (a_in, a_out), (b_in, b_out) = _matrix(a), _matrix(b)
+    if name == _EMBEDDING:  # kept the other way round, see llama.cpp's llama-adapter.cpp
+        fits = (wide, high) == (b_out, a_out)
+    else:
+        fits = (wide, high, a_out) == (a_in, b_out, b_in)
+    if not fits:
+        raise BuildError(
+            f"the adapter's shapes for {name} are {list(a)} and {list(b)}, the model's tensor is"
+            f" {list(target.dimensions)}: it was made for another model"
+        )
+
+
+def _matrix(dimensions: tuple[int, ...]) -> tuple[int, int]:
+    """The first two dimensions, the fastest first; a vector is a matrix of one row."""
+    return dimensions[0], dimensions[1] if len(dimensions) > 1 else 1

@@ -1,0 +1,205 @@
+"""From a LoRA adapter of PEFT to a GGUF adapter, checked against the model that it is for.
+
+Format: adapter_config.json and adapter_model.safetensors; in GGUF each matrix of the model that
+the adapter changes has NAME.lora_a and NAME.lora_b.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import gguf
+
+from modelfile.convert.checkpoint import check_safe
+from modelfile.convert.config import Config, read_config
+from modelfile.convert.content import Source
+from modelfile.convert.conversion import TYPES, Converted, names_of, target_name
+from modelfile.convert.decoder import with_prefix
+from modelfile.convert.gemma3 import text_part
+from modelfile.convert.layout import lay_out
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.numerics import WIDTHS
+from modelfile.convert.plan import Weight
+from modelfile.convert.writer import Report, write
+from modelfile.errors import ConvertError
+from registry.errors import shown
+from registry.formats.gguf import GgufHeader
+from registry.formats.gguf import read_header as read_gguf
+from registry.formats.safetensors import TensorEntry, read_header
+
+WEIGHTS: Final = "adapter_model.safetensors"
+CONFIG: Final = "adapter_config.json"
+_NAME: Final = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.[\w-]+)?\.weight")
+_INTERLEAVED: Final = "llama"  # the architecture whose queries and keys change places
+_MAX_RANK: Final = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two matrices for one of the model's: a is [rank, columns], b is [rows, rank]."""
+
+    target: str
+    a: TensorEntry
+    b: TensorEntry
+
+    @property
+    def rank(self) -> int:
+        """Their common side."""
+        return self.a.shape[0]
+
+
+def convert_adapter(
+    files: Mapping[str, Path], target: Path, type: str, base: Path | None, report: Report
+) -> Converted:
+    """Write the adapter to target as GGUF. base: the GGUF file of its model. type: F32, F16,
+    BF16 or auto, which is F32.
+
+    Raises ConvertError, with names and shapes where the adapter is for another model,
+    InvalidSafetensors, InvalidGguf, OSError.
+    """
+    if base is None:
+        raise ConvertError("an adapter is converted together with its model; give the model too")
+    if type not in (*TYPES, "auto"):
+        raise ConvertError(f"type {shown(type)}, expected {', '.join(TYPES)} or auto")
+    config, model = _read_config(files), read_gguf(base)
+    pairs = _pairs(_read_tensors(files), model)
+    for pair in pairs:
+        _check(pair, model)
+    chosen = "F32" if type == "auto" else type
+    contents = [source for pair in pairs for source in _sources(pair, model, chosen)]
+    layout = lay_out(
+        _metadata(model.architecture, _alpha(config, pairs)),
+        [(source.name, source.weight.target_shape, source.type) for source in contents],
+    )
+    write(target, layout, contents, report)
+    return Converted(model.architecture, chosen, len(contents))
+
+
+def _read_config(files: Mapping[str, Path]) -> Config:
+    config = read_config(files, CONFIG)
+    config.one_of("peft_type", "LORA", "LORA")
+    for key in ("use_dora", "fan_in_fan_out", "use_qalora"):
+        if config.flag(key):
+            config.refuse(key, "true is not supported")
+    if config.values.get("alpha_pattern"):
+        config.refuse("alpha_pattern", "an alpha for some layers only is not supported")
+    return config
+
+
+def _read_tensors(files: Mapping[str, Path]) -> dict[str, TensorEntry]:
+    for name, path in files.items():
+        if name.startswith("adapter_model."):
+            check_safe(name, path)
+    if WEIGHTS not in files:
+        raise ConvertError(f"{WEIGHTS} is missing beside {CONFIG}", WEIGHTS)
+    return {tensor.name: tensor for tensor in read_header(files[WEIGHTS]).tensors}
+
+
+def _pairs(tensors: Mapping[str, TensorEntry], model: GgufHeader) -> list[Pair]:
+    if not tensors:
+        raise ConvertError("the adapter has no tensors", WEIGHTS)
+    names = names_of(model.architecture, model.block_count or 0)
+    sides: dict[str, dict[str, TensorEntry]] = {}
+    for name, tensor in tensors.items():
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ConvertError(
+                f"tensor {shown(name)} is no lora_A or lora_B matrix; only these are supported",
+                name,
+            )
+        found = sides.setdefault(_target(names, match[1], model), {})
+        if match[2] in found:
+            raise ConvertError(f"{shown(name)} and {shown(found[match[2]].name)} clash", name)
+        found[match[2]] = tensor
+    for target, found in sides.items():
+        if len(found) != 2:
+            raise ConvertError(f"the adapter has only one of two matrices for {target}", target)
+    return [Pair(target, found["A"], found["B"]) for target, found in sides.items()]
+
+
+def _target(names: gguf.TensorNameMap, name: str, model: GgufHeader) -> str:
+    renamed = with_prefix(text_part(name) or name)
+    try:
+        return target_name(names, f"{renamed}.weight")
+    except ConvertError:
+        raise ConvertError(
+            f"the adapter is for another model: {shown(name)} has no place in"
+            f" {model.architecture} with {model.block_count} layers",
+            name,
+        ) from None
+
+
+def _check(pair: Pair, model: GgufHeader) -> None:
+    """Raises ConvertError when the matrices do not fit the model's."""
+    for entry in (pair.a, pair.b):
+        if entry.dtype not in WIDTHS or len(entry.shape) != 2 or 0 in entry.shape:
+            raise ConvertError(
+                f"tensor {shown(entry.name)} is {entry.dtype} {list(entry.shape)}, expected a"
+                f" matrix of {', '.join(WIDTHS)}",
+                entry.name,
+            )
+    if pair.b.shape[1] != pair.rank or pair.rank > _MAX_RANK:
+        raise ConvertError(
+            f"{shown(pair.a.name)} is {list(pair.a.shape)} and its other half"
+            f" {list(pair.b.shape)}: the ranks differ",
+            pair.a.name,
+        )
+    known = {tensor.name: tensor.dimensions for tensor in model.tensors}
+    have, wanted = known.get(pair.target), (pair.a.shape[1], pair.b.shape[0])
+    if have is None:
+        raise ConvertError(
+            f"the adapter is for another model: this one has no {pair.target}", pair.target
+        )
+    if have != wanted:
+        raise ConvertError(
+            f"the adapter is for another model: {pair.target} is {list(reversed(have))}, the"
+            f" adapter is for {list(reversed(wanted))}",
+            pair.target,
+        )
+
+
+def _sources(pair: Pair, model: GgufHeader, type: str) -> tuple[Source, Source]:
+    heads = _rotary_heads(pair.target, model)
+    a, b = Weight(pair.a.name, pair.a.shape), Weight(pair.b.name, pair.b.shape, rotary_heads=heads)
+    return (
+        Source(f"{pair.target}.lora_a", type, a, (pair.a,)),
+        Source(f"{pair.target}.lora_b", type, b, (pair.b,)),
+    )
+
+
+def _rotary_heads(target: str, model: GgufHeader) -> int | None:
+    """The heads of a matrix whose rows the conversion of the model has moved."""
+    if model.architecture != _INTERLEAVED:
+        return None
+    heads = None
+    if target.endswith("attn_q.weight"):
+        heads = model.head_count
+    elif target.endswith("attn_k.weight"):
+        heads = model.head_count_kv
+    return heads
+
+
+def _alpha(config: Config, pairs: list[Pair]) -> float:
+    """llama.cpp scales by alpha / rank; rank-stabilized adapters want alpha / sqrt(rank)."""
+    alpha = config.number("lora_alpha", 8.0)
+    if alpha <= 0:
+        config.refuse("lora_alpha", f"{alpha:g}, expected more than 0")
+    if not config.flag("use_rslora"):
+        return alpha
+    if len({pair.rank for pair in pairs}) > 1:
+        config.refuse("use_rslora", "different ranks of layers are not supported with it")
+    return alpha * math.sqrt(pairs[0].rank)
+
+
+def _metadata(architecture: str, alpha: float) -> tuple[MetadataValue, ...]:
+    return (
+        MetadataValue("general.architecture", "string", architecture),
+        MetadataValue("general.type", "string", "adapter"),
+        MetadataValue("adapter.type", "string", "lora"),
+        MetadataValue("adapter.lora.alpha", "f32", alpha),
+    )

@@ -1,0 +1,109 @@
+"""BERT, and RoBERTa and XLM-RoBERTa, which count positions from behind the padding: embedders.
+
+The heads for guessing words, for pairs of sentences and for pooling are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from modelfile.convert.config import Config
+from modelfile.convert.decoder import MAX_LAYERS
+from modelfile.convert.metadata import Kind, MetadataValue, Value
+from modelfile.convert.plan import Plan, Weight
+
+_UNUSED: Final = ("embeddings.position_ids", "pooler.", "cls.", "lm_head.")
+_TYPES = 2
+
+
+def plan(config: Config) -> Plan:
+    """What a BertModel with this config.json holds. Raises ConvertError."""
+    return _plan(config, "bert.", 0)
+
+
+def roberta(config: Config) -> Plan:
+    """What a RobertaModel or XLMRobertaModel with this config.json holds. Raises ConvertError."""
+    return _plan(config, "roberta.", config.integer("pad_token_id", 1) + 1)
+
+
+def _plan(config: Config, prefix: str, skipped: int) -> Plan:
+    config.one_of("hidden_act", "gelu", "gelu", "gelu_new", "gelu_pytorch_tanh")
+    config.one_of("position_embedding_type", "absolute", "absolute")
+    if config.flag("is_decoder"):
+        config.refuse("is_decoder", "only encoders are supported")
+    if config.integer("max_position_embeddings") <= skipped:
+        config.refuse("max_position_embeddings", f"expected more than {skipped}")
+    return Plan(
+        architecture="bert",
+        vocabulary_size=config.integer("vocab_size"),
+        block_count=config.integer("num_hidden_layers", most=MAX_LAYERS),
+        metadata=tuple(_metadata(config, skipped)),
+        weights=tuple(_weights(config, skipped)),
+        rename=_renamer(prefix),
+        embeds=True,
+    )
+
+
+def _metadata(config: Config, skipped: int) -> Iterator[MetadataValue]:
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    if hidden % heads:
+        config.refuse("hidden_size", f"{hidden} is no multiple of {heads} heads")
+    entries: list[tuple[str, Kind, Value]] = [
+        ("context_length", "u32", config.integer("max_position_embeddings") - skipped),
+        ("embedding_length", "u32", hidden),
+        ("block_count", "u32", config.integer("num_hidden_layers", most=MAX_LAYERS)),
+        ("feed_forward_length", "u32", config.integer("intermediate_size")),
+        ("attention.head_count", "u32", heads),
+        ("attention.causal", "bool", False),
+        ("attention.layer_norm_epsilon", "f32", config.number("layer_norm_eps", 1e-12)),
+        ("vocab_size", "u32", config.integer("vocab_size")),
+    ]
+    yield MetadataValue(
+        "tokenizer.ggml.token_type_count", "u32", config.integer("type_vocab_size", _TYPES)
+    )
+    for key, kind, value in entries:
+        yield MetadataValue(f"bert.{key}", kind, value)
+
+
+def _weights(config: Config, skipped: int) -> Iterator[Weight]:
+    hidden = config.integer("hidden_size")
+    positions = config.integer("max_position_embeddings")
+    types = config.integer("type_vocab_size", _TYPES)
+    yield Weight("embeddings.word_embeddings.weight", (config.integer("vocab_size"), hidden))
+    yield Weight("embeddings.token_type_embeddings.weight", (types, hidden))
+    yield Weight("embeddings.position_embeddings.weight", (positions, hidden), skipped_rows=skipped)
+    yield from _norm("embeddings.LayerNorm", hidden)
+    for number in range(config.integer("num_hidden_layers", most=MAX_LAYERS)):
+        yield from _layer(f"encoder.layer.{number}.", hidden, config.integer("intermediate_size"))
+
+
+def _layer(layer: str, hidden: int, wide: int) -> Iterator[Weight]:
+    for name in ("query", "key", "value"):
+        yield from _linear(f"{layer}attention.self.{name}", hidden, hidden)
+    yield from _linear(f"{layer}attention.output.dense", hidden, hidden)
+    yield from _norm(f"{layer}attention.output.LayerNorm", hidden)
+    yield from _linear(f"{layer}intermediate.dense", wide, hidden)
+    yield from _linear(f"{layer}output.dense", hidden, wide)
+    yield from _norm(f"{layer}output.LayerNorm", hidden)
+
+
+def _linear(name: str, rows: int, columns: int) -> Iterator[Weight]:
+    yield Weight(f"{name}.weight", (rows, columns))
+    yield Weight(f"{name}.bias", (rows,))
+
+
+def _norm(name: str, width: int) -> Iterator[Weight]:
+    yield Weight(f"{name}.weight", (width,))
+    yield Weight(f"{name}.bias", (width,))
+
+
+def _renamer(prefix: str) -> Callable[[str], str | None]:
+    def rename(name: str) -> str | None:
+        short = name.removeprefix(prefix)
+        if short.startswith(_UNUSED):
+            return None
+        stem, _, last = short.rpartition(".")
+        return f"{stem}.{ {'gamma': 'weight', 'beta': 'bias'}.get(last, last) }"
+
+    return rename

@@ -1,0 +1,161 @@
+"""What the decoders of Llama's line have in common: norm, attention, norm, gated feed-forward.
+
+Each architecture's own file says how it differs. Names are those of Hugging Face checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from modelfile.convert.config import Config
+from modelfile.convert.metadata import Kind, MetadataValue, Value
+from modelfile.convert.plan import Weight
+from modelfile.convert.rope import rope_base, rope_scaling
+
+MAX_LAYERS = 1024
+MAX_EXPERTS = 4096
+_LONGEST_CONTEXT = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a decoder. heads_kv: those of keys and values; head: the width of one."""
+
+    vocabulary: int
+    layers: int
+    hidden: int
+    feed_forward: int
+    heads: int
+    heads_kv: int
+    head: int
+    tied: bool
+
+    @property
+    def queries(self) -> int:
+        """The width of all query heads together."""
+        return self.heads * self.head
+
+    @property
+    def keys(self) -> int:
+        """The width of all key heads together, which is that of the values."""
+        return self.heads_kv * self.head
+
+
+def read_shape(config: Config, *, head: int | None = None, tied: bool = False) -> Shape:
+    """The sizes in config.json. head and tied: what holds where it does not say. Raises
+    ConvertError when they contradict each other."""
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    heads_kv = config.integer("num_key_value_heads", heads)
+    if heads % heads_kv:
+        config.refuse("num_key_value_heads", f"{heads_kv} does not divide {heads} heads")
+    if head is None and config.values.get("head_dim") is None and hidden % heads:
+        config.refuse("hidden_size", f"{hidden} is no multiple of {heads} heads")
+    width = config.integer("head_dim", head or max(1, hidden // heads))
+    if width % 2:
+        config.refuse("head_dim", f"{width} is odd, heads turn in pairs")
+    return Shape(
+        vocabulary=config.integer("vocab_size"),
+        layers=config.integer("num_hidden_layers", most=MAX_LAYERS),
+        hidden=hidden,
+        feed_forward=config.integer("intermediate_size"),
+        heads=heads,
+        heads_kv=heads_kv,
+        head=width,
+        tied=config.flag("tie_word_embeddings", tied),
+    )
+
+
+def hyperparameters(
+    config: Config, shape: Shape, architecture: str, *, base: float = 10000.0, epsilon: float = 1e-6
+) -> tuple[MetadataValue, ...]:
+    """The keys that llama.cpp reads for every decoder. base, epsilon: where config.json does not
+    say. Raises ConvertError."""
+    entries: list[tuple[str, Kind, Value]] = [
+        ("context_length", "u32", config.integer("max_position_embeddings", most=_LONGEST_CONTEXT)),
+        ("embedding_length", "u32", shape.hidden),
+        ("block_count", "u32", shape.layers),
+        ("feed_forward_length", "u32", shape.feed_forward),
+        ("attention.head_count", "u32", shape.heads),
+        ("attention.head_count_kv", "u32", shape.heads_kv),
+        ("attention.key_length", "u32", shape.head),
+        ("attention.value_length", "u32", shape.head),
+        ("attention.layer_norm_rms_epsilon", "f32", config.number("rms_norm_eps", epsilon)),
+        ("rope.dimension_count", "u32", shape.head),
+        ("rope.freq_base", "f32", rope_base(config, base)),
+        ("vocab_size", "u32", shape.vocabulary),
+    ]
+    values = (MetadataValue(f"{architecture}.{key}", kind, value) for key, kind, value in entries)
+    return (*values, *rope_scaling(config, architecture))
+
+
+def outer_weights(shape: Shape, shift: float = 0.0) -> Iterator[Weight]:
+    """Embedding, last norm and, where it is not the embedding again, the output."""
+    yield Weight("model.embed_tokens.weight", (shape.vocabulary, shape.hidden))
+    yield Weight("model.norm.weight", (shape.hidden,), shift=shift)
+    if not shape.tied:
+        yield Weight("lm_head.weight", (shape.vocabulary, shape.hidden))
+
+
+def norm(layer: str, name: str, width: int, shift: float = 0.0) -> Weight:
+    """A norm of one layer. layer: its prefix."""
+    return Weight(f"{layer}{name}.weight", (width,), shift=shift)
+
+
+def attention(layer: str, shape: Shape, *, interleaved: bool = False) -> Iterator[Weight]:
+    """The projections of one layer. interleaved: llama.cpp turns neighbours, where Hugging Face
+    turns a head's halves."""
+    rotary = (shape.heads, shape.heads_kv, None) if interleaved else (None, None, None)
+    widths = (shape.queries, shape.keys, shape.keys)
+    for name, width, heads in zip("qkv", widths, rotary, strict=True):
+        prefix = f"{layer}self_attn.{name}_proj"
+        yield Weight(f"{prefix}.weight", (width, shape.hidden), rotary_heads=heads)
+    yield Weight(f"{layer}self_attn.o_proj.weight", (shape.hidden, shape.queries))
+
+
+def attention_biases(
+    layer: str, shape: Shape, *, interleaved: bool = False, output: bool = False
+) -> Iterator[Weight]:
+    """The biases of the projections of one layer. output: that of the last one too."""
+    rotary = (shape.heads, shape.heads_kv, None) if interleaved else (None, None, None)
+    widths = (shape.queries, shape.keys, shape.keys)
+    for name, width, heads in zip("qkv", widths, rotary, strict=True):
+        yield Weight(f"{layer}self_attn.{name}_proj.bias", (width,), rotary_heads=heads)
+    if output:
+        yield Weight(f"{layer}self_attn.o_proj.bias", (shape.hidden,))
+
+
+def head_norms(layer: str, shape: Shape, shift: float = 0.0) -> Iterator[Weight]:
+    """The norms of each query and key head."""
+    yield norm(layer, "self_attn.q_norm", shape.head, shift)
+    yield norm(layer, "self_attn.k_norm", shape.head, shift)
+
+
+def feed_forward(layer: str, shape: Shape) -> Iterator[Weight]:
+    """The gated feed-forward of one layer."""
+    for name in ("gate", "up"):
+        yield Weight(f"{layer}mlp.{name}_proj.weight", (shape.feed_forward, shape.hidden))
+    yield Weight(f"{layer}mlp.down_proj.weight", (shape.hidden, shape.feed_forward))
+
+
+def layers_of(shape: Shape) -> Iterator[str]:
+    """The prefix of each layer's names."""
+    return (f"model.layers.{number}." for number in range(shape.layers))
+
+
+def with_prefix(name: str) -> str:
+    """The name in a causal model; embedders made of one leave "model." out."""
+    return f"model.{name}" if name.startswith(("layers.", "embed_tokens.", "norm.")) else name
+
+
+def check_activation(config: Config, key: str = "hidden_act", *known: str) -> None:
+    """Raises ConvertError when the feed-forward uses another function than llama.cpp does."""
+    known = known or ("silu", "swish")
+    config.one_of(key, known[0], *known)
+
+
+def check_unbiased(config: Config, *keys: str) -> None:
+    """Raises ConvertError when the checkpoint has biases for which llama.cpp has no place."""
+    for key in keys:
+        if config.flag(key):
+            config.refuse(key, "biases are not supported for this architecture")

@@ -1,0 +1,125 @@
+"""The GGUF file that is to be written: its header and the place of every tensor.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, version 3. Holds no weights.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.numerics import WIDTHS
+from modelfile.errors import ConvertError
+
+ALIGNMENT: Final = 32
+_VERSION: Final = 3
+_NUMBERS: Final = {"F32": 0, "F16": 1, "BF16": 30}
+_ARRAY: Final = 9
+_KINDS: Final = {
+    "u8": (0, "<u1"),
+    "i32": (5, "<i4"),
+    "u32": (4, "<u4"),
+    "f32": (6, "<f4"),
+    "bool": (7, "<u1"),
+    "string": (8, None),
+    "u64": (10, "<u8"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One tensor of the file. shape: slowest dimension first. offset: in the data section."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    offset: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Its bytes without what pads it."""
+        return prod(self.shape) * WIDTHS[self.type]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """header: all bytes before the data section. size_bytes: of the whole file."""
+
+    header: bytes
+    places: tuple[Place, ...]
+    size_bytes: int
+
+
+def lay_out(
+    metadata: Sequence[MetadataValue], tensors: Sequence[tuple[str, tuple[int, ...], str]]
+) -> Layout:
+    """The file with these tensors: name, shape and type. Raises ConvertError when a key or a
+    tensor stands twice or a value does not fit its kind."""
+    _check_unique([value.key for value in metadata])
+    _check_unique([name for name, _, _ in tensors])
+    places, offset = [], 0
+    for name, shape, kind in tensors:
+        place = Place(name, shape, kind, offset)
+        places.append(place)
+        offset += padded(place.size_bytes)
+    parts = [b"GGUF" + struct.pack("<IQQ", _VERSION, len(places), len(metadata))]
+    parts += [_entry(value) for value in metadata]
+    parts += [_row(place) for place in places]
+    header = b"".join(parts)
+    header += bytes(padded(len(header)) - len(header))
+    return Layout(header, tuple(places), len(header) + offset)
+
+
+def padded(size_bytes: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-size_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def _entry(entry: MetadataValue) -> bytes:
+    kind = entry.kind.removesuffix("s")
+    try:
+        number, _ = _KINDS[kind]
+        if kind == entry.kind:
+            return _string(entry.key) + struct.pack("<I", number) + _values(kind, [entry.value])
+        items: Any = entry.value
+        head = struct.pack("<IIQ", _ARRAY, number, len(items))
+        return _string(entry.key) + head + _values(kind, items)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ConvertError(f"{entry.key}: no {entry.kind}: {error}", entry.key) from None
+
+
+def _values(kind: str, values: Any) -> bytes:
+    dtype = _KINDS[kind][1]
+    if dtype is None:
+        return b"".join(map(_string, values))
+    if kind == "u8" and isinstance(values, bytes | bytearray):
+        return bytes(values)
+    return np.array(values, dtype=dtype).tobytes()
+
+
+def _string(text: str | bytes) -> bytes:
+    content = text.encode() if isinstance(text, str) else text
+    return struct.pack("<Q", len(content)) + content
+
+
+def _row(place: Place) -> bytes:
+    rank = len(place.shape)
+    return (
+        _string(place.name)
+        + struct.pack(f"<I{rank}Q", rank, *reversed(place.shape))
+        + struct.pack("<IQ", _NUMBERS[place.type], place.offset)
+    )
+
+
+def _check_unique(names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ConvertError(f"{name} stands twice", name)
+        seen.add(name)

@@ -1,0 +1,44 @@
+"""Mixtral: MixtralForCausalLM, a Llama of llama.cpp with experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modelfile.convert.config import Config
+from modelfile.convert.decoder import (
+    Shape,
+    attention,
+    check_activation,
+    hyperparameters,
+    layers_of,
+    norm,
+    outer_weights,
+    read_shape,
+)
+from modelfile.convert.experts import Experts, expert_metadata, expert_weights, read_experts
+from modelfile.convert.plan import Plan, Weight
+
+
+def plan(config: Config) -> Plan:
+    """What a checkpoint with this config.json holds. Raises ConvertError."""
+    check_activation(config)
+    shape = read_shape(config)
+    experts = read_experts(config, "num_local_experts", "intermediate_size", 8)
+    metadata = hyperparameters(config, shape, "llama", base=1e6, epsilon=1e-5)
+    return Plan(
+        architecture="llama",
+        vocabulary_size=shape.vocabulary,
+        block_count=shape.layers,
+        metadata=(*metadata, *expert_metadata(experts, "llama")),
+        weights=tuple(_weights(shape, experts)),
+        expert_count=experts.count,
+    )
+
+
+def _weights(shape: Shape, experts: Experts) -> Iterator[Weight]:
+    yield from outer_weights(shape)
+    for layer in layers_of(shape):
+        yield norm(layer, "input_layernorm", shape.hidden)
+        yield from attention(layer, shape, interleaved=True)
+        yield norm(layer, "post_attention_layernorm", shape.hidden)
+        yield from expert_weights(f"{layer}block_sparse_moe.", ("w1", "w3", "w2"), experts)

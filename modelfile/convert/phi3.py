@@ -1,0 +1,117 @@
+"""Phi-3 and Phi-4: Phi3ForCausalLM. Queries, keys and values are one projection, gate and up
+another, as llama.cpp keeps them; two sets of frequencies for short and long contexts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from modelfile.convert.config import Config
+from modelfile.convert.decoder import (
+    Shape,
+    check_activation,
+    check_unbiased,
+    hyperparameters,
+    layers_of,
+    norm,
+    outer_weights,
+    read_shape,
+)
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.plan import Computed, Plan, Weight
+from modelfile.convert.rope import rope_parameters, rope_type
+
+_LONG = ("longrope", "su")
+
+
+def plan(config: Config) -> Plan:
+    """What a checkpoint with this config.json holds. Raises ConvertError."""
+    check_activation(config)
+    check_unbiased(config, "attention_bias")
+    shape = read_shape(config)
+    if shape.queries != shape.hidden:
+        config.refuse("head_dim", f"{shape.heads} heads of {shape.head} are not {shape.hidden}")
+    return Plan(
+        architecture="phi3",
+        vocabulary_size=shape.vocabulary,
+        block_count=shape.layers,
+        metadata=tuple(_metadata(config, shape)),
+        weights=tuple(_weights(shape)),
+        computed=tuple(_factors(config, shape)),
+    )
+
+
+def _metadata(config: Config, shape: Shape) -> Iterator[MetadataValue]:
+    parameters = rope_parameters(config)
+    plain = Config(
+        {key: value for key, value in config.values.items() if not _stretches(key, parameters)},
+        config.file,
+    )
+    turned = _turned(config, shape)
+    for value in hyperparameters(plain, shape, "phi3"):
+        if value.key == "phi3.rope.dimension_count":
+            value = MetadataValue(value.key, "u32", turned)
+        if value.key == "phi3.rope.freq_base" and "rope_theta" in parameters.values:
+            value = MetadataValue(value.key, "f32", parameters.number("rope_theta"))
+        yield value
+    yield MetadataValue("phi3.rope.scaling.original_context_length", "u32", _original(config))
+    # llama.cpp tells Phi-4 from the others by a window of 0.
+    window = 0 if config.values.get("sliding_window") is None else config.integer("sliding_window")
+    yield MetadataValue("phi3.attention.sliding_window", "u32", window)
+    if rope_type(parameters) in _LONG:
+        yield MetadataValue("phi3.rope.scaling.attn_factor", "f32", _attention_factor(config))
+
+
+def _stretches(key: str, parameters: Config) -> bool:
+    return key in ("rope_scaling", "rope_parameters") and rope_type(parameters) in _LONG
+
+
+def _original(config: Config) -> int:
+    """The context that the model was first trained for."""
+    longest = config.integer("max_position_embeddings", most=1 << 31)
+    outer = config.integer("original_max_position_embeddings", longest, most=1 << 31)
+    return rope_parameters(config).integer("original_max_position_embeddings", outer, most=1 << 31)
+
+
+def _attention_factor(config: Config) -> float:
+    """Source: LongRoPE, https://arxiv.org/abs/2402.13753, and the model's own code."""
+    parameters, original = rope_parameters(config), _original(config)
+    if parameters.values.get("attention_factor") is not None:
+        return parameters.number("attention_factor")
+    scale = config.integer("max_position_embeddings", most=1 << 31) / original
+    if scale <= 1.0 or original < 2:
+        return 1.0
+    return math.sqrt(1.0 + math.log(scale) / math.log(original))
+
+
+def _turned(config: Config, shape: Shape) -> int:
+    """The part of a head that turns."""
+    parameters = rope_parameters(config)
+    outer = config.number("partial_rotary_factor", 1.0)
+    turned = int(shape.head * parameters.number("partial_rotary_factor", outer))
+    if turned % 2 or not 0 < turned <= shape.head:
+        config.refuse("partial_rotary_factor", f"{turned} of {shape.head} cannot turn in pairs")
+    return turned
+
+
+def _factors(config: Config, shape: Shape) -> Iterator[Computed]:
+    parameters = rope_parameters(config)
+    if rope_type(parameters) not in _LONG:
+        return
+    for kind in ("long", "short"):
+        values = parameters.numbers(f"{kind}_factor", _turned(config, shape) // 2)
+        if min(values) <= 0:
+            parameters.refuse(f"{kind}_factor", "the factors must be positive")
+        yield Computed(f"rope_factors_{kind}.weight", values)
+
+
+def _weights(shape: Shape) -> Iterator[Weight]:
+    yield from outer_weights(shape)
+    for layer in layers_of(shape):
+        yield norm(layer, "input_layernorm", shape.hidden)
+        fused = shape.queries + 2 * shape.keys
+        yield Weight(f"{layer}self_attn.qkv_proj.weight", (fused, shape.hidden))
+        yield Weight(f"{layer}self_attn.o_proj.weight", (shape.hidden, shape.queries))
+        yield norm(layer, "post_attention_layernorm", shape.hidden)
+        yield Weight(f"{layer}mlp.gate_up_proj.weight", (2 * shape.feed_forward, shape.hidden))
+        yield Weight(f"{layer}mlp.down_proj.weight", (shape.hidden, shape.feed_forward))

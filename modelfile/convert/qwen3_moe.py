@@ -1,0 +1,56 @@
+"""Qwen3-MoE: Qwen3MoeForCausalLM. Every layer has experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modelfile.convert.config import Config
+from modelfile.convert.decoder import (
+    Shape,
+    attention,
+    check_activation,
+    check_unbiased,
+    head_norms,
+    hyperparameters,
+    layers_of,
+    norm,
+    outer_weights,
+    read_shape,
+)
+from modelfile.convert.experts import Experts, expert_metadata, expert_weights, read_experts
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.plan import Plan, Weight
+
+_PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+
+
+def plan(config: Config) -> Plan:
+    """What a checkpoint with this config.json holds. Raises ConvertError."""
+    check_activation(config)
+    check_unbiased(config, "attention_bias")
+    if config.values.get("mlp_only_layers") or config.integer("decoder_sparse_step", 1) != 1:
+        config.refuse("mlp_only_layers", "layers without experts are not supported")
+    if not config.flag("norm_topk_prob"):
+        config.refuse("norm_topk_prob", "false is not supported for this architecture")
+    shape = read_shape(config)
+    experts = read_experts(config, "num_experts", "moe_intermediate_size", None)
+    width = MetadataValue("qwen3moe.expert_feed_forward_length", "u32", experts.feed_forward)
+    metadata = hyperparameters(config, shape, "qwen3moe")
+    return Plan(
+        architecture="qwen3moe",
+        vocabulary_size=shape.vocabulary,
+        block_count=shape.layers,
+        metadata=(*metadata, *expert_metadata(experts, "qwen3moe"), width),
+        weights=tuple(_weights(shape, experts)),
+        expert_count=experts.count,
+    )
+
+
+def _weights(shape: Shape, experts: Experts) -> Iterator[Weight]:
+    yield from outer_weights(shape)
+    for layer in layers_of(shape):
+        yield norm(layer, "input_layernorm", shape.hidden)
+        yield from attention(layer, shape)
+        yield from head_norms(layer, shape)
+        yield norm(layer, "post_attention_layernorm", shape.hidden)
+        yield from expert_weights(f"{layer}mlp.", _PROJECTIONS, experts)

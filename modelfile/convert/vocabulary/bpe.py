@@ -1,0 +1,146 @@
+"""Byte-level BPE of a tokenizer.json: tokens, merges and the pre-tokenizer.
+
+Knows no special ids. llama.cpp calls this model "gpt2".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens
+from modelfile.convert.vocabulary.files import brief, child, flag, items, refusal, token_id
+from modelfile.convert.vocabulary.merging import Merge, merges_reach
+from modelfile.convert.vocabulary.pretokenizers import ignores_merges, pre_tokenizer_id
+from modelfile.convert.vocabulary.tokens import (
+    MAX_TOKENS,
+    Token,
+    TokenTable,
+    TokenType,
+    token_metadata,
+)
+
+_UNSUPPORTED: Final = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
+# llama.cpp composes no characters; text that is composed already, as nearly all is, stays as it is.
+_NORMALIZERS: Final = (None, "NFC")
+
+
+def read_byte_level(
+    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: TokenTable
+) -> tuple[MetadataValue, ...]:
+    """Fill the table and give the values but for the special ids. Raises ConvertError, OSError."""
+    model = child(tokenizer, "model", TOKENIZER)
+    check_model(model)
+    normalizer = child(tokenizer, "normalizer", TOKENIZER).get("type")
+    if normalizer not in _NORMALIZERS:
+        raise refusal(TOKENIZER, "normalizer", f"{brief(normalizer)} is not supported, only NFC")
+    vocabulary = read_vocab(model)
+    fill(table, vocabulary, files, tokenizer)
+    merges = read_merges(model, vocabulary)
+    pre = _pre_tokenizer(tokenizer, table, vocabulary, merges)
+    return (
+        MetadataValue("tokenizer.ggml.model", "string", "gpt2"),
+        MetadataValue("tokenizer.ggml.pre", "string", pre),
+        *token_metadata(table.finished(), scores=False),
+        MetadataValue("tokenizer.ggml.merges", "strings", [f"{a} {b}" for a, b in merges]),
+    )
+
+
+def check_model(model: Mapping[str, Any]) -> None:
+    """Raises ConvertError for a kind of BPE that llama.cpp cannot run."""
+    for key in _UNSUPPORTED:
+        if model.get(key):
+            raise refusal(TOKENIZER, key, f"{brief(model[key])} is not supported")
+
+
+def read_vocab(model: Mapping[str, Any]) -> dict[str, int]:
+    """Ids by token. Raises ConvertError."""
+    vocabulary = child(model, "vocab", TOKENIZER)
+    if not 0 < len(vocabulary) <= MAX_TOKENS:
+        raise refusal(TOKENIZER, "vocab", f"{len(vocabulary)} tokens, expected 1 to {MAX_TOKENS}")
+    return {
+        text: token_id(id, TOKENIZER, f"vocab: {brief(text)}") for text, id in vocabulary.items()
+    }
+
+
+def fill(
+    table: TokenTable,
+    vocabulary: Mapping[str, int],
+    files: Mapping[str, Path],
+    tokenizer: Mapping[str, Any],
+) -> None:
+    """Put the vocabulary and the added tokens into the table. Raises ConvertError, OSError."""
+    added = {token.id: token for token in added_tokens(files, tokenizer)}
+    for text, id in vocabulary.items():
+        if id not in added:
+            table.add(id, Token(text, TokenType.NORMAL), TOKENIZER)
+        elif added[id].text != text:
+            other = f"{brief(added[id].text)} in {added[id].file}"
+            raise refusal(TOKENIZER, f"vocab: {brief(text)}", f"id {id}, which is {other}")
+    for token in added.values():
+        kind = TokenType.CONTROL if token.control else TokenType.USER_DEFINED
+        table.add(token.id, Token(token.text, kind), token.file)
+
+
+def read_merges(model: Mapping[str, Any], vocabulary: Mapping[str, int]) -> list[Merge]:
+    """The merges, first come first merged; as pairs or as texts with one space. Raises
+    ConvertError: one is no pair, stands twice or is of no tokens."""
+    listed = items(model, "merges", TOKENIZER)
+    if len(listed) > MAX_TOKENS * 4:
+        raise refusal(TOKENIZER, "merges", f"{len(listed)}, more than {MAX_TOKENS * 4}")
+    merges = [_pair(merge) for merge in listed]
+    seen: set[Merge] = set()
+    for merge in merges:
+        if merge in seen:
+            raise refusal(TOKENIZER, "merges", f"{brief(' '.join(merge))} stands twice")
+        seen.add(merge)
+        missing = next((part for part in _parts(merge) if part not in vocabulary), None)
+        if missing is not None:
+            text = brief(" ".join(merge))
+            raise refusal(TOKENIZER, "merges", f"{text} needs {brief(missing)}, which is no token")
+    return merges
+
+
+def _parts(merge: Merge) -> Iterable[str]:
+    return merge[0], merge[1], merge[0] + merge[1]
+
+
+def _pair(merge: Any) -> Merge:
+    parts = merge.split(" ") if isinstance(merge, str) else merge
+    sound = isinstance(parts, list) and len(parts) == 2
+    if not sound or not all(isinstance(part, str) and part for part in parts):
+        raise refusal(TOKENIZER, "merges", f"{brief(merge)}, expected two tokens")
+    return parts[0], parts[1]
+
+
+def _pre_tokenizer(
+    tokenizer: Mapping[str, Any],
+    table: TokenTable,
+    vocabulary: Mapping[str, int],
+    merges: list[Merge],
+) -> str:
+    """The id. Raises ConvertError, also when llama.cpp takes whole words where the file does not,
+    or the other way round, and that changes tokens."""
+    ignored = bool(flag(child(tokenizer, "model", TOKENIZER), "ignore_merges", TOKENIZER))
+    id = pre_tokenizer_id(tokenizer, lambda text: table.find(text) is not None, ignored)
+    if ignores_merges(id) != ignored:
+        added = {token for token in vocabulary if _is_added(table, vocabulary[token])}
+        lost = merges_reach((token for token in vocabulary if token not in added), merges)
+        if lost is not None:
+            message = f"{str(ignored).lower()}, but llama.cpp's {id} does the opposite"
+            raise refusal(
+                TOKENIZER, "ignore_merges", f"{message} and the merges do not make {brief(lost)}"
+            )
+    for first, second in merges:
+        if " " in first or " " in second:
+            raise refusal(
+                TOKENIZER, "merges", f"{brief(first + ' ' + second)} has a space in a token"
+            )
+    return id
+
+
+def _is_added(table: TokenTable, id: int) -> bool:
+    token = table.get(id)
+    return token is not None and token.type is not TokenType.NORMAL

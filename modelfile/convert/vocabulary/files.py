@@ -1,0 +1,97 @@
+"""Bounded reading of the tokenizer files of a Hugging Face folder.
+
+Knows JSON and text, not what the fields mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from modelfile.errors import ConvertError
+from registry.atomic import read_regular
+from registry.errors import BlobDamaged, InvalidSafetensors, shown
+from registry.formats.safetensors.strict_json import parse_object
+
+MAX_TOKENIZER_BYTES: Final = 256 << 20  # tokenizer.json of a vocabulary of 256k tokens: 33 MB
+MAX_CONFIG_BYTES: Final = 4 << 20
+MAX_TEMPLATE_BYTES: Final = 1 << 20
+
+
+def read_bytes(files: Mapping[str, Path], name: str, most: int = MAX_TOKENIZER_BYTES) -> bytes:
+    """The content of a file. Raises ConvertError when it is longer than most bytes, OSError."""
+    try:
+        content = read_regular(files[name], most)
+    except BlobDamaged as error:
+        raise ConvertError(f"{name}: {error.message}", name) from None
+    if len(content) > most:
+        raise ConvertError(f"{name} is longer than {most} bytes", name)
+    return content
+
+
+def read_text(files: Mapping[str, Path], name: str, most: int = MAX_TOKENIZER_BYTES) -> str:
+    """The UTF-8 text of a file. Raises ConvertError, OSError."""
+    try:
+        return read_bytes(files, name, most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConvertError(f"{name} is not UTF-8 at byte {error.start}", name) from None
+
+
+def read_object(
+    files: Mapping[str, Path], name: str, most: int = MAX_CONFIG_BYTES
+) -> Mapping[str, Any]:
+    """The JSON object in a file; empty where there is none. Raises ConvertError, OSError."""
+    if name not in files:
+        return {}
+    try:
+        return parse_object(read_bytes(files, name, most), name)
+    except InvalidSafetensors as error:
+        message = error.message.removeprefix("invalid safetensors: ")
+        prefix = "" if message.startswith(name) else f"{name}: "
+        raise ConvertError(f"{prefix}{message}", name) from None
+
+
+def refusal(file: str, field: str, message: str) -> ConvertError:
+    """The error about one field of a file."""
+    return ConvertError(f"{file}: {field}: {message}", field)
+
+
+def brief(value: Any) -> str:
+    """A value as messages show it, quoted and short."""
+    return "missing" if value is None else shown(value if isinstance(value, str) else repr(value))
+
+
+def child(value: Mapping[str, Any], key: str, file: str) -> Mapping[str, Any]:
+    """The object below a key; empty where it is missing or null. Raises ConvertError."""
+    found = value.get(key)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise refusal(file, key, f"{brief(found)}, expected an object")
+    return found
+
+
+def items(value: Mapping[str, Any], key: str, file: str) -> list[Any]:
+    """The list below a key; empty where it is missing or null. Raises ConvertError."""
+    found = value.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise refusal(file, key, f"{brief(found)}, expected a list")
+    return found
+
+
+def flag(value: Mapping[str, Any], key: str, file: str) -> bool | None:
+    """True or false, None where it is missing or null. Raises ConvertError."""
+    found = value.get(key)
+    if found is not None and not isinstance(found, bool):
+        raise refusal(file, key, f"{brief(found)}, expected true or false")
+    return found
+
+
+def token_id(value: Any, file: str, field: str) -> int:
+    """A token's id. Raises ConvertError unless it is a whole number from 0."""
+    if type(value) is not int or value < 0:
+        raise refusal(file, field, f"{brief(value)}, expected an id from 0")
+    return value

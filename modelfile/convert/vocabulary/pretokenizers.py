@@ -1,0 +1,176 @@
+r"""Which of llama.cpp's pre-tokenizers splits text as the pre_tokenizer of a tokenizer.json does.
+
+Decided by the regular expressions and their order; special tokens choose among ids that split
+alike. An unknown one is refused, since a wrong one changes the tokens silently.
+
+Source: llm_tokenizer_bpe of llama.cpp's llama-vocab.cpp, and the tokenizers library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from modelfile.convert.vocabulary.files import brief, child, flag, refusal
+from modelfile.convert.vocabulary.steps import steps_of
+from modelfile.errors import ConvertError
+
+_FILE: Final = "tokenizer.json"
+_FIELD: Final = "pre_tokenizer"
+
+_CONTRACTIONS: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_SPACES: Final = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_SIGNS: Final = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+_WORD: Final = r"|[^\r\n\p{L}\p{N}]?\p{L}+|"
+_UPPER: Final = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER: Final = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+
+GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3: Final = _CONTRACTIONS + _WORD + r"\p{N}{1,3}" + _SIGNS + _SPACES
+QWEN2: Final = _CONTRACTIONS + _WORD + r"\p{N}" + _SIGNS + _SPACES
+QWEN35: Final = (
+    _CONTRACTIONS
+    + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|"
+    + _SPACES
+)
+
+
+def _cased(suffix: str, digits: str) -> str:
+    start = r"[^\r\n\p{L}\p{N}]?"
+    return (
+        f"{start}{_UPPER}*{_LOWER}+{suffix}|{start}{_UPPER}+{_LOWER}*{suffix}"
+        rf"|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}"
+    )
+
+
+TEKKEN: Final = _cased("", r"\p{N}")
+GPT4O: Final = _cased(_CONTRACTIONS + "?", r"\p{N}{1,3}")
+DEEPSEEK3: Final = (
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+)
+BAILING: Final = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+    r"|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+SEED: Final = _CONTRACTIONS + _WORD + r"\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + _SPACES
+UFAKZEKA: Final = _WORD[1:] + r"\p{N}" + _SIGNS + _SPACES
+MINICPM5: Final = _CONTRACTIONS + _WORD + r"\p{N}+" + _SIGNS + _SPACES
+BLOOM: Final = " ?[^(\\s|[.,!?…。，、।۔،])]+"
+_DIGIT: Final = r"\p{N}"
+_DIGITS: Final = r"\p{N}+"
+_TRIPLES: Final = r"\p{N}{1,3}"
+_HAN: Final = "[一-龥\u3040-ゟ゠-ヿ]+"
+_PUNCTUATION: Final = "punctuation Contiguous"
+
+_IGNORE_MERGES: Final = frozenset({"glm4", "llama-bpe", "minicpm5", "tekken"})
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The ids that split alike. marked: the id for vocabularies that have a certain token."""
+
+    id: str
+    marked: Mapping[str, str] = field(default_factory=dict)
+
+
+_LLAMA3: Final = Family("llama-bpe", {"[gMASK]": "glm4"})
+_CL100K: Final = Family("dbrx", {"[gMASK]": "chatglm-bpe"})
+_SMOLLM: Final = Family(
+    "smollm", {"<|START_OF_TURN_TOKEN|>": "command-r", "<fim_prefix>": "starcoder"}
+)
+_QWEN2: Final = Family(
+    "qwen2", {"<｜begin▁of▁sentence｜>": "deepseek-r1-qwen", "<|reg0|>": "stablelm2"}
+)
+
+# By the steps of the pre_tokenizer, ByteLevel left out.
+FAMILIES: Final[Mapping[tuple[str, ...], Family]] = MappingProxyType(
+    {
+        (GPT2,): Family("gpt-2"),
+        (_DIGIT, GPT2): _SMOLLM,
+        (LLAMA3,): _LLAMA3,
+        (QWEN2,): _QWEN2,
+        (QWEN35,): Family("qwen35"),
+        (TEKKEN,): Family("tekken"),
+        (GPT4O,): Family("gpt-4o", {"<|header_start|>": "llama4"}),
+        (_TRIPLES, _HAN, DEEPSEEK3): Family("deepseek-v3"),
+        (BAILING,): Family("bailingmoe"),
+        (SEED,): Family("seed-coder"),
+        (UFAKZEKA,): Family("ufakzeka"),
+        (_TRIPLES, MINICPM5): Family("minicpm5"),
+        (BLOOM,): Family("bloom"),
+        (BLOOM, _DIGIT): Family("viking"),
+        (_PUNCTUATION, GPT2, "[0-9][0-9][0-9]"): Family("falcon"),
+    }
+)
+
+
+def pre_tokenizer_id(
+    tokenizer: Mapping[str, Any], has: Callable[[str], bool], ignore_merges: bool
+) -> str:
+    """The id for tokenizer.ggml.pre. tokenizer: the object of tokenizer.json; has: whether a
+    token exists; ignore_merges: whether a whole word that is a token is taken as it is.
+
+    Raises ConvertError that shows the expressions when llama.cpp has none such.
+    """
+    steps = [part for step in steps_of(tokenizer, _FIELD) for part in _step(step)]
+    if "byte level" not in steps:
+        raise refusal(_FILE, _FIELD, f"{_listed(tuple(steps))} without ByteLevel is not supported")
+    found = tuple(step for step in steps if step != "byte level")
+    family = FAMILIES.get(found)
+    if family is None:
+        raise ConvertError(
+            f"{_FILE}: {_FIELD}: llama.cpp has no pre-tokenizer for {_listed(found)}", _FIELD
+        )
+    if family is _LLAMA3 and not ignore_merges:
+        family = _CL100K
+    return next((id for token, id in family.marked.items() if has(token)), family.id)
+
+
+def ignores_merges(id: str) -> bool:
+    """Whether llama.cpp takes a whole word that is a token as it is, for this id."""
+    return id in _IGNORE_MERGES
+
+
+def _step(value: Mapping[str, Any]) -> list[str]:
+    kind = value.get("type")
+    if kind == "ByteLevel":
+        return _byte_level(value)
+    if kind == "Digits":
+        return [_DIGIT if value.get("individual_digits") else _DIGITS]
+    if kind == "Punctuation":
+        return [f"punctuation {value.get('behavior', 'Isolated')}"]
+    if kind == "Split":
+        return [_split(value)]
+    raise refusal(_FILE, _FIELD, f"{brief(kind)} is not supported")
+
+
+def _byte_level(value: Mapping[str, Any]) -> list[str]:
+    if flag(value, "add_prefix_space", _FILE):
+        raise refusal(
+            _FILE, "add_prefix_space", "true, which llama.cpp cannot do for byte-level BPE"
+        )
+    splits = flag(value, "use_regex", _FILE)
+    return [GPT2, "byte level"] if splits is not False else ["byte level"]
+
+
+def _split(value: Mapping[str, Any]) -> str:
+    pattern = child(value, "pattern", _FILE)
+    text = pattern.get("Regex", pattern.get("String"))
+    if not isinstance(text, str):
+        raise refusal(_FILE, "pattern", f"{brief(text)}, expected a text")
+    manner = (value.get("behavior"), value.get("invert", False))
+    # Each expression that is known covers all text, so that removing what lies between the
+    # matches is the same as keeping the matches apart.
+    if manner not in (("Isolated", False), ("Removed", True)):
+        raise refusal(
+            _FILE, _FIELD, f"Split {brief(text)} with behavior {manner[0]!r} is not supported"
+        )
+    return text.replace("\r", r"\r").replace("\n", r"\n")
+
+
+def _listed(steps: tuple[str, ...]) -> str:
+    shown = " then ".join(step if len(step) <= 300 else step[:300] + "..." for step in steps[:8])
+    return shown or "no expression"

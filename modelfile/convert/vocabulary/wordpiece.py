@@ -1,0 +1,114 @@
+"""WordPiece of BERT, from a tokenizer.json or a vocab.txt.
+
+llama.cpp calls it "bert": a token that begins a word starts with ▁, the others without ##.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG, added_tokens
+from modelfile.convert.vocabulary.bpe import fill, read_vocab
+from modelfile.convert.vocabulary.files import (
+    MAX_CONFIG_BYTES,
+    brief,
+    child,
+    flag,
+    read_object,
+    read_text,
+    refusal,
+)
+from modelfile.convert.vocabulary.tokens import (
+    MAX_TOKENS,
+    Token,
+    TokenTable,
+    TokenType,
+    token_metadata,
+)
+
+VOCABULARY: Final = "vocab.txt"
+_CONTINUING: Final = "##"
+_WORD_START: Final = "▁"
+_CONTROL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_MAX_SENTENCES: Final = 1 << 16
+
+
+def read_wordpiece(
+    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: TokenTable
+) -> tuple[MetadataValue, ...]:
+    """Fill the table and give the values but for the special ids. tokenizer: empty where there
+    is only a vocab.txt. Raises ConvertError, OSError."""
+    lowercase, strip_accents = _normalizer(files, tokenizer)
+    if tokenizer:
+        model = child(tokenizer, "model", TOKENIZER)
+        prefix = model.get("continuing_subword_prefix", _CONTINUING)
+        if prefix != _CONTINUING:
+            raise refusal(TOKENIZER, "continuing_subword_prefix", f"{brief(prefix)}, expected ##")
+        fill(table, read_vocab(model), files, tokenizer)
+    else:
+        _fill_from_lines(table, files)
+    tokens = [_phantom(token) for token in table.finished()]
+    return (
+        MetadataValue("tokenizer.ggml.model", "string", "bert"),
+        MetadataValue("tokenizer.ggml.pre", "string", "default"),
+        *token_metadata(tokens, scores=False),
+        MetadataValue("tokenizer.ggml.normalizer.lowercase", "bool", lowercase),
+        MetadataValue("tokenizer.ggml.normalizer.strip_accents", "bool", strip_accents),
+        MetadataValue("tokenizer.ggml.token_type_count", "u32", _sentence_kinds(files)),
+    )
+
+
+def _phantom(token: Token) -> Token:
+    if token.type in (TokenType.CONTROL, TokenType.UNUSED):
+        return token
+    if token.text.startswith(_CONTINUING) and token.text != _CONTINUING:
+        return replace(token, text=token.text[len(_CONTINUING) :])
+    return replace(token, text=_WORD_START + token.text)
+
+
+def _fill_from_lines(table: TokenTable, files: Mapping[str, Path]) -> None:
+    lines = read_text(files, VOCABULARY).split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    if len(lines) > MAX_TOKENS:
+        raise refusal(VOCABULARY, "lines", f"{len(lines)}, more than {MAX_TOKENS}")
+    added = {token.id: token for token in added_tokens(files, {})}
+    for id, line in enumerate(lines):
+        text = line.rstrip("\r")
+        token = added.pop(id, None)
+        if token is not None and token.text != text:
+            message = f"id {id}, which is {brief(token.text)} in {token.file}"
+            raise refusal(VOCABULARY, brief(text), message)
+        control = text in _CONTROL or (token is not None and token.control)
+        kind = TokenType.CONTROL if control else TokenType.NORMAL
+        table.add(id, Token(text, kind), VOCABULARY)
+    for token in added.values():
+        kind = TokenType.CONTROL if token.control else TokenType.USER_DEFINED
+        table.add(token.id, Token(token.text, kind), token.file)
+
+
+def _normalizer(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Whether letters become small, and whether they lose their accents. Raises ConvertError."""
+    value = child(tokenizer, "normalizer", TOKENIZER)
+    if value.get("type") not in (None, "BertNormalizer"):
+        raise refusal(TOKENIZER, "normalizer", f"{brief(value['type'])}, expected BertNormalizer")
+    lowercase = flag(value, "lowercase", TOKENIZER)
+    accents = flag(value, "strip_accents", TOKENIZER)
+    if not tokenizer:
+        config = read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
+        lowercase = flag(config, "do_lower_case", TOKENIZER_CONFIG)
+        accents = flag(config, "strip_accents", TOKENIZER_CONFIG)
+    small = lowercase if lowercase is not None else not tokenizer or bool(value)
+    return small, small if accents is None else accents
+
+
+def _sentence_kinds(files: Mapping[str, Path]) -> int:
+    """How many kinds of sentences the model tells apart."""
+    count = read_object(files, "config.json").get("type_vocab_size", 1)
+    if type(count) is not int or not 0 < count <= _MAX_SENTENCES:
+        raise refusal("config.json", "type_vocab_size", f"{brief(count)}, expected a number from 1")
+    return count

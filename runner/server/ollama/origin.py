@@ -1,0 +1,59 @@
+"""The model that FROM names: installed, or pulled from where its name says."""
+
+from __future__ import annotations
+
+import asyncio
+
+from registry.errors import InvalidName, ModelMissing, RemoteMissing
+from registry.names import Name
+from runner.errors import InvalidRequest, ModelNotFound, ShuttingDown
+from runner.models.counting import Tell
+from runner.server.daemon import Daemon
+from runner.server.ollama.pulling import TICK_S, Lines, reference_of
+
+
+async def installed(daemon: Daemon, text: str, tell: Tell) -> Name:
+    """The name in the store of the model that text names. One that is not there is pulled, its
+    progress told.
+
+    Raises InvalidRequest, ModelNotFound with near names when the network may not be used or has
+    no such model, RemoteError, StoreError.
+    """
+    try:
+        return daemon.shelf.get(Name.parse(text)).name
+    except InvalidName as error:
+        if "://" not in text and "@" not in text:
+            raise InvalidRequest(error.message, param="from") from None
+        missing = ModelNotFound(f"model {text[:80]!r} is not installed", model=text)
+    except ModelMissing as error:
+        near = list(error.suggestions)
+        missing = ModelNotFound(error.message, model=text, suggestions=near)
+    if daemon.settings.offline:
+        raise missing
+    try:
+        return await _pulled(daemon, text, tell)
+    except RemoteMissing as error:
+        near = missing.details.get("suggestions") or []
+        hint = f". Did you mean {' or '.join(near)}?" if near else ""
+        raise ModelNotFound(f"{error.message}{hint}", **missing.details) from None
+
+
+async def _pulled(daemon: Daemon, text: str, tell: Tell) -> Name:
+    job = daemon.transfers.pull(reference_of(text, insecure=False), insecure=False)
+    lines = Lines(job.state, "pulling")
+    try:
+        while True:
+            done = job.task.done()
+            for line in lines.news():
+                if line["status"] != "success":  # the pull's, not that of the model to be made
+                    await tell(line)
+            if done:
+                break
+            await asyncio.wait({job.task}, timeout=TICK_S)
+        if job.task.cancelled():
+            raise ShuttingDown("the pull was stopped; what has arrived is kept")
+        job.task.result()
+        assert job.state.name is not None
+        return job.state.name
+    finally:
+        await daemon.transfers.leave(job)

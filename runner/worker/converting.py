@@ -1,0 +1,30 @@
+"""The job that converts a checkpoint, or an adapter, to GGUF, in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from modelfile.convert.adapter import convert_adapter
+from modelfile.convert.conversion import convert
+from runner.worker.job import Report, main
+
+
+def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """job: "files" by their names, "target", "type" (F16, BF16, F32 or auto), "adapter", and
+    "base", the GGUF file that an adapter is for, or null. Gives architecture, type, tensors.
+
+    Raises ConvertError, InvalidSafetensors, OSError.
+    """
+    files = {name: Path(path) for name, path in job["files"].items()}
+    target, kind = Path(job["target"]), job["type"]
+    if job.get("adapter"):
+        base = Path(job["base"]) if job.get("base") else None
+        return asdict(convert_adapter(files, target, kind, base, report))
+    return asdict(convert(files, target, kind, report))
+
+
+if __name__ == "__main__":
+    main(work)

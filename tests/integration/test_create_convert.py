@@ -1,0 +1,303 @@
+"""hearth create from safetensors, with a real daemon and real jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from registry.formats.gguf import GgufHeader, read_header
+from tests.conformance.convert.weights import weight, write_safetensors
+from tests.conftest import RunningDaemon, StartDaemon, daemon_process
+from tests.integration.cli_process import COMMAND, TIMEOUT_S, hearth, of_daemon
+
+CONFIG: dict[str, Any] = {
+    "model_type": "llama",
+    "vocab_size": 260,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "eos_token_id": 256,
+}
+CONVERTING = "runner.worker.converting"
+
+
+def shapes() -> dict[str, tuple[int, ...]]:
+    """The tensors of that model, in its own names."""
+    layers: dict[str, tuple[int, ...]] = {}
+    for number in range(2):
+        block = {
+            "self_attn.q_proj": (64, 64),
+            "self_attn.k_proj": (32, 64),
+            "self_attn.v_proj": (32, 64),
+            "self_attn.o_proj": (64, 64),
+            "mlp.gate_proj": (96, 64),
+            "mlp.up_proj": (96, 64),
+            "mlp.down_proj": (64, 96),
+            "input_layernorm": (64,),
+            "post_attention_layernorm": (64,),
+        }
+        layers |= {f"model.layers.{number}.{k}.weight": shape for k, shape in block.items()}
+    ends = {"model.embed_tokens.weight": (260, 64), "lm_head.weight": (260, 64)}
+    return {**layers, **ends, "model.norm.weight": (64,)}
+
+
+def byte_characters() -> list[str]:
+    """The 256 characters that stand for bytes in byte-level vocabularies."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in shown]
+    table = {byte: chr(byte) for byte in shown}
+    table |= {byte: chr(256 + place) for place, byte in enumerate(others)}
+    return [table[byte] for byte in range(256)]
+
+
+def tokenizer() -> dict[str, Any]:
+    tokens = [*byte_characters(), "<|end|>"]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": 256, "content": "<|end|>", "special": True, "normalized": False,
+             "lstrip": False, "rstrip": False, "single_word": False}
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {**byte_level, "trim_offsets": True},
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "vocab": {token: number for number, token in enumerate(tokens[:256])},
+            "merges": [],
+        },
+    }  # fmt: skip
+
+
+@pytest.fixture
+def daemon(start_daemon: StartDaemon) -> RunningDaemon:
+    return start_daemon(names=())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small checkpoint in two shards, and a Modelfile for it."""
+    place = tmp_path / "build"
+    model = place / "tiny"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text(json.dumps(CONFIG))
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer()))
+    (model / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>"}))
+    tensors = {name: weight("llama", name, shape) for name, shape in shapes().items()}
+    names = sorted(tensors)
+    files = {}
+    for number, part in enumerate((names[:9], names[9:]), 1):
+        file = f"model-0000{number}-of-00002.safetensors"
+        write_safetensors(model / file, {name: tensors[name] for name in part})
+        files |= dict.fromkeys(part, file)
+    index = {"metadata": {}, "weight_map": files}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    (place / "Modelfile").write_text("FROM ./tiny\nPARAMETER temperature 0\n")
+    return place
+
+
+def blobs_of(daemon: RunningDaemon) -> set[Path]:
+    return set((daemon.home / "models" / "blobs").iterdir())
+
+
+def temporary(daemon: RunningDaemon) -> list[str]:
+    return [path.name for path in (daemon.home / "models" / "tmp").iterdir()]
+
+
+def manifest_of(daemon: RunningDaemon, name: str) -> Path:
+    library = daemon.home / "models" / "manifests" / "registry.ollama.ai" / "library"
+    return library / name / "latest"
+
+
+def header_of(daemon: RunningDaemon, name: str) -> GgufHeader:
+    layers = json.loads(manifest_of(daemon, name).read_text())["layers"]
+    digest = next(item["digest"] for item in layers if item["mediaType"].endswith(".model"))
+    return read_header(daemon.home / "models" / "blobs" / digest.replace(":", "-"))
+
+
+def test_a_checkpoint_becomes_a_model_that_runs(daemon: RunningDaemon, folder: Path) -> None:
+    before = blobs_of(daemon)
+    ran = hearth(of_daemon(daemon), "create", "mine", cwd=folder)
+    assert (ran.returncode, ran.stdout) == (0, "created 'mine'\n"), ran.stderr
+    header = header_of(daemon, "mine")
+    assert (header.architecture, header.quantization) == ("llama", "BF16")
+    assert len(blobs_of(daemon) - before) == 3  # weights, parameters, config; no file of the folder
+    assert temporary(daemon) == []
+    answer = hearth(of_daemon(daemon), "run", "mine", "hi", "-p", "num_predict=4")
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.parametrize("kind", ["F16", "F32"])
+def test_the_type_of_a_conversion_can_be_chosen(
+    daemon: RunningDaemon, folder: Path, kind: str
+) -> None:
+    assert hearth(of_daemon(daemon), "create", "mine", "-q", kind, cwd=folder).returncode == 0
+    assert header_of(daemon, "mine").quantization == kind
+
+
+def write_adapter(folder: Path, width: int = 64) -> None:
+    """A PEFT adapter for the query of the first layer."""
+    lora = folder / "lora"
+    lora.mkdir()
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"]}
+    (lora / "adapter_config.json").write_text(json.dumps(config))
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+    tensors = {
+        f"{name}A.weight": weight("", "a", (4, width)),
+        f"{name}B.weight": weight("", "b", (64, 4)),
+    }
+    write_safetensors(lora / "adapter_model.safetensors", tensors, "F32")
+    (folder / "Modelfile").write_text("FROM ./tiny\nADAPTER ./lora\n")
+
+
+def test_an_adapter_of_peft_becomes_a_layer(daemon: RunningDaemon, folder: Path) -> None:
+    write_adapter(folder)
+    ran = hearth(of_daemon(daemon), "create", "mine", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    ran = hearth(of_daemon(daemon), "show", "mine", "--modelfile")
+    (folder / "Modelfile").write_text(ran.stdout)
+    assert hearth(of_daemon(daemon), "create", "again", cwd=folder).returncode == 0
+    layers = json.loads(manifest_of(daemon, "again").read_text())["layers"]
+    (digest,) = [item["digest"] for item in layers if item["mediaType"].endswith(".adapter")]
+    header = read_header(daemon.home / "models" / "blobs" / digest.replace(":", "-"))
+    assert header.metadata["general.type"] == "adapter"
+    assert {tensor.name for tensor in header.tensors} == {
+        "blk.0.attn_q.weight.lora_a",
+        "blk.0.attn_q.weight.lora_b",
+    }
+
+
+def remove_shard(folder: Path) -> None:
+    (folder / "tiny" / "model-00002-of-00002.safetensors").unlink()
+
+
+def change_architecture(folder: Path) -> None:
+    config = {**CONFIG, "model_type": "unheard_of"}
+    (folder / "tiny" / "config.json").write_text(json.dumps(config))
+
+
+def contradict_the_config(folder: Path) -> None:
+    config = {**CONFIG, "intermediate_size": 128}
+    (folder / "tiny" / "config.json").write_text(json.dumps(config))
+
+
+def repeat_a_tensor(folder: Path) -> None:
+    shards = [folder / "tiny" / f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    shards[1].write_bytes(shards[0].read_bytes())
+
+
+def offer_a_pickle(folder: Path) -> None:
+    for path in (folder / "tiny").glob("*.safetensors*"):
+        path.unlink()
+    (folder / "tiny" / "pytorch_model.bin").write_bytes(b"PK\x03\x04")
+
+
+def adapt_another_model(folder: Path) -> None:
+    write_adapter(folder, width=32)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (remove_shard, "model-00002-of-00002.safetensors is missing"),
+        (change_architecture, "unheard_of"),
+        (contradict_the_config, "config.json makes it"),
+        (repeat_a_tensor, "tensor"),
+        (offer_a_pickle, "is a pickle"),
+        (adapt_another_model, "blk.0.attn_q"),
+    ],
+)
+def test_a_spoilt_checkpoint_is_told_and_leaves_nothing(
+    daemon: RunningDaemon, folder: Path, spoil: Callable[[Path], None], words: str
+) -> None:
+    before = blobs_of(daemon)
+    spoil(folder)
+    ran = hearth(of_daemon(daemon), "create", "mine", cwd=folder)
+    assert ran.returncode == 1
+    assert words in ran.stderr
+    assert ran.stderr.count("Error: ") == 1
+    assert (blobs_of(daemon), temporary(daemon)) == (before, [])
+
+
+@pytest.fixture
+def before(daemon: RunningDaemon) -> set[Path]:
+    """The blobs of the bundled models."""
+    return blobs_of(daemon)
+
+
+@pytest.fixture
+def converting(
+    daemon: RunningDaemon, before: set[Path], folder: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
+    """A command whose conversion begins just now, and the process that converts."""
+    command = subprocess.Popen(
+        [*COMMAND, "create", "mine"],
+        env=of_daemon(daemon),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    job = started_job(daemon)
+    assert [name for name in temporary(daemon) if name.startswith("work-")]
+    yield command, job
+    command.kill()
+    command.communicate(timeout=TIMEOUT_S)
+
+
+def started_job(daemon: RunningDaemon) -> psutil.Process:
+    pause = threading.Event()
+    for _ in range(10_000):
+        for process in psutil.Process(daemon.pid).children():
+            if CONVERTING in process.cmdline():
+                return process
+        pause.wait(0.002)
+    raise AssertionError("no conversion has begun")
+
+
+def test_ctrl_c_ends_the_conversion_and_leaves_nothing(
+    daemon: RunningDaemon,
+    before: set[Path],
+    converting: tuple[subprocess.Popen[bytes], psutil.Process],
+) -> None:
+    command, job = converting
+    job.suspend()  # so that it cannot be done before
+    command.send_signal(signal.SIGINT)
+    _, shown = command.communicate(timeout=TIMEOUT_S)
+    assert (command.returncode, b"nothing of the model was left" in shown) == (130, True)
+    daemon.stop()
+    assert not job.is_running()
+    assert (blobs_of(daemon), temporary(daemon)) == (before, [])
+
+
+def test_a_killed_daemon_takes_the_conversion_along_and_leaves_nothing(
+    daemon: RunningDaemon,
+    before: set[Path],
+    converting: tuple[subprocess.Popen[bytes], psutil.Process],
+) -> None:
+    command, job = converting
+    daemon.process.kill()
+    daemon.process.wait(TIMEOUT_S)
+    command.communicate(timeout=TIMEOUT_S)
+    assert command.returncode == 1
+    with contextlib.suppress(psutil.NoSuchProcess):
+        job.wait(TIMEOUT_S)
+    again = RunningDaemon(daemon_process(daemon.home, {}), daemon.home)
+    try:
+        again.await_start()
+        assert (blobs_of(again), temporary(again)) == (before, [])
+    finally:
+        again.stop()

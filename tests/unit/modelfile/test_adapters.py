@@ -1,0 +1,130 @@
+"""Whether an adapter belongs to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from modelfile.adapters import check_adapter
+from modelfile.build import build
+from modelfile.description import Description
+from modelfile.errors import BuildError
+from registry.digest import Digest
+from registry.formats.gguf import GgufHeader, read_header
+from registry.manifest import ADAPTER_TYPE
+from registry.names import Name
+from registry.store import Store
+from tests.gguf_files import Tensor, Value, gguf_file, llama_file, text
+
+KEYS: dict[str, Value] = {
+    "general.type": text("adapter"),
+    "general.architecture": text("llama"),
+    "adapter.type": text("lora"),
+}
+QUERY = [
+    Tensor("blk.0.attn_q.weight.lora_a", (64, 8)),
+    Tensor("blk.0.attn_q.weight.lora_b", (8, 64)),
+]
+KEY = [
+    Tensor("blk.0.attn_k.weight.lora_a", (64, 4)),
+    Tensor("blk.0.attn_k.weight.lora_b", (4, 32)),
+]
+EMBEDDING = [
+    Tensor("token_embd.weight.lora_a", (8, 4)),
+    Tensor("token_embd.weight.lora_b", (8, 64)),
+]
+ADAPTER = gguf_file(KEYS, QUERY)
+
+
+def header(folder: Path, name: str, content: bytes) -> GgufHeader:
+    (folder / name).write_bytes(content)
+    return read_header(folder / name)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> GgufHeader:
+    return header(tmp_path, "base", llama_file())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(tmp_path / "models")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("tensors", [QUERY, KEY, [*QUERY, *KEY], EMBEDDING])
+def test_an_adapter_that_fits_is_taken(
+    tmp_path: Path, base: GgufHeader, tensors: list[Tensor]
+) -> None:
+    check_adapter(header(tmp_path, "a", gguf_file(KEYS, tensors)), base)
+
+
+@pytest.mark.parametrize(
+    ("keys", "tensors", "message"),
+    [
+        ({"general.type": text("imatrix")}, QUERY, "holds no adapter but 'imatrix'"),
+        ({"adapter.type": text("ia3")}, QUERY, "of type 'ia3', expected 'lora'"),
+        ({"general.architecture": text("gemma2")}, QUERY, "for the architecture gemma2, the model"),
+        ({}, [], "has no tensors"),
+        ({}, QUERY[:1], r"no tensor blk\.0\.attn_q\.weight\.lora_b"),
+        ({}, [*QUERY, Tensor("rope.factors", (4,))], "neither .lora_a nor .lora_b"),
+        ({}, [Tensor("blk.7.x.lora_a", (64, 8)), Tensor("blk.7.x.lora_b", (8, 64))], r"blk\.7\.x"),
+        ({}, [QUERY[0], Tensor(QUERY[1].name, (8, 32))], r"\[8, 32\], the model.*\[64, 64\]"),
+        ({}, [QUERY[0], Tensor(QUERY[1].name, (4, 64))], "made for another model"),
+        ({}, [Tensor(QUERY[0].name, (32, 8)), QUERY[1]], "made for another model"),
+    ],
+)
+def test_an_adapter_of_another_model_is_refused(
+    tmp_path: Path,
+    base: GgufHeader,
+    keys: dict[str, Value],
+    tensors: list[Tensor],
+    message: str,
+) -> None:
+    adapter = header(tmp_path, "a", gguf_file({**KEYS, **keys}, tensors))
+    with pytest.raises(BuildError, match=message):
+        check_adapter(adapter, base)
+
+
+def test_a_model_is_no_adapter(base: GgufHeader) -> None:
+    with pytest.raises(BuildError, match="holds no adapter but 'a model'"):
+        check_adapter(base, base)
+
+
+def put(store: Store, content: bytes) -> Digest:
+    with store.blob_writer() as writer:
+        writer.write(content)
+        return writer.commit()[0]
+
+
+def test_an_adapter_becomes_a_layer_that_derived_models_inherit(store: Store) -> None:
+    model, adapter = put(store, llama_file()), put(store, ADAPTER)
+    first, second = Name.parse("first"), Name.parse("second")
+    list(build(store, Description(first, files={"m": model}, adapters=(adapter,))))
+    list(build(store, Description(second, from_model=first, system="x")))
+    for name in (first, second):
+        layers = store.get(name).manifest.of_type(ADAPTER_TYPE)
+        assert [layer.digest for layer in layers] == [adapter]
+
+
+def test_an_adapter_takes_the_place_of_the_one_before(store: Store) -> None:
+    model = put(store, llama_file())
+    adapters = [put(store, gguf_file(KEYS, tensors)) for tensors in (QUERY, KEY)]
+    first, second = Name.parse("first"), Name.parse("second")
+    list(build(store, Description(first, files={"m": model}, adapters=(adapters[0],))))
+    list(build(store, Description(second, from_model=first, adapters=(adapters[1],))))
+    layers = store.get(second).manifest.of_type(ADAPTER_TYPE)
+    assert [layer.digest for layer in layers] == [adapters[1]]
+
+
+def test_other_weights_may_stand_in_for_those_of_a_model(store: Store) -> None:
+    name, other = Name.parse("first"), put(store, llama_file() + bytes(32))
+    list(build(store, Description(name, files={"m": put(store, llama_file())}, system="x")))
+    list(build(store, Description(name, from_model=name, weights=other)))
+    manifest = store.get(name).manifest
+    assert manifest.layers[0].digest == other
+    assert store.get(name).fault is None
+    assert len(manifest.layers) == 2
