@@ -40,6 +40,11 @@ class HarmonyParser:
         self._channel = "final"
         self._recipient: str | None = None
 
+    @property
+    def inside(self) -> bool:
+        """Whether the message that has begun is reasoning."""
+        return self._channel == "analysis" and not self._in_header
+
     def feed(self, text: str) -> list[Part]:
         """What text completes; what may still become a mark, and calls, are held back."""
         self._held += text

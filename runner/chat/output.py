@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,9 +33,23 @@ class Parts:
             tuple(part for part in given if isinstance(part, ToolCall)),
         )
 
+    @classmethod
+    def joined(cls, pieces: Iterable[Parts]) -> Parts:
+        """What several pieces completed, one after the other."""
+        given = tuple(pieces)
+        return cls(
+            "".join(parts.content for parts in given),
+            "".join(parts.reasoning for parts in given),
+            tuple(call for parts in given for call in parts.calls),
+        )
 
-class OutputParser(Protocol):
+
+class Splitter(Protocol):
     """Takes an answer apart as it arrives."""
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the text so far ends inside reasoning."""
 
     def feed(self, text: str) -> Parts:
         """What text completes."""
@@ -45,50 +59,115 @@ class OutputParser(Protocol):
 
 
 class HarmonyOutput:
-    """An OutputParser for harmony, where one notation has all."""
+    """A Splitter for harmony, where one notation has all."""
 
     def __init__(self) -> None:
         self._parser = harmony.HarmonyParser()
 
+    @property
+    def thinks(self) -> bool:
+        """See Splitter."""
+        return self._parser.inside
+
     def feed(self, text: str) -> Parts:
-        """See OutputParser."""
+        """See Splitter."""
         return Parts.of(self._parser.feed(text))
 
     def finish(self, text: str = "") -> Parts:
-        """See OutputParser."""
+        """See Splitter."""
         return Parts.of([*self._parser.feed(text), *self._parser.finish()])
 
 
 class MarkedOutput:
-    """An OutputParser that takes off the reasoning first, and tool calls from the rest."""
+    """A Splitter that takes off the reasoning first, and tool calls from the rest. After a
+    call reasoning may begin again."""
 
-    def __init__(self, reasoning: ReasoningParser | None, tools: ToolParser | None) -> None:
-        self._reasoning = reasoning
+    def __init__(
+        self,
+        marks: tuple[str, str] | None,
+        tools: ToolParser | None,
+    ) -> None:
+        """marks: around the reasoning."""
+        self._marks = marks
+        self._reasoning = None if marks is None else ReasoningParser(*marks)
         self._tools = tools
+        self._again: ReasoningParser | None = None  # of the text after the last call
+
+    @property
+    def thinks(self) -> bool:
+        """See Splitter."""
+        parser = self._again or self._reasoning
+        return parser is not None and parser.inside
 
     def feed(self, text: str) -> Parts:
-        """See OutputParser."""
-        if self._reasoning is None:
-            return Parts.of(self._calls([text]))
-        return Parts.of(self._calls(self._reasoning.feed(text)))
+        """See Splitter."""
+        return Parts.of(self._calls(self._thought(text)))
 
     def finish(self, text: str = "") -> Parts:
-        """See OutputParser."""
-        parts: list[Part] = []
-        if self._reasoning is None:
-            parts += self._calls([text])
-        else:
-            parts += self._calls([*self._reasoning.feed(text), *self._reasoning.finish()])
+        """See Splitter."""
+        parts = list(self._calls(self._thought(text)))
+        if self._reasoning is not None:
+            parts += self._calls(self._reasoning.finish())
         if self._tools is not None:
-            parts += self._tools.finish()
+            parts += self._after(self._tools.finish())
+        if self._again is not None:
+            parts += self._again.finish()
         return Parts.of(parts)
 
-    def _calls(self, parts: Iterable[str | Reasoning]) -> Iterable[Part]:
+    def _thought(self, text: str) -> list[str | Reasoning]:
+        return [text] if self._reasoning is None else self._reasoning.feed(text)
+
+    def _calls(self, parts: Iterable[str | Reasoning]) -> Iterator[Part]:
         for part in parts:
             if self._tools is None or isinstance(part, Reasoning):
                 yield part
             elif part:
-                yield from self._tools.feed(part)
+                yield from self._after(self._tools.feed(part))
+
+    def _after(self, parts: Iterable[str | ToolCall]) -> Iterator[Part]:
+        """parts, with the reasoning taken off the text after a call."""
+        for part in parts:
+            if isinstance(part, ToolCall):
+                if self._again is not None:
+                    yield from self._again.finish()
+                yield part
+                self._again = None if self._marks is None else ReasoningParser(*self._marks)
+            elif self._again is None:
+                yield part
+            else:
+                yield from self._again.feed(part)
+
+
+class OutputParser:
+    """Takes an answer apart as it arrives, and counts the tokens of its reasoning, the marks
+    around it included."""
+
+    def __init__(self, splitter: Splitter, *, single: bool = False) -> None:
+        """single: all calls but the first are left out, which is what parallel_tool_calls=false
+        asks for."""
+        self._splitter = splitter
+        self._single = single
+        self._called = False
+        self.reasoning_tokens = 0
+
+    def feed(self, text: str, token_count: int = 0) -> Parts:
+        """What text, which has so many tokens, completes."""
+        return self._taken(self._splitter.feed, text, token_count)
+
+    def finish(self, text: str = "", token_count: int = 0) -> Parts:
+        """What the last text completes, with all that was held back."""
+        return self._taken(self._splitter.finish, text, token_count)
+
+    def _taken(self, take: Callable[[str], Parts], text: str, token_count: int) -> Parts:
+        thought = self._splitter.thinks
+        parts = take(text)
+        if thought or self._splitter.thinks or parts.reasoning:
+            self.reasoning_tokens += token_count
+        if not self._single or not parts.calls:
+            return parts
+        calls = () if self._called else parts.calls[:1]
+        self._called = True
+        return Parts(parts.content, parts.reasoning, calls)
 
 
 def speaks_harmony(chat_template: str | None, family: str | None = None) -> bool:
@@ -115,15 +194,18 @@ def output_parser(
     tools: Tools,
     marks: tuple[str, str] | None = None,
     family: str | None = None,
+    single: bool = False,
 ) -> OutputParser | None:
     """A fresh parser for the answers of models with this chat template; None when there is
     nothing to look for. tools: those that were offered; none: calls are not looked for. marks:
-    around the reasoning, where they are known better. family: PARSER's name."""
+    around the reasoning, where they are known better. family: PARSER's name. single: only the
+    first call counts."""
     if family == PASSTHROUGH:
         return None
     if speaks_harmony(chat_template, family):
-        return HarmonyOutput()
-    found = marks if marks is not None else marks_of(chat_template)
-    reasoning = None if found is None else ReasoningParser(*found)
+        return OutputParser(HarmonyOutput(), single=single)
+    found = marks if marks is not None else marks_of(chat_template, family)
     calls = parser_for(chat_template, tools, family) if tools else None
-    return None if reasoning is None and calls is None else MarkedOutput(reasoning, calls)
+    if found is None and calls is None:
+        return None
+    return OutputParser(MarkedOutput(found, calls), single=single)

@@ -19,9 +19,25 @@ MARKS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("[THINK]", "[/THINK]"),
+    ("<|channel>thought", "<channel|>"),
 )
-"""Of the families DeepSeek R1 and Qwen 3, Granite, Gemini-like, Seed, Cohere, OpenThinker and
-Magistral."""
+"""Of the families DeepSeek R1 and Qwen 3, Granite, Gemini-like, Seed, Cohere, OpenThinker,
+Magistral and Gemma 4."""
+
+_THINK = MARKS[0]
+_BY_NAME = {
+    **dict.fromkeys(
+        ("qwen3-thinking", "qwen3-vl-thinking", "qwen3.5", "qwen3.8", "ornith"), _THINK
+    ),
+    **dict.fromkeys(("deepseek3", "deepseek3.1", "deepseek3.2", "cogito", "olmo3-think"), _THINK),
+    **dict.fromkeys(("nemotron-3-nano", "nemotron-3.5-nano", "lfm2-thinking"), _THINK),
+    **dict.fromkeys(("glm-4.6", "glm-4.7", "glm-ocr", "laguna", "poolside-v1"), _THINK),
+    **dict.fromkeys(("minimax-m2", "kimi"), _THINK),
+    "cohere": ("<|START_THINKING|>", "<|END_THINKING|>"),
+    "gemma4": ("<|channel>thought", "<channel|>"),
+    "gemma4-no-thinking": ("<|channel>thought", "<channel|>"),
+}
+"""Of parsers by the names that PARSER takes, for models whose template shows no marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +47,18 @@ class Reasoning:
     text: str
 
 
-def marks_of(chat_template: str | None) -> tuple[str, str] | None:
-    """The marks that a chat template knows; None when it knows none. The end mark counts: many
-    templates only write that, to cut old reasoning off."""
-    if chat_template is None:
-        return None
-    return next((pair for pair in MARKS if pair[1] in chat_template), None)
+def marks_of(chat_template: str | None, family: str | None = None) -> tuple[str, str] | None:
+    """The marks that a chat template knows, or the parser that PARSER names; None when neither
+    knows any. The end mark counts: many templates only write that, to cut old reasoning off."""
+    found = (pair for pair in MARKS if pair[1] in (chat_template or ""))
+    return next(found, None) or _BY_NAME.get(family or "")
+
+
+def control_marks(marks: tuple[str, str] | None) -> tuple[str, ...]:
+    """Control tokens whose text must reach a ReasoningParser with these marks."""
+    if marks is None:
+        return ()
+    return (*marks, "<|channel>") if marks[1] == "<channel|>" else marks
 
 
 class ReasoningParser:
@@ -47,6 +69,11 @@ class ReasoningParser:
         self._closing = closing
         self._held = ""
         self._state: Callable[[], list[str | Reasoning] | None] = self._before
+
+    @property
+    def inside(self) -> bool:
+        """Whether the reasoning has begun and not ended."""
+        return self._state in (self._blanks_inside, self._inside)
 
     def feed(self, text: str) -> list[str | Reasoning]:
         """Reasoning and content that text completes; what may still become a mark is held."""

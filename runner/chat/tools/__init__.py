@@ -1,7 +1,7 @@
 """Tool calls in the text of a model: one module for each family of notations.
 
 A family is recognised by a marker in the model's chat template, or named by PARSER. Each module
-has MARKER, the marker; KEPT, the marks that are control tokens in some vocabularies and must
+has MARKERS, the markers; KEPT, the marks that are control tokens in some vocabularies and must
 reach the parser; and parser(tools), which makes a fresh one.
 """
 
@@ -14,33 +14,71 @@ from typing import Protocol
 from runner.chat.tools import (
     cohere,
     deepseek,
+    functiongemma,
+    gemma,
+    gemma4,
     glm,
+    granite,
     hermes,
+    invoke,
     kimi,
+    lfm2,
     llama3,
     mistral,
+    olmo3,
+    plain_json,
+    pythonic,
     qwen3_coder,
 )
 from runner.chat.tools.calls import Tools
 from runner.types import ToolCall
 
-_IN_ORDER = (mistral, deepseek, kimi, cohere, qwen3_coder, glm, hermes, llama3)
+_IN_ORDER = (
+    *(mistral, deepseek, kimi, cohere, invoke, gemma4, functiongemma, lfm2, olmo3, granite),
+    *(qwen3_coder, glm, hermes, pythonic, llama3, gemma, plain_json),
+)
 """Where a template holds the markers of two, the one that is tried first."""
 
 _BY_NAME = {
+    "hermes": hermes,
     "qwen3": hermes,
     "qwen3-thinking": hermes,
     "qwen3-vl-instruct": hermes,
     "qwen3-vl-thinking": hermes,
-    "olmo3": hermes,
     "qwen3-coder": qwen3_coder,
     "qwen3.5": qwen3_coder,
+    "qwen3.8": qwen3_coder,
+    "ornith": qwen3_coder,
+    "nemotron-3-nano": qwen3_coder,
+    "nemotron-3.5-nano": qwen3_coder,
     "ministral": mistral,
+    "mistral": mistral,
+    "cogito": deepseek,
     "deepseek3": deepseek,
+    "deepseek3.1": deepseek,
+    "deepseek3.2": invoke,
+    "minimax-m2": invoke,
+    "olmo3": olmo3,
+    "olmo3-think": olmo3,
+    "functiongemma": functiongemma,
+    "gemma": gemma,
+    "gemma4": gemma4,
+    "gemma4-no-thinking": gemma4,
+    "glm-4.6": glm,
     "glm-4.7": glm,
+    "glm-ocr": glm,
+    "laguna": glm,
+    "poolside-v1": glm,
+    "lfm2": lfm2,
+    "lfm2-thinking": lfm2,
     "cohere": cohere,
+    "kimi": kimi,
+    "granite": granite,
+    "llama3": llama3,
+    "pythonic": pythonic,
+    "json": plain_json,
 }
-"""Families by the names that PARSER takes in Ollama's Modelfiles."""
+"""Families by the names that PARSER takes, apart from harmony and passthrough."""
 
 
 PASSTHROUGH = "passthrough"
@@ -65,7 +103,11 @@ def family_of(chat_template: str | None, name: str | None = None) -> ModuleType 
         return _BY_NAME[name]
     if chat_template is None:
         return None
-    return next((family for family in _IN_ORDER if family.MARKER in chat_template), None)
+    return next((family for family in _IN_ORDER if _speaks(family, chat_template)), None)
+
+
+def _speaks(family: ModuleType, chat_template: str) -> bool:
+    return any(marker in chat_template for marker in family.MARKERS)
 
 
 def parser_for(
@@ -74,10 +116,16 @@ def parser_for(
     """A fresh parser for models with this chat template; None when its notation is unknown.
     tools: those that were offered; some notations leave the types of arguments to them."""
     family = family_of(chat_template, name)
-    return None if family is None else family.parser(tools)
+    if family is None:
+        return None
+    parser: ToolParser = family.parser(tools)
+    return parser
 
 
 def kept_marks(chat_template: str | None, name: str | None = None) -> tuple[str, ...]:
     """Control tokens whose text the parser needs."""
     family = family_of(chat_template, name)
-    return () if family is None else family.KEPT
+    if family is None:
+        return ()
+    marks: tuple[str, ...] = family.KEPT
+    return marks

@@ -5,41 +5,77 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
+from runner.chat.tools.literals import MAX_DEPTH, NotLiteral, literal
 from runner.types import ToolCall
 
 _PIECES = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]|\s+|[^"{}\[\],\s]+', re.DOTALL)
 """Strings, whole or open at the end; brackets and commas; blanks; what is between."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_NAMES = ("name", "tool_name", "function")
+_ARGUMENTS = ("arguments", "parameters", "args", "input")
 MOST_CALLS = 128
 
 Tools = Sequence[Mapping[str, Any]]
 
 
 def new_call(name: Any, arguments: Any) -> ToolCall | None:
-    """A call with a fresh id; None when there is no name or the arguments are no object. An
-    object written as a text counts."""
-    if isinstance(arguments, str):
+    """A call with a fresh id; None when there is no name or the arguments are no object that JSON
+    can carry. An object written as a text counts, and nothing at all is an empty one."""
+    if arguments is None or arguments == "":
+        arguments = {}
+    elif isinstance(arguments, str):
         arguments = loads(arguments)
     if not isinstance(name, str) or not name.strip() or not isinstance(arguments, dict):
         return None
-    text = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(f"call_{secrets.token_hex(8)}", name.strip(), text)
+    try:
+        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if _depth(text) > MAX_DEPTH:
+        return None
+    return ToolCall(f"call_{secrets.token_hex(8)}", _valid(name.strip()), _valid(text))
+
+
+def _depth(text: str) -> int:
+    """How deep the brackets of a JSON text nest."""
+    if text.count("{") + text.count("[") <= MAX_DEPTH:
+        return 0
+    depth = deepest = 0
+    for piece in _PIECES.findall(text):
+        depth += (piece in "{[") - (piece in "}]")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _valid(text: str) -> str:
+    """text without halves of surrogate pairs, which no answer can carry."""
+    return text.encode("utf-8", "replace").decode() if _SURROGATE.search(text) else text
 
 
 def loads(text: str) -> Any:
     """The JSON value of text; a comma too many, or brackets missing at the end, are mended where
-    only one reading is possible. None when it is not JSON."""
+    only one reading is possible, and a value in Python's words counts. None when it is none."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):
         pass
     mended = _mended(text)
     try:
-        return None if mended is None else json.loads(mended)
+        if mended is not None:
+            return json.loads(mended, parse_constant=_refused)
     except (ValueError, RecursionError):
+        pass
+    try:
+        return literal(text)
+    except NotLiteral:
         return None
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _mended(text: str) -> str | None:
@@ -97,35 +133,62 @@ def gathered(
 
 def from_json(text: str) -> list[str | ToolCall] | None:
     """Calls of one JSON object or a list of them, under the names that families use."""
-    value = loads(text.strip())
+    return from_value(loads(text.strip()))
+
+
+def from_value(value: Any, *, bare: bool = False) -> list[str | ToolCall] | None:
+    """Calls of an object or a list of them; None when one is no call. bare: no mark says that
+    these are calls, so each needs its arguments."""
     items = value if isinstance(value, list) else [value]
     if not 0 < len(items) <= MOST_CALLS:
         return None
-    calls = [_from_object(item) for item in items]
+    calls = [_from_object(item, bare) for item in items]
     found: list[str | ToolCall] = [call for call in calls if call is not None]
     return found if len(found) == len(calls) else None
 
 
-def _from_object(value: Any) -> ToolCall | None:
+def offered(parts: list[str | ToolCall] | None, tools: Tools) -> list[str | ToolCall] | None:
+    """parts if all calls in them are of tools that were offered."""
+    names = {name_of(tool) for tool in tools}
+    if parts is None or any(isinstance(p, ToolCall) and p.name not in names for p in parts):
+        return None
+    return parts
+
+
+def name_of(tool: Mapping[str, Any]) -> str | None:
+    """The name of a tool's function."""
+    function = tool.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def _from_object(value: Any, bare: bool) -> ToolCall | None:
     if not isinstance(value, dict):
         return None
     inner = value.get("function")
     if isinstance(inner, dict):
         value = inner
-    name = next((value[key] for key in ("name", "tool_name", "function") if key in value), None)
-    keys = ("arguments", "parameters", "args", "input")
-    return new_call(name, next((value[key] for key in keys if key in value), {}))
+    name = next((value[key] for key in _NAMES if key in value), None)
+    key = next((key for key in _ARGUMENTS if key in value), None)
+    if key is None:
+        return None if bare else new_call(name, {})
+    return new_call(name, value[key])
 
 
-def typed(name: str, texts: Iterable[tuple[str, str]], tools: Tools) -> ToolCall | None:
+def typed(
+    name: str, texts: Iterable[tuple[str, str]], tools: Tools, as_text: Container[str] = ()
+) -> ToolCall | None:
     """A call whose arguments were written as bare texts: each becomes what the tool's schema
-    says, and stays a text where that is not possible."""
-    properties = _properties(name, tools)
-    arguments = {key: _value(text, properties.get(key)) for key, text in texts}
+    says, and stays a text where that is not possible, or its name is in as_text."""
+    properties = properties_of(name, tools)
+    arguments = {
+        key: text if key in as_text else _value(text, properties.get(key)) for key, text in texts
+    }
     return new_call(name, arguments)
 
 
-def _properties(name: str, tools: Tools) -> Mapping[str, Any]:
+def properties_of(name: str, tools: Tools) -> Mapping[str, Any]:
+    """The schemas of a tool's arguments by name; none when the tool is unknown."""
     for tool in tools:
         function = tool.get("function")
         if isinstance(function, Mapping) and function.get("name") == name:
@@ -136,13 +199,28 @@ def _properties(name: str, tools: Tools) -> Mapping[str, Any]:
 
 
 def _value(text: str, schema: Any) -> Any:
-    kinds = schema.get("type") if isinstance(schema, Mapping) else None
-    if kinds == "string" or (isinstance(kinds, list) and "string" in kinds):
+    kinds = _kinds(schema)
+    if "string" in kinds:
         return text
     bare = text.strip()
     if bare in ("True", "False", "None"):
         return {"True": True, "False": False, "None": None}[bare]
     try:
-        return json.loads(bare)
+        return json.loads(bare, parse_constant=_refused)
     except (ValueError, RecursionError):
-        return text
+        pass
+    value = loads(bare) if kinds & {"array", "object"} else None
+    return text if value is None else value
+
+
+def _kinds(schema: Any) -> set[str]:
+    """The types that a schema allows at its first level."""
+    if not isinstance(schema, Mapping):
+        return set()
+    options = schema.get("anyOf") or schema.get("oneOf")
+    given = [schema, *options] if isinstance(options, list) else [schema]
+    found: set[str] = set()
+    for each in given:
+        kind = each.get("type") if isinstance(each, Mapping) else None
+        found.update(item for item in (kind if isinstance(kind, list) else [kind]) if item)
+    return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from runner.chat.tools.calls import Tools, from_json
-from runner.chat.tools.marked import MarkedParser
+from runner.chat.tools.marked import MarkedParser, Marks
 
-MARKER = "<|START_ACTION|>"
-KEPT = (MARKER, "<|END_ACTION|>")
+MARKERS = ("<|START_ACTION|>",)
+KEPT = (*MARKERS, "<|END_ACTION|>")
 
 
 def parser(tools: Tools) -> MarkedParser:
     """A fresh parser."""
-    return MarkedParser(MARKER, "<|END_ACTION|>", from_json)
+    return MarkedParser(Marks("<|START_ACTION|>", "<|END_ACTION|>", from_json))

@@ -1,30 +1,34 @@
 """DeepSeek's notations. V3 and R1 write the arguments in a Markdown block after the word
-function and the name; V3.1 and later write name and arguments only."""
+function and the name; V3.1 and later write name and arguments only. Cogito writes as V3 does."""
 
 from __future__ import annotations
 
 import re
 
 from runner.chat.tools.calls import Tools, gathered, new_call
-from runner.chat.tools.marked import MarkedParser
+from runner.chat.tools.marked import MarkedParser, Marks
 from runner.types import ToolCall
 
-MARKER = "<｜tool▁calls▁begin｜>"
-_END = "<｜tool▁calls▁end｜>"
-KEPT = (MARKER, _END, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>")
-_CALL = re.compile(
-    r"<｜tool▁call▁begin｜>(.*?)<｜tool▁sep｜>(.*?)(?:<｜tool▁call▁end｜>|\Z)", re.DOTALL
-)
+_CALLS = "<｜tool▁calls▁begin｜>"
+_CALLS_END = "<｜tool▁calls▁end｜>"
+_CALL = "<｜tool▁call▁begin｜>"
+_CALL_END = "<｜tool▁call▁end｜>"
+MARKERS = (_CALLS,)
+KEPT = (_CALLS, _CALLS_END, _CALL, _CALL_END, "<｜tool▁sep｜>")
+_EACH = re.compile(f"{_CALL}([^<]{{0,256}})<｜tool▁sep｜>(.*?)(?:{_CALL_END}|\\Z)", re.DOTALL)
 _BLOCK = re.compile(r"\s*(\S{1,256})\s*```(?:json)?\s*(.*?)\s*(?:```\s*|\Z)\Z", re.DOTALL)
 
 
 def parser(tools: Tools) -> MarkedParser:
-    """A fresh parser."""
-    return MarkedParser(MARKER, _END, _decode)
+    """A fresh parser. A call may stand alone, without the marks around all of them."""
+    return MarkedParser(
+        Marks(_CALLS, _CALLS_END, _decode),
+        Marks(_CALL, _CALL_END, lambda text: _decode(_CALL + text), noise=(_CALLS_END,)),
+    )
 
 
 def _decode(text: str) -> list[str | ToolCall] | None:
-    return gathered(_CALL, text, _call)
+    return gathered(_EACH, text, _call)
 
 
 def _call(found: re.Match[str]) -> ToolCall | None:

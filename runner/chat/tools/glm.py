@@ -1,16 +1,17 @@
-"""The notation of GLM 4.5 and later: <tool_call>NAME, then <arg_key> and <arg_value> in turn."""
+"""The notation of GLM 4.5 and later: <tool_call>NAME, then <arg_key> and <arg_value> in turn.
+Laguna writes the same."""
 
 from __future__ import annotations
 
 import re
 
-from runner.chat.tools.calls import Tools, typed
-from runner.chat.tools.marked import MarkedParser
+from runner.chat.tools.calls import Tools, from_json, typed
+from runner.chat.tools.marked import MarkedParser, Marks
 from runner.types import ToolCall
 
-MARKER = "<arg_key>"
-KEPT = ("<tool_call>", "</tool_call>", MARKER, "</arg_key>", "<arg_value>", "</arg_value>")
-_CALL = re.compile(r"\s*([^<\s]{1,256})\s*((?:<arg_key>.*)?)\Z", re.DOTALL)
+MARKERS = ("<arg_key>",)
+KEPT = ("<tool_call>", "</tool_call>", *MARKERS, "</arg_key>", "<arg_value>", "</arg_value>")
+_CALL = re.compile(r"\s*([^<\s{]{1,256})\s*((?:<arg_key>.*|\{.*)?)\Z", re.DOTALL)
 _ARGUMENT = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)(?:</arg_value>|\Z)", re.DOTALL)
 
 
@@ -19,9 +20,13 @@ def parser(tools: Tools) -> MarkedParser:
 
     def decode(text: str) -> list[str | ToolCall] | None:
         found = _CALL.match(text)
-        if found is None:
-            return None
+        if found is None or found[2].startswith("{"):
+            return from_json(text if found is None else _as_json(found[1], found[2]))
         call = typed(found[1], _ARGUMENT.findall(found[2]), tools)
         return None if call is None else [call]
 
-    return MarkedParser("<tool_call>", "</tool_call>", decode)
+    return MarkedParser(Marks("<tool_call>", "</tool_call>", decode))
+
+
+def _as_json(name: str, arguments: str) -> str:
+    return f'{{"name": "{name}", "arguments": {arguments}'

@@ -6,12 +6,12 @@ Used by Hermes, Qwen 2.5 and 3, ember and others.
 from __future__ import annotations
 
 from runner.chat.tools.calls import Tools, from_json
-from runner.chat.tools.marked import MarkedParser
+from runner.chat.tools.marked import MarkedParser, Marks
 
-MARKER = "<tool_call>"
-KEPT = (MARKER, "</tool_call>")
+MARKERS = ("<tool_call>",)
+KEPT = (*MARKERS, "</tool_call>")
 
 
 def parser(tools: Tools) -> MarkedParser:
     """A fresh parser."""
-    return MarkedParser(MARKER, "</tool_call>", from_json)
+    return MarkedParser(Marks("<tool_call>", "</tool_call>", from_json))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 
 from runner.chat.tools.calls import Tools, gathered, new_call
-from runner.chat.tools.marked import MarkedParser
+from runner.chat.tools.marked import MarkedParser, Marks
 from runner.types import ToolCall
 
-MARKER = "<|tool_calls_section_begin|>"
-_END = "<|tool_calls_section_end|>"
-KEPT = (
-    *(MARKER, _END, "<|tool_call_begin|>", "<|tool_call_end|>"),
-    "<|tool_call_argument_begin|>",
-)
-_CALL = re.compile(
+_CALLS = "<|tool_calls_section_begin|>"
+_CALLS_END = "<|tool_calls_section_end|>"
+_CALL = "<|tool_call_begin|>"
+_CALL_END = "<|tool_call_end|>"
+MARKERS = (_CALLS,)
+KEPT = (_CALLS, _CALLS_END, _CALL, _CALL_END, "<|tool_call_argument_begin|>")
+_EACH = re.compile(
     r"<\|tool_call_begin\|>\s*(?:functions\.)?(\S{1,256}?)(?::\d+)?\s*"
     r"<\|tool_call_argument_begin\|>(.*?)(?:<\|tool_call_end\|>|\Z)",
     re.DOTALL,
@@ -22,9 +22,12 @@ _CALL = re.compile(
 
 
 def parser(tools: Tools) -> MarkedParser:
-    """A fresh parser."""
-    return MarkedParser(MARKER, _END, _decode)
+    """A fresh parser. A call may stand alone, without the marks around all of them."""
+    return MarkedParser(
+        Marks(_CALLS, _CALLS_END, _decode),
+        Marks(_CALL, _CALL_END, lambda text: _decode(_CALL + text), noise=(_CALLS_END,)),
+    )
 
 
 def _decode(text: str) -> list[str | ToolCall] | None:
-    return gathered(_CALL, text, lambda found: new_call(found[1], found[2].strip()))
+    return gathered(_EACH, text, lambda found: new_call(found[1], found[2].strip()))

@@ -1,34 +1,53 @@
 """Calls that stand between two marks: what most notations have in common.
 
-Text that only looks like a call is content: nothing a model wrote is lost. Every character is
-looked at a bounded number of times. What stands between the marks is the family's own matter.
+Text that only looks like a call is content: nothing a model wrote is lost, except blanks beside
+calls. Every character is looked at a bounded number of times. What stands between the marks is the
+family's own matter.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from runner.chat.tools.calls import in_string
 from runner.types import ToolCall
 
 MAX_CALL_CHARS = 65_536  # a longer one is content
+_MOST_ENDS = 16  # end marks in the texts of one call
 
 Decode = Callable[[str], list[str | ToolCall] | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What stands around calls. decode turns what is between into calls, and text beside them;
+    None: there are none. end None: calls last to the end of the text. noise: marks that models
+    write after a call and that say nothing. quoted: whether a text ends within a string."""
+
+    begin: str
+    end: str | None
+    decode: Decode
+    noise: tuple[str, ...] = ()
+    quoted: Callable[[str], bool] = in_string
+
+
 class MarkedParser:
     """See runner.chat.tools.ToolParser. A call whose end mark is missing counts if it is
-    complete; end None: calls last to the end of the text."""
+    complete."""
 
-    def __init__(self, begin: str, end: str | None, decode: Decode) -> None:
-        """decode turns what stands between the marks into calls, and text beside them; None:
-        there are none."""
-        self._begin = begin
-        self._end = end
-        self._decode = decode
+    def __init__(self, *marks: Marks) -> None:
+        """marks: those of the family, the outer ones first."""
+        self._marks = {each.begin: each for each in marks}
+        self._begins = tuple(self._marks)
+        self._pattern = re.compile("|".join(map(re.escape, self._begins)))
+        self._noise = tuple(mark for each in marks for mark in each.noise)
         self._held = ""
+        self._blanks = ""  # before the call that has begun
         self._searched = 0  # of _held inside a call: no end mark before here
-        self._inside = False
+        self._ends = 0  # end marks that were taken for a part of a text
+        self._inside: Marks | None = None
         self._after_call = False  # white space here only separates calls
 
     def feed(self, text: str) -> list[str | ToolCall]:
@@ -41,58 +60,100 @@ class MarkedParser:
 
     def finish(self) -> list[str | ToolCall]:
         """See ToolParser."""
+        parts: list[str | ToolCall] = []
+        while self._inside is not None:
+            calls = _decoded(self._inside, self._held[len(self._inside.begin) :])
+            if calls:
+                parts += calls
+                self._inside, self._held = None, ""
+            else:
+                parts += self._give_up(len(self._held))
+                parts += self.feed("")
         rest, self._held = self._held, ""
-        if self._inside:
-            self._inside = False
-            calls = self._decode(rest[len(self._begin) :])
-            return [*calls] if calls else [rest]
-        return [rest] if rest else []
+        return [*parts, rest] if rest else parts
 
     def _take(self) -> list[str | ToolCall] | None:
         """The next parts that are complete, perhaps nothing to show but more to do, or None."""
-        return self._take_call() if self._inside else self._take_content()
+        return self._take_content() if self._inside is None else self._take_call(self._inside)
 
     def _take_content(self) -> list[str | ToolCall] | None:
-        if self._after_call:
-            self._held = self._held.lstrip()
-            self._after_call = not self._held
-        start = self._held.find(self._begin)
-        if start >= 0:
-            content, self._held = self._held[:start].rstrip(), self._held[start:]
-            self._inside, self._searched = True, len(self._begin)
+        if self._after_call and not self._skip_noise():
+            return None
+        found = self._pattern.search(self._held)
+        if found is not None:
+            before, self._held = self._held[: found.start()], self._held[found.start() :]
+            content = before.rstrip()
+            self._blanks = before[len(content) :]
+            self._inside, self._ends = self._marks[found[0]], 0
+            self._searched = len(found[0])
             return [content]
-        keep = possible_start(self._held, self._begin)
+        keep = possible_start(self._held, *self._begins)
         content, self._held = self._held[: len(self._held) - keep], self._held[-keep:] * bool(keep)
         return [content] if content else None
 
-    def _take_call(self) -> list[str | ToolCall] | None:
-        end = -1 if self._end is None else self._held.find(self._end, self._searched)
-        if end < 0 or self._end is None:
-            self._searched = max(len(self._begin), len(self._held) - len(self._end or ""))
-            return self._give_up(len(self._held)) if len(self._held) > MAX_CALL_CHARS else None
-        body = self._held[len(self._begin) : end]
-        calls = self._decode(body)
-        if not calls and in_string(body) and len(self._held) <= MAX_CALL_CHARS:
-            self._searched = end + len(self._end)  # the mark is part of an argument
+    def _skip_noise(self) -> bool:
+        """Whether the text after a call goes on: blanks and marks that say nothing are dropped."""
+        self._held = self._held.lstrip()
+        for mark in self._noise:
+            if self._held.startswith(mark):
+                self._held = self._held[len(mark) :]
+                return self._skip_noise()
+        begun = any(mark.startswith(self._held) for mark in self._noise)
+        self._after_call = not self._held or begun
+        return not self._after_call
+
+    def _take_call(self, marks: Marks) -> list[str | ToolCall] | None:
+        end = -1 if marks.end is None else self._held.find(marks.end, self._searched)
+        if (len(self._held) if end < 0 else end) > MAX_CALL_CHARS:
+            return self._give_up(len(marks.begin))
+        if end < 0 or marks.end is None:
+            self._searched = max(len(marks.begin), len(self._held) - len(marks.end or ""))
+            return None
+        body = self._held[len(marks.begin) : end]
+        calls = _decoded(marks, body)
+        if not calls and self._ends < _MOST_ENDS and marks.quoted(body):
+            self._searched, self._ends = end + len(marks.end), self._ends + 1
             return []
         if not calls:
-            return self._give_up(end + len(self._end))
-        self._inside, self._held = False, self._held[end + len(self._end) :]
-        self._after_call = True
+            return self._give_up(end + len(marks.end))
+        self._inside, self._held = None, self._held[end + len(marks.end) :]
+        self._after_call, self._blanks = True, ""
         return [*calls]
 
     def _give_up(self, length: int) -> list[str | ToolCall]:
-        content, self._held = self._held[:length], self._held[length:]
-        self._inside = False
+        """The first length characters as content, but not the last call that begins in them:
+        models repeat a mark when they start again."""
+        assert self._inside is not None
+        begin = self._inside.begin
+        again = self._held.rfind(begin, len(begin), length)
+        cut = again if again > 0 else length
+        content, self._held = self._blanks + self._held[:cut], self._held[cut:]
+        self._inside, self._blanks = None, ""
         return [content]
 
 
-def possible_start(text: str, mark: str) -> int:
-    """How many characters at the end may be white space before a call, or its mark begun."""
-    for size in range(min(len(mark) - 1, len(text)), 0, -1):
-        if text.endswith(mark[:size]):
-            break
-    else:
-        size = 0
+def _decoded(marks: Marks, body: str) -> list[str | ToolCall] | None:
+    """The calls in body, which may begin with the mark once more."""
+    calls = marks.decode(body)
+    again = body.lstrip()
+    if calls or not again.startswith(marks.begin):
+        return calls
+    return marks.decode(again[len(marks.begin) :])
+
+
+def possible_start(text: str, *marks: str) -> int:
+    """How many characters at the end may be white space before a call, or one of its marks
+    begun."""
+    size = max(begun(text, mark) for mark in marks)
     before = text[: len(text) - size]
     return size + len(before) - len(before.rstrip())
+
+
+def begun(text: str, mark: str) -> int:
+    """How many characters at the end of text may be the beginning of mark."""
+    at = text.find(mark[0], max(0, len(text) - len(mark) + 1))
+    while at >= 0:
+        if mark.startswith(text[at:]):
+            return len(text) - at
+        at = text.find(mark[0], at + 1)
+    return 0

@@ -1,39 +1,60 @@
 """Mistral's notations: [TOOL_CALLS][{"name": ..., "arguments": ...}], and since 2025
-[TOOL_CALLS]NAME[ARGS]{...}, once for each call."""
+[TOOL_CALLS]NAME[ARGS]{...}, once for each call. Text after the calls is content."""
 
 from __future__ import annotations
 
+import json
 import re
 
-from runner.chat.tools.calls import Tools, from_json, in_string, new_call
-from runner.chat.tools.marked import MarkedParser
+from runner.chat.tools.calls import Tools, from_json, from_value, new_call
+from runner.chat.tools.marked import MarkedParser, Marks
 from runner.types import ToolCall
 
-MARKER = "[TOOL_CALLS]"
-KEPT = (MARKER, "[ARGS]", "[CALL_ID]")
-_CALL = re.compile(
-    r"\s*([^\[\s{]{1,256})\s*(?:\[CALL_ID\][^\[]*)?(?:\[ARGS\])?\s*(\{.*)", re.DOTALL
-)
+_CALLS = "[TOOL_CALLS]"
+MARKERS = (_CALLS,)
+KEPT = (_CALLS, "[ARGS]", "[CALL_ID]")
+_NAME = re.compile(r"\s*([^\[\s{]{1,256})\s*(?:\[CALL_ID\][^\[]{0,256})?(?:\[ARGS\])?\s*(?=\{)")
+_MARK = re.compile(r"\s*\[TOOL_CALLS\]")
+_DECODER = json.JSONDecoder()
 
 
 def parser(tools: Tools) -> MarkedParser:
     """A fresh parser. Calls last to the end of the answer."""
-    return MarkedParser(MARKER, None, _decode)
+    return MarkedParser(Marks(_CALLS, None, _decode))
 
 
 def _decode(text: str) -> list[str | ToolCall] | None:
-    if text.lstrip().startswith(("[{", "{")):
-        return from_json(text)
-    calls: list[str | ToolCall] = []
-    rest = ""
-    for part in text.split(MARKER):
-        rest = f"{rest}{MARKER}{part}" if rest else part
-        if in_string(rest):  # the mark is part of an argument
-            continue
-        found = _CALL.match(rest)
-        call = None if found is None else new_call(found[1], found[2].strip())
-        if call is None:
+    parts: list[str | ToolCall] = []
+    while True:
+        calls, text = _from_array(text) if text.lstrip().startswith(("[", "{")) else _named(text)
+        if not calls:
             return None
-        calls.append(call)
-        rest = ""
-    return None if rest else calls
+        parts += calls
+        found = _MARK.match(text)
+        if found is None:
+            return [*parts, text.lstrip()] if text.strip() else parts
+        text = text[found.end() :]
+
+
+def _from_array(text: str) -> tuple[list[str | ToolCall] | None, str]:
+    """Calls of a list or an object at the beginning, and the text after it."""
+    body = text.lstrip()
+    try:
+        value, end = _DECODER.raw_decode(body)
+    except (ValueError, RecursionError):
+        return from_json(body), ""
+    return from_value(value), body[end:]
+
+
+def _named(text: str) -> tuple[list[str | ToolCall] | None, str]:
+    """A name with its arguments at the beginning, and the text after them."""
+    found = _NAME.match(text)
+    if found is None:
+        return None, text
+    body = text[found.end() :]
+    try:
+        value, end = _DECODER.raw_decode(body)
+    except (ValueError, RecursionError):
+        value, end = body.strip(), len(body)
+    call = new_call(found[1], value)
+    return (None if call is None else [call]), body[end:]

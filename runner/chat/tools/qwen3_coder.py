@@ -1,19 +1,19 @@
 """The notation of Qwen3-Coder: <tool_call><function=NAME><parameter=KEY>VALUE</parameter>...
 
 Values are bare texts; the tool's schema says what they are. Newlines beside a value belong to the
-notation.
+notation. Qwen 3.5 and Nemotron 3 write the same, Seed-OSS with a mark of its own.
 """
 
 from __future__ import annotations
 
 import re
 
-from runner.chat.tools.calls import Tools, gathered, typed
-from runner.chat.tools.marked import MarkedParser
+from runner.chat.tools.calls import Tools, from_json, gathered, typed
+from runner.chat.tools.marked import MarkedParser, Marks
 from runner.types import ToolCall
 
-MARKER = "<function="
-KEPT = ("<tool_call>", "</tool_call>")
+MARKERS = ("<function=",)
+KEPT = ("<tool_call>", "</tool_call>", "<seed:tool_call>", "</seed:tool_call>")
 _FUNCTION = re.compile(r"<function=([^>\n]{1,256})>(.*?)(?:</function>|\Z)", re.DOTALL)
 _PARAMETER = re.compile(
     r"<parameter=([^>\n]{1,256})>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
@@ -21,12 +21,27 @@ _PARAMETER = re.compile(
 
 
 def parser(tools: Tools) -> MarkedParser:
-    """A fresh parser. tools: those that were offered, for the types."""
+    """A fresh parser. tools: those that were offered, for the types. A function may stand alone,
+    without the marks around it."""
 
     def decode(text: str) -> list[str | ToolCall] | None:
-        return gathered(_FUNCTION, text, lambda found: _call(found[1], found[2], tools))
+        found = gathered(_FUNCTION, text, lambda match: _call(match[1], match[2], tools))
+        return from_json(text) if found is None else found
 
-    return MarkedParser("<tool_call>", "</tool_call>", decode)
+    def alone(text: str) -> list[str | ToolCall] | None:
+        return gathered(
+            _FUNCTION, f"<function={text}", lambda match: _call(match[1], match[2], tools)
+        )
+
+    return MarkedParser(
+        Marks("<tool_call>", "</tool_call>", decode, quoted=_never),
+        Marks("<seed:tool_call>", "</seed:tool_call>", decode, quoted=_never),
+        Marks("<function=", "</function>", alone, noise=("</tool_call>",), quoted=_never),
+    )
+
+
+def _never(text: str) -> bool:
+    return False
 
 
 def _call(name: str, body: str, tools: Tools) -> ToolCall | None:
@@ -34,4 +49,4 @@ def _call(name: str, body: str, tools: Tools) -> ToolCall | None:
         (key, value.removeprefix("\n").removesuffix("\n"))
         for key, value in _PARAMETER.findall(body)
     ]
-    return typed(name, texts, tools)
+    return typed(name.strip().strip("\"'"), texts, tools)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runner.chat.output import OutputParser, Parts, output_parser
+from runner.chat.reasoning import control_marks
 
 TEMPLATE = "{{ content.split('</think>') }}<tool_call>"
 TOOLS = [{"function": {"name": "f"}}]
@@ -42,3 +43,48 @@ def test_what_is_held_back_arrives_with_the_end() -> None:
     assert parser is not None
     assert parser.feed("<think>a</thi") == Parts(reasoning="a")
     assert parser.finish("s is") == Parts(reasoning="</this is")
+
+
+def counted(parser: OutputParser | None, *texts: str) -> tuple[Parts, int]:
+    assert parser is not None
+    pieces = [parser.feed(text, 1) for text in texts]
+    return Parts.joined([*pieces, parser.finish()]), parser.reasoning_tokens
+
+
+def test_the_tokens_of_the_reasoning_are_counted_with_its_marks() -> None:
+    parser = output_parser(TEMPLATE, tools=TOOLS)
+    parts, tokens = counted(parser, "<think>", "a", "b", "</think>", "so", CALL)
+    assert (parts.reasoning, parts.content, len(parts.calls)) == ("ab", "so", 1)
+    assert tokens == 4
+    assert counted(output_parser(TEMPLATE, tools=TOOLS), "just", " text")[1] == 0
+
+
+def test_the_tokens_of_harmonys_analysis_are_counted() -> None:
+    parser = output_parser(None, tools=(), family="harmony")
+    said = ("<|channel|>", "analysis", "<|message|>", "hm", "hm", "<|end|>")
+    answer = ("<|start|>assistant", "<|channel|>", "final", "<|message|>", "yes")
+    parts, tokens = counted(parser, *said, *answer)
+    assert (parts.reasoning, parts.content, tokens) == ("hmhm", "yes", 4)
+
+
+def test_reasoning_may_begin_again_after_a_call() -> None:
+    text = f"<think>a</think>{CALL}\n<think>b</think>done"
+    for pieces in ([text], list(text)):
+        parts, _ = counted(output_parser(TEMPLATE, tools=TOOLS), *pieces)
+        assert (parts.reasoning, parts.content, len(parts.calls)) == ("ab", "done", 1)
+
+
+def test_only_the_first_call_counts_where_one_is_wanted() -> None:
+    parts, _ = counted(output_parser(TEMPLATE, tools=TOOLS, single=True), CALL, CALL, "end")
+    assert (len(parts.calls), parts.content) == (1, "end")
+
+
+def test_parser_names_the_marks_of_reasoning_where_the_template_does_not() -> None:
+    parts = whole(
+        output_parser("{{ messages }}", tools=(), family="olmo3-think"), "<think>a</think>b"
+    )
+    assert (parts.reasoning, parts.content) == ("a", "b")
+    gemma = output_parser(None, tools=(), family="gemma4")
+    parts = whole(gemma, "<|channel>thought\nhm\n<channel|>yes")
+    assert (parts.reasoning.strip(), parts.content) == ("hm", "yes")
+    assert control_marks(("<|channel>thought", "<channel|>"))[-1] == "<|channel>"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modelfile.notations import PARSERS
 from runner.chat.tools import family_of, kept_marks, parser_for
 from runner.types import ToolCall
 
@@ -37,6 +39,15 @@ TEMPLATES = {
     "kimi": "<|tool_calls_section_begin|>",
     "cohere": "<|START_ACTION|>",
     "llama3": "<|python_tag|>",
+    "pythonic": "[func_name1(params_name1=",
+    "plain_json": 'answer with {"name": ..., "parameters": ...}',
+    "functiongemma": "<start_function_call>",
+    "gemma4": "<|tool_call>",
+    "gemma": "```tool_code",
+    "olmo3": "<function_calls>",
+    "lfm2": "<|tool_call_start|>",
+    "invoke": "<minimax:tool_call>",
+    "granite": "<|tool_call|>",
 }
 ARGUMENTS = {"a": 5, "s": "7 {x}", "on": True, "items": [1, "b"]}
 AS_JSON = json.dumps(ARGUMENTS)
@@ -62,6 +73,16 @@ KIMI = (
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>"
     f"{AS_JSON}<|tool_call_end|><|tool_calls_section_end|>"
 )
+PYTHON = "add(a=5, s='7 {x}', on=True, items=[1, \"b\"])"
+INVOKE = (
+    '<minimax:tool_call>\n<invoke name="add">\n<parameter name="a">5</parameter>\n'
+    '<parameter name="s">7 {x}</parameter>\n<parameter name="on">true</parameter>\n'
+    '<parameter name="items">[1, "b"]</parameter>\n</invoke>\n</minimax:tool_call>'
+)
+DSML = INVOKE.replace("minimax:tool_call", "|function_calls")
+DSML = re.sub(r"<(/?)\|?(?=[fip])", r"<\1｜DSML｜", DSML).replace('"s">', '"s" string="true">')
+BRACED = "call:add{{a:5,s:{q}7 {{x}}{q},on:true,items:[1,{q}b{q}]}}"
+UNMARKED = ("llama3", "pythonic", "plain_json")
 ONE_CALL = [
     ("hermes", f'<tool_call>\n{{"name": "add", "arguments": {AS_JSON}}}\n</tool_call>'),
     ("qwen3_coder", XML),
@@ -79,6 +100,25 @@ ONE_CALL = [
     ),
     ("llama3", f'{{"name": "add", "parameters": {AS_JSON}}}'),
     ("llama3", f'<|python_tag|>{{"type": "function", "name": "add", "parameters": {AS_JSON}}}'),
+    ("llama3", f"[{PYTHON}]"),
+    ("pythonic", f"[{PYTHON}]"),
+    ("pythonic", f"<|python_start|>[{PYTHON}]<|python_end|>"),
+    ("pythonic", f'{{"name": "add", "parameters": {AS_JSON}}}'),
+    ("plain_json", f'{{"name": "add", "arguments": {AS_JSON}}}'),
+    ("plain_json", f'```json\n[{{"name": "add", "parameters": {AS_JSON}}}]\n```'),
+    ("functiongemma", f"<start_function_call>{BRACED.format(q='<escape>')}<end_function_call>"),
+    ("gemma4", f"<|tool_call>{BRACED.format(q='<|' + chr(34) + '|>')}<tool_call|>"),
+    ("gemma", f"```tool_code\nprint({PYTHON})\n```"),
+    ("gemma", f"```tool_code\n[{PYTHON}]\n```"),
+    ("olmo3", f"<function_calls>\n{PYTHON}\n</function_calls>"),
+    ("lfm2", f"<|tool_call_start|>[{PYTHON}]<|tool_call_end|>"),
+    ("invoke", INVOKE),
+    ("invoke", DSML),
+    ("granite", f'<|tool_call|>[{{"name": "add", "arguments": {AS_JSON}}}]'),
+    ("qwen3_coder", XML.removeprefix("<tool_call>\n").removesuffix("\n</tool_call>")),
+    ("deepseek", V31.removeprefix("<｜tool▁calls▁begin｜>").removesuffix("<｜tool▁calls▁end｜>")),
+    ("hermes", f'<tool_call>{{"name": "add", "arguments": {ARGUMENTS}}}</tool_call>'),
+    ("hermes", f"<tool_call>\n<tool_call>{{'name': 'add', 'arguments': {ARGUMENTS}}}</tool_call>"),
 ]
 TWO_CALLS = [
     ("mistral", '[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{}'),
@@ -92,6 +132,12 @@ TWO_CALLS = [
     ("qwen3_coder",
      "<tool_call><function=f><parameter=a>1</parameter></function></tool_call>\n"
      "<tool_call><function=g></function></tool_call>"),
+    ("olmo3", "<function_calls>f(a=1)\ng()</function_calls>"),
+    ("lfm2", "<|tool_call_start|>[f(a=1), g()]<|tool_call_end|>"),
+    ("gemma4", "<|tool_call>call:f{a:1}<tool_call|><|tool_call>call:g{}<tool_call|>"),
+    ("invoke",
+     '<minimax:tool_call><invoke name="f"><parameter name="a">1</parameter></invoke>'
+     '<invoke name="g"></invoke></minimax:tool_call>'),
 ]  # fmt: skip
 
 
@@ -117,7 +163,8 @@ def test_two_calls_are_found_in_order(family: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "text"), [row for row in ONE_CALL if not row[1].startswith(("{", "<|python"))]
+    ("family", "text"),
+    [row for row in ONE_CALL if not row[1].startswith(("{", "[{", "[add", "```j"))],
 )
 def test_text_before_a_call_stays(family: str, text: str) -> None:
     assert parse(family, "Let me see. ", text) == ("Let me see.", [("add", ARGUMENTS)])
@@ -170,7 +217,7 @@ def test_the_family_is_named_by_parser_or_known_by_the_template() -> None:
     assert family_of("{{ messages }}") is None
     named = family_of("{{ messages }}", "qwen3-coder")
     assert named is not None
-    assert named.MARKER == "<function="
+    assert named.MARKERS == ("<function=",)
     assert "[TOOL_CALLS]" in kept_marks(TEMPLATES["mistral"])
     assert kept_marks(None) == ()
 
@@ -215,3 +262,98 @@ def test_text_beside_a_call_is_not_lost(family: str, text: str) -> None:
 
 def test_passthrough_leaves_answers_alone() -> None:
     assert parser_for("<tool_call>", TOOLS, "passthrough") is None
+
+
+PIECES = sorted(
+    {mark for template in TEMPLATES.values() for mark in kept_marks(template)}
+    | {"```tool_code", "```", "<function=f>", "</function>", "<parameter=a>", "</parameter>"}
+    | {'<invoke name="add">', "</invoke>", "call:add{a:", "add(a=", "[add(", '{"name": "add", '}
+    | {
+        '"arguments": {"a": ',
+        '"parameters": ',
+        "'",
+        '"',
+        "}",
+        "]",
+        ")",
+        "(",
+        "[",
+        "{",
+        "1e999",
+        "5",
+    }
+    | {" ", "\n", ",", "so", "\\ud800", "NaN", "<", "<|", "`", ":"}
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(sorted(TEMPLATES)),
+    st.lists(st.sampled_from(PIECES), max_size=14),
+    st.integers(0, 200),
+)
+def test_any_row_of_marks_is_read_the_same_in_pieces_and_nothing_is_lost(
+    family: str, pieces: list[str], cut: int
+) -> None:
+    text = "".join(pieces)
+    said, calls = parse(family, text)
+    assert parse(family, text[:cut], text[cut:]) == (said, calls)
+    assert parse(family, *text) == (said, calls)
+    if not calls:
+        assert said == text
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "said"),
+    [
+        ("mistral", '[TOOL_CALLS][{"name": "add", "arguments": {"a": 1}}] Done.', "Done."),
+        ("mistral", '[TOOL_CALLS]add[ARGS]{"a": 1} Done.', "Done."),
+        ("llama3", 'I look. <|python_tag|>{"name": "add", "parameters": {"a": 1}}', "I look."),
+        ("gemma4", "<|tool_call>call:add{a:1}<tool_call|><tool_call|><|tool_response>", ""),
+        ("hermes", '<tool_call>{"name": "add", "arguments": "{\\"a\\": 1}"}</tool_call>', ""),
+        ("hermes", '<tool_call>{"name": "add", "arguments": {"a": 1', ""),
+        ("hermes", "<tool_call>{'name': 'add', 'arguments': {'a': 1,},}</tool_call>", ""),
+        ("qwen3_coder", "<function=add><parameter=a>1</parameter></function></tool_call>", ""),
+        ("pythonic", "[add(1)]", ""),
+        ("olmo3", "<function_calls>add(a=1", ""),
+    ],
+)
+def test_what_models_get_wrong_is_mended(family: str, text: str, said: str) -> None:
+    assert parse(family, text) == (said, [("add", {"a": 1})])
+    assert parse(family, *text) == (said, [("add", {"a": 1})])
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        ("plain_json", '{"name": "Bob", "age": 3}'),
+        ("plain_json", '{"name": "other", "arguments": {}}'),
+        ("llama3", '{"name": "Bob", "age": 3}'),
+        ("pythonic", "[other(a=1)]"),
+        ("pythonic", "[1, 2, 3]"),
+        ("hermes", '<tool_call>{"name": "add", "arguments": {"a": NaN}}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "add", "arguments": {"a": 1e999}}</tool_call>'),
+        ("hermes", f'<tool_call>{{"name": "add", "arguments": {{"a": {"[" * 99}'),
+        ("qwen3_coder", "so <tool_call> nothing </tool_call> here"),
+    ],
+)
+def test_what_is_no_call_of_an_offered_tool_stays_as_it_is(family: str, text: str) -> None:
+    assert parse(family, text) == (text, [])
+
+
+def test_half_a_surrogate_pair_in_an_argument_can_be_sent_on() -> None:
+    _, calls = parse(
+        "hermes", '<tool_call>{"name": "f", "arguments": {"t": "\\ud800"}}</tool_call>'
+    )
+    assert calls == [("f", {"t": "?"})]
+
+
+def test_every_name_that_parser_takes_has_a_family() -> None:
+    for name in PARSERS - {"passthrough", "harmony"}:
+        assert family_of(None, name) is not None, name
+
+
+def test_text_without_end_in_a_call_is_given_back_when_it_is_too_long() -> None:
+    text = "<tool_call>" + "x" * 70_000
+    assert parse("hermes", text) == (text, [])
+    assert parse("llama3", "{" + "x" * 70_000) == ("{" + "x" * 70_000, [])

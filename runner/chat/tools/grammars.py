@@ -1,0 +1,259 @@
+"""Each family's notation of calls as a Lark grammar, so that a call is always well formed and its
+arguments match their schema.
+
+Owns how calls are written; the parsers beside it own how they are read. Marks are named by
+mark_0, mark_1, ... and until_0, see runner.types.Grammar.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.types import Grammar
+
+MOST_CALLS = 16  # in one answer: a model that repeats itself comes to an end
+
+_SPACE = r"blank: /[ \n]{0,4}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A function that may be called. schema: of its arguments, a JSON object. path: of that
+    schema in the request."""
+
+    name: str
+    schema: Mapping[str, Any]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """How a family writes calls. marks[0] begins them; None: nothing does, a call is the whole
+    answer and begins with a brace. call: Lark of one call, by the name of a rule for its
+    arguments. begin: Lark after the first mark and before the calls, end: after them."""
+
+    marks: tuple[str, ...]
+    call: Callable[[Offer, str], str]
+    arguments: Callable[[Offer, str], str]
+    begin: str = ""
+    between: str = "blank"
+    end: str = ""
+    repeated: bool = False  # the first mark stands before each call
+    single: bool = False  # an answer has one call
+
+
+def offer(function: Mapping[str, Any], path: str, *, strict: bool = True) -> Offer:
+    """A function of the request. strict False: any object will do for its arguments."""
+    given = function.get("parameters")
+    schema = dict(given) if isinstance(given, Mapping) else {}
+    if not strict:
+        schema = {"type": "object"}
+    elif not schema or _closes(schema):
+        schema = {"type": "object", **schema, "additionalProperties": False}
+    return Offer(str(function["name"]), schema, f"{path}.parameters")
+
+
+def _closes(schema: Mapping[str, Any]) -> bool:
+    """Whether names that the schema does not list are nothing the function knows."""
+    others = ("additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref")
+    return "properties" in schema and not any(name in schema for name in others)
+
+
+def grammar_of_calls(
+    notation: Notation,
+    offers: Sequence[Offer],
+    *,
+    free: bool,
+    most: int = MOST_CALLS,
+    answer: str | None = None,
+) -> Grammar:
+    """The grammar of an answer of one to most calls. free: they may be left out, and stand in
+    any text. answer: what the text must be when there are no calls, as Lark."""
+    most = 1 if notation.single else most
+    rules = [_start(notation, free=free, most=most, answer=answer), _SPACE]
+    rules += [f"call: {' | '.join(f'call_{number}' for number in range(len(offers)))}"]
+    for number, each in enumerate(offers):
+        rules.append(f"call_{number}: {notation.call(each, f'arguments_{number}')}")
+        rules.append(notation.arguments(each, f"arguments_{number}"))
+    schemas = tuple((each.path, json.dumps(each.schema, ensure_ascii=False)) for each in offers)
+    return Grammar("lark", "\n".join(rules), "tools", marks=notation.marks, schemas=schemas)
+
+
+def _start(notation: Notation, *, free: bool, most: int, answer: str | None) -> str:
+    mark = "mark_0" if notation.marks else ""
+    each = f"{mark} call" if notation.repeated else "call"
+    more = f"({notation.between} {each}){{0,{most - 1}}}" if most > 1 else ""
+    rest = f"{notation.begin} call {more} {notation.end}".strip()
+    calls = f"calls: {mark} rest\nrest: {rest}"
+    if answer is not None:
+        return f"start: calls | answer\nanswer: {answer}\n{calls}"
+    if not free:
+        return f"start: calls\n{calls}"
+    if not notation.marks:
+        return f"start: calls | text\ntext: /([^{{\\s](.|\\n)*)?/\n{calls}"
+    return f"start: (until_0 rest)? tail\ntail: /(.|\\n)*/\nrest: {rest}"
+
+
+def text(value: str) -> str:
+    """Lark for exactly this text."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def as_json(each: Offer, rule: str) -> str:
+    """Arguments as a JSON object."""
+    schema = {**each.schema, "x-guidance": {"whitespace_pattern": r" |\r?\n[ \t]{0,16}"}}
+    return f"{rule}: %json {json.dumps(schema, ensure_ascii=False)}"
+
+
+def _object(name: str, arguments: str, before: str = "") -> Callable[[Offer, str], str]:
+    """A call as a JSON object with these keys."""
+
+    def call(each: Offer, rule: str) -> str:
+        named = f"{text(json.dumps(name) + ':')} blank {text(json.dumps(each.name))}"
+        given = f"{text(json.dumps(arguments) + ':')} blank {rule}"
+        return f'"{{" blank {before} {named} "," blank {given} blank "}}"'
+
+    return call
+
+
+def _values(before: str, between: str, after: str) -> Callable[[Offer, str], str]:
+    """Arguments written one by one, as names and bare values in the order of the schema."""
+
+    def arguments(each: Offer, rule: str) -> str:
+        properties = each.schema.get("properties")
+        known = properties if isinstance(properties, Mapping) else {}
+        required = each.schema.get("required") or ()
+        parts, rules = [], []
+        for number, (name, schema) in enumerate(known.items()):
+            part = f"{rule}_{number}"
+            parts.append(part if name in required else f"{part}?")
+            value = _value(schema, each.schema, after, f"{part}_text")
+            rules.append(f"{part}: {text(before + name + between)} {value}")
+        return "\n".join([f"{rule}: {' '.join(parts) or text('')}", *rules])
+
+    return arguments
+
+
+def _value(schema: Any, root: Mapping[str, Any], after: str, rule: str) -> str:
+    """Lark of a bare value and what ends it: a text as it stands, all else as JSON."""
+    known = schema if isinstance(schema, Mapping) else {}
+    words = [known["const"]] if "const" in known else known.get("enum")
+    if isinstance(words, list) and words and all(isinstance(word, str) and word for word in words):
+        return f"({' | '.join(map(text, words))}) {text(after)}"
+    if known.get("type", "string") == "string" and not {"$ref", "enum"} & set(known):
+        first = after.strip("\n").replace("/", "\\/")
+        return (
+            f"{rule} {text(after[len(after.rstrip(chr(10))) :])}\n{rule}[lazy]: /(.|\\n)*{first}/"
+        )
+    defined = {name: root[name] for name in ("$defs", "definitions") if name in root}
+    return f"%json {json.dumps({**known, **defined}, ensure_ascii=False)} {text(after)}"
+
+
+_NAMED = _object("name", "arguments")
+
+_CALL_NUMBER = r'("\"tool_call_id\":" blank "\"" /[0-9]{1,3}/ "\"," blank)?'
+
+_HERMES = Notation(
+    ("<tool_call>", "</tool_call>"),
+    lambda each, rule: f"blank {_NAMED(each, rule)} blank mark_1",
+    as_json,
+    repeated=True,
+)
+_LIST = Notation(("[TOOL_CALLS]",), _NAMED, as_json, begin='"["', between='"," blank', end='"]"')
+_MISTRAL = Notation(
+    ("[TOOL_CALLS]", "[ARGS]"),
+    lambda each, rule: f"{text(each.name)} mark_1 {rule}",
+    as_json,
+    between="",
+    repeated=True,
+)
+_GRANITE = Notation(
+    ("<|tool_call|>",), _NAMED, as_json, begin='blank "["', between='"," blank', end='"]"'
+)
+_COHERE = Notation(
+    ("<|START_ACTION|>", "<|END_ACTION|>"),
+    _object("tool_name", "parameters", _CALL_NUMBER),
+    as_json,
+    begin='blank "[" blank',
+    between='"," blank',
+    end='blank "]" blank mark_1',
+)
+_DEEPSEEK_MARKS = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
+                   "<｜tool▁call▁end｜>", "<｜tool▁sep｜>")  # fmt: skip
+_DEEPSEEK_R1 = Notation(
+    _DEEPSEEK_MARKS,
+    lambda each, rule: (
+        f'mark_2 "function" mark_4 {text(each.name)} "\\n```json\\n" {rule} "\\n```" mark_3'
+    ),
+    as_json,
+    end="mark_1",
+)
+_DEEPSEEK = Notation(
+    _DEEPSEEK_MARKS,
+    lambda each, rule: f"mark_2 {text(each.name)} mark_4 {rule} mark_3",
+    as_json,
+    between="",
+    end="mark_1",
+)
+_KIMI = Notation(
+    ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
+     "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+    lambda each, rule: (
+        f"mark_2 {text(f'functions.{each.name}:')} /[0-9]{{1,3}}/ mark_3 {rule} mark_4"
+    ),
+    as_json,
+    between="",
+    end="mark_1",
+)  # fmt: skip
+_QWEN3_CODER = Notation(
+    ("<tool_call>", "</tool_call>"),
+    lambda each, rule: (
+        f'"\\n" {text(f"<function={each.name}>")} "\\n" {rule} "</function>\\n" mark_1'
+    ),
+    _values("<parameter=", ">\n", "\n</parameter>\n"),
+    repeated=True,
+)
+_GLM = Notation(
+    ("<tool_call>", "</tool_call>"),
+    lambda each, rule: f'{text(each.name)} "\\n" {rule} mark_1',
+    _values("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"),
+    repeated=True,
+)
+_LLAMA3 = Notation((), _object("name", "parameters"), as_json, between='";" blank')
+_PLAIN = Notation((), _NAMED, as_json, single=True)
+_HARMONY = Notation(
+    ("<|channel|>", "<|message|>", "<|constrain|>"),
+    lambda each, rule: (
+        f'"commentary to=functions." {text(each.name)} " " mark_2 "json" mark_1 {rule}'
+    ),
+    as_json,
+    single=True,
+)
+
+_OF_FAMILY = {
+    "hermes": _HERMES,
+    "mistral": _LIST,
+    "granite": _GRANITE,
+    "cohere": _COHERE,
+    "deepseek": _DEEPSEEK,
+    "kimi": _KIMI,
+    "qwen3_coder": _QWEN3_CODER,
+    "glm": _GLM,
+    "llama3": _LLAMA3,
+    "plain_json": _PLAIN,
+    "harmony": _HARMONY,
+}
+
+
+def notation_of(family: str, chat_template: str | None) -> Notation | None:
+    """How a family, by the name of its module, writes calls; None: unknown. The template tells
+    apart what one family has written at different times."""
+    template = chat_template or ""
+    if family == "mistral" and "[ARGS]" in template:
+        return _MISTRAL
+    if family == "deepseek" and "```json" in template:
+        return _DEEPSEEK_R1
+    return _OF_FAMILY.get(family)
