@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 FinishReason = Literal["stop", "length"]
+GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,41 @@ class SamplingParams:
     repeat_last_n: int = 64  # tokens the penalties look back; 0: none, -1: the whole sequence
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0  # strength of dry; 0.0: off
+    dry_base: float = 1.75  # its growth with each token repeated; below 1.0: off
+    dry_allowed_length: int = 2  # tokens repeated without it
+    dry_penalty_last_n: int = -1  # tokens it looks back; 0: none, -1: the whole sequence
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")  # it sees no run across them
+    dry_breakers: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    # dry_breakers: the same as tokens, found by the worker: the first one and what follows it
+    dynatemp_range: float = 0.0  # the temperature moves so far both ways; 0.0: fixed
+    dynatemp_exponent: float = 1.0  # how it follows the entropy
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, added to its logit)
+    text_bias: tuple[tuple[str, float], ...] = ()  # the worker makes logit_bias of it
     seed: int | None = None  # None: a fresh one for each request
     logprobs: int | None = None  # None: off; 0..20: that many alternatives a token
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer must match.
+
+    text is written as kind says: a JSON schema, a regular expression, a JSON array of strings,
+    Lark as llguidance has it, or llama.cpp's GBNF. reasoning: the marks around reasoning that
+    may precede the match, and precedes it where the prompt has opened it; head: what is written
+    before the match where there was none. marks: what Lark may
+    name as mark_0, mark_1, ... (the mark itself, a control token where the vocabulary has one)
+    and until_0, until_1, ... (any text that ends with the mark). schemas: the JSON schemas
+    inside text, each with its place in the request, for errors.
+    """
+
+    kind: GrammarKind
+    text: str
+    param: str | None = None  # the field of the request, for errors
+    reasoning: tuple[str, str] | None = None
+    head: str | None = None
+    marks: tuple[str, ...] = ()
+    schemas: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +114,7 @@ class GenerateRequest:
     kept_marks: tuple[str, ...] = ()  # control tokens that stay in the text
     max_tokens: int | None = None  # None: until the end token or the context is full
     stop: tuple[str, ...] = ()
+    grammar: Grammar | None = None
     ignore_eos: bool = False
     drop_turns: bool = False  # leave out the oldest turns of messages that are too long
     context_length: int | None = None  # None: the limit the model was loaded with
@@ -184,3 +218,4 @@ class LoadPlan:
     use_mmap: bool = True
     embedding: bool = False
     chat_template: str | None = None  # Jinja source; None: the model file's own
+    adapters: tuple[tuple[str, float], ...] = ()  # (path, scale) of LoRA adapters

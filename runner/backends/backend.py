@@ -41,15 +41,25 @@ class Sampler(Protocol):
         """Give native memory back. Calling it twice is allowed."""
 
 
+class Mask(Protocol):
+    """Which tokens may follow. It is computed beside the step that needs it."""
+
+    def bits(self) -> bytes:
+        """A bit for each token of the vocabulary, the least significant bit of a byte first; 1:
+        it may follow. Waits until they are computed."""
+
+
 @dataclass(slots=True)
 class Row:
     """Tokens of one sequence in a step: tokens[0] stands at position. With a sampler, the
-    token after the last one is sampled, and accepted by the sampler."""
+    token after the last one is sampled, from those of mask where there is one, and accepted by
+    the sampler."""
 
     sequence: int
     tokens: Sequence[int]
     position: int
     sampler: Sampler | None = None
+    mask: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True)

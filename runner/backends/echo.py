@@ -16,7 +16,8 @@ Control tokens in the words to repeat act when their turn to be repeated comes:
     <|raise|>  the step raises BackendError
     <|slow|>   each step of this sequence takes SLOW_S longer
 
-and <|hash|> anywhere in a prompt makes the reply 1 to 64 letters, each depending on all tokens
+A reply that breaks the request's grammar is replaced, token by token, by what ends it soon.
+And <|hash|> anywhere in a prompt makes the reply 1 to 64 letters, each depending on all tokens
 before it: what a wrongly shared prefix changes.
 """
 
@@ -37,6 +38,7 @@ from runner.backends.backend import (
     Capacity,
     LoadedModel,
     LoadProgress,
+    Mask,
     PoolFull,
     Row,
     Sampled,
@@ -69,6 +71,7 @@ CHAT_TEMPLATE = (
 
 _SPECIAL = re.compile("|".join(re.escape(word) for word in CONTROL))
 _USER = [START, *b"user\n"]
+_HASTE = (EOS, *b'"}]:0,', *range(97, 123), *range(255, -1, -1), *range(BOS, VOCABULARY))
 _HASH_MODULUS = (1 << 61) - 1
 
 
@@ -213,7 +216,7 @@ class EchoBackend:
             sampler = row.sampler
             if not isinstance(sampler, EchoSampler) or sampler.closed:
                 raise BackendError(f"row of sequence {row.sequence}: not an open echo sampler")
-            results.append(self._sample(row.sequence, sampler))
+            results.append(self._sample(row.sequence, sampler, row.mask))
             delay_s += sampler.delay_s
         if delay_s:
             self._sleep(delay_s)
@@ -345,9 +348,11 @@ class EchoBackend:
             self._next_cell += 1
         self.computed_tokens += len(row.tokens)
 
-    def _sample(self, sequence: int, sampler: EchoSampler) -> Sampled:
+    def _sample(self, sequence: int, sampler: EchoSampler, mask: Mask | None) -> Sampled:
         cached = self._sequences[sequence]
         token = sampler.next(cached.tokens, cached.hashes[-1])
+        if mask is not None:
+            token = _allowed(token, mask.bits())
         if CRASH <= token <= RAISE:
             _misbehave(token)
         if sampler.logprobs is None:
@@ -360,6 +365,12 @@ class EchoBackend:
         self._holders[cell] -= 1
         if self._holders[cell] == 0:
             del self._holders[cell]
+
+
+def _allowed(token: int, bits: bytes) -> int:
+    """The token where the mask allows it, else one that it allows, rather one that brings JSON
+    to its end."""
+    return next((t for t in (token, *_HASTE) if bits[t >> 3] >> (t & 7) & 1), token)
 
 
 def _misbehave(token: int) -> None:

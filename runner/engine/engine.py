@@ -17,7 +17,7 @@ from runner.backends.backend import Backend, PoolFull, RowFault, Sampled, Tokeni
 from runner.engine.detokenize import TokenTable
 from runner.engine.pacing import Pacer
 from runner.engine.scheduler import Scheduler, Step
-from runner.engine.sequence import Sequence
+from runner.engine.sequence import Matcher, Sequence
 from runner.errors import Conflict, ContextOverflow, HearthError, InternalError, InvalidRequest
 from runner.types import Delta, Embeddings, Finish, GenerateRequest, Usage
 
@@ -95,10 +95,14 @@ class Engine:
         return min(self.capacity.context_length, self.capacity.pool_tokens)
 
     def submit(
-        self, request: GenerateRequest, tokens: Tokens[int], arrived_s: float | None = None
+        self,
+        request: GenerateRequest,
+        tokens: Tokens[int],
+        arrived_s: float | None = None,
+        matcher: Matcher | None = None,
     ) -> None:
-        """Queue a request whose prompt is tokens. Raises InvalidRequest, ContextOverflow,
-        Conflict; then nothing has changed."""
+        """Queue a request whose prompt is tokens. matcher: of its grammar, at the beginning.
+        Raises InvalidRequest, ContextOverflow, Conflict; then nothing has changed."""
         if request.id in self._sequences:
             raise Conflict(f"a request with the id {request.id!r} is running")
         self._check_tokens(tokens, "prompt")
@@ -111,7 +115,7 @@ class Engine:
             self._ready.append((request.id, Delta("", 0, finish=Finish("length", usage))))
             return
         table = self._table(request.kept_marks)
-        sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, table)
+        sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, table, matcher)
         self._arrivals += 1
         self._sequences[request.id] = sequence
         self.scheduler.add(sequence)
@@ -253,6 +257,10 @@ class Engine:
         self.counters.completion_tokens += 1
         try:
             delta = sequence.push(sampled, now_s)
+        except HearthError as error:
+            self._remove(sequence)
+            outcome.errors.append((sequence.id, error))
+            return
         except Exception:
             log.exception("request %s failed", sequence.id)
             self._remove(sequence)

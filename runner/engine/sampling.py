@@ -11,25 +11,30 @@ A token is chosen from the logits [vocabulary] of the last position, in this ord
                  0: none, -1: all of it). For a token that occurs n > 0 times there:
                  logit = logit * repeat_penalty if logit <= 0, else logit / repeat_penalty; then
                  logit -= n * frequency_penalty + presence_penalty.
- 3. greedy       temperature <= 0: the highest logit wins and nothing below runs.
- 4. mirostat     1 or 2: steps 5 to 10 do not run; see below.
- 5. top_n_sigma  tokens with logit >= highest logit - top_n_sigma * s, with s the standard deviation
+ 3. dry          runs of tokens that history repeats are penalised: see runner/engine/dry.py.
+                 dry_multiplier 0: off.
+ 4. greedy       temperature <= 0: the highest logit wins and nothing below runs.
+ 5. mirostat     1 or 2: steps 6 to 11 do not run; see below.
+ 6. top_n_sigma  tokens with logit >= highest logit - top_n_sigma * s, with s the standard deviation
                  of the finite logits. 0 or less: all.
- 6. top_k        the k highest logits stay. 0 or less: all.
- 7. typical_p    with p the softmax of what is left and H its entropy, tokens in ascending
+ 7. top_k        the k highest logits stay. 0 or less: all.
+ 8. typical_p    with p the softmax of what is left and H its entropy, tokens in ascending
                  order of |-log p - H|: the shortest run whose mass is greater than typical_p.
                  1 or more: all.
- 8. top_p        tokens by descending probability: the shortest run whose mass is at least top_p.
+ 9. top_p        tokens by descending probability: the shortest run whose mass is at least top_p.
                  1 or more: all. 0: the most likely one.
- 9. min_p        tokens with logit >= highest logit + log(min_p), that is p >= min_p * highest p.
+10. min_p        tokens with logit >= highest logit + log(min_p), that is p >= min_p * highest p.
                  0 or less: all.
-10. xtc          with the probability xtc_probability: of the tokens with p >= xtc_threshold all but
+11. xtc          with the probability xtc_probability: of the tokens with p >= xtc_threshold all but
                  the least likely go. A threshold above 0.5 or fewer than two such tokens: all stay.
-11. temperature  logit /= temperature.
-12. draw         one token from the softmax of what is left.
+12. temperature  logit /= temperature. With dynatemp_range > 0 the divisor is, for the n tokens left
+                 with finite logits and the entropy H (nats) of their softmax, n > 1, between
+                 low = max(0, temperature - range) and high = temperature + range:
+                 low + (high - low) * (H / log n) ** dynatemp_exponent; not with mirostat.
+13. draw         one token from the softmax of what is left.
 
 Every filter leaves at least one token, and each computes its softmax anew over the tokens that
-the filters before it left, at temperature 1. This is llama.cpp's default chain without DRY, with
+the filters before it left, at temperature 1. This is llama.cpp's default chain with
 logit_bias before it.
 
 Mirostat (Basu et al., 2020) draws from the softmax at the temperature, cut to the tokens whose
@@ -56,6 +61,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from runner.engine.dry import dry_penalties
 from runner.types import SamplingParams
 
 Logits = NDArray[np.float64]  # [vocabulary], or [candidates] inside the filters
@@ -77,7 +83,7 @@ def sample(
     ids = candidates(adjusted, params)
     if not params.mirostat and rng.random() < params.xtc_probability:
         ids = xtc(ids, adjusted[ids], params)
-    mass = np.cumsum(softmax(heat(adjusted[ids], params)))
+    mass = np.cumsum(softmax(_heated(adjusted[ids], params)))
     index = int(np.searchsorted(mass, rng.random() * mass[-1]))
     return int(ids[min(index, len(ids) - 1)])
 
@@ -95,7 +101,7 @@ def distribution(
     chance = params.xtc_probability if not params.mirostat else 0.0
     for kept, share in ((ids, 1 - chance), (xtc(ids, adjusted[ids], params), chance)):
         if share > 0:
-            result[kept] += share * softmax(heat(adjusted[kept], params))
+            result[kept] += share * softmax(_heated(adjusted[kept], params))
     return result
 
 
@@ -112,7 +118,7 @@ def logprobs(
 
 
 def adjust(logits: NDArray[np.floating], params: SamplingParams, history: Sequence[int]) -> Logits:
-    """Steps 1 and 2: a copy of logits with bias and penalties."""
+    """Steps 1 to 3: a copy of logits with bias and penalties."""
     result = np.array(logits, dtype=np.float64)
     for token, bias in params.logit_bias:
         result[token] += bias
@@ -120,6 +126,8 @@ def adjust(logits: NDArray[np.floating], params: SamplingParams, history: Sequen
     at = result[tokens]
     at = np.where(at <= 0, at * params.repeat_penalty, at / params.repeat_penalty)
     result[tokens] = at - counts * params.frequency_penalty - params.presence_penalty
+    for token, amount in dry_penalties(params, history).items():
+        result[token] -= amount
     return result
 
 
@@ -131,10 +139,10 @@ def penalty_window(params: SamplingParams, history: Sequence[int]) -> Ids:
 
 
 def candidates(adjusted: Logits, params: SamplingParams) -> Ids:
-    """Steps 4 to 9: the tokens that may be drawn, by descending logit; of mirostat, first."""
+    """Steps 5 to 10: the tokens that may be drawn, by descending logit; of mirostat, first."""
     ids = by_logit(adjusted)
     if params.mirostat:
-        hot = heat(adjusted[ids], params)
+        hot = heat(adjusted[ids], params.temperature)
         return ids[: surprise_limit(hot, params, 2 * params.mirostat_tau)]
     for keep in FILTERS:
         ids = keep(ids, adjusted[ids], params)
@@ -146,11 +154,30 @@ def by_logit(logits: Logits) -> Ids:
     return np.argsort(-logits, kind="stable")
 
 
-def heat(logits: Logits, params: SamplingParams) -> Logits:
-    """Step 11, up to a constant: the highest logit becomes 0, so that the smallest temperature
+def heat(logits: Logits, temperature: float) -> Logits:
+    """Step 12, up to a constant: the highest logit becomes 0, so that the smallest temperature
     gives -inf for the others and never inf - inf."""
     with np.errstate(over="ignore"):
-        return np.asarray((logits - logits.max()) / params.temperature, dtype=np.float64)
+        return np.asarray((logits - logits.max()) / temperature, dtype=np.float64)
+
+
+def dynamic_temperature(logits: Logits, params: SamplingParams) -> float:
+    """The divisor of step 12, at least 1e-300 (Dynamic Temperature Sampling, kalomaze, 2023)."""
+    finite = logits[np.isfinite(logits)]
+    if params.dynatemp_range <= 0 or len(finite) < 2:
+        return params.temperature
+    p = softmax(finite)
+    p = p[p > 0]
+    share = float(-(p * np.log(p)).sum() / np.log(len(finite)))
+    low = max(0.0, params.temperature - params.dynatemp_range)
+    high = params.temperature + params.dynatemp_range
+    moved = low + (high - low) * max(share, 0.0) ** params.dynatemp_exponent
+    return float(max(moved, 1e-300))
+
+
+def _heated(logits: Logits, params: SamplingParams) -> Logits:
+    fixed = params.mirostat > 0
+    return heat(logits, params.temperature if fixed else dynamic_temperature(logits, params))
 
 
 def softmax(logits: Logits) -> Logits:
@@ -178,7 +205,7 @@ def surprise_limit(logits: Logits, params: SamplingParams, mu: float) -> int:
 
 
 def top_n_sigma(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 5 (Tang et al., Top-n-sigma: Not All Logits Are You Need, 2024)."""
+    """Step 6 (Tang et al., Top-n-sigma: Not All Logits Are You Need, 2024)."""
     if params.top_n_sigma <= 0:
         return ids
     floor = logits[0] - params.top_n_sigma * logits[np.isfinite(logits)].std()
@@ -186,18 +213,18 @@ def top_n_sigma(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
 
 
 def xtc(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 10 where it acts (Exclude Top Choices, p-e-w, 2024)."""
+    """Step 11 where it acts (Exclude Top Choices, p-e-w, 2024)."""
     above = int((softmax(logits) >= params.xtc_threshold).sum())
     return ids[above - 1 :] if params.xtc_threshold <= 0.5 and above > 1 else ids
 
 
 def top_k(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 6."""
+    """Step 7."""
     return ids[: params.top_k] if params.top_k > 0 else ids
 
 
 def typical_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 7 (Meister et al., Locally Typical Sampling, 2022)."""
+    """Step 8 (Meister et al., Locally Typical Sampling, 2022)."""
     if params.typical_p >= 1:
         return ids
     p = softmax(logits)
@@ -208,7 +235,7 @@ def typical_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
 
 
 def top_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 8 (Holtzman et al., The Curious Case of Neural Text Degeneration, 2019)."""
+    """Step 9 (Holtzman et al., The Curious Case of Neural Text Degeneration, 2019)."""
     if params.top_p >= 1:
         return ids
     inside = np.cumsum(softmax(logits)) < params.top_p
@@ -216,7 +243,7 @@ def top_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
 
 
 def min_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
-    """Step 9 (Nguyen et al., Turning Up the Heat: Min-p Sampling, 2024)."""
+    """Step 10 (Nguyen et al., Turning Up the Heat: Min-p Sampling, 2024)."""
     if params.min_p <= 0:
         return ids
     threshold = logits[0] + np.log(min(params.min_p, 1.0))

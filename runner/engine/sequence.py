@@ -10,8 +10,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
+from typing import Protocol
 
-from runner.backends.backend import Row, Sampled, Sampler
+from runner.backends.backend import Mask, Row, Sampled, Sampler
 from runner.engine.detokenize import Detokenizer, TokenTable, TokenText
 from runner.engine.stop import StopMatcher
 from runner.types import (
@@ -23,6 +24,16 @@ from runner.types import (
     TokenLogprob,
     Usage,
 )
+
+
+class Matcher(Mask, Protocol):
+    """How far an answer has come in its grammar."""
+
+    complete: bool  # nothing may follow
+
+    def accept(self, token: int) -> None:
+        """Go on by a token that is no end of the answer. Raises InvalidRequest when the grammar
+        does not allow it or has become too much work."""
 
 
 @dataclass(slots=True)
@@ -50,6 +61,7 @@ class Sequence:
         "ignore_end",
         "last",
         "limit",
+        "matcher",
         "params",
         "priority",
         "prompt_length",
@@ -69,8 +81,10 @@ class Sequence:
         arrival: int,
         arrived_s: float,
         table: TokenTable,
+        matcher: Matcher | None = None,
     ) -> None:
-        """limit: the number of tokens, prompt and output, at which the sequence ends."""
+        """limit: the number of tokens, prompt and output, at which the sequence ends. matcher:
+        of the request's grammar."""
         self._table = table
         self.id = request.id
         self.params = request.sampling
@@ -85,7 +99,8 @@ class Sequence:
         self.cached: int | None = None  # prompt tokens that the first admission found computed
         self.sampler: Sampler | None = None
         self.last = [0]  # the token to compute next, shared with row
-        self.row = Row(0, self.last, 0)
+        self.matcher = matcher
+        self.row = Row(0, self.last, 0, mask=matcher)
         self.detokenizer = Detokenizer()
         self.stops = StopMatcher(request.stop) if request.stop else None
         self.timing = Timing(arrived_s)
@@ -104,8 +119,12 @@ class Sequence:
 
     def penalty_window(self) -> list[int]:
         """The tokens that the penalties of a fresh sampler must know."""
-        last = self.params.repeat_last_n
-        if last == 0 or not _penalised(self.params):
+        params = self.params
+        lasts = [params.repeat_last_n] if _penalised(params) else []
+        if params.dry_multiplier != 0:
+            lasts.append(params.dry_penalty_last_n)
+        last = -1 if any(number < 0 for number in lasts) else max(lasts, default=0)
+        if last == 0:
             return []
         return self.tokens.tolist() if last < 0 else self.tokens[-last:].tolist()
 
@@ -114,7 +133,8 @@ class Sequence:
         assert self.slot is not None
         end = self.computed + count
         sampler = self.sampler if end == len(self.tokens) else None
-        return Row(self.slot, self.tokens[self.computed : end].tolist(), self.computed, sampler)
+        tokens = self.tokens[self.computed : end].tolist()
+        return Row(self.slot, tokens, self.computed, sampler, self.matcher)
 
     def begin(self, now_s: float) -> None:
         """The prompt is computed; the row for decode steps is made."""
@@ -126,7 +146,8 @@ class Sequence:
 
     def push(self, sampled: Sampled, now_s: float) -> Delta:
         """Take a sampled token: what it adds to the answer, and whether that ends here. Sets
-        row to the token, for the next step."""
+        row to the token, for the next step. Raises InvalidRequest when the grammar cannot go
+        on."""
         token = sampled.token
         tokens = self.tokens
         tokens.append(token)
@@ -136,6 +157,7 @@ class Sequence:
         if (
             entry.delta is not None
             and self.stops is None
+            and self.matcher is None
             and sampled.logprob is None
             and len(tokens) < self.limit
             and not self.detokenizer.pending
@@ -145,14 +167,18 @@ class Sequence:
 
     def _push_with_care(self, sampled: Sampled, entry: TokenText, now_s: float) -> Delta:
         logprobs = () if sampled.logprob is None else (_logprob(sampled, self._table),)
-        if entry.is_end and not self.ignore_end:
+        if entry.is_end and (self.matcher is not None or not self.ignore_end):
             return self._end("", "stop", logprobs, now_s)
+        if self.matcher is not None:
+            self.matcher.accept(sampled.token)
         text = self.detokenizer.push(entry.piece)
         if self.stops is not None:
             text = self.stops.push(text)
             if self.stops.matched is not None:
                 finish = Finish("stop", self._usage(now_s), self.stops.matched)
                 return Delta(text, 1, logprobs, finish)
+        if self.matcher is not None and self.matcher.complete:
+            return self._end(text, "stop", logprobs, now_s)
         if len(self.tokens) >= self.limit:
             return self._end(text, "length", logprobs, now_s)
         return Delta(text, 1, logprobs)

@@ -11,17 +11,23 @@ from typing import Any
 from runner.chat import output
 from runner.chat.conversation import with_bundle_turns
 from runner.chat.output import OutputParser, output_parser
-from runner.chat.reasoning import marks_of
+from runner.chat.reasoning import control_marks, marks_of
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
 from runner.models.options import generation_options
 from runner.models.shape import template_capabilities
 from runner.settings import parse_duration
-from runner.types import GenerateRequest, Message
+from runner.types import GenerateRequest, Grammar, Message
 
 MAX_LOGIT_BIAS = 1024
 MAX_SEQUENCES = 128
 EFFORTS = ("minimal", "low", "medium", "high", "max")
+
+_HARMONY_REASONING = (
+    "<|channel|>analysis<|message|>",
+    "<|end|><|start|>assistant<|channel|>final<|message|>",
+)
+_HARMONY_HEAD = "<|channel|>final<|message|>"
 
 _ids = itertools.count(1)
 
@@ -52,6 +58,7 @@ class Ask:
     template_options: Mapping[str, Any] = field(default_factory=dict)
     openings: tuple[str, ...] = ()
     kept_marks: tuple[str, ...] = ()
+    grammar: Grammar | None = None
 
 
 def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
@@ -82,6 +89,7 @@ def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
         template_options=ask.template_options,
         openings=ask.openings,
         kept_marks=ask.kept_marks,
+        grammar=ask.grammar or _default_grammar(lease, ask),
         context_length=None if num_ctx is None else min(num_ctx, lease.plan.context_length),
     )
     return [_request(template, prompt, number) for prompt in ask.prompts for number in range(ask.n)]
@@ -126,7 +134,31 @@ def reasoning_marks(lease: Lease) -> tuple[str, str] | None:
     written = template_capabilities(lease.bundle).thinking_marks
     if written is not None:
         return written[0].strip(), written[1].strip()
-    return marks_of(lease.template)
+    return marks_of(lease.template, lease.bundle.parser)
+
+
+def after_reasoning(
+    grammar: Grammar | None, lease: Lease, think: bool | str | None
+) -> Grammar | None:
+    """The grammar for the chat answers of a model, which may reason before them unless think is
+    False."""
+    if grammar is None:
+        return None
+    if output.speaks_harmony(lease.template, lease.bundle.parser):
+        return replace(grammar, reasoning=_HARMONY_REASONING, head=_HARMONY_HEAD)
+    marks = reasoning_marks(lease)
+    return grammar if marks is None or think is False else replace(grammar, reasoning=marks)
+
+
+def _default_grammar(lease: Lease, ask: Ask) -> Grammar | None:
+    """That of the Modelfile or the options. A conversation with tools has none: calls would not
+    match it."""
+    written = {**lease.parameters, **ask.options}.get("grammar")
+    if not written or any(prompt.tools for prompt in ask.prompts):
+        return None
+    grammar = Grammar("gbnf", str(written), "grammar")
+    chats = any(prompt.messages is not None for prompt in ask.prompts)
+    return after_reasoning(grammar, lease, None) if chats else grammar
 
 
 def openings(lease: Lease) -> tuple[str, ...]:
@@ -138,13 +170,20 @@ def openings(lease: Lease) -> tuple[str, ...]:
 def marks_to_keep(lease: Lease, *, tools: bool) -> tuple[str, ...]:
     """The marks that the parser of this model's answers needs, were they control tokens."""
     found = output.marks_to_keep(lease.template, tools=tools, family=lease.bundle.parser)
-    return (*(reasoning_marks(lease) or ()), *found)
+    return (*control_marks(reasoning_marks(lease)), *found)
 
 
-def parser_of(lease: Lease, tools: Sequence[Mapping[str, Any]]) -> OutputParser | None:
-    """A fresh parser for an answer of this model; None: there is nothing to look for."""
+def parser_of(
+    lease: Lease, tools: Sequence[Mapping[str, Any]], *, single: bool = False
+) -> OutputParser | None:
+    """A fresh parser for an answer of this model; None: there is nothing to look for. single:
+    only the first tool call counts."""
     return output_parser(
-        lease.template, tools=tools, marks=reasoning_marks(lease), family=lease.bundle.parser
+        lease.template,
+        tools=tools,
+        marks=reasoning_marks(lease),
+        family=lease.bundle.parser,
+        single=single,
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from runner.engine.engine import Engine, Outcome
+from runner.engine.sequence import Matcher
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import Delta, Embeddings, GenerateRequest, WorkerStats
 from runner.worker.fitting import Fitted
@@ -56,15 +57,22 @@ class EngineThread(threading.Thread):
         self._begun: dict[str, str] = {}  # what the prompt has written of an answer; by id
         self._dropped: dict[str, int] = {}  # messages left out of its prompt; by id
 
-    def submit(self, request: GenerateRequest, prompt: Fitted, arrived_s: float) -> None:
-        """Generate from a prompt. What it has begun comes before the text of the first delta."""
+    def submit(
+        self,
+        request: GenerateRequest,
+        prompt: Fitted,
+        arrived_s: float,
+        matcher: Matcher | None = None,
+    ) -> None:
+        """Generate from a prompt. What it has begun comes before the text of the first delta.
+        matcher: of the request's grammar."""
 
         def add(engine: Engine) -> None:
             if prompt.begun:
                 self._begun[request.id] = prompt.begun
             if prompt.messages_dropped:
                 self._dropped[request.id] = prompt.messages_dropped
-            engine.submit(request, prompt.tokens, arrived_s)
+            engine.submit(request, prompt.tokens, arrived_s, matcher)
 
         self._post(request.id, add)
 

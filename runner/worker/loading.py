@@ -16,7 +16,9 @@ from runner.backends.backend import LoadedModel, LoadProgress
 from runner.engine.engine import Engine
 from runner.errors import HearthError, ModelLoadFailed
 from runner.types import LoadPlan
+from runner.worker.matchers import Matchers
 from runner.worker.prompts import Prompts
+from runner.worker.wording import Wording
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ class Loaded:
     engine: Engine
     prompts: Prompts
     model: LoadedModel
+    matchers: Matchers
+    wording: Wording
 
     def info(self) -> dict[str, Any]:
         """What the ready frame says of it."""
@@ -67,4 +71,4 @@ def load(plan: LoadPlan, progress: LoadProgress) -> Loaded:
         idle_tokens=plan.idle_tokens,
         swap_bytes=plan.swap_bytes,
     )
-    return Loaded(engine, prompts, model)
+    return Loaded(engine, prompts, model, Matchers(model.tokenizer), Wording(model.tokenizer))

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from runner.engine.engine import Engine
+from runner.engine.sequence import Matcher
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import GenerateRequest, LoadPlan
 from runner.worker.engine_thread import EngineThread
@@ -39,6 +40,7 @@ Frame = dict[str, Any]
 Answer = Callable[[Loaded, Frame], Frame]
 PROTOCOL_EXIT_CODE = 76  # EX_PROTOCOL
 LOAD_EXIT_CODE = 1
+GRAMMAR_THREADS = 2  # one that takes long does not keep the next ones waiting
 
 
 async def serve(connection: socket.socket) -> int:
@@ -93,6 +95,7 @@ class Worker:
         self._loaded: Loaded | None = None
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._prompt_thread = ThreadPoolExecutor(1, thread_name_prefix="prompts")
+        self._grammar_threads = ThreadPoolExecutor(GRAMMAR_THREADS, "grammars")
         self._engine = EngineThread(self._load, self._ready, outbox)
         self._engine.start()
 
@@ -140,8 +143,9 @@ class Worker:
             request = request_from_wire(frame["request"])
             if request.id != id:
                 raise InvalidRequest(f"the request's id {request.id!r} is not the frame's, {id!r}")
-            fitted = await self._off_loop(lambda loaded: _fit(loaded, request))
-            self._engine.submit(request, fitted, arrived_s)
+            request, fitted = await self._off_loop(lambda loaded: _worded(loaded, request))
+            matcher = None if request.grammar is None else await self._match(request, fitted)
+            self._engine.submit(request, fitted, arrived_s, matcher)
 
         self._prepare(id, submit())
 
@@ -171,6 +175,12 @@ class Worker:
         assert self._loaded is not None
         return await self._loop.run_in_executor(self._prompt_thread, work, self._loaded)
 
+    async def _match(self, request: GenerateRequest, prompt: Fitted) -> Matcher:
+        """Compile on threads apart, so that prompts go on."""
+        assert self._loaded is not None
+        work = self._loaded.matchers.matcher
+        return await self._loop.run_in_executor(self._grammar_threads, work, request, prompt)
+
     def _prepare(self, id: str, work: Any) -> None:
         """Run what precedes the engine as a task; its failure is the request's error."""
         task = self._loop.create_task(self._guard(id, work))
@@ -198,6 +208,11 @@ class Worker:
         self._outbox.send({"op": "error", "id": id, "error": error.to_wire()})
 
 
+def _worded(loaded: Loaded, request: GenerateRequest) -> tuple[GenerateRequest, Fitted]:
+    sampling = loaded.wording.resolve(request.sampling)
+    return dataclasses.replace(request, sampling=sampling), _fit(loaded, request)
+
+
 def _fit(loaded: Loaded, request: GenerateRequest) -> Fitted:
     most = loaded.engine.context_length
     return fit(loaded.prompts, request, min(request.context_length or most, most))
@@ -211,24 +226,43 @@ def _tokenize(loaded: Loaded, frame: Frame) -> Frame:
 
 
 def _detokenize(loaded: Loaded, frame: Frame) -> Frame:
+    return {"text": b"".join(_pieces_of(loaded, frame["tokens"])).decode("utf-8", "replace")}
+
+
+def _pieces(loaded: Loaded, frame: Frame) -> Frame:
+    pieces = _pieces_of(loaded, frame["tokens"])
+    return {"pieces": [piece.decode("utf-8", "replace") for piece in pieces]}
+
+
+def _pieces_of(loaded: Loaded, tokens: list[int]) -> list[bytes]:
     tokenizer = loaded.model.tokenizer
-    for token in frame["tokens"]:
+    for token in tokens:
         if not 0 <= token < tokenizer.vocabulary:
             raise InvalidRequest(
                 f"token {token} is not in the vocabulary (0 to {tokenizer.vocabulary - 1})"
             )
-    pieces = b"".join(tokenizer.piece(token) for token in frame["tokens"])
-    return {"text": pieces.decode("utf-8", "replace")}
+    return [tokenizer.piece(token) for token in tokens]
 
 
 def _render(loaded: Loaded, frame: Frame) -> Frame:
     return {"prompt": loaded.prompts.render(request_from_wire(frame["request"]))}
 
 
+def _count(loaded: Loaded, frame: Frame) -> Frame:
+    return {"count": len(loaded.prompts.encode(request_from_wire(frame["request"])))}
+
+
+def _encode(loaded: Loaded, frame: Frame) -> Frame:
+    return {"tokens": loaded.prompts.encode(request_from_wire(frame["request"]))}
+
+
 _ANSWERS: dict[str, Answer] = {
     "tokenize": _tokenize,
     "detokenize": _detokenize,
     "render": _render,
+    "pieces": _pieces,
+    "count": _count,
+    "encode": _encode,
 }
 
 

@@ -18,6 +18,7 @@ from modelfile.templates.named import DEFAULT, TOOL_USE, NamedTemplates
 from runner.backends.backend import Tokenizer
 from runner.errors import InvalidRequest, ModelInvalid
 from runner.types import GenerateRequest, Message, ToolCall
+from runner.worker.tool_results import paired
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class Prompts:
         try:
             if "suffix" in options:
                 return self._fill(request.messages, options)
-            messages = [_message_for_template(message) for message in request.messages]
+            messages = [_message_for_template(message) for message in paired(request.messages)]
             tools = [dict(tool) for tool in request.tools] or None
             return self._template.render(messages, tools, **options)
         except ModelfileError as error:

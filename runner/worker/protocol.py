@@ -12,6 +12,9 @@ Daemon to worker
     tokenize  id, text, add_special        answer: reply {"tokens": [...]}
     detokenize id, tokens                  answer: reply {"text": ...}
     render    id, request                  answer: reply {"prompt": ...}
+    pieces    id, tokens                   answer: reply {"pieces": [...]}
+    count     id, request                  answer: reply {"count": tokens of the prompt}
+    encode    id, request                  answer: reply {"tokens": [...]}
     stats     id                           answer: reply, WorkerStats as an object
     shutdown                               finish nothing, exit 0
 
@@ -38,6 +41,7 @@ from runner.types import (
     Delta,
     Finish,
     GenerateRequest,
+    Grammar,
     LoadPlan,
     Message,
     SamplingParams,
@@ -100,7 +104,10 @@ def request_from_wire(value: Mapping[str, Any]) -> GenerateRequest:
     fields = dict(value)
     sampling = dict(fields.pop("sampling"))
     sampling["logit_bias"] = tuple((int(t), float(b)) for t, b in sampling["logit_bias"])
+    sampling["text_bias"] = tuple((str(t), float(b)) for t, b in sampling["text_bias"])
+    sampling["dry_sequence_breakers"] = tuple(sampling["dry_sequence_breakers"])
     messages, tokens = fields.pop("messages"), fields.pop("tokens")
+    grammar = fields.pop("grammar")
     return GenerateRequest(
         **{
             **fields,
@@ -112,6 +119,20 @@ def request_from_wire(value: Mapping[str, Any]) -> GenerateRequest:
         sampling=SamplingParams(**sampling),
         messages=None if messages is None else tuple(_message(m) for m in messages),
         tokens=None if tokens is None else tuple(tokens),
+        grammar=None if grammar is None else _grammar(grammar),
+    )
+
+
+def _grammar(value: Mapping[str, Any]) -> Grammar:
+    reasoning = value["reasoning"]
+    schemas = tuple((path, text) for path, text in value["schemas"])
+    return Grammar(
+        **{
+            **value,
+            "reasoning": None if reasoning is None else (reasoning[0], reasoning[1]),
+            "marks": tuple(value["marks"]),
+            "schemas": schemas,
+        }
     )
 
 
@@ -127,7 +148,8 @@ def plan_to_wire(plan: LoadPlan) -> dict[str, Any]:
 
 def plan_from_wire(value: Mapping[str, Any]) -> LoadPlan:
     """The inverse of plan_to_wire."""
-    return LoadPlan(**value)
+    adapters = tuple((path, float(scale)) for path, scale in value.get("adapters", ()))
+    return LoadPlan(**{**value, "adapters": adapters})
 
 
 def delta_to_wire(delta: Delta) -> list[Any]:

@@ -19,7 +19,6 @@ from runner.backends.backend import (
     Row,
     RowFault,
     Sampled,
-    Sampler,
     SavedState,
 )
 from runner.backends.llamacpp.batch import Batch
@@ -27,6 +26,7 @@ from runner.backends.llamacpp.chain import Candidates
 from runner.backends.llamacpp.context import Context, FloatRows
 from runner.backends.llamacpp.grouping import Grouping
 from runner.backends.llamacpp.logprobs import logprobs
+from runner.backends.llamacpp.masking import Masking
 from runner.backends.llamacpp.penalties import FloatRow
 from runner.backends.llamacpp.sampler import LlamaCppSampler
 from runner.backends.llamacpp.saved import SavedSequence, copy_in, copy_out, state_bytes
@@ -42,6 +42,7 @@ class LlamaCppBackend:
         self._batch = Batch(capacity.batch_tokens)
         self._candidates = Candidates(capacity.vocabulary)
         self._grouping = Grouping()
+        self._masking = Masking(capacity.vocabulary)
 
     def create_sampler(self, params: SamplingParams) -> LlamaCppSampler:
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
@@ -93,7 +94,7 @@ class LlamaCppBackend:
     def _sample(self, rows: Sequence[Row], logits: FloatRows | None) -> list[Sampled]:
         if logits is None:
             return []
-        results = [_choose(row.sequence, row.sampler, logits[at]) for at, row in enumerate(rows)]
+        results = [self._choose(row, logits[at]) for at, row in enumerate(rows)]
         sampled = [result for result in results if result is not None]
         if len(sampled) < len(rows):
             good = {result.sequence for result in sampled}
@@ -104,6 +105,21 @@ class LlamaCppBackend:
                 sequences=[row.sequence for row in rows if row.sequence not in good],
             )
         return sampled
+
+    def _choose(self, row: Row, logits: FloatRow) -> Sampled | None:
+        sampler = row.sampler
+        assert isinstance(sampler, LlamaCppSampler)
+        if row.mask is None:
+            token = sampler.choose(logits)
+        else:
+            token = sampler.choose(self._masking.apply(logits, row.mask))
+        if token is None:
+            return None
+        count = sampler.params.logprobs
+        if count is None:
+            return Sampled(row.sequence, token)
+        logprob, top = logprobs(logits, token, count)
+        return Sampled(row.sequence, token, logprob, top)
 
     def share(self, source: int, target: int, length: int) -> None:
         """See Backend.share."""
@@ -175,15 +191,3 @@ class LlamaCppBackend:
             raise BackendError(
                 f"no sequence {sequence}; there are 0 to {self.capacity.max_sequences - 1}"
             )
-
-
-def _choose(sequence: int, sampler: Sampler | None, logits: FloatRow) -> Sampled | None:
-    assert isinstance(sampler, LlamaCppSampler)
-    token = sampler.choose(logits)
-    if token is None:
-        return None
-    count = sampler.params.logprobs
-    if count is None:
-        return Sampled(sequence, token)
-    logprob, top = logprobs(logits, token, count)
-    return Sampled(sequence, token, logprob, top)

@@ -1,4 +1,4 @@
-"""llama.cpp's native filters and draw over a set of candidates: steps 7 to 12 of
+"""llama.cpp's native filters and draw over a set of candidates: steps 8 to 13 of
 runner/engine/sampling.py.
 
 Owns the native sampler chain of one request and its random numbers. Knows nothing of rows,
@@ -93,9 +93,10 @@ class Chain:
 
 def _samplers(params: SamplingParams, vocabulary: int) -> list[Any]:
     temperature = max(params.temperature, LOWEST_TEMPERATURE)
-    heat = native.llama_sampler_init_temp(temperature)
     if params.mirostat:
-        return [heat, _mirostat(params, vocabulary)]
+        return [native.llama_sampler_init_temp(temperature), _mirostat(params, vocabulary)]
+    spread, exponent = params.dynatemp_range, params.dynatemp_exponent
+    heat = native.llama_sampler_init_temp_ext(temperature, max(0.0, spread), exponent)
     steps = _filters(params)
     return [*steps, heat, native.llama_sampler_init_dist(seed_of(params))]
 

@@ -17,6 +17,7 @@ from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import Backend, Capacity, LoadedModel, LoadProgress
 from runner.backends.llamacpp import native_log
+from runner.backends.llamacpp.adapters import apply_adapters
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.embedding import EmbeddingBackend, pooling_of, reads_both_ways
@@ -41,6 +42,11 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
             handle = native.llama_init_from_model(model, params)
             if not handle:
                 raise _failure(plan, "no context could be made for it", complaints)
+            try:
+                apply_adapters(plan, model, handle, complaints)
+            except BaseException:
+                native.llama_free(handle)
+                raise
         except BaseException:
             native.llama_model_free(model)
             raise

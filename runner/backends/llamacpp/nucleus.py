@@ -23,7 +23,7 @@ def nucleus(logits: FloatRow, peak: float, mass: float) -> Ids:
     while True:
         ids = highest(logits, size)
         reached = np.cumsum(powers[ids], dtype=np.float64)
-        if reached[-1] >= wanted or len(ids) == len(logits):
+        if reached[-1] >= wanted or size >= len(logits):
             return ids[: int(np.searchsorted(reached, wanted)) + 1]
         size *= 4
 

@@ -24,6 +24,7 @@ CACHE_TYPES: dict[str, int] = {
     "q5_0": native.GGML_TYPE_Q5_0,
     "q4_1": native.GGML_TYPE_Q4_1,
     "q4_0": native.GGML_TYPE_Q4_0,
+    "iq4_nl": native.GGML_TYPE_IQ4_NL,
 }
 
 _FLASH_ATTENTION = {

@@ -1,4 +1,4 @@
-"""What a request's history and bias do to logits: steps 1 and 2 of runner/engine/sampling.py.
+"""What a request's history and bias do to logits: steps 1 to 3 of runner/engine/sampling.py.
 
 Few of the many logits change, so they are changed in place and put back afterwards. Knows
 nothing of the filters that follow.
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from runner.backends.llamacpp.dry import dry_of
 from runner.types import SamplingParams
 
 FloatRow = NDArray[np.float32]  # [vocabulary]
@@ -59,31 +60,51 @@ class Adjustment:
         self._presence = np.float32(params.presence_penalty)
         self._frequency = np.float32(params.frequency_penalty)
         self._window = _window(params)
+        self._dry = dry_of(params)
 
     @property
     def active(self) -> bool:
         """False: apply would change nothing, whatever the history."""
-        return bool(len(self._biased)) or self._window is not None
+        looks_back = self._window is not None or self._dry is not None
+        return bool(len(self._biased)) or looks_back
 
     def accept(self, tokens: Sequence[int]) -> None:
         """Let the penalties see more tokens of the history."""
         if self._window is not None:
             self._window.extend(tokens)
+        if self._dry is not None:
+            self._dry.extend(tokens)
 
     @contextmanager
     def apply(self, logits: FloatRow) -> Iterator[None]:
         """Inside the block, logits [vocabulary] are adjusted; after it they are as before."""
         raw_biased = logits[self._biased]
         logits[self._biased] += self._bias
+        with self._penalties(logits), self._against_runs(logits):
+            yield
+        logits[self._biased] = raw_biased
+
+    @contextmanager
+    def _penalties(self, logits: FloatRow) -> Iterator[None]:
         if self._window is None:
             yield
-        else:
-            tokens, counts = self._window.counts()
-            before = logits[tokens]
-            logits[tokens] = self._penalised(before, counts)
+            return
+        tokens, counts = self._window.counts()
+        before = logits[tokens]
+        logits[tokens] = self._penalised(before, counts)
+        yield
+        logits[tokens] = before
+
+    @contextmanager
+    def _against_runs(self, logits: FloatRow) -> Iterator[None]:
+        if self._dry is None:
             yield
-            logits[tokens] = before
-        logits[self._biased] = raw_biased
+            return
+        tokens, lost = self._dry.penalties()
+        before = logits[tokens]
+        logits[tokens] = before - lost
+        yield
+        logits[tokens] = before
 
     def _penalised(self, logits: FloatRow, counts: NDArray[np.float32]) -> FloatRow:
         scaled = np.where(logits <= 0, logits * self._repeat, logits / self._repeat)

@@ -72,6 +72,7 @@ class LlamaCppSampler:
 def _pick(params: SamplingParams, candidates: Candidates) -> Pick:
     filtered = params.top_p < 1 or params.min_p > 0 or params.typical_p < 1
     more = params.mirostat > 0 or params.top_n_sigma > 0 or params.xtc_probability > 0
+    more = more or params.dynatemp_range > 0
     if params.top_k > 0 or filtered or more:
         return _FromCandidates(params, candidates)
     return _FromAll(params)

@@ -15,17 +15,24 @@ _STRIPES = 64
 
 
 def highest(logits: FloatRow, k: int) -> Ids:
-    """The ids of the k highest logits (all of them where there are fewer). No NaN allowed."""
+    """The ids of the k highest logits (all of them where there are fewer). Where fewer are
+    above -inf, as behind a mask, those only; where none are, any k. No NaN allowed."""
     size = len(logits)
     columns = size // _STRIPES
     if k >= size:
-        ids = np.arange(size)
+        ids = _reaching(logits, np.float32(-np.inf))
     elif k < columns:
         ids = _reaching_few(logits, columns, k)
     else:
-        ids = np.flatnonzero(logits >= np.partition(logits, size - k)[size - k])
+        ids = _reaching(logits, np.partition(logits, size - k)[size - k])
     order = np.argsort(-logits[ids], kind="stable")
     return ids[order[:k]]
+
+
+def _reaching(logits: FloatRow, bound: np.float32) -> Ids:
+    """Ids, ascending, of the logits from bound on, but none of -inf when another is above."""
+    found = np.flatnonzero(logits >= bound if bound > -np.inf else logits > bound)
+    return found if len(found) else np.arange(len(logits))
 
 
 def _reaching_few(logits: FloatRow, columns: int, k: int) -> Ids:
@@ -38,6 +45,8 @@ def _reaching_few(logits: FloatRow, columns: int, k: int) -> Ids:
     body = logits[: columns * _STRIPES].reshape(_STRIPES, columns)
     peaks = body.max(axis=0)
     bound = np.partition(peaks, columns - k)[columns - k]
+    if bound == -np.inf:
+        return _reaching(logits, bound)
     near = np.flatnonzero(peaks >= bound)
     stripe, column = np.nonzero(body[:, near] >= bound)
     tail = columns * _STRIPES + np.flatnonzero(logits[columns * _STRIPES :] >= bound)

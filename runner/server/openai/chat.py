@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -28,8 +28,17 @@ from runner.server.exchange import Exchange
 from runner.server.identity import new_id
 from runner.server.openai.logprobs import chat_logprobs
 from runner.server.openai.usage import usage_of
-from runner.server.openai.wire import ChatMessage, ChatRequest, Tool
-from runner.server.stream import EVENT_STREAM, Answer, Arrived, collect, event, send_stream
+from runner.server.openai.wire import ChatMessage, ChatRequest
+from runner.server.stream import (
+    EVENT_STREAM,
+    KEEP_ALIVE,
+    Answer,
+    Arrived,
+    collect,
+    event,
+    send_stream,
+)
+from runner.server.tool_choice import ToolChoice, grammar_of_tools
 from runner.types import Delta, Finish, Message, ToolCall
 
 
@@ -39,28 +48,31 @@ async def chat_completions(exchange: Exchange) -> None:
     asked.refuse_unsupported()
     options = asked.checked_options(asked.max_completion_tokens or asked.max_tokens)
     logprobs = asked.logprob_count()
+    grammar, choice = asked.grammar_asked(), asked.choice()
     messages = _messages(asked.messages)
     manager = exchange.daemon.manager
     async with (
         exchange.cancelled_on_disconnect(),
         manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
     ):
-        tools = _tools(asked, lease)
+        functions = _functions(asked, choice, lease)
+        tools = tuple(_tool(function) for function in functions)
         prompt = Prompt(messages=conversation(lease, messages), tools=tools)
         n = asked.n or 1
         ask = Ask(
             (prompt,),
             options,
             n,
-            asked.logit_bias or {},
+            asked.id_bias,
             logprobs,
             asked.ignore_eos,
             drop_turns=asked.truncation == "auto",
             template_options={**think_options(lease, asked.think), **asked.template_options},
             openings=openings(lease),
             kept_marks=marks_to_keep(lease, tools=bool(tools)),
+            grammar=grammar_of_tools(lease, functions, choice, grammar, asked.think),
         )
-        parsers = [parser_of(lease, tools) for _ in range(n)]
+        parsers = [parser_of(lease, tools, single=choice.single) for _ in range(n)]
         generation = lease.worker.generate(requests_for(lease, ask))
         if asked.stream:
             renderer = ChatRenderer(asked, parsers)
@@ -120,16 +132,16 @@ def _check_arguments(call: ToolCall, where: str) -> None:
         )
 
 
-def _tools(asked: ChatRequest, lease: Lease) -> tuple[dict[str, Any], ...]:
-    if not asked.tools or asked.tool_choice == "none":
-        return ()
+def _functions(asked: ChatRequest, choice: ToolChoice, lease: Lease) -> list[dict[str, Any]]:
+    if not asked.tools or choice.mode == "none":
+        return []
     require_tools(lease)
-    return tuple(_tool(tool) for tool in asked.tools)
+    return [tool.function.model_dump(exclude_none=True) for tool in asked.tools]
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
-    function = tool.function.model_dump(exclude_none=True)
-    return {"type": "function", "function": {"parameters": {}, **function}}
+def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {name: value for name, value in function.items() if name != "strict"}
+    return {"type": "function", "function": {"parameters": {}, **shown}}
 
 
 def _completion(
@@ -145,7 +157,9 @@ def _completion(
         "created": int(time.time()),
         "model": asked.model,
         "choices": choices,
-        "usage": usage_of([answer.finish for answer in answers]),
+        "usage": usage_of(
+            [answer.finish for answer in answers], reasoning_tokens=_reasoning_tokens(parsers)
+        ),
         **truncated([answer.finish for answer in answers]),
     }
 
@@ -153,7 +167,7 @@ def _completion(
 def _choice(
     asked: ChatRequest, index: int, answer: Answer, parser: OutputParser | None
 ) -> dict[str, Any]:
-    parts = Parts(answer.text) if parser is None else parser.finish(answer.text)
+    parts = Parts(answer.text) if parser is None else _parsed(answer, parser)
     message: dict[str, Any] = {"role": "assistant", "content": parts.content, "refusal": None}
     if parts.reasoning:
         message |= _thought(parts.reasoning)
@@ -166,6 +180,19 @@ def _choice(
         "logprobs": chat_logprobs(answer.logprobs) if asked.logprobs else None,
         "finish_reason": finish_reason(answer.finish, bool(parts.calls)),
     }
+
+
+def _parsed(answer: Answer, parser: OutputParser) -> Parts:
+    """What an answer says, its texts one by one so that the tokens of each kind are counted."""
+    pieces = [
+        parser.feed(text, count)
+        for text, count in zip(answer.texts, answer.token_counts, strict=True)
+    ]
+    return Parts.joined([*pieces, parser.finish()])
+
+
+def _reasoning_tokens(parsers: Sequence[OutputParser | None]) -> int:
+    return sum(parser.reasoning_tokens for parser in parsers if parser is not None)
 
 
 def _thought(text: str) -> dict[str, str]:
@@ -236,11 +263,16 @@ class ChatRenderer:
                 self._add_finish(out, index, delta.finish)
         return b"".join(out)
 
+    def keep_alive(self) -> bytes:
+        """See Renderer."""
+        return KEEP_ALIVE
+
     def end(self) -> bytes:
         """See Renderer."""
         if not self._include_usage:
             return event(b"[DONE]")
-        usage = to_json(usage_of(self._finishes))
+        reasoning = _reasoning_tokens(self._parsers)
+        usage = to_json(usage_of(self._finishes, reasoning_tokens=reasoning))
         return self._head + b',"choices":[],"usage":' + usage + b"}\n\n" + event(b"[DONE]")
 
     def _add_parsed(self, out: list[bytes], index: int, delta: Delta) -> None:
@@ -248,9 +280,9 @@ class ChatRenderer:
         if parser is None:
             parts = Parts(delta.text)
         elif delta.finish is not None:
-            parts = parser.finish(delta.text)
+            parts = parser.finish(delta.text, delta.token_count)
         else:
-            parts = parser.feed(delta.text)
+            parts = parser.feed(delta.text, delta.token_count)
         if parts.reasoning:
             out.append(self._chunk(index, _thought(parts.reasoning)))
         if parts.content or delta.logprobs:

@@ -17,7 +17,15 @@ from runner.server.identity import new_id
 from runner.server.openai.logprobs import completion_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import CompletionRequest
-from runner.server.stream import EVENT_STREAM, Answer, Arrived, collect, event, send_stream
+from runner.server.stream import (
+    EVENT_STREAM,
+    KEEP_ALIVE,
+    Answer,
+    Arrived,
+    collect,
+    event,
+    send_stream,
+)
 from runner.types import Delta, Finish
 
 
@@ -26,6 +34,7 @@ async def completions(exchange: Exchange) -> None:
     asked = await exchange.read(CompletionRequest)
     asked.refuse_unsupported()
     options = asked.checked_options(16 if asked.max_tokens is None else asked.max_tokens)
+    grammar = asked.grammar_asked()
     prompts = prompts_of(asked.prompt)
     manager = exchange.daemon.manager
     async with (
@@ -33,7 +42,15 @@ async def completions(exchange: Exchange) -> None:
         manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
     ):
         n = asked.n or 1
-        ask = Ask(prompts, options, n, asked.logit_bias or {}, asked.logprobs, asked.ignore_eos)
+        ask = Ask(
+            prompts,
+            options,
+            n,
+            asked.id_bias,
+            asked.logprobs,
+            asked.ignore_eos,
+            grammar=grammar,
+        )
         requests = requests_for(lease, ask)
         echoes = await _echoes(lease, prompts) if asked.echo else [""] * len(prompts)
         shape = Shape(new_id("cmpl"), int(time.time()), asked.model, n, echoes)
@@ -154,6 +171,10 @@ class CompletionRenderer:
                 out.append(self._whole(index, text, delta))
             self._offsets[index] += len(delta.text)
         return b"".join(out)
+
+    def keep_alive(self) -> bytes:
+        """See Renderer."""
+        return KEEP_ALIVE
 
     def end(self) -> bytes:
         """See Renderer."""

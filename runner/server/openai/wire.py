@@ -10,8 +10,11 @@ from pydantic import Field
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check
 from runner.server.exchange import WireModel
+from runner.server.openai.sampling import Finite, SamplingFields
+from runner.server.openai.structured import grammar_of
+from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
+from runner.types import Grammar
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 
 
@@ -21,7 +24,7 @@ class StreamOptions(WireModel):
     include_usage: bool | None = None
 
 
-class GenerateFields(WireModel):
+class GenerateFields(SamplingFields):
     """What chat and completions share. The last block is hearth's own extension."""
 
     model: str = Field(min_length=1)
@@ -35,7 +38,6 @@ class GenerateFields(WireModel):
     top_p: Finite | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    logit_bias: dict[str, Finite] | None = None
 
     top_k: int | None = None
     min_p: Finite | None = None
@@ -49,27 +51,32 @@ class GenerateFields(WireModel):
 
     best_of: int | None = None
     response_format: Any = None
+    structured_outputs: Any = None
+    json_schema: Any = None
     grammar: Any = None
     guided_json: Any = None
     guided_regex: Any = None
+    guided_choice: Any = None
+    guided_grammar: Any = None
     chat_template: Any = None
 
     def refuse_unsupported(self) -> None:
         """Raises Unsupported for what would silently change the answer if it were ignored."""
         if self.best_of is not None and self.best_of != 1:
             raise unsupported("best_of", "best_of is not supported; use n")
-        kind = self.response_format
-        if kind is not None and (not isinstance(kind, dict) or kind.get("type") != "text"):
-            raise unsupported("response_format", "structured output is not supported yet")
-        for name in ("grammar", "guided_json", "guided_regex", "chat_template"):
-            if getattr(self, name) is not None:
-                raise unsupported(name, f"{name} is not supported")
+        if self.chat_template is not None:
+            raise unsupported("chat_template", "chat_template is not supported")
+
+    def grammar_asked(self) -> Grammar | None:
+        """What the answer must match; None: any text. Raises InvalidRequest, Unsupported."""
+        return grammar_of(self.__dict__)
 
     def checked_options(self, max_tokens: int | None) -> dict[str, Any]:
         """The options in the words of the Modelfile. Raises InvalidRequest."""
         repeat = self.repeat_penalty if self.repeat_penalty is not None else self.repetition_penalty
         seed = None if self.seed is None or self.seed < 0 else self.seed
         named = {
+            **self.sampling_options(),
             "num_predict": max_tokens,
             "stop": [self.stop] if isinstance(self.stop, str) else self.stop,
             "seed": seed,
@@ -132,6 +139,7 @@ class ToolFunction(WireModel):
     name: str = Field(min_length=1, max_length=256)
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    strict: bool | None = None  # the arguments must match parameters
 
 
 class Tool(WireModel):
@@ -150,6 +158,7 @@ class ChatRequest(GenerateFields):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     tools: list[Tool] | None = None
     tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
     functions: Any = None
     function_call: Any = None
     modalities: list[str] | None = None
@@ -176,10 +185,12 @@ class ChatRequest(GenerateFields):
                 raise unsupported(name, f"{name} is obsolete and not supported; use tools")
         if self.audio is not None or (self.modalities or ["text"]) != ["text"]:
             raise unsupported("modalities", "only text can be generated")
-        if self.tool_choice not in (None, "none", "auto"):
-            raise unsupported(
-                "tool_choice", 'this version supports tool_choice "none" and "auto" only'
-            )
+
+    def choice(self) -> ToolChoice:
+        """What tool_choice says of the tools. Raises InvalidRequest."""
+        choice = tool_choice_of(self.tool_choice, parallel=self.parallel_tool_calls)
+        check_tools(choice, [tool.function.name for tool in self.tools or ()])
+        return choice
 
     def logprob_count(self) -> int | None:
         """Alternatives for each token; None: no log-probabilities."""

@@ -1,13 +1,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.engine.sampling import adjust, candidates, distribution, logprobs, sample
+from runner.engine.sampling import (
+    adjust,
+    candidates,
+    distribution,
+    dynamic_temperature,
+    logprobs,
+    sample,
+)
 from runner.types import SamplingParams
 
 OFF = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
@@ -38,6 +46,9 @@ any_params = st.builds(
     repeat_last_n=st.integers(-1, 5),
     presence_penalty=st.floats(-2, 2),
     frequency_penalty=st.floats(-2, 2),
+    dry_multiplier=st.sampled_from([0.0, 0.8]),
+    dynatemp_range=st.sampled_from([0.0, 0.5, 4.0]),
+    dynatemp_exponent=st.floats(0.1, 3),
 )
 any_logits = st.lists(st.floats(-20, 20), min_size=1, max_size=12).map(np.array)
 
@@ -178,3 +189,37 @@ def test_mirostat_2_cuts_at_twice_its_target_in_bits_whatever_the_filters() -> N
     logits = logits_of(0.5, 0.25, 0.125, 0.125)
     steered = params(mirostat=2, mirostat_tau=1.05, top_k=1)
     assert distribution(logits, steered, []) == pytest.approx([2 / 3, 1 / 3, 0, 0])
+
+
+def test_a_repeated_run_costs_more_the_longer_it_is() -> None:
+    logits = np.zeros(6)
+    dry = params(dry_multiplier=0.5, dry_base=2.0)
+    short = adjust(logits, dry, [1, 2, 3, 4, 1, 2])
+    long = adjust(logits, dry, [0, 1, 2, 3, 4, 0, 1, 2])
+    assert short.tolist() == [0, 0, 0, -0.5, 0, 0]
+    assert long.tolist() == [0, 0, 0, -1.0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dry_penalty_last_n": 4},
+        {"dry_allowed_length": 3},
+        {"dry_breakers": {2: ((),)}},
+        {"dry_breakers": {1: ((2,),)}},
+        {"dry_breakers": {3: ((),)}},
+    ],
+)
+def test_a_run_out_of_sight_or_cut_or_short_costs_nothing(change: dict[str, Any]) -> None:
+    dry = params(dry_multiplier=0.5, **change)
+    assert not adjust(np.zeros(6), dry, [1, 2, 3, 4, 1, 2]).any()
+
+
+def test_the_dynamic_temperature_lies_between_its_ends() -> None:
+    wide = params(temperature=1.0, dynatemp_range=0.5)
+    assert dynamic_temperature(np.zeros(8), wide) == pytest.approx(1.5)
+    assert dynamic_temperature(np.array([0.0, -800.0]), wide) == pytest.approx(0.5)
+    assert dynamic_temperature(np.array([0.0, -np.inf]), wide) == 1.0
+    sharp = params(temperature=1.0, dynatemp_range=0.5, dynatemp_exponent=4.0)
+    uneven = np.array([0.0, -1.0, -2.0])
+    assert 0.5 < dynamic_temperature(uneven, sharp) < dynamic_temperature(uneven, wide) < 1.5

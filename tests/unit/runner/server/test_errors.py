@@ -38,7 +38,7 @@ from runner.server.errors import HttpError, OllamaErrors, OpenAIErrors, failure_
     ],
 )
 def test_every_error_has_its_status(error: Exception, status: int, code: str) -> None:
-    failure = failure_of(error)
+    failure = failure_of(error, "req_1")
     assert (failure.status, failure.code) == (status, code)
 
 
@@ -47,14 +47,14 @@ def test_every_error_of_the_tree_has_a_status() -> None:
         return [kind, *(leaf for sub in kind.__subclasses__() for leaf in leaves(sub))]
 
     for kind in leaves(runner.HearthError):
-        assert 400 <= failure_of(kind("x")).status < 600
+        assert 400 <= failure_of(kind("x"), "req_1").status < 600
 
 
 def test_a_fault_nobody_foresaw_tells_the_client_nothing_but_an_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.ERROR):
-        failure = failure_of(KeyError("/secret/path"))
+        failure = failure_of(KeyError("/secret/path"), "req_1")
     assert failure.status == 500
     assert "secret" not in failure.message
     assert failure.details["request_id"] in failure.message
@@ -63,11 +63,13 @@ def test_a_fault_nobody_foresaw_tells_the_client_nothing_but_an_id(
 
 
 def test_retry_after_is_a_header() -> None:
-    assert failure_of(runner.QueueFull("x", retry_after_s=7)).headers == {"retry-after": "7"}
+    assert failure_of(runner.QueueFull("x", retry_after_s=7), "req_1").headers == {
+        "retry-after": "7"
+    }
 
 
 def test_bodies_of_both_surfaces() -> None:
-    failure = failure_of(runner.InvalidRequest("bad n", param="n"))
+    failure = failure_of(runner.InvalidRequest("bad n", param="n"), "req_1")
     assert json.loads(OpenAIErrors().body(failure)) == {
         "error": {
             "message": "bad n",

@@ -24,6 +24,9 @@ class Words:
     def events(self, arrived: Arrived) -> bytes:
         return "".join(delta.text for _, delta in arrived).encode()
 
+    def keep_alive(self) -> bytes:
+        return KEEP_ALIVE if self.content_type == EVENT_STREAM else b""
+
     def end(self) -> bytes:
         return b"."
 

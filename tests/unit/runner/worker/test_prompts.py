@@ -41,6 +41,24 @@ def test_the_template_sees_tools_options_calls_and_special_tokens() -> None:
     assert prompts(template).render(request) == "<|begin|>add True assistant add(1)hm;toolc1;"
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages if m.role == 'tool' %}{{ m.tool_call_id }} {{ m.name }};{% endfor %}",
+        '{{ range .Messages }}{{ if eq .Role "tool" }}{{ .ToolCallID }} {{ .ToolName }};'
+        "{{ end }}{{ end }}",
+    ],
+)
+def test_a_tools_result_has_the_id_and_the_name_of_its_call(template: str) -> None:
+    calls = (ToolCall("c1", "add", "{}"), ToolCall("c2", "find", "{}"))
+    request = chat(
+        Message("assistant", "", tool_calls=calls),
+        Message("tool", "2", tool_call_id="c2"),
+        Message("tool", "1", name="add"),
+    )
+    assert prompts(template).render(request) == "c2 find;c1 add;"
+
+
 def test_bos_comes_once() -> None:
     assert prompts("{{ bos_token }}x").encode(chat(Message("user", "y"))) == [BOS, *b"x"]
     assert prompts("x").encode(chat(Message("user", "y"))) == [BOS, *b"x"]

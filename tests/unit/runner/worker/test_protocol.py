@@ -11,6 +11,7 @@ from runner.types import (
     Delta,
     Finish,
     GenerateRequest,
+    Grammar,
     LoadPlan,
     Message,
     SamplingParams,
@@ -84,6 +85,17 @@ requests = st.builds(
     ).map(tuple),
     tokens=st.none() | st.lists(tokens, max_size=4).map(tuple),
     stop=st.lists(st.text(max_size=3), max_size=2).map(tuple),
+    grammar=st.none()
+    | st.builds(
+        Grammar,
+        st.sampled_from(["regex", "lark"]),
+        st.text(max_size=5),
+        reasoning=st.none() | st.tuples(st.text(max_size=3), st.text(max_size=3)),
+        marks=st.lists(st.text(max_size=3), max_size=2).map(tuple),
+        schemas=st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), max_size=2).map(
+            tuple
+        ),
+    ),
     tools=st.lists(st.dictionaries(st.text(max_size=3), st.integers(), max_size=2), max_size=2).map(
         tuple
     ),

@@ -241,7 +241,7 @@ def open_model(
     opened: list[LoadedModel] = []
 
     def open_(model: Mapping[str, Any] | None = None, **fields: Any) -> LoadedModel:
-        changed = replace(plan, path=str(model_file(**(model or {}))), **fields)
+        changed = replace(plan, **{"path": str(model_file(**(model or {}))), **fields})
         opened.append(load(changed, lambda share: None))
         return opened[-1]
 

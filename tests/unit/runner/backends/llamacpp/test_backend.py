@@ -297,7 +297,7 @@ def test_a_recurrent_model_shares_whole_sequences_only(open_model: Open) -> None
     assert generate(backend, PROMPT, 6, sequence=1, start=6) == expected
 
 
-@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_0"])
 def test_every_cache_type_generates(open_model: Open, kind: str) -> None:
     backend = open_model({"width": 128}, kv_cache_type=kind).backend
     assert len(generate(backend, PROMPT, 4)) == 4

@@ -35,6 +35,8 @@ parameters = st.builds(
     repeat_last_n=off_or([-1, 0, 1, 3, 64]),
     presence_penalty=off_or([0.0, 0.6, -1.5]),
     frequency_penalty=off_or([0.0, 0.3, -0.4]),
+    dry_multiplier=off_or([0.0, 0.0, 0.8]),
+    dry_allowed_length=off_or([1, 2]),
     logit_bias=st.lists(
         st.tuples(st.integers(0, VOCABULARY - 1), off_or([-np.inf, -5.0, 0.7, 9.0])), max_size=4
     ).map(tuple),
@@ -222,6 +224,29 @@ def test_the_first_draw_of_mirostat_is_of_the_distribution_of_the_reference(
     moved = (found > NEVER) != (expected > NEVER)
     assert moved.sum() <= 2
     np.testing.assert_allclose(found, expected, atol=1e-4 + np.abs(found - expected)[moved].sum())
+
+
+@settings(derandomize=True, max_examples=80, deadline=None)
+@given(parameters, cases, st.sampled_from([0.02, 0.5, 2.0]), st.sampled_from([0.5, 1.0, 2.0]))
+def test_the_dynamic_temperature_is_that_of_the_reference(
+    params: SamplingParams, case: tuple[int, float, list[int]], spread: float, exponent: float
+) -> None:
+    seed, breadth, history = case
+    params = replace(params, dynatemp_range=spread, dynatemp_exponent=exponent)
+    logits = random_logits(seed, breadth)
+    expected = distribution(logits, params, history)
+    found = probabilities(params, logits, history)
+    # llama.cpp's entropy is of float32: near 0 it, and the temperature with it, has few digits
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_tokens_that_would_repeat_a_run_are_drawn_less() -> None:
+    logits = np.zeros(6, np.float32)
+    logits[3] = 1.0
+    params = SamplingParams(temperature=0, dry_multiplier=2.0)
+    sampler = LlamaCppSampler(params, Candidates(6), 6)
+    sampler.accept([1, 2, 3, 4, 1, 2])
+    assert sampler.choose(logits) == 0
 
 
 def test_mirostat_steers_towards_the_surprise_it_aims_at() -> None:

@@ -1,0 +1,171 @@
+"""From a Grammar to the text that llguidance compiles.
+
+Owns the rules around what the request gave: reasoning before it, and marks, which are control
+tokens in one vocabulary and plain text in another. Knows the vocabulary only through the
+Tokenizer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from llguidance import LLMatcher, LLParserLimits, regex_to_lark
+from llguidance.gbnf_to_lark import any_to_lark
+
+from runner.backends.backend import Tokenizer
+from runner.engine.schema import check_repeats, read_schema
+from runner.errors import InvalidRequest
+from runner.types import Grammar
+
+MAX_GRAMMAR_BYTES = 256 * 1024
+MAX_NESTING = 100  # of brackets; the translator of GBNF recurses
+MAX_CHOICES = 5_000
+
+# Of twice the lexer's and less than half the grammar's size that llguidance allows by itself: a
+# schema of MAX_PROPERTIES still fits, and building stays within a second.
+LIMITS = LLParserLimits(
+    initial_lexer_fuel=2_000_000,
+    max_grammar_size=200_000,
+    max_lexer_states=50_000,
+    verbose_errors=False,
+)
+
+WHITE_SPACE = r" |\r?\n[ \t]{0,16}"
+
+_HEAD = "%llguidance {}\n"
+
+
+def source_of(grammar: Grammar, tokenizer: Tokenizer, *, opened: bool) -> str:
+    """What llguidance compiles for a grammar. opened: the prompt has opened the reasoning.
+    Raises InvalidRequest for what can be seen to be wrong without compiling."""
+    for path, schema in grammar.schemas:
+        read_schema(schema, path)
+    body = _body(grammar, tokenizer)
+    if grammar.reasoning is None:
+        return json.dumps({"grammars": [body]})
+    before = _before(grammar.reasoning, grammar.head, tokenizer, opened=opened)
+    return json.dumps({"grammars": [{"lark_grammar": before}, {"name": "answer", **body}]})
+
+
+def _body(grammar: Grammar, tokenizer: Tokenizer) -> dict[str, Any]:
+    if grammar.kind == "json_schema":
+        param = grammar.param or "schema"
+        return {"json_schema": bounded(read_schema(grammar.text, param))}
+    if len(grammar.text) > MAX_GRAMMAR_BYTES and not grammar.schemas:
+        raise _invalid(grammar, f"it has more than {MAX_GRAMMAR_BYTES} characters")
+    if grammar.kind != "choice":
+        check_repeats(grammar.text, grammar.param or "grammar")
+    if grammar.kind == "regex":
+        return {"lark_grammar": f"start: /{_escaped(grammar.text)}/"}
+    if grammar.kind == "choice":
+        return {"lark_grammar": "start: " + " | ".join(_choices(grammar))}
+    text = _translated(grammar) if grammar.kind == "gbnf" else grammar.text
+    rules = [_mark_rules(index, mark, tokenizer) for index, mark in enumerate(grammar.marks)]
+    return {"lark_grammar": "\n".join([text, *rules])}
+
+
+def _escaped(pattern: str) -> str:
+    return str(regex_to_lark(pattern)).replace("\n", "\\n")
+
+
+def _choices(grammar: Grammar) -> list[str]:
+    try:
+        words = json.loads(grammar.text)
+    except (ValueError, RecursionError):
+        words = None
+    if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
+        raise _invalid(grammar, "choices are a list of one or more strings")
+    if len(words) > MAX_CHOICES:
+        raise _invalid(grammar, f"{len(words)} choices, at most {MAX_CHOICES} are allowed")
+    if "" in words:
+        raise _invalid(grammar, "a choice is empty")
+    return [_quoted(word) for word in words]
+
+
+def _translated(grammar: Grammar) -> str:
+    """Lark for GBNF; what is Lark already stays as it is."""
+    depth = deepest = 0
+    for character in grammar.text:
+        depth += (character == "(") - (character == ")")
+        deepest = max(deepest, depth)
+    if deepest > MAX_NESTING:
+        raise _invalid(grammar, f"it nests more than {MAX_NESTING} brackets")
+    try:
+        return any_to_lark(grammar.text)
+    except Exception as error:
+        raise _invalid(grammar, str(error)[:300]) from None
+
+
+def bounded(schema: Any) -> Any:
+    """A JSON schema whose texts have a space or a line break with an indent between two values: a
+    model may go on with white space for ever."""
+    if not isinstance(schema, dict):
+        return schema
+    return {**schema, "x-guidance": {"whitespace_pattern": WHITE_SPACE}}
+
+
+def _before(marks: tuple[str, str], head: str | None, tokenizer: Tokenizer, *, opened: bool) -> str:
+    written = [*marks, *([] if head is None else [head])]
+    rules = [_mark_rules(index, mark, tokenizer) for index, mark in enumerate(written)]
+    if opened:
+        thought = "until_1 blanks"
+    elif head is None:
+        thought = "(mark_0 until_1 blanks)?"
+    else:
+        thought = "(mark_0 until_1 blanks | mark_2)"
+    start = f"start: {thought} @answer"
+    return "\n".join([_HEAD, start, r"blanks: /[ \r\n\t]{0,8}/", *rules])
+
+
+def _mark_rules(index: int, mark: str, tokenizer: Tokenizer) -> str:
+    """Lark for a mark itself and for a text that ends with it."""
+    parts = _split(mark, tokenizer)
+    written = " ".join(f"<[{part}]>" if isinstance(part, int) else _quoted(part) for part in parts)
+    if isinstance(parts[0], int):
+        return f"mark_{index}: {written}\nuntil_{index}: /(.|\\n)*/ {written}"
+    rest = " ".join(f"<[{part}]>" if isinstance(part, int) else _quoted(part) for part in parts[1:])
+    first = _escaped(re.escape(parts[0]))
+    lazy = f"text_{index}[lazy]: /(.|\\n)*{first}/"
+    return f"mark_{index}: {written}\nuntil_{index}: text_{index} {rest}\n{lazy}"
+
+
+def _split(mark: str, tokenizer: Tokenizer) -> list[int | str]:
+    """A mark as control tokens and the text between them; never empty."""
+    tokens = tokenizer.encode(mark, add_bos=False, parse_special=True)
+    control = {tokenizer.text(token): token for token in tokens if not tokenizer.piece(token)}
+    control.pop("", None)
+    if not control:
+        return [mark]
+    border = "|".join(re.escape(text) for text in control)
+    return [control.get(part, part) for part in re.split(f"({border})", mark) if part]
+
+
+def mark_tokens(marks: Sequence[str], tokenizer: Tokenizer) -> set[int]:
+    """The control tokens among marks."""
+    return {part for mark in marks for part in _split(mark, tokenizer) if isinstance(part, int)}
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _invalid(grammar: Grammar, reason: str) -> InvalidRequest:
+    param = grammar.param or "grammar"
+    return InvalidRequest(f"{param}: {reason}", param=param)
+
+
+def schema_fault(schema: Any) -> str | None:
+    """What llguidance finds wrong with a JSON schema; None: nothing."""
+    source = json.dumps({"grammars": [{"json_schema": schema}]})
+    failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)
+    return first_line(messages[0]) if failed else None
+
+
+def first_line(message: str) -> str:
+    """The reason in a message of llguidance, without the drawing of the place."""
+    lines = [line.strip() for line in message.splitlines() if line.strip(" ^|")]
+    reasons = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return (reasons or lines or ["it cannot be compiled"])[0][:300]

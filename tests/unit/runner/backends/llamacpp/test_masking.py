@@ -1,0 +1,67 @@
+"""A mask leaves the logits of what it allows, and no more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.backends.llamacpp.chain import Candidates
+from runner.backends.llamacpp.masking import Masking
+from runner.backends.llamacpp.sampler import LlamaCppSampler
+from runner.types import SamplingParams
+
+VOCABULARY = 5003  # not a multiple of 8 or 32
+
+
+class Fixed:
+    """A mask that allows these tokens; its bits fill whole words of 32, as llguidance's do."""
+
+    def __init__(self, *tokens: int) -> None:
+        allowed = np.zeros((VOCABULARY + 31) // 32 * 32, np.uint8)
+        allowed[list(tokens)] = 1
+        self._bits = np.packbits(allowed, bitorder="little").tobytes()
+
+    def bits(self) -> bytes:
+        return self._bits
+
+
+@given(st.sets(st.integers(0, VOCABULARY - 1), max_size=40), st.integers(0, 2**32 - 1))
+def test_what_is_allowed_keeps_its_logit_and_the_rest_is_banned(
+    tokens: set[int], seed: int
+) -> None:
+    logits = np.random.default_rng(seed).standard_normal(VOCABULARY).astype(np.float32)
+    before = logits.copy()
+    masked = Masking(VOCABULARY).apply(logits, Fixed(*tokens))
+    kept = sorted(tokens)
+    np.testing.assert_array_equal(masked[kept], logits[kept])
+    assert int((masked > -np.inf).sum()) == len(tokens)
+    np.testing.assert_array_equal(logits, before)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=0),
+        SamplingParams(seed=1),
+        SamplingParams(seed=1, top_k=0, top_p=1.0),
+        SamplingParams(seed=1, top_k=0, top_p=0.5),
+        SamplingParams(seed=1, top_k=0, top_p=1.0, min_p=0.01),
+        SamplingParams(seed=1, top_k=0, typical_p=0.5),
+        SamplingParams(seed=1, top_n_sigma=1.0),
+        SamplingParams(seed=1, xtc_probability=1.0),
+        SamplingParams(seed=1, mirostat=2),
+        SamplingParams(seed=1, repeat_penalty=1.5, presence_penalty=2.0),
+        SamplingParams(seed=1, logit_bias=((7, 100.0), (4001, -100.0))),
+    ],
+    ids=lambda params: repr(params)[15:70],
+)
+def test_no_way_of_sampling_leaves_the_mask(params: SamplingParams) -> None:
+    logits = np.random.default_rng(5).standard_normal(VOCABULARY).astype(np.float32)
+    sampler = LlamaCppSampler(params, Candidates(VOCABULARY), VOCABULARY)
+    masking, few = Masking(VOCABULARY), (12, 900, 4001)
+    for _ in range(20):
+        assert sampler.choose(masking.apply(logits, Fixed(*few))) in few
+    assert sampler.choose(masking.apply(logits, Fixed(4001))) == 4001
+    sampler.close()
