@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.settings import Address, Settings, load
+from runner.settings import Address, Settings, load, parse_address
 
 if TYPE_CHECKING:
     from runner.client import Client
@@ -22,7 +24,20 @@ def new_client(settings: Settings) -> Client:
         sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     from runner.client import Client
 
-    return Client(reachable(settings.host).url)
+    url = reachable(settings.address).url
+    key = settings.api_key or _owner_token(settings, url)
+    return Client(url, key=key, certificate=settings.tls_cert)
+
+
+def _owner_token(settings: Settings, url: str) -> str | None:
+    """What opens everything for the user who has started the daemon at url here; None when that
+    daemon is another one."""
+    try:
+        facts = json.loads((settings.state_dir / "daemon.json").read_bytes())
+        known = reachable(parse_address(facts["url"])).url
+        return str(facts["token"]) if known == url else None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def connect(settings: Settings | None = None, start: bool = True) -> Client:
@@ -38,12 +53,17 @@ def connect(settings: Settings | None = None, start: bool = True) -> Client:
     try:
         client.version()
     except DaemonUnreachable:
-        if not start or known.no_autostart or not is_local(known.host):
+        if not start or known.no_autostart or not is_local(_spoken_plainly(known)):
             raise
         from cli.daemon import start_daemon
 
         start_daemon(known, client)
     return client
+
+
+def _spoken_plainly(settings: Settings) -> Address:
+    """host, as if its daemon spoke no https: with a certificate one started here does."""
+    return settings.host if settings.tls_cert is None else replace(settings.host, scheme="http")
 
 
 def reachable(address: Address) -> Address:

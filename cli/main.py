@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli.commands import ALIASES, VERBS
+from cli.commands import ALIASES, MODULES, VERBS
 
 EPILOG = """\
 Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found, 130 stopped by Ctrl-C.
@@ -67,7 +67,7 @@ class Verbs(QuickParameters, TyperGroup):
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in VERBS:
             return None
-        module = import_module(f"cli.commands.{name}")
+        module = import_module(f"cli.commands.{MODULES.get(name, name)}")
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name, cls=Verb, context_settings=dict(_SETTINGS))(module.command)
         return typer.main.get_command(app)

@@ -9,12 +9,13 @@ from cli.errors import USAGE, Failure
 
 
 def parse_parameter(name: str, texts: list[str]) -> Any:
-    """The value of parameter name from its words; `stop` takes several. Raises Failure."""
+    """The value of parameter name from its words; what may be repeated takes several. Raises
+    Failure."""
     from modelfile.errors import ModelfileError
     from modelfile.parameters import parse_value, validate, warning
 
     try:
-        if name == "stop":
+        if _repeats(name):
             return list(validate(name, texts))
         if len(texts) != 1:
             raise Failure(f"parameter {name} takes one value, not {len(texts)}", USAGE)
@@ -27,15 +28,23 @@ def parse_parameter(name: str, texts: list[str]) -> Any:
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
-    """The options of `-p NAME=VALUE`; stop may be given several times. Raises Failure."""
+    """The options of `-p NAME=VALUE`; stop and its like may be given several times. Raises
+    Failure."""
     words: dict[str, list[str]] = {}
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
         if not separator or not name:
             raise Failure(f"{assignment!r} is not NAME=VALUE, such as temperature=0.2", USAGE)
-        known = words.setdefault(name.strip(), [])
-        words[name.strip()] = [*known, value] if name.strip() == "stop" else [value]
+        name = name.strip()
+        known = words.setdefault(name, [])
+        words[name] = [*known, value] if _repeats(name) else [value]
     return {name: parse_parameter(name, values) for name, values in words.items()}
+
+
+def _repeats(name: str) -> bool:
+    from modelfile.parameters import PARAMETERS
+
+    return name in PARAMETERS and PARAMETERS[name].repeats
 
 
 def parameter_names() -> list[str]:
@@ -43,3 +52,20 @@ def parameter_names() -> list[str]:
     from modelfile.parameters import PARAMETERS
 
     return sorted(PARAMETERS)
+
+
+def parameter_help(name: str | None) -> str:
+    """What one parameter means and takes, or how to set one. Raises Failure."""
+    if name is None:
+        known = ", ".join(parameter_names())
+        return f"write a name and a value: /set parameter temperature 0.2. The names: {known}"
+    from modelfile.errors import ParameterError
+    from modelfile.parameters import expected, lookup, warning
+
+    try:
+        row = lookup(name)
+    except ParameterError as error:
+        raise Failure(error.message, USAGE) from None
+    if row is None:
+        return warning(name) or name
+    return f"{name}: {row.doc}. It takes {expected(row)}; write a name and a value"

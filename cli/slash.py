@@ -7,7 +7,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 
 from cli.errors import Failure, explain
-from cli.parameters import parse_parameter
+from cli.parameters import parameter_help, parse_parameter
 from cli.session import Session
 
 HELP = """\
@@ -147,7 +147,8 @@ def _set_parameter(session: Session, rest: str) -> None:
     except ValueError as error:
         raise Failure(f"{rest!r} cannot be read: {error}") from None
     if len(words) < 2:
-        raise Failure("write a name and a value: /set parameter temperature 0.2")
+        print(parameter_help(words[0] if words else None))
+        return
     value = parse_parameter(words[0], words[1:])
     session.options[words[0]] = value
     print(f"Set parameter '{words[0]}' to '{', '.join(words[1:])}'")

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from cli.terminal import can_colour, can_move, status
+from cli.terminal import can_colour, can_move, is_terminal, status
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Style = Literal["bars", "lines", "json", "quiet"]
 _LINE_EVERY_S = 1.0
 _RATE_OVER_S = 5.0
+_FILES = ("pulling ", "pushing ")
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -48,7 +49,7 @@ def style_for(as_json: bool, quiet: bool) -> Style:
 def follow(lines: Generator[Progress, None, None], style: Style) -> str | None:
     """Show all lines; gives the name that the last one has. Ctrl-C and errors close lines,
     which cancels the transfer, and are raised again."""
-    view = _view(style)
+    view = view_for(style)
     name = None
     try:
         with closing(lines):
@@ -84,7 +85,7 @@ def pull_missing(client: Client, model: str, missing: ClientError) -> str:
         raise ClientError(hint, code=error.code) from None
 
 
-def _view(style: Style) -> View:
+def view_for(style: Style) -> View:
     if style == "bars":
         return Bars()
     views: dict[str, Callable[[], View]] = {"lines": Lines, "json": Json, "quiet": Quiet}
@@ -151,16 +152,17 @@ class Lines:
         self._rate.note(now_s, done)
         if done >= total or now_s - self._shown_s >= _LINE_EVERY_S:
             self._shown_s = now_s
-            status(f"{step}: {self._figures(done, total)}")
+            status(f"{step}: {self._figures(done, total, line.get('unit'))}")
 
     def close(self) -> None:
         """See View."""
 
-    def _figures(self, done: int, total: int) -> str:
-        text = f"{done * 100 // max(total, 1)}% of {size(total)}"
+    def _figures(self, done: int, total: int, unit: str | None) -> str:
+        text = f"{done * 100 // max(total, 1)}% of {f'{total} {unit}' if unit else size(total)}"
         rate = self._rate.per_s
         if rate and done < total:
-            text += f", {size(int(rate))}/s, {left((total - done) / rate)} left"
+            speed = "" if unit else f", {size(int(rate))}/s"
+            text += f"{speed}, {left((total - done) / rate)} left"
         return text
 
 
@@ -169,23 +171,20 @@ class Bars:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Table
+
+        from cli.columns import AmountColumn, RateColumn
 
         console = Console(file=sys.stderr, no_color=not can_colour(sys.stderr))
         self._table = Table(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
+            AmountColumn(),
+            RateColumn(),
             TimeRemainingColumn(),
             console=console,
+            redirect_stdout=is_terminal(sys.stdout),  # a file or a pipe gets the results
         )
         self._tasks: dict[str, tuple[TaskID, int]] = {}
         self._totals: dict[str, int] = {}
@@ -201,12 +200,15 @@ class Bars:
         done = line.get("completed", 0)
         if step not in self._tasks:
             label = f"{step}{resumed(line)}"
-            self._tasks[step] = (self._table.add_task(label, total=total, completed=done), done)
+            unit = line.get("unit")
+            task = self._table.add_task(label, total=total, completed=done, unit=unit)
+            self._tasks[step] = (task, done)
         task, _ = self._tasks[step]
         self._tasks[step] = (task, done)
-        self._totals[step] = total
-        self._table.update(task, completed=done)
-        self._show_all()
+        self._table.update(task, completed=done, total=total)
+        if step.startswith(_FILES):  # the files of one transfer add up, the steps of a build do not
+            self._totals[step] = total
+            self._show_all()
 
     def close(self) -> None:
         """See View."""
@@ -215,7 +217,7 @@ class Bars:
     def _show_all(self) -> None:
         if len(self._totals) < 2:
             return
-        done, total = sum(d for _, d in self._tasks.values()), sum(self._totals.values())
+        done, total = sum(self._tasks[step][1] for step in self._totals), sum(self._totals.values())
         if self._all is None:
             self._all = self._table.add_task("in total", total=total, completed=done)
         self._table.update(self._all, total=total, completed=done)

@@ -7,10 +7,13 @@ ClientError. Knows no terminal, starts no process and renders nothing.
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict
+from urllib.parse import quote
 
 import httpx
 
@@ -92,6 +95,7 @@ class Progress(TypedDict, total=False):
     completed: int
     resumed: int
     model: str
+    unit: str
 
 
 class ClientError(Exception):
@@ -135,13 +139,23 @@ class Client:
     this machine or one that the user named.
     """
 
-    def __init__(self, base_url: str, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        transport: httpx.BaseTransport | None = None,
+        *,
+        key: str | None = None,
+        certificate: Path | None = None,
+    ) -> None:
+        """key: an API key, sent with every request. certificate: the daemon's own, a PEM file,
+        trusted besides those that the system trusts."""
         self.base_url = base_url.rstrip("/")
         self._http = httpx.Client(
             base_url=self.base_url,
             transport=transport,
             trust_env=False,
-            verify=self.base_url.startswith("https"),
+            verify=_trust(certificate) if self.base_url.startswith("https") else False,
+            headers={"Authorization": f"Bearer {key}"} if key else None,
             timeout=httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
         )
 
@@ -165,12 +179,31 @@ class Client:
         with self._faults():
             response = self._http.get("/api/version", timeout=CONNECT_TIMEOUT_S)
         body = _object(response)
+        if body is not None and body.get("code") in ("invalid_api_key", "insufficient_scope"):
+            raise ClientError(
+                f"{self.base_url}: {body.get('error')}. HEARTH_API_KEY can hold the key for "
+                "hearth's commands",
+                status=response.status_code,
+                code=str(body["code"]),
+            )
         if response.status_code != 200 or body is None or body.get("name") != "hearth":
             raise NotHearth(
                 f"{self.base_url} is answered by {self._who(response, body)}, not by hearth. "
                 "Set HEARTH_HOST to another address, such as 127.0.0.1:4328"
             )
         return str(body.get("version"))
+
+    def keys(self) -> list[JsonObject]:
+        """The API keys: name, scopes, created_at."""
+        return list(self._call("GET", "/api/keys").get("keys") or [])
+
+    def add_key(self, name: str, scopes: Iterable[str]) -> JsonObject:
+        """Make an API key; "key" is its text."""
+        return self._call("POST", "/api/keys", {"name": name, "scopes": list(scopes)})
+
+    def remove_key(self, name: str) -> None:
+        """Take an API key away."""
+        self._call("DELETE", f"/api/keys/{quote(name, safe='')}")
 
     def tags(self) -> list[InstalledModel]:
         """The models of the store."""
@@ -220,12 +253,14 @@ class Client:
         """The prompt that the model of body["model"] gets for body["messages"]."""
         return str(self._call("POST", "/apply-template", body, None)["prompt"])
 
-    def create(self, body: Mapping[str, Any]) -> Iterator[Progress]:
-        """Build a model from a description; yields what is being done until "success"."""
+    def create(self, body: Mapping[str, Any]) -> Generator[Progress, None, None]:
+        """Build a model from a description; yields what is being done until "success". Closing
+        the iterator ends the work, of which nothing is left."""
         status = None
-        for line in self._stream("/api/create", body):
-            status = line.get("status")
-            yield Progress(**line)  # type: ignore[typeddict-item]
+        with closing(self._stream("/api/create", body)) as lines:
+            for line in lines:
+                status = line.get("status")
+                yield Progress(**line)  # type: ignore[typeddict-item]
         if status != "success":
             raise ConnectionLost("the daemon stopped before the model was complete; try again")
 
@@ -237,6 +272,36 @@ class Client:
     def push(self, model: str, insecure: bool = False) -> Generator[Progress, None, None]:
         """Send a model to its registry; see pull."""
         return self._transfer("/api/push", model, insecure)
+
+    def fsck(self, quick: bool = False, repair: bool = False) -> Generator[JsonObject, None, None]:
+        """Check the store; yields the daemon's lines, the sums last. Closing the iterator ends
+        the check."""
+        status = None
+        with closing(self._stream("/api/fsck", {"quick": quick, "repair": repair})) as lines:
+            for line in lines:
+                status = line.get("status")
+                yield line
+        if status != "success":
+            raise ConnectionLost("the daemon stopped before the end; the same command goes on")
+
+    def gc(self, body: Mapping[str, Any]) -> JsonObject:
+        """Remove what nothing in the store needs."""
+        return self._call("POST", "/api/gc", body, None)
+
+    def du(self) -> JsonObject:
+        """What the store and its models take on the disk."""
+        return self._call("GET", "/api/du", None, None)
+
+    def import_models(self, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
+        """Take models of another program into the store; yields the daemon's lines, the sums
+        last. Closing the iterator ends it."""
+        status = None
+        with closing(self._stream("/api/import", body)) as lines:
+            for line in lines:
+                status = line.get("status")
+                yield line
+        if status != "success":
+            raise ConnectionLost("the daemon stopped before the end; the same command goes on")
 
     def login(self, host: str, username: str, password: str, insecure: bool = False) -> None:
         """Have the daemon check credentials with a registry and keep them."""
@@ -257,6 +322,17 @@ class Client:
                 status=response.status_code,
             )
         return response.status_code == 200
+
+    def take_blob(self, name: str) -> Generator[Progress, None, None]:
+        """Have the daemon make a file that lies in its store's folder for incoming files a blob;
+        the last line has the digest. Closing the iterator ends it."""
+        status = None
+        with closing(self._stream("/api/blobs", {"file": name})) as lines:
+            for line in lines:
+                status = line.get("status")
+                yield Progress(**line)  # type: ignore[typeddict-item]
+        if status != "success":
+            raise ConnectionLost("the daemon stopped before the file was read; try again")
 
     def upload_blob(self, digest: str, content: Iterable[bytes], size_bytes: int) -> None:
         """Send a blob of size_bytes; the daemon refuses it if its digest is another one."""
@@ -421,3 +497,10 @@ def _line(text: bytes) -> JsonObject:
     if "error" in value:
         raise _error(value, None)
     return value
+
+
+def _trust(certificate: Path | None) -> ssl.SSLContext:
+    context = httpx.create_ssl_context()
+    if certificate is not None:
+        context.load_verify_locations(certificate)
+    return context

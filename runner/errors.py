@@ -3,7 +3,7 @@
 * HearthError
   * RequestError      the caller can mend it
     + InvalidRequest, ModelNotFound (RemoteModelNotFound), ModelInvalid, ContextOverflow,
-      Unsupported, Conflict, RegistryDenied, NetworkForbidden
+      Unsupported, Conflict, RegistryDenied, NetworkForbidden, KeyNotFound
   * CapacityError     the same request may work later
     + QueueFull, InsufficientMemory, ShuttingDown, RegistryUnreachable
   * InternalError     a fault of hearth, the model file or the machine
@@ -80,6 +80,12 @@ class ContextOverflow(RequestError):
     """The prompt does not fit. details: prompt_tokens, context_length."""
 
     code = "context_length_exceeded"
+
+
+class KeyNotFound(RequestError):
+    """No API key has that name."""
+
+    code = "key_not_found"
 
 
 class Unsupported(RequestError):

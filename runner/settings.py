@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -166,9 +166,9 @@ class Settings:
     )
     max_queue: int = _setting(_count, 512, "how many requests may wait", "OLLAMA_MAX_QUEUE")
     kv_cache_type: str = _setting(
-        _choice("f16", "q8_0", "q4_0"),
+        _choice("f16", "bf16", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_0"),
         "f16",
-        "type of the cache of keys and values: f16, q8_0 or q4_0",
+        "type of the cache of keys and values: f16, bf16, q8_0, q5_1, q5_0, iq4_nl or q4_0",
         "OLLAMA_KV_CACHE_TYPE",
     )
     flash_attention: bool | None = _setting(
@@ -204,7 +204,16 @@ class Settings:
     insecure_public: bool = _setting(
         _flag,
         False,
-        "1: listen beyond this machine although anybody who reaches the port may use everything",
+        "1: listen beyond this machine without API keys: whoever reaches it may use everything",
+    )
+    api_key: str | None = _setting(
+        str.strip, None, "key that hearth's commands send to a daemon that asks for one"
+    )
+    tls_cert: Path | None = _setting(
+        _path, None, "file with the certificate (PEM) that the daemon shows; it then speaks https"
+    )
+    tls_key: Path | None = _setting(
+        _path, None, "file with the private key of tls_cert, where that file does not hold it"
     )
     offline: bool = _setting(_flag, False, "1: nothing is pulled or pushed")
     transfer_rate: int | None = _setting(
@@ -217,6 +226,14 @@ class Settings:
     log_level: str = _setting(
         _choice("debug", "info", "warning", "error"), "info", "how much the daemon logs"
     )
+    log_format: str = _setting(
+        _choice("text", "json"), "text", "form of the daemon's log: text or json"
+    )
+
+    @property
+    def address(self) -> Address:
+        """host, with the scheme that the daemon speaks."""
+        return self.host if self.tls_cert is None else replace(self.host, scheme="https")
 
     @property
     def data_dir(self) -> Path:

@@ -14,15 +14,23 @@ VERBS = {
     "create": "Make a model from a Modelfile",
     "check": "Check a Modelfile without building it",
     "render": "Print the prompt that a conversation becomes",
+    "parameters": "List the parameters of models and requests",
     "cp": "Give a model a second name",
     "rm": "Remove models",
     "ps": "List the models in memory",
     "stop": "Take a model out of memory",
     "login": "Keep a name and password for a registry",
     "logout": "Forget the name and password for a registry",
+    "key": "Make, list and remove API keys",
+    "import": "Take models of Ollama, LM Studio or Hugging Face, without a copy",
+    "du": "Show what the models take on the disk",
+    "gc": "Remove files that no model needs",
+    "fsck": "Check the store, and mend what is damaged",
     "serve": "Start the daemon in this terminal",
     "bench": "Measure a model on this machine",
     "env": "Print the settings and the addresses for other programs",
 }
 
-ALIASES = {"ls": "list", "start": "serve"}
+ALIASES = {"ls": "list", "start": "serve", "prune": "gc"}
+
+MODULES = {"import": "import_models"}  # the others are named like their verb

@@ -21,10 +21,12 @@ def command(
     from runner.settings import load
 
     settings = load()
-    url = reachable(settings.host).url
+    url = reachable(settings.address).url
     clients = {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_KEY": "hearth",
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_AUTH_TOKEN": "hearth",
         "OLLAMA_HOST": url,
     }
     folders = {"models": str(settings.models_dir), "state": str(settings.state_dir)}

@@ -27,6 +27,7 @@ from runner.errors import (
 )
 from runner.models.crashes import CrashHistory
 from runner.models.lookup import find
+from runner.models.observer import Nobody, Observer
 from runner.models.options import LoadOptions, check, load_options
 from runner.models.placement import Placement, gib, plan_load
 from runner.models.residents import Resident
@@ -85,11 +86,13 @@ class Manager:
         settings: Settings,
         start: StartWorker = Worker.start,
         rooms: Rooms | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self._start_worker = start
         self._rooms = rooms or Rooms(settings)
+        self._observer = observer or Nobody()
         self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
         self._residents: dict[str, Resident] = {}
         self._leaving: set[Resident] = set()
@@ -104,6 +107,11 @@ class Manager:
     def residents(self) -> list[Resident]:
         """The models that are loaded or loading, last used first."""
         return sorted(self._residents.values(), key=lambda item: -item.used_at_s)
+
+    @property
+    def present(self) -> list[Resident]:
+        """All models that have a worker, also those that only finish their answers."""
+        return [*self._residents.values(), *self._leaving]
 
     def find(self, name: str) -> StoredModel:
         """The installed model. Raises ModelNotFound with near names, InvalidRequest."""
@@ -288,6 +296,8 @@ class Manager:
             self._drop(resident)
             raise
         resident.load_s = self._now() - began_s
+        worker.observer = self._observer
+        self._observer.loaded(name, resident.load_s)
         worker.on_end(lambda: self._on_worker_end(resident, worker))
         log.info("loaded %s in %.2f s: context %d, cache for %d tokens, swap %s, "
                  "%d layers on GPU, pid %d", name, resident.load_s, plan.context_length,
@@ -302,6 +312,7 @@ class Manager:
 
     def _record_crash(self, resident: Resident) -> None:
         self._crashes.setdefault(resident.key, CrashHistory()).record(self._now())
+        self._observer.crashed(resident.bundle.name.short)
 
     def _drop(self, resident: Resident) -> None:
         if self._residents.get(resident.key) is resident:
@@ -313,7 +324,7 @@ class Manager:
     async def _make_room(self, bundle: Bundle, options: LoadOptions) -> Placement:
         """A placement that fits now, idle models evicted for it. Waits for busy ones when the
         model would fit without them."""
-        source, shape = source_of(bundle), shape_of(bundle)
+        source, shape = source_of(bundle, options.backend), shape_of(bundle)
         wishes = self._rooms.wishes(options)
         limit_s = self.settings.load_timeout
         deadline_s = math.inf if limit_s is None else self._now() + limit_s
@@ -335,7 +346,9 @@ class Manager:
     async def _free_one(self, deadline_s: float, obstacle: CapacityError) -> None:
         idle = [item for item in self._residents.values() if item.users == 0 and item.loaded]
         if idle:
-            await self._unload(min(idle, key=lambda item: item.used_at_s))
+            oldest = min(idle, key=lambda item: item.used_at_s)
+            self._observer.evicted(oldest.bundle.name.short)
+            await self._unload(oldest)
             return
         left_s = None if deadline_s == math.inf else deadline_s - self._now()
         try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelfile import parameters as table
+from modelfile.biases import biases
 from modelfile.errors import ModelfileError
 from runner.errors import InvalidRequest, Unsupported
 from runner.types import SamplingParams
@@ -31,6 +32,13 @@ _SAMPLING = (
     "repeat_last_n",
     "presence_penalty",
     "frequency_penalty",
+    "dry_multiplier",
+    "dry_base",
+    "dry_allowed_length",
+    "dry_penalty_last_n",
+    "dry_sequence_breakers",
+    "dynatemp_range",
+    "dynatemp_exponent",
 )
 
 
@@ -45,6 +53,8 @@ class LoadOptions:
     use_mmap: bool | None = None
     num_parallel: int | None = None
     kv_cache_type: str | None = None
+    lora_scale: float | None = None
+    backend: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,8 @@ def load_options(parameters: Mapping[str, Any], given: Mapping[str, Any]) -> Loa
         use_mmap=merged.get("use_mmap"),
         num_parallel=merged.get("num_parallel"),
         kv_cache_type=merged.get("kv_cache_type"),
+        lora_scale=merged.get("lora_scale"),
+        backend=merged.get("backend"),
     )
 
 
@@ -100,10 +112,13 @@ def generation_options(
     merged = {**parameters, **given}
     seed = merged.get("seed")
     num_predict = merged.get("num_predict")
+    biased = biases(merged.get("logit_bias") or ())
+    by_id = tuple((token, bias) for token, bias in biased if isinstance(token, int))
     sampling = SamplingParams(
         **{name: merged[name] for name in _SAMPLING if merged.get(name) is not None},
         seed=None if seed is None or seed < 0 else seed,
-        logit_bias=logit_bias,
+        logit_bias=(*by_id, *logit_bias),
+        text_bias=tuple((text, bias) for text, bias in biased if isinstance(text, str)),
         logprobs=logprobs,
     )
     return Options(

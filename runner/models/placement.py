@@ -25,13 +25,21 @@ PROCESS_BYTES = 160 << 20  # interpreter, libraries and a large vocabulary: an u
 GPU_HEADROOM_BYTES = 512 << 20  # CUDA context and library workspaces
 
 # Bytes of one cached value: a q8_0 block is 34 bytes for 32 values, a q4_0 block 18.
-CACHE_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+CACHE_BYTES = {
+    "f16": 2.0,
+    "bf16": 2.0,
+    "q8_0": 34 / 32,
+    "q5_1": 24 / 32,
+    "q5_0": 22 / 32,
+    "iq4_nl": 18 / 32,
+    "q4_0": 18 / 32,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """What the plan needs to know of a model. heads_kv: one number for each layer, 0 where a
-    layer has no cache of keys and values."""
+    layer has no cache of keys and values. weights_bytes: with those of the adapters."""
 
     weights_bytes: int
     context_length: int
@@ -67,6 +75,7 @@ class Wishes:
     cache_type: str = "f16"
     flash_attention: bool | None = None
     use_mmap: bool = True
+    lora_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,7 @@ class Source:
     backend: str  # "llamacpp" or "echo"
     embedding: bool = False
     chat_template: str | None = None
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +196,7 @@ def _propose(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> P
         use_mmap=wishes.use_mmap,
         embedding=source.embedding,
         chat_template=source.chat_template,
+        adapters=tuple((path, wishes.lora_scale) for path in source.adapters),
     )
     return Placement(plan, _on_gpu(price, shape.layers, layers))
 

@@ -74,6 +74,7 @@ class Rooms:
             cache_type=options.kv_cache_type or settings.kv_cache_type,
             flash_attention=settings.flash_attention,
             use_mmap=True if options.use_mmap is None else options.use_mmap,
+            lora_scale=1.0 if options.lora_scale is None else options.lora_scale,
         )
 
     def _gpu_bytes(self) -> tuple[int, ...]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from modelfile.adapters import check_adapter
+from modelfile.errors import BuildError
 from modelfile.templates.capabilities import Capabilities, capabilities_of
 from modelfile.templates.dialect import JINJA
+from modelfile.templates.renderers import needs_template, template_in_use
 from registry.bundle import Bundle
 from registry.formats.gguf import GgufHeader, LazyArray
 from runner.errors import ModelInvalid
@@ -43,18 +46,20 @@ class Abilities:
 
 
 def template_of(bundle: Bundle) -> str | None:
-    """The chat template that counts: the Modelfile's, else the model file's own."""
-    if bundle.template is not None:
-        return bundle.template
-    return bundle.header.chat_template
+    """The chat template that counts: that of RENDERER, the Modelfile's, else the model file's."""
+    return _template(bundle)[0]
+
+
+def _template(bundle: Bundle) -> tuple[str | None, bool]:
+    return template_in_use(bundle.renderer, bundle.template, bundle.header.chat_template)
 
 
 def template_capabilities(bundle: Bundle) -> Capabilities:
     """What the chat template has a place for: tools, thinking, filling in the middle."""
-    source = template_of(bundle)
+    source, of_file = _template(bundle)
     if source is None:
         return Capabilities()
-    if bundle.template is not None:
+    if not of_file:
         return capabilities_of(source)
     found = capabilities_of(source, JINJA)
     if "tokenizer.chat_template.tool_use" in bundle.header.metadata:
@@ -76,15 +81,42 @@ def abilities_of(bundle: Bundle) -> Abilities:
     )
 
 
-def source_of(bundle: Bundle) -> Source:
-    """Which file to load, and how."""
-    echo = bundle.header.architecture == ECHO_ARCHITECTURE
+def source_of(bundle: Bundle, backend: str | None = None) -> Source:
+    """Which files to load, and how. backend: the one asked for; None and auto: that of the file.
+    Raises ModelInvalid when its prompts cannot be written, an adapter is not for this model, or
+    the backend cannot load it."""
+    if needs_template(bundle.renderer, bundle.template, bundle.header.chat_template):
+        raise ModelInvalid(
+            f"{bundle.name.short} needs the renderer {bundle.renderer}, which is not built in, and "
+            "has no chat template of its own; create it again with a TEMPLATE"
+        )
+    template, of_file = _template(bundle)
     return Source(
         path=str(bundle.model_path),
-        backend="echo" if echo else "llamacpp",
+        backend=_backend(bundle, backend),
         embedding=not abilities_of(bundle).completion,
-        chat_template=bundle.template,
+        chat_template=None if of_file else template,
+        adapters=_adapters(bundle),
     )
+
+
+def _backend(bundle: Bundle, asked: str | None) -> str:
+    own = "echo" if bundle.header.architecture == ECHO_ARCHITECTURE else "llamacpp"
+    if asked not in (None, "auto", own):
+        raise ModelInvalid(
+            f"{bundle.name.short} cannot be loaded by the backend {asked}: its file is for {own}; "
+            f"create it again without PARAMETER backend {asked}"
+        )
+    return own
+
+
+def _adapters(bundle: Bundle) -> tuple[str, ...]:
+    for adapter in bundle.adapters:
+        try:
+            check_adapter(adapter.header, bundle.header)
+        except BuildError as error:
+            raise ModelInvalid(f"{bundle.name.short}: {error}") from None
+    return tuple(str(adapter.path) for adapter in bundle.adapters)
 
 
 def shape_of(bundle: Bundle) -> ModelShape:
@@ -96,7 +128,7 @@ def shape_of(bundle: Bundle) -> ModelShape:
     embedding = _given(header.embedding_length, "embedding_length", header)
     layers = _given(header.block_count, "block_count", header)
     return ModelShape(
-        weights_bytes=bundle.model_size_bytes,
+        weights_bytes=bundle.model_size_bytes + sum(item.size_bytes for item in bundle.adapters),
         context_length=_given(header.context_length, "context_length", header),
         vocabulary=header.vocabulary_size or 0,
         embedding_length=embedding,

@@ -24,6 +24,7 @@ from runner.errors import (
 )
 from runner.models.connection import FrameConnection
 from runner.models.generation import Generation
+from runner.models.observer import Nobody, Observer
 from runner.models.process import WorkerProcess
 from runner.types import Delta, Embeddings, GenerateRequest, LoadPlan, WorkerStats
 from runner.worker.protocol import (
@@ -65,6 +66,7 @@ class Worker:
     def __init__(self, name: str, plan: LoadPlan, timeouts: Timeouts) -> None:
         self.name = name
         self.plan = plan
+        self.observer: Observer = Nobody()
         self.progress = 0.0
         self.crashed = False
         self._timeouts = timeouts
@@ -114,7 +116,7 @@ class Worker:
     def generate(self, requests: Sequence[GenerateRequest]) -> Generation:
         """Start the sequences of requests; their ids must be unique in this worker."""
         ids = [request.id for request in requests]
-        generation = Generation(len(ids), lambda: self._cancel(ids))
+        generation = Generation(len(ids), lambda: self._abort(ids))
         if (error := self._dead()) is not None:
             generation.fail(error)
             return generation
@@ -136,6 +138,30 @@ class Worker:
         """The prompt that the model would get. Raises what the worker reports."""
         reply = await self.call("render", request=request_to_wire(request))
         return str(reply["prompt"])
+
+    async def count(self, request: GenerateRequest) -> int:
+        """How many tokens the prompt has. Raises what the worker reports."""
+        reply = await self.call("count", request=request_to_wire(request))
+        return int(reply["count"])
+
+    async def encode(self, request: GenerateRequest) -> list[int]:
+        """The token ids of the prompt. Raises what the worker reports."""
+        reply = await self.call("encode", request=request_to_wire(request))
+        return list(reply["tokens"])
+
+    async def tokenize(self, text: str, *, add_special: bool) -> list[int]:
+        """The token ids of a text. add_special: as those of a prompt. Raises what the worker
+        reports."""
+        reply = await self.call("tokenize", text=text, add_special=add_special)
+        return list(reply["tokens"])
+
+    async def detokenize(self, tokens: Sequence[int]) -> str:
+        """The text of token ids. Raises what the worker reports."""
+        return str((await self.call("detokenize", tokens=list(tokens)))["text"])
+
+    async def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """The text of each token by itself. Raises what the worker reports."""
+        return list((await self.call("pieces", tokens=list(tokens)))["pieces"])
 
     async def stats(self) -> WorkerStats:
         """The worker's counters."""
@@ -203,6 +229,11 @@ class Worker:
 
     def _send(self, frame: dict[str, Any]) -> None:
         self._connection.send(frame)
+
+    def _abort(self, ids: list[str]) -> None:
+        """The client is gone."""
+        self.observer.aborted(self.name, sum(ident in self._sequences for ident in ids))
+        self._cancel(ids)
 
     def _cancel(self, ids: list[str]) -> None:
         for ident in ids:
@@ -290,6 +321,7 @@ class Worker:
             delta = Delta(wire[0], wire[1]) if len(wire) == 2 else delta_from_wire(wire)
             if delta.finish is not None:
                 del sequences[ident]
+                self.observer.finished(self.name, delta.finish)
             entry[0].push(entry[1], delta)
 
     def _on_error(self, ident: str, error: HearthError) -> None:

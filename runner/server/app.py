@@ -14,28 +14,39 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from modelfile.builtin import seed_builtin
 from registry.store import Store
 from runner.models.manager import Manager
+from runner.server.anthropic.routes import PATHS as ANTHROPIC
 from runner.server.apply_template import apply_template
 from runner.server.daemon import Daemon
 from runner.server.guard import Guard
 from runner.server.health import health, ready, root, version
+from runner.server.key_routes import add_key, list_keys, remove_key
+from runner.server.metrics import metrics
 from runner.server.ollama.routes import PATHS as OLLAMA
 from runner.server.openai.routes import PATHS as OPENAI
 from runner.server.routes import Path, router
+from runner.server.tokenizing import detokenize, tokenize
 from runner.server.transfers import Transfers
+from runner.server.upkeep.routes import PATHS as UPKEEP
 
 _OWN = (
-    Path("/", ("GET",), root),
-    Path("/health", ("GET",), health),
-    Path("/ready", ("GET",), ready),
-    Path("/api/version", ("GET",), version),
-    Path("/apply-template", ("POST",), apply_template),
+    Path("/", ("GET",), root, "public"),
+    Path("/health", ("GET",), health, "public"),
+    Path("/ready", ("GET",), ready, "public"),
+    Path("/metrics", ("GET",), metrics, "inference"),
+    Path("/api/version", ("GET",), version, "inference"),
+    Path("/api/keys", ("GET",), list_keys),
+    Path("/api/keys", ("POST",), add_key),
+    Path("/api/keys/{name}", ("DELETE",), remove_key),
+    Path("/apply-template", ("POST",), apply_template, "inference"),
+    Path("/tokenize", ("POST",), tokenize, "inference"),
+    Path("/detokenize", ("POST",), detokenize, "inference"),
 )
 
 
 def create_app(daemon: Daemon, public: bool = False) -> ASGIApp:
     """The application of a daemon. Its lifespan takes the store, seeds the bundled model, and
     ends all workers. public: it listens beyond this machine."""
-    inner = router((*_OWN, *OPENAI, *OLLAMA), daemon)
+    inner = router((*_OWN, *OPENAI, *ANTHROPIC, *OLLAMA, *UPKEEP), daemon)
     guarded = Guard(inner, daemon.address, daemon.settings.origins, public)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +75,7 @@ async def opened(daemon: Daemon) -> AsyncIterator[None]:
     try:
         if not store.read_only:
             await asyncio.to_thread(seed_builtin, store)
-        daemon.models = Manager(store, daemon.settings)
+        daemon.models = Manager(store, daemon.settings, observer=daemon.metrics)
         daemon.moving = Transfers(store, daemon.settings, daemon.version)
         try:
             yield

@@ -8,6 +8,7 @@ loaded: its tokens belong to the prompt.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -71,7 +72,7 @@ class ApplyTemplateRequest(WireModel):
 async def apply_template(exchange: Exchange) -> None:
     """Answer {"prompt": ...}."""
     asked = await exchange.read(ApplyTemplateRequest)
-    messages = tuple(_message(turn, index) for index, turn in enumerate(asked.messages))
+    messages = messages_of(asked.messages)
     options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
     async with (
         exchange.cancelled_on_disconnect(),
@@ -95,6 +96,11 @@ def _template_options(asked: ApplyTemplateRequest) -> dict[str, Any]:
     if not asked.add_generation_prompt:
         options["add_generation_prompt"] = False
     return options
+
+
+def messages_of(turns: Sequence[Turn]) -> tuple[Message, ...]:
+    """The conversation. Raises InvalidRequest, Unsupported."""
+    return tuple(_message(turn, index) for index, turn in enumerate(turns))
 
 
 def _message(turn: Turn, index: int) -> Message:

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from dataclasses import dataclass, field
 
 from registry.store import Store
 from runner.models.manager import Manager
+from runner.server.keys import KeyRing
+from runner.server.metrics import Metrics
 from runner.server.transfers import Transfers
 from runner.settings import Address, Settings
 
 
 @dataclass(slots=True)
 class Daemon:
-    """One running daemon. store and manager exist from start-up to shutdown."""
+    """One running daemon. store and manager exist from start-up to shutdown. owner_token: opens
+    everything to whoever can read the daemon's own files."""
 
     settings: Settings
     address: Address
     version: str
+    keys: KeyRing
     store: Store | None = None
     models: Manager | None = None
     moving: Transfers | None = None
     draining: bool = False
+    owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    metrics: Metrics = field(default_factory=Metrics)
     pid: int = field(default_factory=os.getpid)
     started_s: float = field(default_factory=time.monotonic)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import uuid
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ log = logging.getLogger("hearth.http")
 
 _STATUS: dict[type[runner.HearthError], int] = {
     runner.ModelNotFound: 404,
+    runner.KeyNotFound: 404,
     runner.RegistryDenied: 403,
     runner.RegistryUnreachable: 502,
     runner.Conflict: 409,
@@ -79,16 +79,15 @@ class ErrorSurface(Protocol):
         """The last event of a stream that has begun."""
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: Exception, request_id: str) -> Failure:
     """What to tell the client about error; what is not ours is logged with its traceback."""
     if isinstance(error, HttpError):
         return Failure(error.status, error.code, error.message, headers=error.headers)
     known = _as_hearth_error(error)
     if known is None:
-        ident = uuid.uuid4().hex[:12]
-        log.error("request %s failed", ident, exc_info=error)
-        message = f"an unexpected fault; the daemon's log tells more under {ident}"
-        return Failure(500, "internal_error", message, {"request_id": ident})
+        log.error("request %s failed", request_id, exc_info=error)
+        message = f"an unexpected fault; the daemon's log tells more under {request_id}"
+        return Failure(500, "internal_error", message, {"request_id": request_id})
     retry = known.details.get("retry_after_s")
     headers = {} if retry is None else {"retry-after": str(retry)}
     return Failure(_status(known), known.code, known.message, known.details, headers)
@@ -157,12 +156,45 @@ class OllamaErrors:
         return self.body(failure) + b"\n"
 
 
+class AnthropicErrors:
+    """{"type": "error", "error": {"type", "message"}}."""
+
+    def body(self, failure: Failure) -> bytes:
+        """See ErrorSurface."""
+        told = {"type": _anthropic_type(failure.status), "message": failure.message}
+        extras = {"code": failure.code, **failure.details}
+        return to_json({"type": "error", "error": {**extras, **told}})
+
+    def event(self, failure: Failure) -> bytes:
+        """See ErrorSurface."""
+        return b"event: error\ndata: " + self.body(failure) + b"\n\n"
+
+
 def surface_of(path: str) -> ErrorSurface:
     """The surface that a path belongs to."""
+    if path.startswith("/v1/messages"):
+        return AnthropicErrors()
     return OpenAIErrors() if path.startswith("/v1") else OllamaErrors()
 
 
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+def _anthropic_type(status: int) -> str:
+    return _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+
+
 def _openai_type(status: int) -> str:
+    if status == 401:
+        return "authentication_error"
     if status == 404:
         return "not_found_error"
     if status == 403:

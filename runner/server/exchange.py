@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 32 * 1024 * 1024
 BODY_TIMEOUT_S = 60.0
 
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+
 WireT = TypeVar("WireT", bound="WireModel")
 
 
@@ -37,11 +41,12 @@ class Exchange:
     """A request being answered."""
 
     __slots__ = ("_receive", "_send", "_task", "content_type", "daemon", "finished", "gone",
-                 "scope", "started", "writing_since_s")  # fmt: skip
+                 "request_id", "scope", "started", "writing_since_s")  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, daemon: Daemon) -> None:
         self.scope = scope
         self.daemon = daemon
+        self.request_id = request_id_of(scope)
         self.started = False
         self.finished = False
         self.gone = False
@@ -171,8 +176,18 @@ class Exchange:
         self.started = True
         self.content_type = content_type
         encoded = [(b"content-type", content_type.encode()), *raw]
+        encoded.append((b"x-request-id", self.request_id.encode()))
         encoded += [(k.encode(), v.encode("latin-1")) for k, v in (headers or {}).items()]
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
+
+
+def request_id_of(scope: Scope) -> str:
+    """The id that the client gave its request in x-request-id, or a fresh one. It is in the
+    answer's headers and in the log."""
+    for name, value in scope.get("headers", ()):
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return str(value, "ascii")
+    return f"req_{secrets.token_hex(12)}"
 
 
 class ClientGone(Exception):

@@ -14,11 +14,14 @@ from collections.abc import Iterable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runner.server.errors import Failure, HttpError, failure_of, surface_of
-from runner.server.exchange import MAX_BODY_BYTES, too_large
+from runner.server.exchange import MAX_BODY_BYTES, request_id_of, too_large
 from runner.settings import Address
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_ALLOWED_HEADERS = "authorization, content-type, accept, user-agent, x-requested-with, x-api-key"
+_ALLOWED_HEADERS = (
+    "authorization, content-type, accept, user-agent, x-requested-with, x-api-key, "
+    "anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access"
+)
 _CURL_DEFAULT = "application/x-www-form-urlencoded"
 
 
@@ -46,7 +49,7 @@ class Guard:
         try:
             origin = self._check(scope, headers)
         except HttpError as error:
-            await _refuse(scope, send, failure_of(error))
+            await _refuse(scope, send, failure_of(error, request_id_of(scope)))
             return
         if origin is None:
             await self._app(scope, receive, send)
@@ -137,8 +140,13 @@ def _check_body(headers: list[tuple[bytes, bytes]], *, browser: bool) -> None:
 
 async def _refuse(scope: Scope, send: Send, failure: Failure) -> None:
     body = surface_of(scope["path"]).body(failure)
-    headers = {"content-length": str(len(body)), "content-type": "application/json",
-               "connection": "close", **failure.headers}  # fmt: skip
+    headers = {
+        "content-length": str(len(body)),
+        "content-type": "application/json",
+        "connection": "close",
+        "x-request-id": request_id_of(scope),
+        **failure.headers,
+    }
     raw = [(key.encode(), value.encode()) for key, value in headers.items()]
     await send({"type": "http.response.start", "status": failure.status, "headers": raw})
     await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from runner.server.access import Needed, check_access
 from runner.server.daemon import Daemon
 from runner.server.errors import HttpError, failure_of, surface_of
 from runner.server.exchange import ClientGone, Exchange
@@ -18,11 +19,12 @@ Handler = Callable[[Exchange], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One path with the handler of each method."""
+    """One path with the handler of each method. scope: what a key must allow."""
 
     path: str
     methods: tuple[str, ...]
     handler: Handler
+    scope: Needed = "admin"
 
 
 class Endpoint:
@@ -50,7 +52,7 @@ class Endpoint:
 
 
 async def _tell(exchange: Exchange, error: Exception) -> None:
-    failure = failure_of(error)
+    failure = failure_of(error, exchange.request_id)
     surface = surface_of(exchange.scope["path"])
     if not exchange.started:
         body = surface.body(failure)
@@ -71,13 +73,14 @@ def router(paths: Sequence[Path], daemon: Daemon) -> ASGIApp:
 
 
 def _dispatch(items: Sequence[Path], daemon: Daemon) -> Endpoint:
-    handlers = {method: item.handler for item in items for method in item.methods}
+    handlers = {method: item for item in items for method in item.methods}
     if "GET" in handlers:
         handlers.setdefault("HEAD", handlers["GET"])
 
     async def dispatch(exchange: Exchange) -> None:
-        handler = handlers.get(exchange.scope["method"])
-        if handler is None:
+        item = handlers.get(exchange.scope["method"])
+        check_access(exchange, None if item is None else item.scope)
+        if item is None:
             allowed = ", ".join(sorted(handlers))
             raise HttpError(
                 405,
@@ -85,11 +88,12 @@ def _dispatch(items: Sequence[Path], daemon: Daemon) -> Endpoint:
                 f"{exchange.scope['method']} is not possible here; use {allowed}",
                 allow=allowed,
             )
-        await handler(exchange)
+        await item.handler(exchange)
 
     return Endpoint(dispatch, daemon)
 
 
 async def _unknown(exchange: Exchange) -> None:
+    check_access(exchange, None)
     path = str(exchange.scope["path"])[:200]
     raise HttpError(404, "not_found", f"there is nothing at {path!r}")

@@ -18,9 +18,11 @@ import uvicorn
 
 from registry.errors import RegistryError, StoreLocked
 from registry.store import Store
-from runner.errors import ShuttingDown
+from runner.errors import HearthError, ShuttingDown
 from runner.server.app import create_app
+from runner.server.connections import BoundedProtocol
 from runner.server.daemon import Daemon
+from runner.server.keys import FILE_NAME, KeyRing
 from runner.server.listening import ListenError, PortTaken, is_loopback, listen
 from runner.server.logs import set_up
 from runner.settings import SettingsError, load
@@ -40,14 +42,17 @@ def main() -> int:
         settings = load()
     except SettingsError as error:
         return _give_up(str(error), EXIT_FAULT)
-    set_up(settings.log_level)
+    set_up(settings.log_level, settings.log_format)
     try:
-        sock, address = listen(settings.host, settings.insecure_public)
+        keys = KeyRing(settings.data_dir / FILE_NAME)
+        sock, address = listen(settings.address, settings.insecure_public or bool(keys))
+    except HearthError as error:
+        return _give_up(error.message, EXIT_FAULT)
     except ListenError as error:
         taken = isinstance(error, PortTaken)
         return _give_up(str(error), EXIT_PORT_TAKEN if taken else EXIT_FAULT)
     with sock:
-        daemon = Daemon(settings, address, importlib.metadata.version("hearth"))
+        daemon = Daemon(settings, address, importlib.metadata.version("hearth"), keys)
         try:
             daemon.store = Store.open(settings.models_dir)
         except StoreLocked as error:
@@ -68,6 +73,7 @@ def _serve(daemon: Daemon, sock: socket.socket) -> int:
     drain_s = settings.drain_timeout
     config = uvicorn.Config(
         create_app(daemon, public=not is_loopback(daemon.address.host)),
+        http=BoundedProtocol,
         access_log=False,
         log_config=None,
         lifespan="on",
@@ -77,6 +83,8 @@ def _serve(daemon: Daemon, sock: socket.socket) -> int:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=None if drain_s is None else int(drain_s + _CLEAN_UP_S),
         h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
     )
     server = Server(config, daemon)
     server.run(sockets=[sock])
@@ -137,13 +145,15 @@ class Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def _state_file(daemon: Daemon) -> Iterator[None]:
-    """daemon.json in the state folder while the daemon runs: pid, url, version, models."""
+    """daemon.json in the state folder while the daemon runs: pid, url, version, models, and the
+    token with which the commands of this user need no key."""
     path = daemon.settings.state_dir / "daemon.json"
     facts = {
         "pid": os.getpid(),
         "url": daemon.address.url,
         "version": daemon.version,
         "models": str(daemon.settings.models_dir),
+        "token": daemon.owner_token,
     }
     _write(path, json.dumps(facts))
     try:
@@ -156,6 +166,10 @@ def _state_file(daemon: Daemon) -> Iterator[None]:
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_text(text + "\n")
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text + "\n")
     except OSError as error:
         log.warning("%s could not be written: %s", path.name, error.strerror)

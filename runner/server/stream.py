@@ -32,17 +32,22 @@ class Renderer(Protocol):
     def events(self, arrived: Arrived) -> bytes:
         """The bytes for what has arrived; may be empty."""
 
+    def keep_alive(self) -> bytes:
+        """The bytes to send when nothing has come for a while; none: nothing is sent."""
+
     def end(self) -> bytes:
         """The bytes after the last delta."""
 
 
 async def send_stream(exchange: Exchange, generation: Generation, renderer: Renderer) -> None:
     """Stream the whole generation; a client that leaves ends it at once."""
-    ticker = _Ticker(exchange, generation, renderer.content_type == EVENT_STREAM)
+    ticker = _Ticker(exchange, generation)
     try:
         while not generation.done:
             arrived = await generation.read()
-            data = renderer.events(arrived) if arrived else ticker.keep_alive()
+            data = renderer.events(arrived) if arrived else b""
+            if ticker.take_due():
+                data = data or renderer.keep_alive()
             if not data:
                 continue
             if not exchange.started:
@@ -61,19 +66,18 @@ class _Ticker:
     """Wakes the stream when nothing was written for a while, and gives up on a client that
     does not read. One timer for a stream, none for a token."""
 
-    def __init__(self, exchange: Exchange, generation: Generation, comments: bool) -> None:
+    def __init__(self, exchange: Exchange, generation: Generation) -> None:
         self.written = True
         self._exchange = exchange
         self._generation = generation
-        self._comments = comments
         self._due = False
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(KEEP_ALIVE_S, self._tick)
 
-    def keep_alive(self) -> bytes:
-        """A comment if one is due."""
+    def take_due(self) -> bool:
+        """Whether nothing was written for a while; True once."""
         due, self._due = self._due, False
-        return KEEP_ALIVE if due and self._comments else b""
+        return due
 
     def stop(self) -> None:
         """No more ticks."""
@@ -92,9 +96,10 @@ class _Ticker:
 
 @dataclass(slots=True)
 class Answer:
-    """One sequence, whole."""
+    """One sequence, whole. token_counts: of the texts, one by one."""
 
     texts: list[str] = field(default_factory=list)
+    token_counts: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish: Finish | None = None
 
@@ -112,6 +117,7 @@ async def collect(generation: Generation, count: int) -> list[Answer]:
             for index, delta in await generation.read():
                 answer = answers[index]
                 answer.texts.append(delta.text)
+                answer.token_counts.append(delta.token_count)
                 answer.logprobs.extend(delta.logprobs)
                 answer.finish = delta.finish or answer.finish
     finally:

@@ -8,7 +8,7 @@ does without.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -23,14 +23,32 @@ from registry.errors import Offline, RemoteRefused
 from registry.hosts.references import Reference
 from registry.names import Name
 from registry.pull import PullState, pull
+from registry.records import Origin
 from registry.store import Store
-from registry.transfer.download import Rules
+from registry.transfer.download import BlobProgress, Rules
 from registry.transfer.fetching import Fetcher
 from registry.transfer.pace import Limit
 from registry.transfer.sharing import Shared, Sharing
 from runner.settings import Settings
 
 Job = Shared[PullState]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something may be had. insecure: as the user allowed when he pulled it."""
+
+    reference: Reference
+    insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A blob that is to be fetched again, and where to ask for it, in this order."""
+
+    digest: Digest
+    size_bytes: int
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +82,7 @@ class Transfers:
             async with hosts.Web(self._agent, insecure) as web:
                 host = hosts.host_for(web, reference, self._access())
                 await pull(host, self._fetcher, state, self._build)
+            await asyncio.to_thread(self._note_origin, reference, insecure, state)
 
         return self._sharing.join(f"pull {insecure} {reference.key}", PullState, run)
 
@@ -84,6 +103,20 @@ class Transfers:
                 await hosts.push(self._store, reference.name, target, self._limit, state)
 
         return self._sharing.join(f"push {insecure} {reference.key}", PullState, run)
+
+    def mend(self, wanted: Wanted) -> Job:
+        """Join the mending of a blob, or begin it; the task's result says from where it came.
+        Give it back with leave. Raises Offline."""
+        self._require_network(f"fetch blob {wanted.digest.short} again")
+
+        async def run(state: PullState) -> str:
+            await _hosts()
+            module = await asyncio.to_thread(import_module, "runner.server.upkeep.refetching")
+            asking = module.Asking(self._agent, self._access(), self._fetcher, state)
+            came_from: str = await module.refetch(asking, wanted)
+            return came_from
+
+        return self._sharing.join(f"mend {wanted.digest}", PullState, run)
 
     async def leave(self, job: Job) -> None:
         """Wait for it no longer; what nobody waits for is cancelled."""
@@ -108,6 +141,14 @@ class Transfers:
     def _require_network(self, what: str) -> None:
         if self._settings.offline:
             raise Offline(what)
+
+    def _note_origin(self, reference: Reference, insecure: bool, state: PullState) -> None:
+        """Keep with the blobs from where they came, for the day on which one is damaged."""
+        titles = [step.title for step in state.steps if isinstance(step, BlobProgress)]
+        if reference.kind == "huggingface" and len(titles) == 1:
+            reference = replace(reference, selector=titles[0])
+        if state.name is not None and reference.text is not None:
+            self._store.keep_origin(state.name, Origin(reference.text, insecure))
 
     def _access(self) -> Access:
         limit, total = self._settings.memory_limit, int(psutil.virtual_memory().total)

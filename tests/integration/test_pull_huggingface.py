@@ -162,3 +162,22 @@ def test_a_model_in_parts_is_refused_before_a_byte_of_it_is_fetched(
     last = pull(daemon, f"hf.co/{REPO}:F16")[-1]
     assert "cut into 2 files" in str(last["error"])
     assert hub.mirror.seen == []
+
+
+def test_a_damaged_model_is_mended_from_its_repository(daemon: RunningDaemon, hub: Hub) -> None:
+    content = echo_gguf(salt="large") + bytes(range(256)) * 4000
+    hub.files.clear()
+    hub.add("tiny-Q8_0.gguf", content)
+    pull(daemon, f"hf.co/{REPO}")
+    hub.add("tiny-Q4_0.gguf", echo_gguf(salt="new"))
+    digest = hashlib.sha256(content).hexdigest()
+    path = daemon.home / "models" / "blobs" / f"sha256-{digest}"
+    damaged = bytearray(content)
+    damaged[500_000] ^= 6
+    path.write_bytes(damaged)
+    hub.mirror.served_bytes = 0
+    with daemon.client() as http:
+        lines = http.post("/api/fsck", json={"repair": True}).text.splitlines()
+    assert json.loads(lines[-1])["unmended"] == 0
+    assert path.read_bytes() == content
+    assert hub.mirror.served_bytes < 200_000

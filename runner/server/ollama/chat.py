@@ -15,6 +15,7 @@ from runner.models.options import check
 from runner.server.asking import (
     Ask,
     Prompt,
+    after_reasoning,
     conversation,
     keep_alive_s,
     marks_to_keep,
@@ -27,7 +28,8 @@ from runner.server.asking import (
 from runner.server.exchange import Exchange
 from runner.server.ollama.generating import Renderer, load_or_unload, send_answer
 from runner.server.ollama.wire import ChatMessage, ChatRequest, GenerateFields, GenerateRequest
-from runner.types import Message, ToolCall
+from runner.server.tool_choice import check_tools, grammar_of_tools, tool_choice_of
+from runner.types import Grammar, Message, ToolCall
 
 
 async def chat(exchange: Exchange) -> None:
@@ -38,15 +40,20 @@ async def chat(exchange: Exchange) -> None:
         await load_or_unload(exchange, asked, _word_chat(Parts()))
         return
     messages = tuple(_message(item, index) for index, item in enumerate(asked.messages))
+    offered = tuple(_tool(tool) for tool in asked.tools or ())
+    grammar, choice = asked.grammar_asked(), tool_choice_of(asked.tool_choice)
+    check_tools(choice, [tool["function"]["name"] for tool in offered])
     began_s = asyncio.get_running_loop().time()
     async with _lease(exchange, asked) as lease:
-        tools = tuple(_tool(tool) for tool in asked.tools or ())
+        tools = () if choice.mode == "none" else offered
         if tools:
             require_tools(lease)
         parser = parser_of(lease, tools)
         prompt = Prompt(messages=conversation(lease, messages), tools=tools)
         renderer = Renderer(asked.model_name, _word_chat, parser, began_s, lease.load_s)
-        await _answer(exchange, asked, lease, prompt, renderer)
+        functions = [tool["function"] for tool in tools]
+        grammar = grammar_of_tools(lease, functions, choice, grammar, asked.think)
+        await _answer(exchange, asked, lease, prompt, renderer, grammar)
 
 
 async def generate(exchange: Exchange) -> None:
@@ -54,6 +61,7 @@ async def generate(exchange: Exchange) -> None:
     the model."""
     asked = await exchange.read(GenerateRequest)
     asked.refuse_unsupported()
+    grammar = asked.grammar_asked()
     if asked.raw and asked.system:
         raise InvalidRequest("raw and system exclude each other", param="raw")
     if not asked.prompt:
@@ -64,8 +72,9 @@ async def generate(exchange: Exchange) -> None:
         parser: OutputParser | None = None
         if not asked.raw:
             parser = parser_of(lease, ())
+            grammar = after_reasoning(grammar, lease, asked.think)
         renderer = Renderer(asked.model_name, _word_generate, parser, began_s, lease.load_s)
-        await _answer(exchange, asked, lease, _prompt(asked, lease), renderer)
+        await _answer(exchange, asked, lease, _prompt(asked, lease), renderer, grammar)
 
 
 @asynccontextmanager
@@ -79,7 +88,12 @@ async def _lease(exchange: Exchange, asked: GenerateFields) -> AsyncIterator[Lea
 
 
 async def _answer(
-    exchange: Exchange, asked: GenerateFields, lease: Lease, prompt: Prompt, renderer: Renderer
+    exchange: Exchange,
+    asked: GenerateFields,
+    lease: Lease,
+    prompt: Prompt,
+    renderer: Renderer,
+    grammar: Grammar | None,
 ) -> None:
     think = asked.think
     if think is None and lease.abilities.thinking:
@@ -94,6 +108,7 @@ async def _answer(
         kept_marks=()
         if prompt.messages is None
         else marks_to_keep(lease, tools=bool(prompt.tools)),
+        grammar=grammar,
     )
     generation = lease.worker.generate(requests_for(lease, ask))
     await send_answer(exchange, generation, renderer, stream=asked.stream is not False)

@@ -1,4 +1,4 @@
-"""POST /api/embed."""
+"""POST /api/embed, and /api/embeddings, which came before it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runner.server.asking import keep_alive_s, require_embedding
 from runner.server.embedding import inputs_of, shortened
 from runner.server.exchange import Exchange
 from runner.server.ollama.timing import nanoseconds
-from runner.server.ollama.wire import EmbedRequest
+from runner.server.ollama.wire import EmbedRequest, OldEmbedRequest
 
 
 async def embed(exchange: Exchange) -> None:
@@ -37,3 +37,18 @@ async def embed(exchange: Exchange) -> None:
                 "prompt_eval_count": tokens,
             }
         )
+
+
+async def embed_one(exchange: Exchange) -> None:
+    """The vector of one prompt; without a prompt the model is loaded only."""
+    asked = await exchange.read(OldEmbedRequest)
+    options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
+    async with (
+        exchange.cancelled_on_disconnect(),
+        exchange.daemon.manager.lease(asked.model_name, options, keep_s) as lease,
+    ):
+        vector: tuple[float, ...] = ()
+        if asked.prompt:
+            require_embedding(lease)
+            (vector,) = (await lease.worker.embed([asked.prompt], truncate=True)).vectors
+        await exchange.reply({"embedding": vector})

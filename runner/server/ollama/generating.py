@@ -60,6 +60,10 @@ class Renderer:
         """See runner.server.stream.Renderer."""
         return b"".join(self._lines(delta) for _, delta in arrived)
 
+    def keep_alive(self) -> bytes:
+        """See Renderer."""
+        return b""
+
     def end(self) -> bytes:
         """See runner.server.stream.Renderer."""
         return b""

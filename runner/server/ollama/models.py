@@ -167,10 +167,13 @@ async def copy(exchange: Exchange) -> None:
 
 
 async def delete(exchange: Exchange) -> None:
-    """Remove a model. Running answers finish."""
+    """Remove a model. It leaves the memory first, or after the answers that are running; one that
+    came back while its files were going leaves it again."""
     asked = await exchange.read(ModelField)
     daemon = exchange.daemon
     name = daemon.shelf.get(parse_name(asked.model_name)).name
+    if not daemon.shelf.read_only:
+        await daemon.manager.forget(name.short)
     await asyncio.to_thread(daemon.shelf.delete, name)
     await daemon.manager.forget(name.short)
     await exchange.reply_bytes(b"", "application/json")

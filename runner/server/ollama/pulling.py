@@ -20,7 +20,7 @@ from runner.server.ollama.wire import TransferRequest
 from runner.server.stream import NDJSON
 from runner.server.transfers import Job
 
-_TICK_S = 0.06  # as often as Ollama
+TICK_S = 0.06  # as often as Ollama
 
 
 async def pull(exchange: Exchange) -> None:
@@ -41,12 +41,16 @@ async def push(exchange: Exchange) -> None:
 
 async def _read(exchange: Exchange) -> tuple[TransferRequest, Reference]:
     asked = await exchange.read(TransferRequest)
-    reference = parse(asked.model_name)
-    if reference.plain and not asked.insecure and not _on_loopback(reference):
-        raise InvalidRequest(
-            f"{asked.model_name[:200]} is plain http; --insecure allows that", param="model"
-        )
-    return asked, reference
+    return asked, reference_of(asked.model_name, bool(asked.insecure))
+
+
+def reference_of(text: str, insecure: bool) -> Reference:
+    """Where text says that a model comes from. Raises InvalidName, and InvalidRequest for plain
+    http beyond this machine unless insecure."""
+    reference = parse(text)
+    if reference.plain and not insecure and not _on_loopback(reference):
+        raise InvalidRequest(f"{text[:200]} is plain http; --insecure allows that", param="model")
+    return reference
 
 
 def _on_loopback(reference: Reference) -> bool:
@@ -65,7 +69,7 @@ async def _follow(exchange: Exchange, asked: TransferRequest, job: Job, verb: st
                     await _write(exchange, line)
             if ended:
                 break
-            await asyncio.wait({job.task}, timeout=_TICK_S)
+            await asyncio.wait({job.task}, timeout=TICK_S)
         if job.task.cancelled():
             raise ShuttingDown(f"{verb} was stopped; what has arrived is kept")
         job.task.result()

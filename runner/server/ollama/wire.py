@@ -6,8 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
-from runner.errors import Unsupported
+from runner.errors import InvalidRequest, Unsupported
+from runner.server.constraining import any_object, of_schema
 from runner.server.exchange import WireModel
+from runner.types import Grammar
 
 
 class ModelField(WireModel):
@@ -37,8 +39,19 @@ class GenerateFields(ModelField):
 
     def refuse_unsupported(self) -> None:
         """Raises Unsupported for what would silently change the answer if it were ignored."""
-        if self.format not in (None, ""):
-            raise Unsupported("format: structured output is not supported yet", param="format")
+
+    def grammar_asked(self) -> Grammar | None:
+        """What the answer must match; None: any text. Raises InvalidRequest."""
+        if self.format in (None, ""):
+            return None
+        if self.format == "json":
+            return any_object("format")
+        if not isinstance(self.format, dict):
+            raise InvalidRequest(
+                f'format must be "json" or a JSON schema (got {str(self.format)[:40]})',
+                param="format",
+            )
+        return of_schema(self.format, "format")
 
     def logprob_count(self) -> int | None:
         """Alternatives for each token; None: no log-probabilities."""
@@ -76,6 +89,7 @@ class ChatRequest(GenerateFields):
 
     messages: list[ChatMessage] | None = None
     tools: list[dict[str, Any]] | None = None
+    tool_choice: Any = None  # hearth's own, as OpenAI writes it
 
 
 class GenerateRequest(GenerateFields):
@@ -107,6 +121,14 @@ class EmbedRequest(ModelField):
     input: str | list[str] | list[int] | list[list[int]] | None = None
     truncate: bool | None = None
     dimensions: int | None = Field(None, ge=1)
+    keep_alive: Any = None
+    options: dict[str, Any] | None = None
+
+
+class OldEmbedRequest(ModelField):
+    """POST /api/embeddings."""
+
+    prompt: str | None = None
     keep_alive: Any = None
     options: dict[str, Any] | None = None
 
@@ -146,6 +168,19 @@ class CreateRequest(ModelField):
     parser: str | None = None
     requires: str | None = None
     quantize: str | None = None
+    draft_files: dict[str, str] | None = None
+    draft_quantize: str | None = None
+    allow_requantize: bool | None = None  # this and the next three are hearth's own
+    tensor_types: dict[str, str] | None = None
+    imatrix: str | None = None
+    calibrate: str | None = None
+    stream: bool | None = None
+
+
+class IncomingRequest(WireModel):
+    """POST /api/blobs, hearth's own."""
+
+    file: str = Field(min_length=1, max_length=100)
     stream: bool | None = None
 
 

@@ -212,6 +212,14 @@ def test_create_yields_progress_and_wants_success() -> None:
         list(cut.create({}))
 
 
+def test_taking_a_blob_yields_progress_and_wants_success() -> None:
+    done = {"status": "success", "digest": "sha256:0"}
+    lines = [{"status": "verifying", "completed": 1, "total": 2}, done]
+    assert list(client_of(ndjson(*lines)).take_blob("incoming-0")) == lines
+    with pytest.raises(ConnectionLost, match="stopped before the file was read"):
+        list(client_of(ndjson(lines[0])).take_blob("incoming-0"))
+
+
 def test_loading_and_unloading_are_empty_prompts() -> None:
     seen: list[Any] = []
 

@@ -1,0 +1,1 @@
+"""The surface for clients of Anthropic's Messages API."""

@@ -1,0 +1,100 @@
+"""From Anthropic's blocks to the messages that a chat template reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from runner.errors import InvalidRequest, Unsupported
+from runner.server.anthropic.wire import Block, CountRequest, Turn
+from runner.types import Message, ToolCall
+
+
+def messages_of(asked: CountRequest) -> tuple[Message, ...]:
+    """The system text and the turns. The results of tools stand before what the user said with
+    them. Raises InvalidRequest, Unsupported."""
+    system = _system(asked.system)
+    messages = [Message("system", system)] if system else []
+    names: dict[str, str] = {}
+    for index, turn in enumerate(asked.messages):
+        where = f"messages.{index}.content"
+        if turn.role == "assistant":
+            messages.append(_assistant(turn, where, names))
+        else:
+            messages += _spoken(turn, where, names)
+    return tuple(messages)
+
+
+def _system(given: str | Sequence[Block] | None) -> str:
+    if given is None or isinstance(given, str):
+        return given or ""
+    return "\n".join(_text(block, f"system.{index}") for index, block in enumerate(given))
+
+
+def _assistant(turn: Turn, where: str, names: dict[str, str]) -> Message:
+    if isinstance(turn.content, str):
+        return Message("assistant", turn.content)
+    texts, thoughts, calls = [], [], []
+    for index, block in enumerate(turn.content):
+        if block.type == "thinking":
+            thoughts.append(block.thinking or "")
+        elif block.type == "tool_use":
+            call = _call(block, f"{where}.{index}")
+            names[call.id] = call.name
+            calls.append(call)
+        elif block.type != "redacted_thinking":  # nobody but Anthropic can read it
+            texts.append(_text(block, f"{where}.{index}"))
+    return Message("assistant", "".join(texts), "".join(thoughts) or None, tuple(calls))
+
+
+def _call(block: Block, where: str) -> ToolCall:
+    if not block.id or not block.name:
+        raise InvalidRequest(f"{where}: a tool_use needs id and name", param=where)
+    if not isinstance(block.input, dict):
+        raise InvalidRequest(f"{where}.input is not an object", param=f"{where}.input")
+    return ToolCall(block.id, block.name, json.dumps(block.input, ensure_ascii=False))
+
+
+def _spoken(turn: Turn, where: str, names: dict[str, str]) -> Iterator[Message]:
+    """The messages of a turn that is not the model's."""
+    if isinstance(turn.content, str):
+        yield Message(turn.role, turn.content)
+        return
+    texts = []
+    for index, block in enumerate(turn.content):
+        place = f"{where}.{index}"
+        if block.type == "tool_result":
+            yield _result(block, place, names)
+        else:
+            texts.append(_text(block, place))
+    if texts:
+        yield Message(turn.role, "\n".join(texts))
+
+
+def _result(block: Block, where: str, names: dict[str, str]) -> Message:
+    name = names.get(block.tool_use_id or "")
+    if name is None:
+        raise InvalidRequest(
+            f"{where}: no tool_use before it has the id {(block.tool_use_id or '')[:60]!r}",
+            param=f"{where}.tool_use_id",
+        )
+    content = block.content
+    if content is not None and not isinstance(content, str):
+        parts = enumerate(content)
+        content = "\n".join(_text(part, f"{where}.content.{index}") for index, part in parts)
+    text = f"Error: {content or ''}" if block.is_error else content or ""
+    return Message("tool", text, tool_call_id=block.tool_use_id, name=name)
+
+
+def _text(block: Block, where: str) -> str:
+    """What a block says. Raises InvalidRequest, Unsupported for what is no text."""
+    source = block.source
+    if block.type == "document" and source is not None and source.type == "text" and source.data:
+        return f"{block.title}\n{source.data}" if block.title else source.data
+    if block.type != "text":
+        raise Unsupported(
+            f"{where}: a block of type {block.type[:40]!r} cannot be read; send text", param=where
+        )
+    if block.text is None:
+        raise InvalidRequest(f"{where}.text is missing", param=f"{where}.text")
+    return block.text

@@ -1,0 +1,32 @@
+"""GET /v1/models and /v1/models/{id} as Anthropic's clients read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from registry.store import StoredModel
+from runner.server.exchange import Exchange
+
+
+async def list_models(exchange: Exchange) -> None:
+    """All installed models that can be run, newest first, on one page."""
+    models = [stored for stored in exchange.daemon.shelf.models() if stored.fault is None]
+    data = [_entry(stored) for stored in models]
+    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    await exchange.reply({"data": data, "has_more": False, "first_id": first, "last_id": last})
+
+
+async def show_model(exchange: Exchange) -> None:
+    """One installed model."""
+    ident = exchange.parameter("id")
+    await exchange.reply({**_entry(exchange.daemon.manager.find(ident)), "id": ident})
+
+
+def _entry(stored: StoredModel) -> dict[str, Any]:
+    return {
+        "type": "model",
+        "id": stored.name.short,
+        "display_name": stored.name.short,
+        "created_at": stored.modified_at.isoformat(),
+        "lifecycle": "active",
+    }

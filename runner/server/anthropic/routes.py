@@ -1,0 +1,30 @@
+"""Anthropic's paths, and the choice where OpenAI has the same one."""
+
+from __future__ import annotations
+
+from runner.server.anthropic import models
+from runner.server.anthropic.messages import count_tokens, messages
+from runner.server.exchange import Exchange
+from runner.server.openai.models import list_models, show_model
+from runner.server.routes import Path
+
+
+async def _list_models(exchange: Exchange) -> None:
+    await (models.list_models if _asked_by_anthropic(exchange) else list_models)(exchange)
+
+
+async def _show_model(exchange: Exchange) -> None:
+    await (models.show_model if _asked_by_anthropic(exchange) else show_model)(exchange)
+
+
+def _asked_by_anthropic(exchange: Exchange) -> bool:
+    """Whether the client says that it speaks to Anthropic: all of its SDKs send a version."""
+    return any(name == b"anthropic-version" for name, _ in exchange.scope["headers"])
+
+
+PATHS = (
+    Path("/v1/messages", ("POST",), messages, "inference"),
+    Path("/v1/messages/count_tokens", ("POST",), count_tokens, "inference"),
+    Path("/v1/models", ("GET",), _list_models, "inference"),
+    Path("/v1/models/{id:path}", ("GET",), _show_model, "inference"),
+)

@@ -1,0 +1,137 @@
+"""The API keys of a daemon: who may do what, kept in one file as hashes.
+
+A key is 256 random bits, so its SHA-256 cannot be guessed back and needs no salt. Owns the file;
+knows nothing of requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, get_args
+
+from runner.errors import Conflict, InvalidRequest, KeyNotFound, StorageFailed
+
+Scope = Literal["inference", "pull", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+FILE_NAME = "keys.json"
+PREFIX = "hearth_"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_MAX_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key as it is kept. sha256: of its text, in hexadecimal digits."""
+
+    name: str
+    scopes: tuple[str, ...]
+    sha256: str
+    created_at: str
+
+    def may(self, scope: Scope) -> bool:
+        """Whether it opens what needs scope; admin opens everything."""
+        return scope in self.scopes or "admin" in self.scopes
+
+
+class KeyRing:
+    """All keys. With none, nothing asks for a key."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises StorageFailed for a file that cannot be read: no keys would open everything."""
+        self._path = path
+        self._keys = {key.name: key for key in _read(path)}
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    @property
+    def keys(self) -> list[Key]:
+        """Every key, oldest first."""
+        return sorted(self._keys.values(), key=lambda key: key.created_at)
+
+    def find(self, text: str) -> Key | None:
+        """The key that text is. Takes the same time whichever it is."""
+        given, found = _hash(text), None
+        for key in self._keys.values():
+            if hmac.compare_digest(key.sha256, given):
+                found = key
+        return found
+
+    def add(self, name: str, scopes: tuple[Scope, ...]) -> str:
+        """Make a key; gives its text, which nobody can find out later. Raises InvalidRequest,
+        Conflict, StorageFailed."""
+        if _NAME.fullmatch(name) is None:
+            raise InvalidRequest(
+                f"{name[:64]!r} is no name for a key: at most 64 letters, digits, '.', '_' and '-'",
+                param="name",
+            )
+        if name in self._keys:
+            raise Conflict(
+                f"there is a key {name!r} already; remove it first: hearth key rm {name}"
+            )
+        text = PREFIX + secrets.token_urlsafe(32)
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        self._store({**self._keys, name: Key(name, scopes, _hash(text), now)})
+        return text
+
+    def remove(self, name: str) -> None:
+        """Take a key away; what it opened is closed at once. Raises KeyNotFound, StorageFailed."""
+        if name not in self._keys:
+            known = ", ".join(sorted(self._keys)) or "none"
+            raise KeyNotFound(f"there is no key {name[:64]!r}; there are: {known}")
+        self._store({other: key for other, key in self._keys.items() if other != name})
+
+    def _store(self, keys: dict[str, Key]) -> None:
+        content = json.dumps([asdict(key) for key in keys.values()], indent=1) + "\n"
+        temporary = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write(temporary, content.encode())
+            os.replace(temporary, self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise StorageFailed(f"the file of keys cannot be written: {error.strerror}") from None
+        self._keys = keys
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _read(path: Path) -> list[Key]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageFailed(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        return [
+            Key(str(item["name"]), tuple(item["scopes"]), str(item["sha256"]), item["created_at"])
+            for item in json.loads(content)
+        ]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise StorageFailed(
+            f"{path} does not hold keys; mend or remove it, then make the keys anew"
+        ) from None

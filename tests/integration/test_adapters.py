@@ -1,0 +1,96 @@
+"""ADAPTER and lora_scale with ember: from the Modelfile to the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import httpx
+import numpy as np
+import pytest
+
+import registry.builtin.ember as ember
+from tests.conftest import RunningDaemon, StartDaemon
+from tests.integration.cli_process import hearth, of_daemon
+
+RANK = 4
+REPEATING = "the fire is warm and the fire is warm and the fire is"
+WEIGHTS = Path(ember.__file__).parent / "ember.gguf"
+
+
+@pytest.fixture
+def daemon(start_daemon: StartDaemon) -> RunningDaemon:
+    return start_daemon(names=())
+
+
+def write_adapter(path: Path) -> None:
+    """A random LoRA for the feed-forward outputs of ember, strong enough to be seen."""
+    reader = gguf.GGUFReader(WEIGHTS)
+    architecture = str(reader.get_field("general.architecture").contents())
+    random = np.random.default_rng(5)
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", RANK)
+    for tensor in reader.tensors:
+        if tensor.name.endswith("ffn_down.weight"):
+            columns, rows = (int(size) for size in tensor.shape)
+            a = random.standard_normal((RANK, columns)).astype(np.float32)
+            b = random.standard_normal((rows, RANK)).astype(np.float32)
+            writer.add_tensor(f"{tensor.name}.lora_a", a * np.float32(0.1))
+            writer.add_tensor(f"{tensor.name}.lora_b", b * np.float32(0.1))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def create(daemon: RunningDaemon, folder: Path, name: str, *lines: str) -> None:
+    (folder / name).write_text("\n".join((f"FROM {WEIGHTS}", *lines)))
+    ran = hearth(of_daemon(daemon), "create", name, "-f", name, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+
+
+def text(client: httpx.Client, model: str, prompt: str = "The fire is", **options: Any) -> str:
+    body = {"model": model, "prompt": prompt, "raw": True, "stream": False}
+    options = {"temperature": 0, "num_predict": 12, **options}
+    response = client.post("/api/generate", json={**body, "options": options})
+    assert response.status_code == 200, response.text
+    return str(response.json()["response"])
+
+
+def test_an_adapter_changes_the_text_by_its_scale(daemon: RunningDaemon, tmp_path: Path) -> None:
+    write_adapter(tmp_path / "lora.gguf")
+    create(daemon, tmp_path, "plain")
+    create(daemon, tmp_path, "adapted", "ADAPTER ./lora.gguf")
+    create(daemon, tmp_path, "silent", "ADAPTER ./lora.gguf", "PARAMETER lora_scale 0")
+    with daemon.client() as client:
+        plain = text(client, "plain")
+        assert text(client, "silent") == plain
+        assert text(client, "adapted") != plain
+
+
+def test_parameters_of_a_modelfile_reach_the_sampler(daemon: RunningDaemon, tmp_path: Path) -> None:
+    create(daemon, tmp_path, "plain")
+    with daemon.client() as client:
+        first = text(client, "plain", num_predict=1)
+        usual = text(client, "plain", REPEATING)
+    create(daemon, tmp_path, "banned", f'PARAMETER logit_bias """{first}=-inf"""')
+    runs = ("dry_multiplier 5", "dry_allowed_length 1", "dry_sequence_breakers ~")
+    create(daemon, tmp_path, "varied", *(f"PARAMETER {run}" for run in runs))
+    with daemon.client() as client:
+        assert text(client, "banned", num_predict=1) != first
+        assert text(client, "banned", num_predict=1, logit_bias={}) == first
+        assert text(client, "varied", REPEATING) != usual
+        shown = client.post("/api/show", json={"model": "banned"}).json()
+        assert f"{first}=-inf" in shown["modelfile"]
+
+
+def test_a_backend_that_cannot_load_the_file_is_told(daemon: RunningDaemon, tmp_path: Path) -> None:
+    create(daemon, tmp_path, "echoing", "PARAMETER backend echo")
+    with daemon.client() as client:
+        body = {"model": "echoing", "prompt": "x"}
+        response = client.post("/api/generate", json=body)
+        assert response.status_code >= 400
+        assert "cannot be loaded by the backend echo" in response.json()["error"]

@@ -1,0 +1,154 @@
+"""API keys at a real daemon: what each opens on every surface, and who needs none."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from tests.conftest import RunningDaemon, StartDaemon
+from tests.integration.cli_process import hearth, of_daemon
+
+CHAT = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+
+
+def add(daemon: RunningDaemon, name: str, *scopes: str) -> str:
+    options = [text for scope in scopes for text in ("--scope", scope)]
+    made = hearth(of_daemon(daemon), "key", "add", name, *options)
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
+def asked(daemon: RunningDaemon, method: str, path: str, key: str = "", **more: Any) -> int:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx.request(method, daemon.url + path, headers=headers, **more).status_code
+
+
+def test_without_keys_everything_is_open_and_with_one_everything_is_closed(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon()
+    assert asked(daemon, "POST", "/v1/chat/completions", json=CHAT) == 200
+    add(daemon, "first")
+    for method, path in (
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/v1/messages"),
+        ("POST", "/api/chat"),
+        ("GET", "/api/tags"),
+        ("GET", "/metrics"),
+        ("GET", "/api/keys"),
+        ("PUT", "/api/tags"),
+        ("GET", "/no/such/path"),
+    ):
+        assert asked(daemon, method, path, json=CHAT) == 401, path
+        assert asked(daemon, method, path, "wrong", json=CHAT) == 401, path
+    for path in ("/", "/health", "/ready"):
+        assert asked(daemon, "GET", path) == 200
+
+
+def test_a_key_opens_what_its_scopes_say(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    reader, puller = add(daemon, "reader"), add(daemon, "puller", "pull")
+    admin = add(daemon, "boss", "admin")
+    deletion = {"model": "nothing"}
+    for key, chat, pull, delete in (
+        (reader, 200, 403, 403),
+        (puller, 403, 400, 403),
+        (admin, 200, 400, 404),
+    ):
+        assert asked(daemon, "POST", "/v1/chat/completions", key, json=CHAT) == chat
+        assert asked(daemon, "POST", "/api/pull", key, json={"model": "../x"}) == pull
+        assert asked(daemon, "DELETE", "/api/delete", key, json=deletion) == delete
+    assert asked(daemon, "GET", "/no/such/path", reader) == 404
+
+
+def test_the_sdks_send_their_keys_and_read_the_refusals(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    key = add(daemon, "sdk")
+    given: Any = {"model": "echo", "max_tokens": 4, "messages": CHAT["messages"]}
+    for secret, allowed in ((key, True), ("wrong", False)):
+        ours = openai.OpenAI(base_url=f"{daemon.url}/v1", api_key=secret, max_retries=0)
+        theirs = [
+            anthropic.Anthropic(base_url=daemon.url, max_retries=0, **how)
+            for how in ({"api_key": secret}, {"auth_token": secret})
+        ]
+        if allowed:
+            assert ours.chat.completions.create(**given).choices[0].message.content == "hi"
+            assert [each.messages.create(**given).content[0].text for each in theirs] == [
+                "hi",
+                "hi",
+            ]
+            continue
+        with pytest.raises(openai.AuthenticationError, match="this API key is not known"):
+            ours.chat.completions.create(**given)
+        for each in theirs:
+            with pytest.raises(anthropic.AuthenticationError, match="authentication_error"):
+                each.messages.create(**given)
+
+
+def test_the_commands_of_the_owner_need_no_key_and_those_of_others_say_what_to_do(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    daemon = start_daemon()
+    key = add(daemon, "laptop")
+    assert "laptop" in hearth(of_daemon(daemon), "key", "list").stdout
+    stranger = {**of_daemon(daemon), "HEARTH_HOME": str(tmp_path / "elsewhere")}
+    refused = hearth(stranger, "list")
+    assert refused.returncode == 1
+    assert "HEARTH_API_KEY" in refused.stderr
+    assert hearth({**stranger, "HEARTH_API_KEY": key}, "list").returncode == 0
+    assert hearth(of_daemon(daemon), "key", "rm", "laptop").returncode == 0
+    assert hearth(stranger, "list").returncode == 0
+
+
+def test_keys_and_their_texts_stay_out_of_the_log(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(env={"HEARTH_LOG_LEVEL": "debug"})
+    key = add(daemon, "quiet")
+    asked(daemon, "POST", "/v1/chat/completions", key, json=CHAT)
+    asked(daemon, "POST", "/v1/chat/completions", key + "x", json=CHAT)
+    daemon.stop()
+    assert key not in "".join(daemon.lines)
+
+
+def test_without_keys_it_listens_on_this_machine_only_and_says_what_to_do(start_daemon: StartDaemon) -> None:
+    home = start_daemon().home
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = {"HEARTH_HOME": str(home), "HEARTH_HOST": f"0.0.0.0:{port}", "HEARTH_NO_AUTOSTART": "1"}
+    refused = hearth(env, "serve")
+    assert refused.returncode == 1
+    assert "hearth key add NAME" in refused.stderr
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 and its key, in one file."""
+    path = tmp_path / "cert.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=hearth", "-keyout", str(path)),
+            *("-addext", "subjectAltName=IP:127.0.0.1", "-out", str(tmp_path / "only.pem")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    path.write_text(path.read_text() + (tmp_path / "only.pem").read_text())
+    return path
+
+
+def test_a_certificate_makes_it_https(start_daemon: StartDaemon, certificate: Path) -> None:
+    daemon = start_daemon(env={"HEARTH_TLS_CERT": str(certificate)})
+    env = {**of_daemon(daemon), "HEARTH_TLS_CERT": str(certificate)}
+    listed = hearth(env, "list")
+    assert listed.returncode == 0, listed.stderr
+    assert "echo" in listed.stdout
+    with pytest.raises(httpx.ConnectError, match="certificate"):
+        httpx.get(f"https://127.0.0.1:{daemon.port}/health")
