@@ -82,7 +82,10 @@ class Lexer:
         start, end = self._position, self._line_end(self._position)
         first = self._text[start:end].strip(_TRIMMED)
         quote = _opening(first)
-        closed = not quote or (first.endswith(quote) and len(first) >= 2 * len(quote))
+        if not quote:
+            self._position = end
+            return Value(first, True, quote)
+        closed = first.endswith(quote) and len(first) >= 2 * len(quote)
         if not closed:
             found = _CLOSING[quote].search(self._text, end)
             closed = found is not None
@@ -114,6 +117,6 @@ def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
 
 
 def _opening(first_line: str) -> str:
-    if first_line.startswith('"""'):
-        return '"""'
-    return '"' if first_line.startswith('"') else ""
+    if first_line[:1] != '"':
+        return ""
+    return '"""' if first_line.startswith('"""') else '"'

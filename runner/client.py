@@ -256,13 +256,8 @@ class Client:
     def create(self, body: Mapping[str, Any]) -> Generator[Progress, None, None]:
         """Build a model from a description; yields what is being done until "success". Closing
         the iterator ends the work, of which nothing is left."""
-        status = None
-        with closing(self._stream("/api/create", body)) as lines:
-            for line in lines:
-                status = line.get("status")
-                yield Progress(**line)  # type: ignore[typeddict-item]
-        if status != "success":
-            raise ConnectionLost("the daemon stopped before the model was complete; try again")
+        lost = "the daemon stopped before the model was complete; try again"
+        return self._until_success("/api/create", body, lost)
 
     def pull(self, model: str, insecure: bool = False) -> Generator[Progress, None, None]:
         """Bring a model into the store; yields what is being done until "success", whose line
@@ -326,13 +321,8 @@ class Client:
     def take_blob(self, name: str) -> Generator[Progress, None, None]:
         """Have the daemon make a file that lies in its store's folder for incoming files a blob;
         the last line has the digest. Closing the iterator ends it."""
-        status = None
-        with closing(self._stream("/api/blobs", {"file": name})) as lines:
-            for line in lines:
-                status = line.get("status")
-                yield Progress(**line)  # type: ignore[typeddict-item]
-        if status != "success":
-            raise ConnectionLost("the daemon stopped before the file was read; try again")
+        lost = "the daemon stopped before the file was read; try again"
+        return self._until_success("/api/blobs", {"file": name}, lost)
 
     def upload_blob(self, digest: str, content: Iterable[bytes], size_bytes: int) -> None:
         """Send a blob of size_bytes; the daemon refuses it if its digest is another one."""
@@ -351,13 +341,21 @@ class Client:
         return models
 
     def _transfer(self, path: str, model: str, insecure: bool) -> Generator[Progress, None, None]:
+        lost = "the daemon stopped before the end; the same command goes on"
+        return self._until_success(path, {"model": model, "insecure": insecure}, lost)
+
+    def _until_success(
+        self, path: str, body: Mapping[str, Any], lost: str
+    ) -> Generator[Progress, None, None]:
+        """The lines of a task. Raises ConnectionLost with the text lost when it does not end in
+        success."""
         status = None
-        with closing(self._stream(path, {"model": model, "insecure": insecure})) as lines:
+        with closing(self._stream(path, body)) as lines:
             for line in lines:
                 status = line.get("status")
                 yield Progress(**line)  # type: ignore[typeddict-item]
         if status != "success":
-            raise ConnectionLost("the daemon stopped before the end; the same command goes on")
+            raise ConnectionLost(lost)
 
     def _generate_once(self, model: str, keep_alive: str | float | None) -> None:
         body: JsonObject = {"model": model, "prompt": "", "stream": False}

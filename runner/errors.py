@@ -3,7 +3,7 @@
 * HearthError
   * RequestError      the caller can mend it
     + InvalidRequest, ModelNotFound (RemoteModelNotFound), ModelInvalid, ContextOverflow,
-      Unsupported, Conflict, RegistryDenied, NetworkForbidden, KeyNotFound
+      Unsupported, Conflict, RegistryDenied, NetworkForbidden, KeyNotFound, ResponseNotFound
   * CapacityError     the same request may work later
     + QueueFull, InsufficientMemory, ShuttingDown, RegistryUnreachable
   * InternalError     a fault of hearth, the model file or the machine
@@ -86,6 +86,12 @@ class KeyNotFound(RequestError):
     """No API key has that name."""
 
     code = "key_not_found"
+
+
+class ResponseNotFound(RequestError):
+    """No stored response has that id."""
+
+    code = "response_not_found"
 
 
 class Unsupported(RequestError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,31 +61,36 @@ def command(
     Files are cloned into the store where the file system can, else linked when nobody else may
     write them, else copied. Do not change a linked file in place: write a new one, or use --copy.
     """
+    body = _quantization(quantize, tensor_type or [], allow_requantize) | {"model": name}
+    matrix = {"imatrix": imatrix, "calibrate": calibrate}
+    _create(body, file, {k: v for k, v in matrix.items() if v is not None}, copy, as_json)
+    if not as_json:
+        print(f"created '{name}'")
+
+
+def _create(
+    body: dict[str, Any], file: str | None, options: Mapping[str, Path], copy: bool, as_json: bool
+) -> None:
+    """Bring the files and have the model built. options: files for the quantization, by field."""
     from cli.connection import connect
     from cli.modelfiles import describe, read, sources
 
-    wanted = _quantization(quantize, tensor_type or [], allow_requantize)
-    for path in (imatrix, calibrate):
-        _check_option(path, quantize)
+    for path in options.values():
+        _check_option(path, "quantize" in body)
     modelfile, shown = read(file)
-    body = describe(modelfile, shown) | wanted | {"model": name}
+    body |= describe(modelfile, shown)
     given = sources(modelfile, Path() if file in (None, "-") else Path(file or "").parent)
     if given.name is not None:
         body["from"] = given.name
     with connect() as client:
-        if given.files or given.adapters or imatrix or calibrate:
-            _check_name(client, name)
+        if given.files or given.adapters or options:
+            _check_name(client, body["model"])
         with _progress(client, copy, as_json) as delivery:
             if given.files:
                 body["files"] = delivery.bring_all(given.files)
             if given.adapters:
                 body["adapters"] = delivery.bring_all(given.adapters)
-            for option, path in (("imatrix", imatrix), ("calibrate", calibrate)):
-                if path is not None:
-                    body[option] = delivery.bring(path)
-            _follow(client, body, delivery)
-    if not as_json:
-        print(f"created '{name}'")
+            _follow(client, body | delivery.bring_all(options), delivery)
 
 
 def _quantization(kind: str | None, overrides: list[str], allow: bool) -> dict[str, Any]:
@@ -108,12 +113,10 @@ def _override(text: str) -> tuple[str, str]:
     return pattern, kind
 
 
-def _check_option(path: Path | None, quantize: str | None) -> None:
+def _check_option(path: Path, quantized: bool) -> None:
     from cli.sources import require_file
 
-    if path is None:
-        return
-    if quantize is None:
+    if not quantized:
         raise Failure("--imatrix and --calibrate need --quantize TYPE", USAGE)
     try:
         require_file(path)

@@ -115,7 +115,9 @@ class Engine:
             self._ready.append((request.id, Delta("", 0, finish=Finish("length", usage))))
             return
         table = self._table(request.kept_marks)
-        sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, table, matcher)
+        sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, table)
+        if matcher is not None:
+            sequence.constrain(matcher)
         self._arrivals += 1
         self._sequences[request.id] = sequence
         self.scheduler.add(sequence)

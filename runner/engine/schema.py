@@ -86,8 +86,13 @@ def check_repeats(pattern: str, path: str) -> None:
     """Raises InvalidRequest for a regular expression, or a text with some, that repeats something
     more often than can be compiled quickly."""
     for found in _REPEAT.finditer(pattern):
-        if any(count and int(count[-9:]) > MAX_REPEATS for count in found.groups()):
+        if any(_too_many(count) for count in found.groups() if count):
             raise _invalid(path, f"{found[0][:40]} repeats more than {MAX_REPEATS} times")
+
+
+def _too_many(count: str) -> bool:
+    digits = count.lstrip("0")
+    return len(digits) > 9 or int(digits or 0) > MAX_REPEATS
 
 
 def locate(schema: Any, param: str, fault: Fault) -> InvalidRequest:

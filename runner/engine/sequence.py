@@ -81,10 +81,8 @@ class Sequence:
         arrival: int,
         arrived_s: float,
         table: TokenTable,
-        matcher: Matcher | None = None,
     ) -> None:
-        """limit: the number of tokens, prompt and output, at which the sequence ends. matcher:
-        of the request's grammar."""
+        """limit: the number of tokens, prompt and output, at which the sequence ends."""
         self._table = table
         self.id = request.id
         self.params = request.sampling
@@ -99,8 +97,8 @@ class Sequence:
         self.cached: int | None = None  # prompt tokens that the first admission found computed
         self.sampler: Sampler | None = None
         self.last = [0]  # the token to compute next, shared with row
-        self.matcher = matcher
-        self.row = Row(0, self.last, 0, mask=matcher)
+        self.matcher: Matcher | None = None
+        self.row = Row(0, self.last, 0)
         self.detokenizer = Detokenizer()
         self.stops = StopMatcher(request.stop) if request.stop else None
         self.timing = Timing(arrived_s)
@@ -116,6 +114,11 @@ class Sequence:
     def pending(self) -> int:
         """Tokens that are not computed yet; never 0 for a sequence that is not finished."""
         return len(self.tokens) - self.computed
+
+    def constrain(self, matcher: Matcher) -> None:
+        """Let the output match the grammar of matcher, which is at its beginning. Before the
+        first step only."""
+        self.matcher = self.row.mask = matcher
 
     def penalty_window(self) -> list[int]:
         """The tokens that the penalties of a fresh sampler must know."""

@@ -5,25 +5,15 @@ Owns the refusals: of pickles, which run code when they are read, and of mixture
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from modelfile.errors import BuildError
 from registry.digest import Digest
-from registry.formats.gguf.types import FILE_TYPES
 from registry.store import Store
 
 MAX_FILES = 4096
-_SIZES = ("_S", "_M", "_L")
-_TYPES = frozenset(
-    (
-        *FILE_TYPES.values(),
-        *(name[:-2] for name in FILE_TYPES.values() if name.endswith(_SIZES)),
-        "MXFP4_MOE",
-    )
-)
 _MAX_NAME_CHARACTERS = 1024
 _PICKLE_ENDS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _PICKLE_STARTS = (*(bytes((0x80, protocol)) for protocol in range(1, 6)), b"PK\x03\x04")
@@ -66,17 +56,6 @@ def kind_of(store: Store, files: Mapping[str, Digest]) -> Kind:
         names = ", ".join(sorted(files)[:5])
         raise BuildError(f"no weights: none of {names} is a GGUF or safetensors file")
     return Kind.SAFETENSORS
-
-
-def type_named(text: str) -> str:
-    """The type of llama.cpp that text names, in upper case, so that a misspelt one is told before
-    gigabytes are converted. Raises BuildError naming near ones."""
-    name = text.upper()
-    if name in _TYPES:
-        return name
-    near = difflib.get_close_matches(name[:40], sorted(_TYPES), n=3, cutoff=0.6)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "; Q4_K_M and Q8_0 are usual"
-    raise BuildError(f"quantize: there is no type {text[:40]!r}{hint}")
 
 
 def sizes_of(store: Store, files: Mapping[str, Digest]) -> dict[str, int]:

@@ -16,9 +16,9 @@ from typing import Any
 
 from modelfile.build import check_header
 from modelfile.errors import BuildError
+from modelfile.quantization import quantization_type
 from registry.bundle import model_header, model_layer
 from registry.digest import Digest
-from registry.formats.gguf.types import TENSOR_TYPES
 from registry.names import Name
 from registry.store import Store
 from runner.models import jobs
@@ -42,6 +42,11 @@ class Quantization:
     imatrix: Digest | None = None
     calibration: Digest | None = None
     allow_requantize: bool = False
+
+    @property
+    def bits_per_weight(self) -> float:
+        """About the bits that a weight will have."""
+        return quantization_type(self.type).bits_per_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +164,7 @@ class Workshop:
             whole, written = model_header(source).file_size_bytes, 0
         if wanted is None or (source is None and self._converts_to(wanted.type)):
             return written
-        return written + int(whole * min(1.0, bits_of(wanted.type) / 16))
+        return written + int(whole * min(1.0, wanted.bits_per_weight / 16))
 
     def _converts_to(self, kind: str) -> bool:
         """Whether the conversion gives this type by itself."""
@@ -254,13 +259,6 @@ async def _workspace(store: Store) -> AsyncIterator[Path]:
         yield folder
     finally:
         await asyncio.to_thread(opened.__exit__, None, None, None)
-
-
-def bits_of(name: str) -> float:
-    """About the bits of a weight in a type such as Q4_K_M; many for one that is not known here."""
-    by_name = {kind.name: 8 * kind.block_bytes / kind.block_size for kind in TENSOR_TYPES.values()}
-    upper = name.upper()
-    return by_name.get(upper) or by_name.get(upper.rpartition("_")[0]) or 8.5
 
 
 def _size(path: Path) -> int:

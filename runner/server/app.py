@@ -22,6 +22,8 @@ from runner.server.health import health, ready, root, version
 from runner.server.key_routes import add_key, list_keys, remove_key
 from runner.server.metrics import metrics
 from runner.server.ollama.routes import PATHS as OLLAMA
+from runner.server.openai.responses.background import Background
+from runner.server.openai.responses.storing import FILE_NAME, ResponseFile
 from runner.server.openai.routes import PATHS as OPENAI
 from runner.server.routes import Path, router
 from runner.server.tokenizing import detokenize, tokenize
@@ -76,10 +78,13 @@ async def opened(daemon: Daemon) -> AsyncIterator[None]:
         if not store.read_only:
             await asyncio.to_thread(seed_builtin, store)
         daemon.models = Manager(store, daemon.settings, observer=daemon.metrics)
+        file = ResponseFile(daemon.settings.data_dir / FILE_NAME)
+        daemon.making = Background(file)
         daemon.moving = Transfers(store, daemon.settings, daemon.version)
         try:
             yield
         finally:
+            await daemon.making.close()
             await daemon.moving.close()
             await daemon.models.close()
     finally:

@@ -11,6 +11,7 @@ from registry.store import Store
 from runner.models.manager import Manager
 from runner.server.keys import KeyRing
 from runner.server.metrics import Metrics
+from runner.server.openai.responses.background import Background
 from runner.server.transfers import Transfers
 from runner.settings import Address, Settings
 
@@ -27,6 +28,7 @@ class Daemon:
     store: Store | None = None
     models: Manager | None = None
     moving: Transfers | None = None
+    making: Background | None = None
     draining: bool = False
     owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     metrics: Metrics = field(default_factory=Metrics)
@@ -49,6 +51,12 @@ class Daemon:
         """The pulls and pushes under way."""
         assert self.moving is not None
         return self.moving
+
+    @property
+    def background(self) -> Background:
+        """The responses that are made without their clients."""
+        assert self.making is not None
+        return self.making
 
     @property
     def shelf(self) -> Store:

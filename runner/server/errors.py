@@ -22,6 +22,7 @@ log = logging.getLogger("hearth.http")
 _STATUS: dict[type[runner.HearthError], int] = {
     runner.ModelNotFound: 404,
     runner.KeyNotFound: 404,
+    runner.ResponseNotFound: 404,
     runner.RegistryDenied: 403,
     runner.RegistryUnreachable: 502,
     runner.Conflict: 409,

@@ -1,6 +1,6 @@
 """How long a Modelfile of 1 MB takes to parse: python -m tests.benchmarks.parsing
 
-Two shapes: one long text, and very many short commands.
+Several shapes: one long text, a long conversation, and very many short commands.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ SIZE_BYTES = 1_000_000
 ROUNDS = 7
 
 LINE = "You are a careful assistant; answer in full sentences.\n"
+TURNS = f'MESSAGE user """Who keeps\nthe fire?"""\nMESSAGE assistant """{LINE * 4}"""\n'
 COMMANDS = 'PARAMETER stop "<|end|>"\nMESSAGE user """Who keeps\nthe fire?"""\n# a comment\n\n'
 
 
@@ -24,6 +25,7 @@ def modelfiles() -> dict[str, bytes]:
     return {
         "one text": f'FROM base\nSYSTEM """{text}"""\n'.encode(),
         "one line": f"FROM base\nSYSTEM {text.replace(chr(10), ' ')}\n".encode(),
+        "messages": f"FROM base\n{TURNS * (SIZE_BYTES // len(TURNS))}".encode(),
         "many commands": f"FROM base\n{commands}".encode(),
         "comments": ("FROM base\n" + f"# {LINE}" * (SIZE_BYTES // (len(LINE) + 2))).encode(),
         "blank lines": b"FROM base" + b" \t\n" * (SIZE_BYTES // 3),

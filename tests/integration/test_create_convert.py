@@ -179,6 +179,8 @@ def test_an_adapter_of_peft_becomes_a_layer(daemon: RunningDaemon, folder: Path)
         "blk.0.attn_q.weight.lora_a",
         "blk.0.attn_q.weight.lora_b",
     }
+    answer = hearth(of_daemon(daemon), "run", "again", "hi", "-p", "num_predict=2")
+    assert answer.returncode == 0, answer.stderr
 
 
 def remove_shard(folder: Path) -> None:
@@ -301,3 +303,60 @@ def test_a_killed_daemon_takes_the_conversion_along_and_leaves_nothing(
         assert (blobs_of(again), temporary(again)) == (before, [])
     finally:
         again.stop()
+
+
+def test_a_checkpoint_is_quantized_on_its_way(
+    daemon: RunningDaemon, before: set[Path], folder: Path
+) -> None:
+    ran = hearth(of_daemon(daemon), "create", "mine", "-q", "q8_0", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert "quantizing" in ran.stderr
+    assert header_of(daemon, "mine").quantization == "Q8_0"
+    assert len(blobs_of(daemon) - before) == 3  # the unquantized weights are gone
+    assert temporary(daemon) == []
+    answer = hearth(of_daemon(daemon), "run", "mine", "hi", "-p", "num_predict=2")
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_an_installed_model_is_quantized_once_unless_more_is_allowed(
+    daemon: RunningDaemon, folder: Path
+) -> None:
+    env = of_daemon(daemon)
+    assert hearth(env, "create", "mine", cwd=folder).returncode == 0
+    (folder / "Modelfile").write_text("FROM mine\n")
+    assert hearth(env, "create", "small", "-q", "Q8_0", cwd=folder).returncode == 0
+    (folder / "Modelfile").write_text("FROM small\n")
+    before = blobs_of(daemon)
+    ran = hearth(env, "create", "smaller", "-q", "Q4_0", cwd=folder)
+    assert (ran.returncode, "Q8_0" in ran.stderr) == (1, True), ran.stderr
+    assert (blobs_of(daemon), temporary(daemon)) == (before, [])
+    ran = hearth(env, "create", "smaller", "-q", "Q4_0", "--allow-requantize", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert header_of(daemon, "smaller").quantization == "Q4_0"
+
+
+def test_single_tensors_may_have_another_type(daemon: RunningDaemon, folder: Path) -> None:
+    options = ("-q", "Q4_0", "--tensor-type", "attn_v=F16")
+    ran = hearth(of_daemon(daemon), "create", "mine", *options, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    kinds = {tensor.name: tensor.type for tensor in header_of(daemon, "mine").tensors}
+    assert (kinds["blk.0.attn_v.weight"], kinds["blk.0.attn_q.weight"]) == ("F16", "Q4_0")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"quantize": "Q4_M"}, "unknown quantization type 'Q4_M'; did you mean"),
+        ({"quantize": "IQ2_XS"}, "IQ2_XS needs an importance matrix"),
+        ({"quantize": "Q4_0", "tensor_types": {"x": "Q9"}}, "unknown tensor type 'Q9'"),
+        ({"imatrix": f"sha256:{'0' * 64}"}, "imatrix says how to quantize; give quantize too"),
+        ({"quantize": "Q4_0", "draft_quantize": "Q4_0"}, "draft models are not supported"),
+    ],
+)
+def test_a_wish_that_cannot_be_met_is_refused_before_the_work(
+    shared_daemon: RunningDaemon, fields: dict[str, Any], words: str
+) -> None:
+    with shared_daemon.client() as http:
+        answer = http.post("/api/create", json={"model": "new", "from": "echo", **fields})
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]

@@ -70,9 +70,7 @@ def test_a_required_call_is_made_whatever_the_model_wanted_to_say(
 def test_a_named_function_is_the_one_that_is_called(
     client: httpx.Client, tool_choice: dict[str, Any]
 ) -> None:
-    choice = chat(
-        client, "hello", tools=TOOLS, tool_choice=tool_choice, parallel_tool_calls=False
-    )
+    choice = chat(client, "hello", tools=TOOLS, tool_choice=tool_choice, parallel_tool_calls=False)
     (call,) = choice["message"]["tool_calls"]
     assert is_weather(call["function"])
 

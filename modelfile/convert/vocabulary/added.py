@@ -5,7 +5,7 @@ Knows no tokenizer model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from modelfile.convert.vocabulary.files import (
     refusal,
     token_id,
 )
-from modelfile.convert.vocabulary.tokens import MAX_TOKENS
+from modelfile.convert.vocabulary.tokens import MAX_TOKENS, TokenTable
 
 TOKENIZER: Final = "tokenizer.json"
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
@@ -62,6 +62,12 @@ def added_tokens(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> lis
         if before is None or (token.control and not before.control):
             found[token.id] = token
     return [found[id] for id in sorted(found)]
+
+
+def within(tokens: Iterable[AddedToken], table: TokenTable) -> list[AddedToken]:
+    """The tokens but for control tokens beyond the end of the table, for which the model has no
+    embedding: the text models of Gemma 3 list one for images."""
+    return [token for token in tokens if token.id < table.size or not token.control]
 
 
 def looks_control(text: str) -> bool:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens
+from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens, within
 from modelfile.convert.vocabulary.files import brief, child, flag, items, refusal, token_id
 from modelfile.convert.vocabulary.merging import Merge, merges_reach
 from modelfile.convert.vocabulary.pretokenizers import ignores_merges, pre_tokenizer_id
+from modelfile.convert.vocabulary.steps import steps_of
 from modelfile.convert.vocabulary.tokens import (
     MAX_TOKENS,
     Token,
@@ -24,7 +25,7 @@ from modelfile.convert.vocabulary.tokens import (
 
 _UNSUPPORTED: Final = ("continuing_subword_prefix", "end_of_word_suffix", "dropout")
 # llama.cpp composes no characters; text that is composed already, as nearly all is, stays as it is.
-_NORMALIZERS: Final = (None, "NFC")
+_NORMALIZER: Final = "NFC"
 
 
 def read_byte_level(
@@ -33,9 +34,10 @@ def read_byte_level(
     """Fill the table and give the values but for the special ids. Raises ConvertError, OSError."""
     model = child(tokenizer, "model", TOKENIZER)
     check_model(model)
-    normalizer = child(tokenizer, "normalizer", TOKENIZER).get("type")
-    if normalizer not in _NORMALIZERS:
-        raise refusal(TOKENIZER, "normalizer", f"{brief(normalizer)} is not supported, only NFC")
+    for step in steps_of(tokenizer, "normalizer"):
+        if step.get("type") != _NORMALIZER:
+            kind = brief(step.get("type"))
+            raise refusal(TOKENIZER, "normalizer", f"{kind} is not supported, only {_NORMALIZER}")
     vocabulary = read_vocab(model)
     fill(table, vocabulary, files, tokenizer)
     merges = read_merges(model, vocabulary)
@@ -79,7 +81,7 @@ def fill(
         elif added[id].text != text:
             other = f"{brief(added[id].text)} in {added[id].file}"
             raise refusal(TOKENIZER, f"vocab: {brief(text)}", f"id {id}, which is {other}")
-    for token in added.values():
+    for token in within(added.values(), table):
         kind = TokenType.CONTROL if token.control else TokenType.USER_DEFINED
         table.add(token.id, Token(token.text, kind), token.file)
 

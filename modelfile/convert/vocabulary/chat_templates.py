@@ -72,8 +72,8 @@ def _named(value: Any, file: str) -> dict[str, str]:
     _check_count(len(value), file)
     for name, text in value.items():
         _checked(name, file)
-        if not isinstance(text, str) or len(text) > MAX_TEMPLATE_BYTES:
-            most = f"expected a text of at most {MAX_TEMPLATE_BYTES} characters"
+        if not isinstance(text, str) or len(text.encode(errors="replace")) > MAX_TEMPLATE_BYTES:
+            most = f"expected a text of at most {MAX_TEMPLATE_BYTES} bytes"
             raise refusal(file, f"chat_template {name}", most)
     return dict(value)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG, AddedToken, added_tokens
+from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG, AddedToken, added_tokens, within
 from modelfile.convert.vocabulary.files import (
     MAX_CONFIG_BYTES,
     brief,
@@ -90,7 +90,7 @@ def check_bytes(has: Callable[[str], bool], file: str) -> None:
 def add_tokens(table: TokenTable, added: list[AddedToken]) -> None:
     """Put the added tokens into a table of pieces; they may take the place of unused, control
     and user-defined ones. Raises ConvertError: one would take that of a piece of text."""
-    for token in added:
+    for token in within(added, table):
         before = table.get(token.id)
         same = before is not None and before.text == token.text
         if before is not None and not same and before.type in _FIXED:

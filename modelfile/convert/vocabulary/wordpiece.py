@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG, added_tokens
+from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG, added_tokens, within
 from modelfile.convert.vocabulary.bpe import fill, read_vocab
 from modelfile.convert.vocabulary.files import (
     MAX_CONFIG_BYTES,
@@ -34,7 +34,6 @@ VOCABULARY: Final = "vocab.txt"
 _CONTINUING: Final = "##"
 _WORD_START: Final = "▁"
 _CONTROL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_MAX_SENTENCES: Final = 1 << 16
 
 
 def read_wordpiece(
@@ -58,7 +57,6 @@ def read_wordpiece(
         *token_metadata(tokens, scores=False),
         MetadataValue("tokenizer.ggml.normalizer.lowercase", "bool", lowercase),
         MetadataValue("tokenizer.ggml.normalizer.strip_accents", "bool", strip_accents),
-        MetadataValue("tokenizer.ggml.token_type_count", "u32", _sentence_kinds(files)),
     )
 
 
@@ -86,7 +84,7 @@ def _fill_from_lines(table: TokenTable, files: Mapping[str, Path]) -> None:
         control = text in _CONTROL or (token is not None and token.control)
         kind = TokenType.CONTROL if control else TokenType.NORMAL
         table.add(id, Token(text, kind), VOCABULARY)
-    for token in added.values():
+    for token in within(added.values(), table):
         kind = TokenType.CONTROL if token.control else TokenType.USER_DEFINED
         table.add(token.id, Token(token.text, kind), token.file)
 
@@ -104,11 +102,3 @@ def _normalizer(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> tupl
         accents = flag(config, "strip_accents", TOKENIZER_CONFIG)
     small = lowercase if lowercase is not None else not tokenizer or bool(value)
     return small, small if accents is None else accents
-
-
-def _sentence_kinds(files: Mapping[str, Path]) -> int:
-    """How many kinds of sentences the model tells apart."""
-    count = read_object(files, "config.json").get("type_vocab_size", 1)
-    if type(count) is not int or not 0 < count <= _MAX_SENTENCES:
-        raise refusal("config.json", "type_vocab_size", f"{brief(count)}, expected a number from 1")
-    return count

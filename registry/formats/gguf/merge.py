@@ -107,11 +107,6 @@ def merge(paths: Sequence[Path], target: Path, report: Report) -> int:
     return sum(len(part.tensors) for part in parts)
 
 
-def merged_size(paths: Sequence[Path]) -> int:
-    """About the bytes that merge will write. Raises OSError."""
-    return sum(os.stat(path).st_size for path in paths)
-
-
 def _ordered(parts: Sequence[Part]) -> list[Part]:
     """The parts by their number, found to be one whole model. Raises InvalidGguf."""
     ordered = sorted(parts, key=lambda part: part.number)

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from modelfile.build import build, check_description
 from modelfile.description import Description
+from modelfile.quantization import quantization_type, tensor_type
 from registry.bundle import BundleMessage
 from registry.digest import Digest
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.counting import ended
-from runner.models.ingredients import check_names, type_named
+from runner.models.ingredients import check_names
 from runner.models.lookup import parse_name
 from runner.models.weights import Ingredients, Quantization, Workshop
 from runner.server.exchange import Exchange
@@ -118,9 +119,17 @@ def _quantization(asked: CreateRequest) -> Quantization | None:
         return None
     if asked.imatrix and asked.calibrate:
         raise InvalidRequest("give either imatrix or calibrate, not both", param="calibrate")
+    kind = quantization_type(asked.quantize)
+    if kind.needs_imatrix and not (asked.imatrix or asked.calibrate):
+        raise InvalidRequest(
+            f"{kind.name} needs an importance matrix: give imatrix or calibrate", param="quantize"
+        )
+    overrides = tuple((asked.tensor_types or {}).items())
+    for _, name in overrides:
+        tensor_type(name)
     return Quantization(
-        type=type_named(asked.quantize),
-        overrides=tuple((asked.tensor_types or {}).items()),
+        type=kind.name,
+        overrides=overrides,
         imatrix=Digest.parse(asked.imatrix) if asked.imatrix else None,
         calibration=Digest.parse(asked.calibrate) if asked.calibrate else None,
         allow_requantize=bool(asked.allow_requantize),

@@ -5,10 +5,22 @@ from __future__ import annotations
 from runner.server.openai.chat import chat_completions
 from runner.server.openai.completions import completions
 from runner.server.openai.embeddings import embeddings
+from runner.server.openai.responses.handlers import (
+    cancel_response,
+    create_response,
+    delete_response,
+    list_input,
+    show_response,
+)
 from runner.server.routes import Path
 
 PATHS = (
     Path("/v1/chat/completions", ("POST",), chat_completions, "inference"),
     Path("/v1/completions", ("POST",), completions, "inference"),
+    Path("/v1/responses", ("POST",), create_response, "inference"),
+    Path("/v1/responses/{id}", ("GET",), show_response, "inference"),
+    Path("/v1/responses/{id}", ("DELETE",), delete_response, "inference"),
+    Path("/v1/responses/{id}/cancel", ("POST",), cancel_response, "inference"),
+    Path("/v1/responses/{id}/input_items", ("GET",), list_input, "inference"),
     Path("/v1/embeddings", ("POST",), embeddings, "inference"),
 )

@@ -59,9 +59,10 @@ def test_the_largest_depth_is_allowed() -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_a_schema_or_an_invalid_request(text: str) -> None:
     try:
-        assert isinstance(read_schema(text, "p"), dict | bool)
-    except InvalidRequest as error:
-        assert error.details["param"].startswith("p")
+        schema = read_schema(text, "p")
+    except InvalidRequest:
+        return
+    assert isinstance(schema, dict | bool)
 
 
 def bad(schema: Any) -> str | None:

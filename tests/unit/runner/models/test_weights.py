@@ -18,7 +18,7 @@ from registry.errors import InvalidGguf, StoreFull
 from registry.names import Name
 from registry.store import Store
 from runner.errors import InvalidRequest
-from runner.models.weights import Ingredients, Quantization, Workshop, bits_of
+from runner.models.weights import Ingredients, Quantization, Workshop
 from tests.gguf_files import echo_file, gguf_file, llama_file, llama_metadata, llama_tensors, text
 
 NAME = Name.parse("tiny")
@@ -298,7 +298,3 @@ async def test_a_header_whose_length_looks_like_a_pickle_is_safetensors(
     files = {"model.safetensors": put(store, content)}
     await workshop(store, jobs, Ingredients(files))[0].make()
     assert jobs.names == ["converting"]
-
-
-def test_the_bits_of_a_type_are_known_well_enough_to_tell_the_space() -> None:
-    assert [round(bits_of(name), 1) for name in ("Q4_K_M", "q8_0", "F32")] == [4.5, 8.5, 32.0]

@@ -66,6 +66,8 @@ requests = st.builds(
         SamplingParams,
         temperature=numbers,
         logit_bias=st.lists(st.tuples(tokens, numbers), max_size=2).map(tuple),
+        text_bias=st.lists(st.tuples(st.text(), numbers), max_size=2).map(tuple),
+        dry_sequence_breakers=st.lists(st.text(), max_size=2).map(tuple),
         seed=st.none() | st.integers(),
     ),
     messages=st.none()
@@ -117,6 +119,8 @@ def test_requests_survive_the_journey(request_: GenerateRequest) -> None:
 def test_plans_survive_the_journey() -> None:
     plan = LoadPlan("/m.gguf", "llamacpp", 2048, 4096, 8, max_running=4, chat_template="x")
     assert plan_from_wire(across(plan_to_wire(plan))) == plan
+    adapted = LoadPlan("/m.gguf", "llamacpp", 2048, 4096, 8, adapters=(("/a.gguf", 0.5),))
+    assert plan_from_wire(across(plan_to_wire(adapted))) == adapted
 
 
 def test_a_lone_surrogate_survives_the_journey() -> None:

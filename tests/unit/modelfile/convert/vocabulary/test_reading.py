@@ -12,9 +12,17 @@ from modelfile.convert.vocabulary import read_vocabulary
 from tests.vocabulary_files import native_ids, vocabulary_file
 
 TRAINED = Path(__file__).parent / "trained"
-# llama.cpp takes the Thai vowel signs for no letters here, and composes Hangul syllables that the
-# library leaves taken apart.
-DIFFERENT = {("gpt-4o", "สวัสดี"), ("tekken", "สวัสดี"), ("wordpiece", "안녕하세요")}
+# llama.cpp takes the Thai vowel signs for no letters here, composes Hangul syllables that the
+# library leaves taken apart, and strips spaces only where the library strips tabs and newlines.
+DIFFERENT = {
+    ("gpt-4o", "สวัสดี"),
+    ("tekken", "สวัสดี"),
+    ("wordpiece", "안녕하세요"),
+    ("unigram", "\t\ttabs"),
+    ("unigram", "\n"),
+    ("unigram", "\n\n \n"),
+    ("unigram", "def f(x):\n    return x\n\n\n    # end  \n"),
+}
 NAMES = sorted(path.stem for path in TRAINED.glob("*.ids"))
 
 

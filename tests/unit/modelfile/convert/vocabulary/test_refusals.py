@@ -116,6 +116,42 @@ def test_a_bad_model_is_refused_with_its_value(
         values(write(tokenizer=tokenizer(**model)))
 
 
+def test_a_normalizer_of_no_steps_is_none(write: Write) -> None:
+    known = tokenizer() | {"normalizer": {"type": "Sequence", "normalizers": []}}
+    assert values(write(tokenizer=known))
+    known["normalizer"] = {"type": "Lowercase"}
+    with pytest.raises(ConvertError, match="only NFC"):
+        values(write(tokenizer=known))
+
+
+def test_control_tokens_without_an_embedding_are_left_out(write: Write) -> None:
+    known = tokenizer()
+    known["added_tokens"].append({"id": 8, "content": "<image>", "special": True})
+    assert len(values(write(tokenizer=known))["tokenizer.ggml.tokens"]) == SIZE
+    known["added_tokens"][-1]["special"] = False
+    with pytest.raises(ConvertError, match="id 8, but config"):
+        values(write(tokenizer=known))
+
+
+def test_added_tokens_may_not_take_the_place_of_text(write: Write) -> None:
+    trained = {"tokenizer.model": Path(__file__).parent / "trained" / "spm-bpe.model"}
+    added = {"480": {"content": "<tool>", "special": False}, "1": {"content": "<bos>"}}
+    files = write(tokenizer_config={"added_tokens_decoder": added, "bos_token": "<bos>"})
+    found = values(trained | files, 481)
+    assert found["tokenizer.ggml.tokens"][480] == "<tool>"
+    assert found["tokenizer.ggml.token_type"][480] == 4
+    assert found["tokenizer.ggml.bos_token_id"] == 1
+    files = write(tokenizer_config={"added_tokens_decoder": {"470": {"content": "<tool>"}}})
+    with pytest.raises(ConvertError, match="'<tool>': id 470 is"):
+        values(trained | files, 481)
+
+
+def test_added_tokens_of_two_files_must_agree(write: Write) -> None:
+    other = {"added_tokens_decoder": {"6": {"content": "<call>"}}}
+    with pytest.raises(ConvertError, match="id 6, which is '<tool>' in "):
+        values(write(tokenizer=tokenizer(), tokenizer_config=other))
+
+
 def test_an_unknown_expression_is_shown_and_not_replaced(write: Write) -> None:
     known = tokenizer()
     known["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {"Regex": r"\d+|\D+"}

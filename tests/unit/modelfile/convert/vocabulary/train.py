@@ -178,6 +178,22 @@ def as_llama(content: bytes) -> Tokenizer:
     return tokenizer
 
 
+def as_unigram(content: bytes) -> Tokenizer:
+    """A unigram SentencePiece model as a tokenizer.json, as Hugging Face makes those of T5."""
+    model = sentencepiece.SentencePieceProcessor(model_proto=content)
+    pieces = [(model.id_to_piece(id), model.get_score(id)) for id in range(len(model))]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=False))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 2)]
+    )
+    return tokenizer
+
+
 def write(name: str, content: bytes, golden: dict[str, Any]) -> None:
     """A vocabulary and its ids."""
     kind = "json" if content.startswith(b"{") else "model"
@@ -218,6 +234,9 @@ def main() -> None:
     llama = sentence_pieces("bpe", vocab_size=480, byte_fallback=True, **plain)
     write_pieces("spm-bpe", llama)
     write_tokenizer("byte-fallback", as_llama(llama))
+    identity = {"normalization_rule_name": "identity", "hard_vocab_limit": False}
+    unigram = sentence_pieces("unigram", vocab_size=330, **identity)
+    write_tokenizer("unigram", as_unigram(unigram))
     write_pieces("spm-unigram", sentence_pieces("unigram", vocab_size=330, hard_vocab_limit=False))
 
 

@@ -32,6 +32,6 @@ def test_biases_by_id_are_openais_and_those_in_a_list_are_options() -> None:
 
 
 def test_a_value_out_of_range_is_named() -> None:
-    with pytest.raises(InvalidRequest, match="parameter dry_base is '0.5'") as caught:
+    with pytest.raises(InvalidRequest, match=r"parameter dry_base is '0\.5'") as caught:
         asked(dry_base=0.5).checked_options(None)
     assert caught.value.details["param"] == "dry_base"

@@ -1,0 +1,213 @@
+"""Builds a response of the Responses API piece by piece: its items, its events, its state at any
+moment. What is streamed and what is answered whole come from the same steps."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pydantic_core import to_json
+
+from runner.chat.output import OutputParser, Parts
+from runner.server.errors import Failure
+from runner.server.identity import new_id
+from runner.server.openai.responses.wire import ResponseRequest
+from runner.types import Delta, Finish, ToolCall
+
+
+class Builder:
+    """One response. Each method gives the events of what it does, in order."""
+
+    def __init__(self, asked: ResponseRequest, ident: str, parser: OutputParser | None) -> None:
+        self.output: list[dict[str, Any]] = []
+        self.status = "in_progress"
+        self._asked = asked
+        self._ident = ident
+        self._parser = parser
+        self._created_at = int(time.time())
+        self._completed_at: int | None = None
+        self._error: dict[str, Any] | None = None
+        self._finish: Finish | None = None
+        self._sequence = 0
+        self._open: dict[str, Any] | None = None  # the item being written, if it has text
+
+    def start(self) -> bytes:
+        """The response exists."""
+        return self._whole("response.created") + self._whole("response.in_progress")
+
+    def add(self, delta: Delta) -> bytes:
+        """Take what the model has said."""
+        parser, last = self._parser, delta.finish is not None
+        if parser is None:
+            parts = Parts(delta.text)
+        elif last:
+            parts = parser.finish(delta.text, delta.token_count)
+        else:
+            parts = parser.feed(delta.text, delta.token_count)
+        out = self._text("reasoning", parts.reasoning) + self._text("message", parts.content)
+        out += b"".join(self._call(call) for call in parts.calls)
+        if delta.finish is not None:
+            out += self._close() + self._end(delta.finish)
+        return out
+
+    def fail(self, failure: Failure) -> bytes:
+        """It cannot be completed."""
+        self.status = "failed"
+        self._error = {"code": _error_code(failure), "message": failure.message}
+        return self._close("incomplete") + self._whole("response.failed")
+
+    def cancel(self) -> None:
+        """It is no longer wanted."""
+        self.status = "cancelled"
+        self._close("incomplete")
+
+    def response(self) -> dict[str, Any]:
+        """The response as it stands."""
+        asked, reasoning = self._asked, self._asked.reasoning
+        cut = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
+        return {
+            "id": self._ident,
+            "object": "response",
+            "created_at": self._created_at,
+            "completed_at": self._completed_at,
+            "status": self.status,
+            "background": bool(asked.background),
+            "error": self._error,
+            "incomplete_details": cut,
+            "instructions": asked.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "max_tool_calls": asked.max_tool_calls,
+            "metadata": asked.metadata or {},
+            "model": asked.model,
+            "output": self.output,
+            "parallel_tool_calls": asked.parallel_tool_calls is not False,
+            "previous_response_id": asked.previous_response_id,
+            "reasoning": {
+                "effort": reasoning.effort if reasoning else None,
+                "summary": reasoning.summary if reasoning else None,
+            },
+            "store": asked.store is not False,
+            "temperature": asked.temperature,
+            "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},
+            "tool_choice": asked.tool_choice if asked.tool_choice is not None else "auto",
+            "tools": [_tool(each) for each in asked.functions],
+            "top_p": asked.top_p,
+            "truncation": asked.truncation or "disabled",
+            "usage": self._usage(),
+            "user": asked.user,
+        }
+
+    def _text(self, kind: str, text: str) -> bytes:
+        """Add text to the open item, which is begun if it is of another kind."""
+        if not text:
+            return b""
+        out = b""
+        if self._open is None or self._open["type"] != kind:
+            out = self._close() + self._begin(kind)
+        assert self._open is not None
+        self._open["content"][0]["text"] += text
+        name = "output_text" if kind == "message" else "reasoning_text"
+        return out + self._part_event(f"response.{name}.delta", delta=text, **_logprobs(kind))
+
+    def _begin(self, kind: str) -> bytes:
+        item: dict[str, Any] = {
+            "id": new_id({"message": "msg", "reasoning": "rs"}[kind]).replace("-", "_"),
+            "type": kind,
+            "status": "in_progress",
+            **({"role": "assistant"} if kind == "message" else {"summary": []}),
+            "content": [],
+        }
+        out = self._item("response.output_item.added", item)
+        part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
+        if kind == "message":
+            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        item["content"].append(part)
+        self.output.append(item)
+        self._open = item
+        return out + self._part_event("response.content_part.added", part=part)
+
+    def _close(self, status: str = "completed") -> bytes:
+        """End the open item."""
+        item = self._open
+        if item is None:
+            return b""
+        part, kind = item["content"][0], item["type"]
+        item["status"] = status
+        name = "output_text" if kind == "message" else "reasoning_text"
+        out = self._part_event(f"response.{name}.done", text=part["text"], **_logprobs(kind))
+        out += self._part_event("response.content_part.done", part=part)
+        self._open = None
+        return out + self._item("response.output_item.done", item, len(self.output) - 1)
+
+    def _call(self, call: ToolCall) -> bytes:
+        out = self._close()
+        item: dict[str, Any] = {
+            "id": new_id("fc").replace("-", "_"),
+            "type": "function_call",
+            "status": "in_progress",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": "",
+        }
+        at = len(self.output)
+        out += self._item("response.output_item.added", item)
+        where = {"item_id": item["id"], "output_index": at}
+        arguments = "response.function_call_arguments"
+        out += self._event(f"{arguments}.delta", **where, delta=call.arguments)
+        done = {"name": call.name, "arguments": call.arguments}
+        out += self._event(f"{arguments}.done", **where, **done)
+        item |= {"arguments": call.arguments, "status": "completed"}
+        self.output.append(item)
+        return out + self._item("response.output_item.done", item, at)
+
+    def _end(self, finish: Finish) -> bytes:
+        self._finish = finish
+        self.status = "incomplete" if finish.reason == "length" else "completed"
+        self._completed_at = int(time.time()) if self.status == "completed" else None
+        return self._whole(f"response.{self.status}")
+
+    def _usage(self) -> dict[str, Any] | None:
+        if self._finish is None:
+            return None
+        used = self._finish.usage
+        thought = 0 if self._parser is None else self._parser.reasoning_tokens
+        return {
+            "input_tokens": used.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": used.cached_tokens, "cache_write_tokens": 0},
+            "output_tokens": used.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": thought},
+            "total_tokens": used.prompt_tokens + used.completion_tokens,
+        }
+
+    def _whole(self, kind: str) -> bytes:
+        return self._event(kind, response=self.response())
+
+    def _item(self, kind: str, item: dict[str, Any], at: int | None = None) -> bytes:
+        index = len(self.output) if at is None else at
+        return self._event(kind, output_index=index, item=item)
+
+    def _part_event(self, kind: str, **fields: Any) -> bytes:
+        assert self._open is not None
+        at = len(self.output) - 1
+        return self._event(
+            kind, item_id=self._open["id"], output_index=at, content_index=0, **fields
+        )
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        body = to_json({"type": kind, "sequence_number": self._sequence, **fields})
+        self._sequence += 1
+        return b"event: %s\ndata: %s\n\n" % (kind.encode(), body)
+
+
+def _logprobs(kind: str) -> dict[str, list[Any]]:
+    """A field that events of messages have."""
+    return {"logprobs": []} if kind == "message" else {}
+
+
+def _tool(function: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "description": None, **function}
+
+
+def _error_code(failure: Failure) -> str:
+    """One of OpenAI's codes for failed responses."""
+    return "rate_limit_exceeded" if failure.status in (429, 503) else "server_error"

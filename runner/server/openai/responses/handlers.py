@@ -1,0 +1,231 @@
+"""POST /v1/responses and the paths of stored responses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runner.errors import Conflict, ResponseNotFound
+from runner.models.manager import Lease
+from runner.server.asking import (
+    Ask,
+    Prompt,
+    conversation,
+    keep_alive_s,
+    marks_to_keep,
+    openings,
+    parser_of,
+    requests_for,
+    require_tools,
+    think_options,
+)
+from runner.server.errors import failure_of
+from runner.server.exchange import Exchange
+from runner.server.identity import new_id
+from runner.server.openai.responses.background import Background
+from runner.server.openai.responses.building import Builder
+from runner.server.openai.responses.items import input_items, messages_of
+from runner.server.openai.responses.storing import ResponseFile, Stored
+from runner.server.openai.responses.wire import ResponseRequest
+from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, Arrived, send_stream
+from runner.server.tool_choice import grammar_of_tools
+from runner.types import GenerateRequest, Message
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A response to be made. history: all items before its output."""
+
+    asked: ResponseRequest
+    ident: str
+    history: list[dict[str, Any]]
+    input_from: int
+    messages: tuple[Message, ...]
+
+    def stored(self, response: dict[str, Any]) -> Stored:
+        """It with what came of it."""
+        return Stored(response, self.history, self.input_from)
+
+
+async def create_response(exchange: Exchange) -> None:
+    """Answer a conversation."""
+    asked = await exchange.read(ResponseRequest)
+    asked.refuse_unsupported()
+    asked.checked_options(), asked.choice(), asked.grammar()  # refused before anything begins
+    job = await _job(exchange, asked)
+    if asked.background:
+        await _begin_in_background(exchange, job)
+        return
+    manager, keep_s = exchange.daemon.manager, keep_alive_s(asked.keep_alive)
+    async with (
+        exchange.cancelled_on_disconnect(),
+        manager.lease(asked.model, asked.checked_options(), keep_s) as lease,
+    ):
+        builder, request = _prepared(job, lease)
+        if asked.stream:
+            await _stream(exchange, lease, builder, request)
+        else:
+            await _run(lease, builder, request)
+    if asked.store is not False and not exchange.gone:
+        stored = job.stored(builder.response())
+        await asyncio.to_thread(_file(exchange).save, stored)
+    if not asked.stream:
+        await exchange.reply(builder.response())
+
+
+async def show_response(exchange: Exchange) -> None:
+    """A stored response, or one in the making."""
+    await exchange.reply(await _response(exchange))
+
+
+async def list_input(exchange: Exchange) -> None:
+    """The input items of a response, all on one page, newest first unless order=asc."""
+    stored = await _find(exchange, exchange.parameter("id"))
+    items = stored.history[stored.input_from :]
+    if b"order=asc" not in exchange.scope["query_string"]:
+        items = items[::-1]
+    first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
+    answer = {"object": "list", "data": items, "has_more": False}
+    await exchange.reply({**answer, "first_id": first, "last_id": last})
+
+
+async def delete_response(exchange: Exchange) -> None:
+    """Forget a response; one in the making is cancelled."""
+    ident = exchange.parameter("id")
+    await _background(exchange).cancel(ident)
+    if not await asyncio.to_thread(_file(exchange).delete, ident):
+        raise _unknown(ident)
+    await exchange.reply({"id": ident, "object": "response", "deleted": True})
+
+
+async def cancel_response(exchange: Exchange) -> None:
+    """Stop a response that is made in the background."""
+    ident = exchange.parameter("id")
+    stored = await _find(exchange, ident)
+    if not stored.response.get("background"):
+        raise Conflict(f"response {ident[:80]} was not made in the background", param="id")
+    await _background(exchange).cancel(ident)
+    await exchange.reply(await _response(exchange))
+
+
+async def _job(exchange: Exchange, asked: ResponseRequest) -> _Job:
+    before: list[dict[str, Any]] = []
+    if asked.previous_response_id is not None:
+        previous = await _find(exchange, asked.previous_response_id)
+        before = [*previous.history, *previous.response["output"]]
+    history = [*before, *input_items(asked.input)]
+    ident = new_id("resp").replace("-", "_")
+    return _Job(asked, ident, history, len(before), messages_of(history, asked.instructions))
+
+
+def _prepared(job: _Job, lease: Lease) -> tuple[Builder, GenerateRequest]:
+    asked, choice = job.asked, job.asked.choice()
+    functions = [] if choice.mode == "none" else asked.functions
+    if functions:
+        require_tools(lease)
+    shown = [{k: v for k, v in each.items() if k != "strict"} for each in functions]
+    tools = tuple({"type": "function", "function": each} for each in shown)
+    prompt = Prompt(messages=conversation(lease, job.messages), tools=tools)
+    ask = replace(
+        Ask((prompt,), asked.checked_options()),
+        drop_turns=asked.truncation == "auto",
+        template_options=think_options(lease, asked.think),
+        openings=openings(lease),
+        kept_marks=marks_to_keep(lease, tools=bool(tools)),
+        grammar=grammar_of_tools(lease, functions, choice, asked.grammar(), asked.think),
+    )
+    parser = parser_of(lease, tools, single=choice.single)
+    (request,) = requests_for(lease, ask)
+    return Builder(asked, job.ident, parser), request
+
+
+async def _run(lease: Lease, builder: Builder, request: GenerateRequest) -> None:
+    generation = lease.worker.generate([request])
+    try:
+        while not generation.done:
+            for _, delta in await generation.read():
+                builder.add(delta)
+    finally:
+        generation.cancel()
+
+
+async def _stream(
+    exchange: Exchange, lease: Lease, builder: Builder, request: GenerateRequest
+) -> None:
+    """Stream the events; a fault after the first one is an event of the response."""
+    try:
+        await send_stream(exchange, lease.worker.generate([request]), _Renderer(builder))
+    except Exception as error:
+        if not exchange.started or exchange.finished:
+            raise
+        await exchange.finish(builder.fail(failure_of(error, exchange.request_id)))
+
+
+class _Renderer:
+    """The events of a builder as a stream."""
+
+    content_type = EVENT_STREAM
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._begun = False
+
+    def events(self, arrived: Arrived) -> bytes:
+        """See Renderer."""
+        out = b"" if self._begun else self._builder.start()
+        self._begun = True
+        return out + b"".join(self._builder.add(delta) for _, delta in arrived)
+
+    def keep_alive(self) -> bytes:
+        """See Renderer."""
+        return KEEP_ALIVE if self._begun else self.events([])
+
+    def end(self) -> bytes:
+        """See Renderer."""
+        return b""
+
+
+async def _begin_in_background(exchange: Exchange, job: _Job) -> None:
+    """Answer at once with the state "queued"; the response is made without its client."""
+    daemon, asked = exchange.daemon, job.asked
+    file = _file(exchange)
+    waiting = {**Builder(asked, job.ident, None).response(), "status": "queued"}
+    await asyncio.to_thread(file.save, job.stored(waiting))
+
+    async def make(show: Callable[[Builder], None]) -> None:
+        options = asked.checked_options()
+        keep_s = keep_alive_s(asked.keep_alive)
+        async with daemon.manager.lease(asked.model, options, keep_s) as lease:
+            builder, request = _prepared(job, lease)
+            show(builder)
+            await _run(lease, builder, request)
+
+    _background(exchange).start(job.ident, make, Builder(asked, job.ident, None), job.stored)
+    await exchange.reply(waiting)
+
+
+async def _response(exchange: Exchange) -> dict[str, Any]:
+    ident = exchange.parameter("id")
+    running = _background(exchange).state(ident)
+    return running or (await _find(exchange, ident)).response
+
+
+async def _find(exchange: Exchange, ident: str) -> Stored:
+    stored = await asyncio.to_thread(_file(exchange).find, ident)
+    if stored is None:
+        raise _unknown(ident)
+    return _background(exchange).settled(stored)
+
+
+def _unknown(ident: str) -> ResponseNotFound:
+    return ResponseNotFound(f"there is no stored response {ident[:80]!r}")
+
+
+def _file(exchange: Exchange) -> ResponseFile:
+    return exchange.daemon.background.file
+
+
+def _background(exchange: Exchange) -> Background:
+    return exchange.daemon.background

@@ -1,0 +1,118 @@
+"""Items of the Responses API as the messages of a conversation, and as they are stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from runner.errors import InvalidRequest, Unsupported
+from runner.server.identity import new_id
+from runner.server.openai.responses.wire import Item, Part
+from runner.types import Message, ToolCall
+
+_TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
+
+
+def input_items(given: str | Sequence[Item]) -> list[dict[str, Any]]:
+    """The input as items to store, each with an id. Raises InvalidRequest."""
+    if isinstance(given, str):
+        given = [Item(role="user", content=given)]
+    if not given:
+        raise InvalidRequest("input is empty: send a text or at least one item", param="input")
+    return [_stored(item) for item in given]
+
+
+def _stored(item: Item) -> dict[str, Any]:
+    fields = item.model_dump(exclude_none=True)
+    kind = fields.setdefault("type", "message")
+    fields.setdefault("id", new_id({"message": "msg", "function_call": "fc"}.get(kind, "item")))
+    if kind == "message" and isinstance(item.content, str):
+        text = "output_text" if item.role == "assistant" else "input_text"
+        part: dict[str, Any] = {"type": text, "text": item.content}
+        fields["content"] = [part | ({"annotations": []} if text == "output_text" else {})]
+    return fields
+
+
+def messages_of(items: Sequence[dict[str, Any]], instructions: str | None) -> tuple[Message, ...]:
+    """The conversation that items are; reasoning and calls belong to the message of the model
+    beside them. Raises InvalidRequest, Unsupported."""
+    messages = [] if instructions is None else [Message("system", instructions)]
+    turn = _Turn()
+    names: dict[str, str] = {}
+    for index, fields in enumerate(items):
+        item, where = Item.model_validate(fields), f"input.{index}"
+        if item.type == "reasoning":
+            turn.reasoning += _text(item.content or item.summary, where)
+        elif item.type == "function_call":
+            call = _call(item, where)
+            names[call.id] = call.name
+            turn.calls.append(call)
+        elif item.type == "message" and item.role == "assistant":
+            turn.text += _text(item.content, where)
+        else:
+            messages += turn.taken()
+            messages.append(_other(item, where, names))
+    return (*messages, *turn.taken())
+
+
+class _Turn:
+    """What the model has said without an answer from anybody."""
+
+    def __init__(self) -> None:
+        self.reasoning = self.text = ""
+        self.calls: list[ToolCall] = []
+
+    def taken(self) -> list[Message]:
+        """It as a message, none when it is empty; the next one begins."""
+        text, reasoning, calls = self.text, self.reasoning, tuple(self.calls)
+        self.__init__()  # type: ignore[misc]
+        if not (text or calls):
+            return []
+        return [Message("assistant", text, reasoning or None, calls)]
+
+
+def _other(item: Item, where: str, names: dict[str, str]) -> Message:
+    if item.type == "message" and item.role is not None:
+        role = "system" if item.role == "developer" else item.role
+        return Message(role, _text(item.content, where))
+    if item.type == "function_call_output":
+        name = names.get(item.call_id or "")
+        if name is None:
+            raise InvalidRequest(
+                f"{where}: no function_call before it has call_id {(item.call_id or '')[:60]!r}",
+                param=f"{where}.call_id",
+            )
+        return Message("tool", _text(item.output, where), tool_call_id=item.call_id, name=name)
+    raise Unsupported(
+        f"{where}: an item of type {(item.type or '')[:40]!r} cannot be read", param=where
+    )
+
+
+def _call(item: Item, where: str) -> ToolCall:
+    if not item.call_id or not item.name:
+        raise InvalidRequest(f"{where}: a function_call needs call_id and name", param=where)
+    try:
+        value = json.loads(item.arguments or "{}")
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"{where}.arguments: not a JSON object", param=f"{where}.arguments")
+    return ToolCall(item.call_id, item.name, item.arguments or "{}")
+
+
+def _text(content: str | Sequence[Part] | None, where: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = []
+    for part in content:
+        if part.type == "refusal":
+            texts.append(part.refusal or "")
+        elif part.type in _TEXTS and part.text is not None:
+            texts.append(part.text)
+        else:
+            raise Unsupported(
+                f"{where}.content: a part of type {part.type[:40]!r} cannot be read; send text",
+                param=where,
+            )
+    return "\n".join(texts)

@@ -1,0 +1,163 @@
+"""What clients of the Responses API send. Fields that this version cannot honour are refused by
+name; user, safety_identifier, service_tier, prompt_cache_* and include change nothing here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from runner.errors import Unsupported
+from runner.models.options import check
+from runner.server.constraining import any_object, of_schema
+from runner.server.exchange import WireModel
+from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
+from runner.types import Grammar
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+_REFUSED = ("conversation", "prompt", "top_logprobs", "context_management")
+
+
+class Part(WireModel):
+    """A part of an item's content."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Item(WireModel):
+    """An item of the input; which fields count depends on its type."""
+
+    type: str | None = None
+    id: str | None = None
+    role: Literal["system", "developer", "user", "assistant"] | None = None
+    content: str | list[Part] | None = None
+    summary: list[Part] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    output: str | list[Part] | None = None
+
+
+class FunctionTool(WireModel):
+    """A tool that is offered."""
+
+    type: str
+    name: str | None = Field(None, min_length=1, max_length=256)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Reasoning(WireModel):
+    """reasoning."""
+
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    summary: str | None = None
+
+
+class Text(WireModel):
+    """text."""
+
+    format: dict[str, Any] | None = None
+    verbosity: str | None = None
+
+
+class ResponseRequest(WireModel):
+    """POST /v1/responses. The last block is hearth's own extension."""
+
+    model: str = Field(min_length=1)
+    input: str | list[Item]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    background: bool | None = None
+    stream: bool | None = None
+    max_output_tokens: int | None = Field(None, ge=1)
+    temperature: Finite | None = None
+    top_p: Finite | None = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    max_tool_calls: int | None = None
+    reasoning: Reasoning | None = None
+    text: Text | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    metadata: dict[str, str] | None = None
+    user: str | None = None
+    conversation: Any = None
+    prompt: Any = None
+    top_logprobs: int | None = None
+    context_management: Any = None
+
+    options: dict[str, Any] | None = None
+    keep_alive: Any = None
+
+    def refuse_unsupported(self) -> None:
+        """Raises Unsupported."""
+        for name in _REFUSED:
+            if getattr(self, name):
+                raise Unsupported(f"{name} is not supported", param=name)
+        for index, tool in enumerate(self.tools or ()):
+            if tool.type != "function" or tool.name is None:
+                raise Unsupported(
+                    f"tools.{index}: a tool of type {tool.type[:40]!r} cannot be used here; offer "
+                    "functions, with a name",
+                    param="tools",
+                )
+        if self.background and self.stream:
+            raise Unsupported("background and stream exclude each other here", param="stream")
+        if self.background and self.store is False:
+            raise Unsupported("background needs store: true", param="background")
+
+    @property
+    def think(self) -> bool | str | None:
+        """Whether the model shall reason, and how much; None: as its template has it."""
+        effort = self.reasoning.effort if self.reasoning is not None else None
+        return False if effort == "none" else {"xhigh": "max"}.get(effort or "", effort)
+
+    @property
+    def functions(self) -> list[dict[str, Any]]:
+        """The tools that are offered."""
+        return [
+            {
+                "name": tool.name,
+                **({"description": tool.description} if tool.description else {}),
+                "parameters": tool.parameters or {},
+                "strict": tool.strict is True,
+            }
+            for tool in self.tools or ()
+        ]
+
+    def choice(self) -> ToolChoice:
+        """What tool_choice says of the tools. Raises InvalidRequest."""
+        choice = tool_choice_of(self.tool_choice, parallel=self.parallel_tool_calls)
+        check_tools(choice, [tool.name or "" for tool in self.tools or ()])
+        return choice
+
+    def grammar(self) -> Grammar | None:
+        """What text.format wants of the answer. Raises InvalidRequest, Unsupported."""
+        given = self.text.format if self.text is not None else None
+        kind = given.get("type") if given is not None else "text"
+        if given is None or kind == "text":
+            return None
+        if kind == "json_object":
+            return any_object("text.format")
+        if kind == "json_schema":
+            return of_schema(given.get("schema"), "text.format.schema")
+        raise Unsupported(
+            f'text.format.type must be "text", "json_object" or "json_schema" (got '
+            f"{str(kind)[:40]!r})",
+            param="text.format.type",
+        )
+
+    def checked_options(self) -> dict[str, Any]:
+        """The options in the words of the Modelfile. Raises InvalidRequest."""
+        named = {
+            "num_predict": self.max_output_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+        }
+        given = {name: value for name, value in named.items() if value is not None}
+        return check({**(self.options or {}), **given})

@@ -1,0 +1,42 @@
+"""The job that measures an importance matrix over a text, in a process of its own.
+
+Job: {"model", "text": path, "target": path, "context", "threads"}; done: {"chunks"}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.backends.llamacpp.calibration import Collector
+from runner.backends.llamacpp.importance import write_matrix
+from runner.backends.llamacpp.measuring import Subject, open_model, read_text
+from runner.worker.job import Report, main
+
+
+def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """Measure and write the target. Raises InvalidRequest, InvalidGguf, ModelLoadFailed,
+    InternalError, OSError."""
+    text, collector = read_text(Path(job["text"])), Collector()
+    subject = Subject(
+        Path(job["model"]),
+        job.get("context"),
+        job.get("threads"),
+        observer=collector.callback,
+    )
+    with open_model(subject) as opened:
+        chunks = opened.chunks(text)
+        for number, chunk in enumerate(chunks):
+            report("calibrating", number, len(chunks))
+            for _ in opened.run(chunk, len(chunk) - 1):
+                collector.check()
+            collector.check()
+        context = opened.context
+    write_matrix(Path(job["target"]), collector.sums, len(chunks), context)
+    report("calibrating", len(chunks), len(chunks))
+    return {"chunks": len(chunks)}
+
+
+if __name__ == "__main__":
+    main(work)

@@ -1,0 +1,188 @@
+"""The Responses API through the official SDK, refusing every answer that is not exactly of the
+documented shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from pydantic import BaseModel
+
+from tests.conftest import RunningDaemon, StartDaemon, running_daemon
+
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "name": "weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    "strict": False,
+}
+
+
+def client_of(daemon: RunningDaemon) -> openai.OpenAI:
+    return openai.OpenAI(
+        base_url=f"{daemon.url}/v1",
+        api_key="none",
+        max_retries=0,
+        _strict_response_validation=True,
+    )
+
+
+@pytest.fixture
+def sdk(shared_daemon: RunningDaemon) -> Iterator[openai.OpenAI]:
+    with client_of(shared_daemon) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ember(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
+    with (
+        running_daemon(tmp_path_factory.mktemp("ember"), ()) as daemon,
+        client_of(daemon) as client,
+    ):
+        yield client
+
+
+def test_a_response(sdk: openai.OpenAI) -> None:
+    answer = sdk.responses.create(model="echo", input="hello", metadata={"k": "v"})
+    assert (answer.output_text, answer.status) == ("hello", "completed")
+    assert answer.usage.output_tokens == 6
+    assert answer.usage.total_tokens == answer.usage.input_tokens + 6
+    assert answer.metadata == {"k": "v"}
+
+
+def test_every_event_of_a_stream_is_numbered_and_nested_right(sdk: openai.OpenAI) -> None:
+    events = list(sdk.responses.create(model="echo", input="hello", stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = [event.type.removeprefix("response.") for event in events]
+    texts = [kind for kind in kinds if kind != "output_text.delta"]
+    assert texts == [
+        *("created", "in_progress", "output_item.added", "content_part.added"),
+        *("output_text.done", "content_part.done", "output_item.done", "completed"),
+    ]
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == events[-1].response.output_text == "hello"
+
+
+def test_the_stream_helper_and_tools(sdk: openai.OpenAI) -> None:
+    with sdk.responses.stream(model="tools", input="so " + CALL, tools=[WEATHER]) as stream:
+        final = stream.get_final_response()
+    assert [item.type for item in final.output] == ["message", "function_call"]
+    call = final.output[1]
+    assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Paris"})
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    again = sdk.responses.create(
+        model="tools", input=[result], previous_response_id=final.id, tools=[WEATHER]
+    )
+    assert again.previous_response_id == final.id
+    assert again.status == "completed"
+
+
+def test_a_response_goes_on_from_a_stored_one(sdk: openai.OpenAI) -> None:
+    first = sdk.responses.create(model="echo", input="one", instructions="Be brief.")
+    second = sdk.responses.create(model="echo", input="two", previous_response_id=first.id)
+    assert (
+        second.usage.input_tokens
+        > sdk.responses.create(model="echo", input="two").usage.input_tokens
+    )
+    items = sdk.responses.input_items.list(second.id)
+    assert [item.content[0].text for item in items] == ["two"]
+    assert sdk.responses.retrieve(second.id).output_text == second.output_text
+
+
+def test_what_is_deleted_or_not_stored_is_not_found(sdk: openai.OpenAI) -> None:
+    kept = sdk.responses.create(model="echo", input="x")
+    sdk.responses.delete(kept.id)
+    passing = sdk.responses.create(model="echo", input="x", store=False)
+    for ident in (kept.id, passing.id):
+        with pytest.raises(openai.NotFoundError):
+            sdk.responses.retrieve(ident)
+        with pytest.raises(openai.NotFoundError):
+            sdk.responses.create(model="echo", input="y", previous_response_id=ident)
+
+
+def test_a_cut_answer_is_incomplete(sdk: openai.OpenAI) -> None:
+    answer = sdk.responses.create(model="echo", input="hello", max_output_tokens=2)
+    assert answer.status == "incomplete"
+    assert answer.incomplete_details.reason == "max_output_tokens"
+
+
+def finished(sdk: openai.OpenAI, ident: str) -> Any:
+    for _ in range(1000):
+        answer = sdk.responses.retrieve(ident)
+        if answer.status not in ("queued", "in_progress"):
+            return answer
+    raise AssertionError(answer.status)
+
+
+def test_in_the_background(sdk: openai.OpenAI) -> None:
+    begun = sdk.responses.create(model="echo", input="hello", background=True)
+    assert begun.status == "queued"
+    assert finished(sdk, begun.id).output_text == "hello"
+
+
+def test_a_background_response_is_cancelled(ember: openai.OpenAI) -> None:
+    begun = ember.responses.create(
+        model="ember",
+        input="Tell me a long story.",
+        background=True,
+        extra_body={"options": {"seed": 1}},
+    )
+    stopped = ember.responses.cancel(begun.id)
+    assert stopped.status in ("cancelled", "completed")
+    assert finished(ember, begun.id).status == stopped.status
+
+
+def test_what_a_daemon_did_not_live_to_finish_has_failed(start_daemon: StartDaemon) -> None:
+    first = start_daemon(names=())
+    with client_of(first) as sdk:
+        sdk.responses.create(model="ember", input="hi", max_output_tokens=1)
+        begun = sdk.responses.create(
+            model="ember", input="Count.", background=True, max_output_tokens=2000
+        )
+        first.process.kill()
+        first.wait()
+    with client_of(start_daemon(names=(), home=first.home)) as sdk:
+        answer = sdk.responses.retrieve(begun.id)
+    assert answer.status == "failed"
+    assert "the daemon ended" in answer.error.message
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+def test_structured_output_is_parsed(ember: openai.OpenAI) -> None:
+    answer = ember.responses.parse(
+        model="ember", input="Make up a person.", text_format=Person, max_output_tokens=400
+    )
+    if answer.status == "completed":
+        assert isinstance(answer.output_parsed, Person)
+    else:
+        assert answer.incomplete_details.reason == "max_output_tokens"
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"input": []}, "input is empty"),
+        ({"conversation": "c"}, "conversation"),
+        ({"tools": [{"type": "web_search"}]}, "web_search"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "item_reference"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input_image"),
+        ({"input": [{"type": "function_call_output", "call_id": "x", "output": ""}]}, "call_id"),
+        ({"background": True, "stream": True}, "background"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(
+    sdk: openai.OpenAI, fields: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=named):
+        sdk.post(
+            "/responses", body={"model": "tools", "input": "x", **fields}, cast_to=dict[str, Any]
+        )

@@ -1,0 +1,87 @@
+"""Which files a bundle is loaded from, its adapters with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from registry.bundle import Bundle, read_bundle
+from registry.errors import BlobDamaged
+from registry.manifest import ADAPTER_TYPE, CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
+from registry.names import Name
+from registry.store import Store
+from runner.errors import ModelInvalid
+from runner.models.placement import Room, Wishes, plan_load
+from runner.models.shape import shape_of, source_of
+from tests.gguf_files import Tensor, echo_file, gguf_file, llama_file, llama_tensors, text
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(tmp_path / "models")
+    yield opened
+    opened.close()
+
+
+def adapter_file(architecture: str = "llama", rank: int = 2) -> bytes:
+    """For the first matrix of llama_file."""
+    target = next(tensor for tensor in llama_tensors() if "attn_q.weight" in tensor.name)
+    wide, high = target.dimensions
+    pair = [
+        Tensor(f"{target.name}.lora_a", (wide, rank)),
+        Tensor(f"{target.name}.lora_b", (rank, high)),
+    ]
+    facts = {
+        "general.type": text("adapter"),
+        "general.architecture": text(architecture),
+        "adapter.type": text("lora"),
+    }
+    return gguf_file(facts, pair)
+
+
+def bundle(store: Store, model: bytes, *adapters: bytes) -> Bundle:
+    layers = []
+    for kind, content in (
+        (CONFIG_TYPE, b"{}"),
+        (MODEL_TYPE, model),
+        *((ADAPTER_TYPE, content) for content in adapters),
+    ):
+        with store.blob_writer() as writer:
+            writer.write(content)
+            layers.append(Layer(kind, *writer.commit()))
+    manifest = Manifest(layers[0], tuple(layers[1:]))
+    return read_bundle(store, store.put_manifest(Name.parse("m"), manifest))
+
+
+def test_adapters_are_loaded_at_the_scale_asked_for_and_counted(store: Store) -> None:
+    found = bundle(store, llama_file(), adapter_file(), adapter_file(rank=3))
+    assert [Path(path) for path in source_of(found).adapters] == [a.path for a in found.adapters]
+    sizes = len(llama_file()) + len(adapter_file()) + len(adapter_file(rank=3))
+    assert shape_of(found).weights_bytes == sizes
+    placed = plan_load(source_of(found), shape_of(found), Wishes(lora_scale=0.5), Room(8 << 30))
+    assert placed.plan.adapters == tuple((str(a.path), 0.5) for a in found.adapters)
+    assert placed.price.weights_bytes == sizes
+
+
+def test_an_adapter_of_another_model_is_refused_before_anything_is_loaded(store: Store) -> None:
+    found = bundle(store, llama_file(), adapter_file("qwen2"))
+    with pytest.raises(ModelInvalid, match="m: the adapter is for the architecture qwen2"):
+        source_of(found)
+
+
+def test_an_adapter_cut_short_is_told(store: Store) -> None:
+    found = bundle(store, llama_file(), adapter_file())
+    found.adapters[0].path.write_bytes(adapter_file()[:-1])
+    with pytest.raises(BlobDamaged, match=r"the adapters of m have \d+ bytes instead of \d+"):
+        read_bundle(store, store.get(Name.parse("m")))
+
+
+def test_the_backend_is_that_of_the_file_and_another_is_refused(store: Store) -> None:
+    model = bundle(store, llama_file())
+    assert source_of(model).backend == source_of(model, "auto").backend == "llamacpp"
+    assert source_of(model, "llamacpp") == source_of(model)
+    with pytest.raises(ModelInvalid, match="cannot be loaded by the backend echo"):
+        source_of(model, "echo")
+    assert source_of(bundle(store, echo_file()), "echo").backend == "echo"
