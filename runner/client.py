@@ -19,6 +19,7 @@ import httpx
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 60.0
+_CUT = "the daemon stopped before the end; the same command goes on"
 
 JsonObject = dict[str, Any]
 
@@ -271,17 +272,18 @@ class Client:
     def fsck(self, quick: bool = False, repair: bool = False) -> Generator[JsonObject, None, None]:
         """Check the store; yields the daemon's lines, the sums last. Closing the iterator ends
         the check."""
-        status = None
-        with closing(self._stream("/api/fsck", {"quick": quick, "repair": repair})) as lines:
-            for line in lines:
-                status = line.get("status")
-                yield line
-        if status != "success":
-            raise ConnectionLost("the daemon stopped before the end; the same command goes on")
+        body = {"quick": quick, "repair": repair}
+        return self._until_success("/api/fsck", body, _CUT)
 
     def gc(self, body: Mapping[str, Any]) -> JsonObject:
         """Remove what nothing in the store needs."""
         return self._call("POST", "/api/gc", body, None)
+
+    def evaluate(self, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
+        """Measure a model's perplexity on a text; yields the daemon's lines, the result last.
+        Closing the iterator ends it."""
+        lost = "the daemon stopped before the end; try again"
+        return self._until_success("/api/eval", body, lost)
 
     def du(self) -> JsonObject:
         """What the store and its models take on the disk."""
@@ -290,13 +292,7 @@ class Client:
     def import_models(self, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
         """Take models of another program into the store; yields the daemon's lines, the sums
         last. Closing the iterator ends it."""
-        status = None
-        with closing(self._stream("/api/import", body)) as lines:
-            for line in lines:
-                status = line.get("status")
-                yield line
-        if status != "success":
-            raise ConnectionLost("the daemon stopped before the end; the same command goes on")
+        return self._until_success("/api/import", body, _CUT)
 
     def login(self, host: str, username: str, password: str, insecure: bool = False) -> None:
         """Have the daemon check credentials with a registry and keep them."""
@@ -341,19 +337,18 @@ class Client:
         return models
 
     def _transfer(self, path: str, model: str, insecure: bool) -> Generator[Progress, None, None]:
-        lost = "the daemon stopped before the end; the same command goes on"
-        return self._until_success(path, {"model": model, "insecure": insecure}, lost)
+        return self._until_success(path, {"model": model, "insecure": insecure}, _CUT)
 
     def _until_success(
         self, path: str, body: Mapping[str, Any], lost: str
-    ) -> Generator[Progress, None, None]:
+    ) -> Generator[Any, None, None]:
         """The lines of a task. Raises ConnectionLost with the text lost when it does not end in
         success."""
         status = None
         with closing(self._stream(path, body)) as lines:
             for line in lines:
                 status = line.get("status")
-                yield Progress(**line)  # type: ignore[typeddict-item]
+                yield line
         if status != "success":
             raise ConnectionLost(lost)
 

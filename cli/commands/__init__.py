@@ -28,6 +28,7 @@ VERBS = {
     "fsck": "Check the store, and mend what is damaged",
     "serve": "Start the daemon in this terminal",
     "bench": "Measure a model on this machine",
+    "eval": "Measure how well models predict a text",
     "env": "Print the settings and the addresses for other programs",
 }
 

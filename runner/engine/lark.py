@@ -29,6 +29,7 @@ MAX_CHOICES = 5_000
 LIMITS = LLParserLimits(
     initial_lexer_fuel=2_000_000,
     max_grammar_size=200_000,
+    max_items_in_row=8_000,
     max_lexer_states=50_000,
     verbose_errors=False,
 )

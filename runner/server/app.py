@@ -17,6 +17,7 @@ from runner.models.manager import Manager
 from runner.server.anthropic.routes import PATHS as ANTHROPIC
 from runner.server.apply_template import apply_template
 from runner.server.daemon import Daemon
+from runner.server.evaluating import evaluate
 from runner.server.guard import Guard
 from runner.server.health import health, ready, root, version
 from runner.server.key_routes import add_key, list_keys, remove_key
@@ -42,6 +43,7 @@ _OWN = (
     Path("/apply-template", ("POST",), apply_template, "inference"),
     Path("/tokenize", ("POST",), tokenize, "inference"),
     Path("/detokenize", ("POST",), detokenize, "inference"),
+    Path("/api/eval", ("POST",), evaluate),
 )
 
 

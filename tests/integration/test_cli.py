@@ -58,7 +58,7 @@ def test_loading_listing_and_stopping_a_model(start_daemon: StartDaemon) -> None
     env = of_daemon(start_daemon(names=("echo",)))
     assert hearth(env, "run", "echo", "", "--keepalive", "10m").returncode == 0
     loaded = json.loads(hearth(env, "ps", "--json").stdout)["models"]
-    assert [model["name"] for model in loaded] == ["echo"]
+    assert [model["name"] for model in loaded] == ["echo:latest"]
     assert "minutes from now" in hearth(env, "ps").stdout
     assert hearth(env, "stop", "echo").returncode == 0
     assert json.loads(hearth(env, "ps", "--json").stdout) == {"models": []}
@@ -83,7 +83,7 @@ def test_a_model_is_created_copied_shown_listed_and_removed(
     assert hearth(env, "run", "child", "abcdefg").stdout == "ab\n"
     assert hearth(env, "cp", "mine", "copy:v1").returncode == 0
     names = [model["name"] for model in json.loads(hearth(env, "ls", "--json").stdout)["models"]]
-    assert {"mine", "child", "copy:v1"} <= set(names)
+    assert {"mine:latest", "child:latest", "copy:v1"} <= set(names)
     removed = hearth(env, "rm", "mine", "copy:v1", "nowhere")
     assert (removed.returncode, removed.stdout) == (3, "deleted 'mine'\ndeleted 'copy:v1'\n")
     assert hearth(env, "run", "child", "abcdefg").stdout == "ab\n"

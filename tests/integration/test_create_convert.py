@@ -360,3 +360,15 @@ def test_a_wish_that_cannot_be_met_is_refused_before_the_work(
         answer = http.post("/api/create", json={"model": "new", "from": "echo", **fields})
     assert answer.status_code == 400
     assert words in answer.json()["error"]
+
+
+def test_the_importance_matrix_is_made_from_a_text(
+    daemon: RunningDaemon, before: set[Path], folder: Path
+) -> None:
+    (folder / "words.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 200)
+    options = ("-q", "Q4_0", "--calibrate", str(folder / "words.txt"))
+    ran = hearth(of_daemon(daemon), "create", "mine", *options, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert header_of(daemon, "mine").quantization == "Q4_0"
+    assert len(blobs_of(daemon) - before) == 3  # the text is gone
+    assert temporary(daemon) == []

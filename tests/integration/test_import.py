@@ -160,7 +160,7 @@ def test_a_store_of_ollama_is_used_in_place_both_ways(
     daemon = start_daemon(names=(), env={"HEARTH_MODELS": str(root)})
     with daemon.client() as http:
         names = {item["name"] for item in http.get("/api/tags").json()["models"]}
-        assert names >= {"one", "two"}
+        assert names >= {"one:latest", "two:latest"}
         assert http.post("/api/show", json={"model": "one"}).json()["system"] == "Be kind."
         assert answers(daemon, "one")
         body = {"model": "mine", "from": "one", "system": "Be brief.", "stream": False}

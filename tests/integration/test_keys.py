@@ -116,7 +116,9 @@ def test_keys_and_their_texts_stay_out_of_the_log(start_daemon: StartDaemon) -> 
     assert key not in "".join(daemon.lines)
 
 
-def test_without_keys_it_listens_on_this_machine_only_and_says_what_to_do(start_daemon: StartDaemon) -> None:
+def test_without_keys_it_listens_on_this_machine_only_and_says_what_to_do(
+    start_daemon: StartDaemon,
+) -> None:
     home = start_daemon().home
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -35,7 +35,9 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_its_models_are_listed_shown_checked_and_run(http: httpx.AsyncClient) -> None:
-    assert [item["name"] for item in (await http.get("/api/tags")).json()["models"]] == ["echo"]
+    assert [item["name"] for item in (await http.get("/api/tags")).json()["models"]] == [
+        "echo:latest"
+    ]
     assert (await http.post("/api/show", json={"model": "echo"})).json()["system"] == "Be kind."
     asked = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
     answer = await http.post("/v1/chat/completions", json=asked)

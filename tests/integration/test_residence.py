@@ -18,7 +18,8 @@ def body(text: str, model: str = "echo", **fields: Any) -> dict[str, Any]:
 
 
 def loaded(client: httpx.Client) -> set[str]:
-    return {item["name"] for item in client.get("/api/ps").json()["models"]}
+    names = (item["name"] for item in client.get("/api/ps").json()["models"])
+    return {name.removesuffix(":latest") for name in names}
 
 
 def until_loaded(client: httpx.Client, names: set[str]) -> None:

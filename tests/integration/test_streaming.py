@@ -34,7 +34,7 @@ def stream_text(client: httpx.Client, text: str, **fields: Any) -> str:
 
 def stats(client: httpx.Client, model: str = "echo") -> dict[str, Any]:
     models = client.get("/api/ps").json()["models"]
-    return next(item["stats"] for item in models if item["name"] == model)
+    return next(item["stats"] for item in models if item["name"] == f"{model}:latest")
 
 
 @pytest.mark.parametrize(

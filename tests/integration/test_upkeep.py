@@ -210,7 +210,7 @@ def test_a_model_in_memory_leaves_it_when_it_is_deleted(start_daemon: StartDaemo
     with start_daemon().client() as http:
         asked = {"model": "echo", "prompt": "", "keep_alive": -1, "stream": False}
         assert http.post("/api/generate", json=asked).is_success
-        assert [item["name"] for item in http.get("/api/ps").json()["models"]] == ["echo"]
+        assert [item["name"] for item in http.get("/api/ps").json()["models"]] == ["echo:latest"]
         assert http.request("DELETE", "/api/delete", json={"model": "echo"}).is_success
         assert http.get("/api/ps").json()["models"] == []
 

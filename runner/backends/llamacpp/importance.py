@@ -98,9 +98,7 @@ def _read_gguf(path: Path) -> Matrix:
 
 def _floats(header: GgufHeader, tensor: TensorInfo) -> NDArray[np.float32]:
     if tensor.type != "F32":
-        raise BuildError(
-            f"the importance matrix has {tensor.name} as {tensor.type}, expected F32"
-        )
+        raise BuildError(f"the importance matrix has {tensor.name} as {tensor.type}, expected F32")
     offset = header.data_offset + tensor.offset
     return np.fromfile(header.path, "<f4", tensor.elements, offset=offset)
 
@@ -156,5 +154,5 @@ def _read_legacy(content: bytes) -> Matrix:
         calls = cursor.number(f"the number of calls of {name!r}", -(2**31), 2**31 - 1)
         count = cursor.number(f"the number of values of {name!r}", 1, 2**31 - 1)
         values = np.frombuffer(cursor.take(4 * count, f"the values of {name!r}"), "<f4")
-        matrix[name] = values / np.float32(calls) if calls > 0 else values.copy()
+        matrix[name] = np.asarray(values / np.float32(max(1, calls)), np.float32)
     return matrix

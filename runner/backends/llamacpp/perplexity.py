@@ -61,9 +61,7 @@ def _losses(opened: Opened, chunk: NDArray[np.int32]) -> NDArray[np.float64]:
     return np.concatenate(losses)
 
 
-def row_losses(
-    logits: NDArray[np.float32], expected: NDArray[np.int32]
-) -> NDArray[np.float64]:
+def row_losses(logits: NDArray[np.float32], expected: NDArray[np.int32]) -> NDArray[np.float64]:
     """Each row's negative log-softmax, in nats, at its expected token."""
     rows = logits.astype(np.float64)
     rows -= rows.max(axis=1, keepdims=True)

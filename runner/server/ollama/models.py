@@ -40,8 +40,8 @@ async def tags(exchange: Exchange) -> None:
 
 def _tag(exchange: Exchange, stored: StoredModel) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        "name": stored.name.short,
-        "model": stored.name.short,
+        "name": stored.name.short_with_tag,
+        "model": stored.name.short_with_tag,
         "modified_at": stored.modified_at.isoformat(),
         "size": stored.size_bytes,
         "digest": stored.digest.hex,
@@ -74,7 +74,7 @@ async def _stats(item: Resident) -> dict[str, Any] | None:
 
 def _resident(item: Resident) -> dict[str, Any]:
     plan, price = item.placement.plan, item.placement.price
-    name = min(item.names, default=item.bundle.name.short)
+    name = parse_name(min(item.names, default=item.bundle.name.short)).short_with_tag
     left_s = item.expires_at_s - asyncio.get_running_loop().time()
     if item.users:
         left_s = item.keep_alive_s

@@ -28,9 +28,10 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     if task == "bug":
         raise KeyError("x")
     if task == "wait":
-        report("waiting", 0, 1)
         try:
-            signal.pause()
+            report("waiting", 0, 1)
+            while True:
+                signal.pause()
         finally:
             os.unlink(job["file"])
     return {"environment": sorted(os.environ), "pid": os.getpid()}

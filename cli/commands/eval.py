@@ -1,0 +1,88 @@
+"""hearth eval: the perplexity of models on a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.errors import USAGE, Failure
+
+_MAX_TEXT_BYTES = 24 << 20  # a request holds 32 MiB, and JSON writes some letters longer
+
+
+def command(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Models to measure")],
+    text: Annotated[Path, typer.Option("--text", metavar="FILE", help="The text to predict")],
+    context: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a chunk; 512 when not given")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
+    """Measure how well models predict a text. Lower is better; several are compared with the
+    first."""
+    from cli.connection import connect
+    from cli.render import print_json
+
+    content = _read(text)
+    with connect() as client:
+        results = [_measure(client, model, content, context, as_json) for model in models]
+    for result in results:
+        result["ratio"] = result["perplexity"] / results[0]["perplexity"]
+    if as_json:
+        print_json({"results": results})
+    else:
+        _print(results)
+
+
+def _read(path: Path) -> str:
+    try:
+        size_bytes = path.stat().st_size
+        if size_bytes > _MAX_TEXT_BYTES:
+            raise Failure(f"{path} has {size_bytes} bytes, at most {_MAX_TEXT_BYTES}", USAGE)
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise Failure(f"cannot read {path}: {error.strerror}", USAGE) from None
+    except UnicodeDecodeError as error:
+        raise Failure(f"{path} is not UTF-8: byte {error.start} is wrong", USAGE) from None
+
+
+def _measure(
+    client: Any, model: str, text: str, context: int | None, quiet: bool
+) -> dict[str, Any]:
+    from contextlib import closing
+
+    from cli.transfer import style_for, view_for
+    from runner.client import Progress
+
+    view = view_for(style_for(as_json=False, quiet=quiet))
+    result: dict[str, Any] = {}
+    try:
+        body = {"model": model, "text": text, "context": context}
+        with closing(client.evaluate(body)) as lines:
+            for line in lines:
+                if line.get("status") == "success":
+                    result = {key: value for key, value in line.items() if key != "status"}
+                else:
+                    view.show(Progress(**{**line, "status": f"evaluating {model}"}))  # type: ignore[typeddict-item]
+    finally:
+        view.close()
+    return result
+
+
+def _print(results: list[dict[str, Any]]) -> None:
+    from cli.render import print_table
+
+    rows = [
+        (
+            item["model"],
+            f"{item['perplexity']:.4f} ± {item['standard_error']:.4f}",
+            f"{item['ratio']:.4f}",
+            str(item["tokens"]),
+            str(item["chunks"]),
+            str(item["context"]),
+        )
+        for item in results
+    ]
+    print_table(("NAME", "PERPLEXITY", "RATIO", "TOKENS", "CHUNKS", "CONTEXT"), rows)
