@@ -27,6 +27,7 @@ from runner.server.openai.responses.background import Background
 from runner.server.openai.responses.storing import FILE_NAME, ResponseFile
 from runner.server.openai.routes import PATHS as OPENAI
 from runner.server.routes import Path, router
+from runner.server.scoring import rerank, score
 from runner.server.tokenizing import detokenize, tokenize
 from runner.server.transfers import Transfers
 from runner.server.upkeep.routes import PATHS as UPKEEP
@@ -43,6 +44,8 @@ _OWN = (
     Path("/apply-template", ("POST",), apply_template, "inference"),
     Path("/tokenize", ("POST",), tokenize, "inference"),
     Path("/detokenize", ("POST",), detokenize, "inference"),
+    *(Path(path, ("POST",), rerank, "inference") for path in ("/v1/rerank", "/rerank")),
+    *(Path(path, ("POST",), score, "inference") for path in ("/v1/score", "/score")),
     Path("/api/eval", ("POST",), evaluate),
 )
 
