@@ -1,5 +1,5 @@
-"""POST /v1/rerank and /v1/score, also without /v1: how near texts are to each other, in the words of
-Jina, Cohere and vLLM.
+"""POST /v1/rerank and /v1/score, also without /v1: how near texts are to each other, in the words
+of Jina, Cohere and vLLM.
 
 With an embedding model the score is the cosine of the two vectors, as vLLM has it. Cross-encoders,
 which read both texts at once, are refused: their score is another one.
