@@ -112,6 +112,18 @@ def _request(template: GenerateRequest, prompt: Prompt, number: int) -> Generate
     )
 
 
+def insertion(lease: Lease, before: str, after: str) -> Prompt:
+    """The prompt for the text between two others. Raises Unsupported when the model's template
+    has no place for it."""
+    if not lease.abilities.insert:
+        raise Unsupported(
+            f"{lease.bundle.name.short} does not support insert: its template reads no .Suffix",
+            param="suffix",
+        )
+    message = Message("user", before)
+    return Prompt(messages=(message,), template_options={"suffix": after})
+
+
 def conversation(lease: Lease, messages: Sequence[Message]) -> tuple[Message, ...]:
     """messages with the bundle's own turns before them."""
     bundle = lease.bundle

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import openai
 import pytest
@@ -165,3 +166,19 @@ async def test_sixteen_asynchronous_streams(shared_daemon: RunningDaemon) -> Non
 
         texts = await asyncio.gather(*(one(number) for number in range(16)))
     assert texts == [f"stream {number}" for number in range(16)]
+
+
+def test_the_best_of_several_completions(sdk: openai.OpenAI) -> None:
+    given: dict[str, Any] = {"model": "echo", "prompt": ["ab", "cd"], "max_tokens": 1}
+    answer = sdk.completions.create(**given, best_of=3, n=2)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    assert [choice.text for choice in answer.choices] == ["a", "a", "c", "c"]
+    assert answer.usage.completion_tokens == 6
+    assert answer.choices[0].logprobs is None
+    with pytest.raises(openai.BadRequestError, match="best_of=1 is less than n=2"):
+        sdk.completions.create(**given, best_of=1, n=2)
+
+
+def test_a_suffix_needs_a_template_that_has_a_place_for_it(sdk: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="does not support insert"):
+        sdk.completions.create(model="echo", prompt="def f(", suffix="): pass")

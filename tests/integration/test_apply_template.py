@@ -74,6 +74,9 @@ def test_the_middle_is_filled_in_by_models_with_a_place_for_it(client: httpx.Cli
     body = {"model": "render-insert", "prompt": "a", "suffix": "b", "stream": False}
     answer = client.post("/api/generate", json=body).json()
     assert answer["prompt_eval_count"] == len("<p>a<s>b<m>") + 1
+    asked = {"model": "render-insert", "prompt": ["a"], "suffix": "b", "max_tokens": 1}
+    usage = client.post("/v1/completions", json=asked).json()["usage"]
+    assert usage["prompt_tokens"] == answer["prompt_eval_count"]
     response = client.post("/api/generate", json={**body, "model": "echo"})
     assert response.status_code == 400
     assert "does not support insert" in response.text

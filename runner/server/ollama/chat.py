@@ -17,6 +17,7 @@ from runner.server.asking import (
     Prompt,
     after_reasoning,
     conversation,
+    insertion,
     keep_alive_s,
     marks_to_keep,
     openings,
@@ -118,22 +119,11 @@ def _prompt(asked: GenerateRequest, lease: Lease) -> Prompt:
     if asked.raw:
         return Prompt(text=asked.prompt)
     if asked.suffix:
-        return _insertion(asked, lease)
+        return insertion(lease, asked.prompt or "", asked.suffix)
     messages = [Message("user", asked.prompt or "")]
     if asked.system:
         messages.insert(0, Message("system", asked.system))
     return Prompt(messages=conversation(lease, messages))
-
-
-def _insertion(asked: GenerateRequest, lease: Lease) -> Prompt:
-    """What stands between prompt and suffix is wanted."""
-    if not lease.abilities.insert:
-        raise Unsupported(
-            f"{lease.bundle.name.short} does not support insert: its template reads no .Suffix",
-            param="suffix",
-        )
-    message = Message("user", asked.prompt or "")
-    return Prompt(messages=(message,), template_options={"suffix": asked.suffix})
 
 
 def _message(item: ChatMessage, index: int) -> Message:

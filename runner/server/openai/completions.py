@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from runner.errors import InvalidRequest
 from runner.models.manager import Lease
-from runner.server.asking import Ask, Prompt, keep_alive_s, requests_for
+from runner.server.asking import Ask, Prompt, insertion, keep_alive_s, requests_for
 from runner.server.exchange import Exchange
 from runner.server.identity import new_id
 from runner.server.openai.logprobs import completion_logprobs
@@ -41,13 +41,13 @@ async def completions(exchange: Exchange) -> None:
         exchange.cancelled_on_disconnect(),
         manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
     ):
-        n = asked.n or 1
+        n = asked.best_of or asked.n or 1
         ask = Ask(
-            prompts,
+            [_around(lease, prompt, asked.suffix) for prompt in prompts],
             options,
             n,
             asked.id_bias,
-            asked.logprobs,
+            asked.logprobs if asked.best_of is None else asked.logprobs or 0,
             asked.ignore_eos,
             grammar=grammar,
         )
@@ -81,6 +81,15 @@ def _prompt(item: Any) -> Prompt:
     if not item:
         raise InvalidRequest("prompt holds an empty list of tokens", param="prompt")
     return Prompt(tokens=tuple(item))
+
+
+def _around(lease: Lease, prompt: Prompt, suffix: str | None) -> Prompt:
+    """The prompt, for the text between it and suffix when there is one."""
+    if not suffix:
+        return prompt
+    if prompt.text is None:
+        raise InvalidRequest("suffix needs the prompt as a text", param="prompt")
+    return insertion(lease, prompt.text, suffix)
 
 
 async def _echoes(lease: Lease, prompts: Sequence[Prompt]) -> list[str]:
@@ -118,9 +127,9 @@ class Shape:
 def _completion(
     shape: Shape, asked: CompletionRequest, answers: Sequence[Answer]
 ) -> dict[str, Any]:
-    choices = []
-    for index, answer in enumerate(answers):
-        echo = shape.echo(index)
+    choices: list[dict[str, Any]] = []
+    for place in _best(answers, shape.n, asked.n or 1):
+        index, answer, echo = len(choices), answers[place], shape.echo(place)
         logprobs = (
             None if asked.logprobs is None else completion_logprobs(answer.logprobs, len(echo))
         )
@@ -135,6 +144,25 @@ def _completion(
         )
     usage = usage_of([answer.finish for answer in answers], shape.n)
     return {**shape.head(), "choices": choices, "usage": usage}
+
+
+def _best(answers: Sequence[Answer], made: int, wanted: int) -> list[int]:
+    """Where the answers to give are: of each prompt's made ones the wanted likeliest per token,
+    the best first; all of them in their order when no more were made."""
+    places = list(range(len(answers)))
+    if made == wanted:
+        return places
+    groups = [places[at : at + made] for at in range(0, len(places), made)]
+    return [
+        place
+        for group in groups
+        for place in sorted(group, key=lambda place: -_likelihood(answers[place]))[:wanted]
+    ]
+
+
+def _likelihood(answer: Answer) -> float:
+    """The mean log-probability of its tokens."""
+    return sum(item.logprob for item in answer.logprobs) / max(1, len(answer.logprobs))
 
 
 class CompletionRenderer:

@@ -49,7 +49,6 @@ class GenerateFields(SamplingFields):
     options: dict[str, Any] | None = None
     keep_alive: Any = None
 
-    best_of: int | None = None
     response_format: Any = None
     structured_outputs: Any = None
     json_schema: Any = None
@@ -62,8 +61,6 @@ class GenerateFields(SamplingFields):
 
     def refuse_unsupported(self) -> None:
         """Raises Unsupported for what would silently change the answer if it were ignored."""
-        if self.best_of is not None and self.best_of != 1:
-            raise unsupported("best_of", "best_of is not supported; use n")
         if self.chat_template is not None:
             raise unsupported("chat_template", "chat_template is not supported")
 
@@ -161,6 +158,7 @@ class ChatRequest(GenerateFields):
     parallel_tool_calls: bool | None = None
     functions: Any = None
     function_call: Any = None
+    best_of: int | None = None
     modalities: list[str] | None = None
     audio: Any = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "max"] | None = None
@@ -180,6 +178,8 @@ class ChatRequest(GenerateFields):
     def refuse_unsupported(self) -> None:
         """See GenerateFields."""
         super().refuse_unsupported()
+        if self.best_of is not None and self.best_of != 1:
+            raise unsupported("best_of", "best_of is not for chats; use n")
         for name in ("functions", "function_call"):
             if getattr(self, name) is not None:
                 raise unsupported(name, f"{name} is obsolete and not supported; use tools")
@@ -206,14 +206,19 @@ class CompletionRequest(GenerateFields):
 
     prompt: str | list[str] | list[int] | list[list[int]]
     suffix: str | None = None
+    best_of: int | None = Field(None, ge=1, le=20)
     echo: bool | None = None
     logprobs: int | None = Field(None, ge=0, le=20)
 
     def refuse_unsupported(self) -> None:
         """See GenerateFields."""
         super().refuse_unsupported()
-        if self.suffix:
-            raise unsupported("suffix", "suffix is not supported yet")
+        if self.best_of is not None and self.best_of < (self.n or 1):
+            raise InvalidRequest(
+                f"best_of={self.best_of} is less than n={self.n or 1}", param="best_of"
+            )
+        if self.best_of is not None and self.best_of > 1 and self.stream:
+            raise unsupported("best_of", "best_of and stream exclude each other")
         if self.echo and self.logprobs is not None:
             raise unsupported("echo", "log-probabilities of the prompt are not supported")
 
