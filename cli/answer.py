@@ -16,7 +16,7 @@ from cli.wrap import PlainWriter, TerminalWriter, WrappingWriter
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from runner.client import Chunk
+    from runner.replies import Chunk
 
 _LABEL_WIDTH = 22
 

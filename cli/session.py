@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from runner.client import Chunk, Client, Turn
+    from runner.client import Client
+    from runner.replies import Chunk, Turn
 
 
 @dataclass(slots=True)

@@ -18,7 +18,8 @@ from cli.terminal import can_colour, can_move, is_terminal, status
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from runner.client import Client, ClientError, Progress
+    from runner.client import Client, ClientError
+    from runner.replies import Progress
 
 Style = Literal["bars", "lines", "json", "quiet"]
 _LINE_EVERY_S = 1.0

@@ -12,91 +12,16 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
+from runner.replies import Chunk, InstalledModel, JsonObject, LoadedModel, Progress
+
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 60.0
 _CUT = "the daemon stopped before the end; the same command goes on"
-
-JsonObject = dict[str, Any]
-
-
-class ModelDetails(TypedDict, total=False):
-    """What a model is made of."""
-
-    parent_model: str
-    format: str
-    family: str
-    families: list[str]
-    parameter_size: str
-    quantization_level: str
-
-
-class InstalledModel(TypedDict, total=False):
-    """A model of the store. size in bytes, modified_at in RFC 3339; fault: why it cannot be
-    used."""
-
-    name: str
-    model: str
-    modified_at: str
-    size: int
-    digest: str
-    details: ModelDetails
-    fault: str
-
-
-class LoadedModel(TypedDict, total=False):
-    """A model in memory. size and size_vram in bytes, expires_at in RFC 3339."""
-
-    name: str
-    model: str
-    size: int
-    size_vram: int
-    digest: str
-    details: ModelDetails
-    expires_at: str
-    context_length: int
-
-
-class Turn(TypedDict, total=False):
-    """One message of a conversation."""
-
-    role: str
-    content: str
-    thinking: str
-    tool_calls: list[JsonObject]
-
-
-class Chunk(TypedDict, total=False):
-    """One line of a streamed answer. Durations in nanoseconds; the last one has done."""
-
-    model: str
-    response: str
-    thinking: str
-    message: Turn
-    done: bool
-    done_reason: str
-    total_duration: int
-    load_duration: int
-    prompt_eval_count: int
-    prompt_eval_duration: int
-    eval_count: int
-    eval_duration: int
-
-
-class Progress(TypedDict, total=False):
-    """One line of a long task: what is being done, and how many bytes of it."""
-
-    status: str
-    digest: str
-    total: int
-    completed: int
-    resumed: int
-    model: str
-    unit: str
 
 
 class ClientError(Exception):

@@ -54,7 +54,7 @@ def _measure(
     from contextlib import closing
 
     from cli.transfer import style_for, view_for
-    from runner.client import Progress
+    from runner.replies import Progress
 
     view = view_for(style_for(as_json=False, quiet=quiet))
     result: dict[str, Any] = {}

@@ -50,7 +50,7 @@ def command(
 
 def _show(lines: Iterable[dict[str, Any]], view: View) -> dict[str, Any]:
     """Show all lines as they come; gives the last one."""
-    from runner.client import Progress
+    from runner.replies import Progress
 
     last: dict[str, Any] = {}
     for line in lines:

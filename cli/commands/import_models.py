@@ -84,7 +84,7 @@ def _shown(lines: Iterable[dict[str, Any]], list_only: bool) -> int:
 
 
 def _step(line: dict[str, Any], view: View) -> None:
-    from runner.client import Progress
+    from runner.replies import Progress
 
     result = line.get("imported")
     if isinstance(result, dict):

@@ -10,7 +10,7 @@ import typer
 from cli.terminal import status
 
 if TYPE_CHECKING:
-    from runner.client import InstalledModel
+    from runner.replies import InstalledModel
 
 _HEADER = ("NAME", "ID", "SIZE", "MODIFIED")
 

@@ -10,7 +10,7 @@ import typer
 from cli.render import print_json, print_table, processor, short_digest, size, until
 
 if TYPE_CHECKING:
-    from runner.client import LoadedModel
+    from runner.replies import LoadedModel
 
 _HEADER = ("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL")
 

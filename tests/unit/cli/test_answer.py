@@ -7,7 +7,7 @@ from collections.abc import Generator
 import pytest
 
 from cli.answer import show_answer, timing_lines
-from runner.client import Chunk
+from runner.replies import Chunk
 
 
 def stream(*chunks: Chunk) -> Generator[Chunk, None, None]:

@@ -18,7 +18,8 @@ from cli.transfer import (
     size,
     style_for,
 )
-from runner.client import Client, ClientError, Progress
+from runner.client import Client, ClientError
+from runner.replies import Progress
 
 STEPS: list[Progress] = [
     {"status": "pulling manifest"},

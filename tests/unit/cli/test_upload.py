@@ -11,7 +11,8 @@ import pytest
 
 from cli.errors import Failure
 from cli.upload import CHUNK_BYTES, Delivery, digest, send
-from runner.client import Client, ClientError, Progress
+from runner.client import Client, ClientError
+from runner.replies import Progress
 from tests.unit.cli.conftest import FakeDaemon
 
 
