@@ -18,46 +18,52 @@ if TYPE_CHECKING:
     from runner.settings import Settings
 
 
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A model; pulled if not installed", autocompletion=installed
+    ),
+]
+Prompt = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PROMPT", help='What to ask. Without it: a chat. "": only load the model'
+    ),
+]
+System = Annotated[str | None, typer.Option(metavar="TEXT", help="System message")]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Such as temperature=0.2"),
+]
+Form = Annotated[str | None, typer.Option(metavar="FORMAT", help="json, or a JSON schema")]
+KeepAlive = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="How long the model stays loaded, such as 10m; -1: for ever"),
+]
+Think = Annotated[
+    str | None,
+    typer.Option(
+        "--think", metavar="WISH", help="true, false, or how much: low, medium, high, max"
+    ),
+]
+HideThinking = Annotated[
+    bool, typer.Option("--hidethinking", help="Do not show what the model thinks")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show timings")]
+NoWordWrap = Annotated[bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")]
+
+
 def command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="A model; pulled if not installed", autocompletion=installed
-        ),
-    ],
-    prompt: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PROMPT", help='What to ask. Without it: a chat. "": only load the model'
-        ),
-    ] = None,
-    system: Annotated[str | None, typer.Option(metavar="TEXT", help="System message")] = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Such as temperature=0.2"),
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="json, or a JSON schema")
-    ] = None,
-    keepalive: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="How long the model stays loaded, such as 10m; -1: for ever"
-        ),
-    ] = None,
-    think: Annotated[
-        str | None,
-        typer.Option(
-            "--think", metavar="WISH", help="true, false, or how much: low, medium, high, max"
-        ),
-    ] = None,
-    hidethinking: Annotated[
-        bool, typer.Option("--hidethinking", help="Do not show what the model thinks")
-    ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show timings")] = False,
-    nowordwrap: Annotated[
-        bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")
-    ] = False,
+    model: Model,
+    prompt: Prompt = None,
+    system: System = None,
+    parameter: Assignments = None,
+    format: Form = None,
+    keepalive: KeepAlive = None,
+    think: Think = None,
+    hidethinking: HideThinking = False,
+    verbose: Verbose = False,
+    nowordwrap: NoWordWrap = False,
 ) -> None:
     """Chat with a model, or answer one prompt.
 
