@@ -31,6 +31,21 @@ STORE_PROOFS := store-faults store-kills store-bitflips store-histories
 $(STORE_PROOFS): store-%: dev
 	$(PYTHON_BIN)/pytest -m slow -s --timeout 3600 tests/integration/test_store_$*.py $(PYTEST_ARGS)
 
+# What /openapi.json says against what the daemon answers; schemathesis has its own environment.
+API_CHECK_ARGS ?= --examples 100
+.PHONY: api-check
+api-check: dev .venv-api/bin/schemathesis
+	$(PYTHON_BIN)/python -m tests.api_check .venv-api/bin/schemathesis $(API_CHECK_ARGS)
+
+.venv-api/bin/schemathesis:
+	$(PYTHON_BIN)/python -m venv .venv-api
+	.venv-api/bin/pip install --quiet "schemathesis>=4,<5"
+
+# 100,000 mutated requests over all routes; FUZZ_SEED chooses which.
+.PHONY: fuzz
+fuzz: dev
+	FUZZ_COUNT=100000 $(PYTHON_BIN)/pytest --timeout 3600 tests/integration/test_fuzz.py
+
 bench: dev
 	$(PYTHON_BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
@@ -56,4 +71,4 @@ ember-eval: dev
 	$(TRAINING).evaluate --url http://$(EVAL_ADDRESS)
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results
+	rm -rf .venv .venv-api .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results

@@ -15,45 +15,68 @@ from modelfile.builtin import seed_builtin
 from registry.store import Store
 from runner.models.manager import Manager
 from runner.server.anthropic.routes import PATHS as ANTHROPIC
-from runner.server.apply_template import apply_template
+from runner.server.apply_template import ApplyTemplateRequest, apply_template
 from runner.server.daemon import Daemon
-from runner.server.evaluating import evaluate
+from runner.server.evaluating import EvalRequest, evaluate
 from runner.server.guard import Guard
 from runner.server.health import health, ready, root, version
-from runner.server.key_routes import add_key, list_keys, remove_key
+from runner.server.key_routes import KeyRequest, add_key, list_keys, remove_key
 from runner.server.metrics import metrics
 from runner.server.ollama.routes import PATHS as OLLAMA
 from runner.server.openai.responses.background import Background
 from runner.server.openai.responses.storing import FILE_NAME, ResponseFile
 from runner.server.openai.routes import PATHS as OPENAI
+from runner.server.openapi.answers import (
+    DetokenizedText,
+    Keys,
+    NewKey,
+    Prompt,
+    Ranking,
+    RemovedKey,
+    Scores,
+    Status,
+    Tokens,
+    Version,
+)
+from runner.server.openapi.handlers import describing
 from runner.server.routes import Path, router
-from runner.server.scoring import rerank, score
-from runner.server.tokenizing import detokenize, tokenize
+from runner.server.scoring import RerankRequest, ScoreRequest, rerank, score
+from runner.server.stream import NDJSON
+from runner.server.tokenizing import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
 from runner.server.transfers import Transfers
 from runner.server.upkeep.routes import PATHS as UPKEEP
 
 _OWN = (
-    Path("/", ("GET",), root, "public"),
-    Path("/health", ("GET",), health, "public"),
-    Path("/ready", ("GET",), ready, "public"),
-    Path("/metrics", ("GET",), metrics, "inference"),
-    Path("/api/version", ("GET",), version, "inference"),
-    Path("/api/keys", ("GET",), list_keys),
-    Path("/api/keys", ("POST",), add_key),
-    Path("/api/keys/{name}", ("DELETE",), remove_key),
-    Path("/apply-template", ("POST",), apply_template, "inference"),
-    Path("/tokenize", ("POST",), tokenize, "inference"),
-    Path("/detokenize", ("POST",), detokenize, "inference"),
-    *(Path(path, ("POST",), rerank, "inference") for path in ("/v1/rerank", "/rerank")),
-    *(Path(path, ("POST",), score, "inference") for path in ("/v1/score", "/score")),
-    Path("/api/eval", ("POST",), evaluate),
+    Path("/", ("GET",), root, "public", streams="text/plain"),
+    Path("/health", ("GET",), health, "public", gives=Status),
+    Path("/ready", ("GET",), ready, "public", gives=Status),
+    Path("/metrics", ("GET",), metrics, "inference", streams="text/plain"),
+    Path("/api/version", ("GET",), version, "inference", gives=Version),
+    Path("/api/keys", ("GET",), list_keys, gives=Keys),
+    Path("/api/keys", ("POST",), add_key, takes=KeyRequest, gives=NewKey),
+    Path("/api/keys/{name}", ("DELETE",), remove_key, gives=RemovedKey),
+    Path("/apply-template", ("POST",), apply_template, "inference", ApplyTemplateRequest, Prompt),
+    Path("/tokenize", ("POST",), tokenize, "inference", TokenizeRequest, Tokens),
+    Path("/detokenize", ("POST",), detokenize, "inference", DetokenizeRequest, DetokenizedText),
+    *(
+        Path(path, ("POST",), rerank, "inference", RerankRequest, Ranking)
+        for path in ("/v1/rerank", "/rerank")
+    ),
+    *(
+        Path(path, ("POST",), score, "inference", ScoreRequest, Scores)
+        for path in ("/v1/score", "/score")
+    ),
+    Path("/api/eval", ("POST",), evaluate, "admin", EvalRequest, Status, NDJSON),
 )
+
+_SERVED = (*_OWN, *OPENAI, *ANTHROPIC, *OLLAMA, *UPKEEP)
+PATHS = (*_SERVED, *describing(_SERVED))
 
 
 def create_app(daemon: Daemon, public: bool = False) -> ASGIApp:
     """The application of a daemon. Its lifespan takes the store, seeds the bundled model, and
     ends all workers. public: it listens beyond this machine."""
-    inner = router((*_OWN, *OPENAI, *ANTHROPIC, *OLLAMA, *UPKEEP), daemon)
+    inner = router(PATHS, daemon)
     guarded = Guard(inner, daemon.address, daemon.settings.origins, public)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

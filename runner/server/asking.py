@@ -21,6 +21,7 @@ from runner.types import GenerateRequest, Grammar, Message
 
 MAX_LOGIT_BIAS = 1024
 MAX_SEQUENCES = 128
+_LONGEST_S = 1e9  # of a keep_alive; below it every timer works
 EFFORTS = ("minimal", "low", "medium", "high", "max")
 
 _HARMONY_REASONING = (
@@ -225,8 +226,10 @@ def keep_alive_s(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if math.isfinite(value):
-            return math.inf if value < 0 else float(value)
+        if value < 0:
+            return math.inf
+        if value <= _LONGEST_S:
+            return float(value)
     elif isinstance(value, str):
         try:
             seconds = parse_duration(value)

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
+from modelfile.build import ECHO_ARCHITECTURE
 from registry.bundle import Bundle, read_bundle
 from runner.errors import InsufficientMemory, InvalidRequest
 from runner.models import jobs
@@ -47,7 +48,7 @@ async def evaluate(exchange: Exchange) -> None:
     async with exchange.cancelled_on_disconnect():
         stored = await asyncio.to_thread(find, store, asked.model)
         bundle = await asyncio.to_thread(read_bundle, store, stored)
-        if bundle.header.architecture == "echo":
+        if bundle.header.architecture == ECHO_ARCHITECTURE:
             raise InvalidRequest(f"{bundle.name.short} only echoes; it has no perplexity")
         _require_memory(bundle, asked.context or _CONTEXT)
         with tempfile.TemporaryDirectory(prefix="hearth-eval-") as folder:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from pydantic import BaseModel
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,12 +20,17 @@ Handler = Callable[[Exchange], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One path with the handler of each method. scope: what a key must allow."""
+    """One path with the handler of each method. scope: what a key must allow. takes, gives and
+    streams are for the description only: the body that is read (a text: its content type), the
+    one that is answered, and the content type of an answer that is no JSON object."""
 
     path: str
     methods: tuple[str, ...]
     handler: Handler
     scope: Needed = "admin"
+    takes: type[BaseModel] | str | None = None
+    gives: type[BaseModel] | None = None
+    streams: str | None = None
 
 
 class Endpoint:

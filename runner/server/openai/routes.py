@@ -12,15 +12,36 @@ from runner.server.openai.responses.handlers import (
     list_input,
     show_response,
 )
+from runner.server.openai.responses.wire import ResponseRequest
+from runner.server.openai.wire import ChatRequest, CompletionRequest, EmbeddingRequest
+from runner.server.openapi.openai_answers import (
+    ChatCompletion,
+    Completion,
+    DeletedResponse,
+    Embeddings,
+    InputItems,
+    Response,
+)
 from runner.server.routes import Path
+from runner.server.stream import EVENT_STREAM as SSE
 
 PATHS = (
-    Path("/v1/chat/completions", ("POST",), chat_completions, "inference"),
-    Path("/v1/completions", ("POST",), completions, "inference"),
-    Path("/v1/responses", ("POST",), create_response, "inference"),
-    Path("/v1/responses/{id}", ("GET",), show_response, "inference"),
-    Path("/v1/responses/{id}", ("DELETE",), delete_response, "inference"),
-    Path("/v1/responses/{id}/cancel", ("POST",), cancel_response, "inference"),
-    Path("/v1/responses/{id}/input_items", ("GET",), list_input, "inference"),
-    Path("/v1/embeddings", ("POST",), embeddings, "inference"),
+    Path(
+        "/v1/chat/completions",
+        ("POST",),
+        chat_completions,
+        "inference",
+        ChatRequest,
+        ChatCompletion,
+        SSE,
+    ),
+    Path(
+        "/v1/completions", ("POST",), completions, "inference", CompletionRequest, Completion, SSE
+    ),
+    Path("/v1/responses", ("POST",), create_response, "inference", ResponseRequest, Response, SSE),
+    Path("/v1/responses/{id}", ("GET",), show_response, "inference", gives=Response),
+    Path("/v1/responses/{id}", ("DELETE",), delete_response, "inference", gives=DeletedResponse),
+    Path("/v1/responses/{id}/cancel", ("POST",), cancel_response, "inference", gives=Response),
+    Path("/v1/responses/{id}/input_items", ("GET",), list_input, "inference", gives=InputItems),
+    Path("/v1/embeddings", ("POST",), embeddings, "inference", EmbeddingRequest, Embeddings),
 )

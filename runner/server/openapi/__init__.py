@@ -1,0 +1,1 @@
+"""The description of all routes, for programs and for people."""

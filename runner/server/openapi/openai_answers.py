@@ -1,0 +1,144 @@
+"""OpenAI's answers, for the description only."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from runner.server.openapi.answers import AnswerModel
+
+
+class Usage(AnswerModel):
+    """The tokens of a request."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: dict[str, Any] | None = None
+    completion_tokens_details: dict[str, Any] | None = None
+
+
+class ChatCall(AnswerModel):
+    """A tool call."""
+
+    id: str
+    type: Literal["function"]
+    function: dict[str, str]
+
+
+class ChatAnswer(AnswerModel):
+    """The message of a choice. reasoning_content: what a reasoning model thought first."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ChatCall] | None = None
+
+
+class ChatChoice(AnswerModel):
+    """One of n answers."""
+
+    index: int
+    message: ChatAnswer
+    logprobs: dict[str, Any] | None
+    finish_reason: str | None
+
+
+class ChatCompletion(AnswerModel):
+    """The answer to a conversation."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+
+
+class CompletionChoice(AnswerModel):
+    """One of n continuations."""
+
+    index: int
+    text: str
+    logprobs: dict[str, Any] | None
+    finish_reason: str | None
+
+
+class Completion(AnswerModel):
+    """The continuation of a prompt."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage
+
+
+class Embedding(AnswerModel):
+    """A vector; a string where base64 was asked for."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class Embeddings(AnswerModel):
+    """One vector for each input."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: dict[str, int]
+
+
+class Model(AnswerModel):
+    """An installed model: OpenAI's fields, or Anthropic's for a request with anthropic-version."""
+
+    id: str
+    object: Literal["model"] | None = None
+    created: int | None = None
+    owned_by: str | None = None
+    type: Literal["model"] | None = None
+    display_name: str | None = None
+    created_at: str | None = None
+
+
+class Models(AnswerModel):
+    """The installed models."""
+
+    data: list[Model]
+    object: Literal["list"] | None = None
+    has_more: bool | None = None
+
+
+class Response(AnswerModel):
+    """A response of the Responses API. output: messages, reasoning and function calls."""
+
+    id: str
+    object: Literal["response"]
+    created_at: float
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+    model: str
+    output: list[dict[str, Any]]
+    error: dict[str, Any] | None
+    incomplete_details: dict[str, Any] | None
+    usage: dict[str, Any] | None
+
+
+class InputItems(AnswerModel):
+    """What a response was asked."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class DeletedResponse(AnswerModel):
+    """A response that is no more."""
+
+    id: str
+    object: Literal["response"]
+    deleted: bool
