@@ -83,6 +83,7 @@ def build(store: Store, description: Description) -> Iterator[str]:
     check_description(description)
     yield "reading the model"
     base = _from_file(store, description) if description.files else _from_model(store, description)
+    check_notations(description, base.config)
     adapters = _adapters(store, description, base)
     _check_renderer(description, base)
     layers = _layers(description, base, adapters)
@@ -104,7 +105,8 @@ def check_description(description: Description) -> None:
     """Refuse texts, parameters and templates that no model can have; the weights are not looked
     at. Raises BuildError, ParameterError, TemplateError."""
     validate_all(description.parameters)
-    check_notations(description)
+    if description.from_model is None:
+        check_notations(description, {})
     if description.template:
         compile_template(description.template)
     for message in description.messages or ():
@@ -187,6 +189,8 @@ def _adapters(store: Store, description: Description, base: _Base) -> list[_Part
 
 def _check_renderer(description: Description, base: _Base) -> None:
     """Refuse a RENDERER that is not built in where nothing stands in for it. Raises BuildError."""
+    if description.renderer == base.config.get("renderer"):
+        return
     inherited = any(layer.media_type == TEMPLATE_TYPE for layer in base.layers)
     own = base.header.chat_template
     if not inherited and needs_template(description.renderer, description.template, own):

@@ -81,15 +81,19 @@ def from_modelfile(
     )
 
 
-def check_notations(description: Description) -> None:
-    """Refuse a renderer, a parser or a required version that cannot be one. Raises BuildError."""
+def check_notations(description: Description, inherited: Mapping[str, Any]) -> None:
+    """Refuse a renderer, a parser or a required version that cannot be one. inherited: the
+    configuration of the model that it is made from, whose names are taken as they are, known or
+    not. Raises BuildError."""
     for instruction in ("renderer", "parser"):
         name = getattr(description, instruction)
-        if name and (len(name) > MAX_NAME_CHARACTERS or _NAME.fullmatch(name) is None):
+        if not name or name == inherited.get(instruction):
+            continue
+        if len(name) > MAX_NAME_CHARACTERS or _NAME.fullmatch(name) is None:
             raise BuildError(
                 f"{instruction.upper()} is {name[:60]!r}, expected a name such as qwen3-coder"
             )
-        if name and (fault := fault_of(instruction, name)) is not None:
+        if (fault := fault_of(instruction, name)) is not None:
             raise BuildError(fault)
     required = description.requires
     if required and (len(required) > MAX_NAME_CHARACTERS or _VERSION.fullmatch(required) is None):

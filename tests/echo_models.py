@@ -63,8 +63,10 @@ def install_echo(
     system: str | None = None,
     template: str | None = None,
     parameters: dict[str, Any] | None = None,
+    config: dict[str, Any] | None = None,
 ) -> StoredModel:
-    """Install an echo model. Models of different names have different digests."""
+    """Install an echo model. Models of different names have different digests. config: more
+    fields of its configuration."""
     layers = [_layer(store, MODEL_TYPE, echo_gguf(context_length, name))]
     if system is not None:
         layers.append(_layer(store, SYSTEM_TYPE, system.encode()))
@@ -72,8 +74,9 @@ def install_echo(
         layers.append(_layer(store, TEMPLATE_TYPE, template.encode()))
     if parameters is not None:
         layers.append(_layer(store, PARAMS_TYPE, json.dumps(parameters).encode()))
-    config = {"model_format": "gguf", "model_family": "hearth-echo", "model_type": "0"}
-    manifest = Manifest(_layer(store, CONFIG_TYPE, json.dumps(config).encode()), tuple(layers))
+    told = {"model_format": "gguf", "model_family": "hearth-echo", "model_type": "0"}
+    content = json.dumps(told | (config or {})).encode()
+    manifest = Manifest(_layer(store, CONFIG_TYPE, content), tuple(layers))
     return store.put_manifest(Name.parse(name), manifest)
 
 

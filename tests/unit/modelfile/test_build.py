@@ -27,7 +27,7 @@ from registry.errors import BlobMissing, InvalidGguf, ModelMissing, StoreError
 from registry.names import Name
 from registry.store import Store
 from runner.server.ollama.described import describe_modelfile
-from tests.echo_models import echo_gguf
+from tests.echo_models import echo_gguf, install_echo
 from tests.gguf_files import echo_file, gguf_file, llama_file, llama_metadata, text, u32
 from tests.unit.registry.faulty_disk import faulty_disk
 
@@ -186,6 +186,19 @@ def test_a_renderer_that_is_not_built_in_needs_a_template(store: Store) -> None:
     template = "TEMPLATE {{ range .Messages }}{{ .Content }}{{ end }}"
     made = make(store, f"FROM ./tiny.gguf\nRENDERER glimmer\n{template}", echo_gguf())
     assert made.renderer == "glimmer"
+
+
+def test_names_of_notations_that_only_the_model_knows_make_the_round_trip(store: Store) -> None:
+    of_tomorrow = {"renderer": "olmo9", "parser": "olmo9-think"}
+    pulled = install_echo(store, "pulled", config=of_tomorrow)
+    shown = render(describe_modelfile(read_bundle(store, pulled)))
+    assert "RENDERER olmo9\nPARSER olmo9-think" in shown
+    child = Name.parse("child")
+    list(build(store, from_modelfile(parse(shown), child)))
+    bundle = read_bundle(store, store.get(child))
+    assert (bundle.renderer, bundle.parser) == ("olmo9", "olmo9-think")
+    with pytest.raises(BuildError, match="'olmo8' is not known"):
+        list(build(store, Description(child, from_model=Name.parse("pulled"), parser="olmo8")))
 
 
 @pytest.mark.parametrize(
