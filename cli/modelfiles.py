@@ -15,19 +15,16 @@ if TYPE_CHECKING:
     from modelfile.ast import Command, Modelfile
 
 DEFAULT = "Modelfile"
-_SUPPORTED = (
-    *("from", "license", "template", "system", "parameter", "message", "adapter"),
-    *("renderer", "parser", "requires"),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What FROM and ADAPTER name: a model by name, or files."""
+    """What FROM, ADAPTER and DRAFT name: a model by name, or files."""
 
     name: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
     adapters: Mapping[str, Path] = field(default_factory=dict)
+    draft: Mapping[str, Path] = field(default_factory=dict)
 
 
 def read(file: str | None) -> tuple[Modelfile, str]:
@@ -62,10 +59,6 @@ def _content(file: Path, is_named: bool) -> bytes | None:
 
 def describe(modelfile: Modelfile, shown: str) -> dict[str, Any]:
     """What /api/create needs besides the weights. Raises Failure for what it cannot carry."""
-    for command in modelfile.commands:
-        if command.instruction not in _SUPPORTED:
-            what = command.instruction.upper()
-            raise Failure(f"{_place(shown, command)}: {what} is not supported by this version yet")
     for instruction in ("from", "adapter"):
         found = [command for command in modelfile.commands if command.instruction == instruction]
         if len(found) > 1:
@@ -85,14 +78,23 @@ def describe(modelfile: Modelfile, shown: str) -> dict[str, Any]:
 
 
 def sources(modelfile: Modelfile, folder: Path) -> Sources:
-    """What its FROM and ADAPTER name, seen from its folder. Raises Failure."""
+    """What its FROM, ADAPTER and DRAFT name, seen from its folder. Raises Failure."""
     from cli.sources import find
 
     files = find(modelfile.sources[0], folder)
     adapter = modelfile.last("adapter")
     adapters = None if adapter is None else find(adapter, folder, "ADAPTER")
     name = modelfile.sources[0] if files is None else None
-    return Sources(name, files or {}, adapters or {})
+    draft_text = modelfile.last("draft")
+    draft = None if draft_text is None else find(draft_text, folder, "DRAFT")
+    if draft is not None and _same(draft, files):
+        raise Failure(f"DRAFT {draft_text} is the model itself; name a smaller one")
+    return Sources(name, files or {}, adapters or {}, draft or {})
+
+
+def _same(draft: Mapping[str, Path], files: Mapping[str, Path] | None) -> bool:
+    mine, others = ({path.resolve() for path in (given or {}).values()} for given in (draft, files))
+    return bool(mine & others)
 
 
 def _parameters(modelfile: Modelfile, shown: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ paths; the weights are in the store before.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 from modelfile.adapters import check_adapter
 from modelfile.ast import ROLES
 from modelfile.description import Description, check_notations
+from modelfile.drafts import check_draft, check_vocabulary
 from modelfile.errors import BuildError
 from modelfile.parameters import MAX_STOPS, validate, validate_all
 from modelfile.templates.dialect import compile_template
@@ -31,6 +33,7 @@ from registry.formats.gguf import GgufHeader
 from registry.manifest import (
     ADAPTER_TYPE,
     CONFIG_TYPE,
+    DRAFT_TYPE,
     LICENSE_TYPE,
     MESSAGES_TYPE,
     MODEL_TYPE,
@@ -84,9 +87,9 @@ def build(store: Store, description: Description) -> Iterator[str]:
     yield "reading the model"
     base = _from_file(store, description) if description.files else _from_model(store, description)
     check_notations(description, base.config)
-    adapters = _adapters(store, description, base)
+    others = [*_adapters(store, description, base), *_draft(store, description, base)]
     _check_renderer(description, base)
-    layers = _layers(description, base, adapters)
+    layers = _layers(description, base, others)
     config = _config(description, base, [part.layer for part in layers])
     parts = [*layers, _Part.made(CONFIG_TYPE, config)]
     made: list[Digest] = []
@@ -94,8 +97,8 @@ def build(store: Store, description: Description) -> Iterator[str]:
         with store.holding([part.layer.digest for part in parts]):
             yield from _write(store, parts, made)
             yield "writing manifest"
-            *others, last = (part.layer for part in parts)
-            store.put_manifest(description.name, Manifest(last, tuple(others)))
+            *first, last = (part.layer for part in parts)
+            store.put_manifest(description.name, Manifest(last, tuple(first)))
     finally:
         store.discard(made)
     yield "success"
@@ -187,6 +190,18 @@ def _adapters(store: Store, description: Description, base: _Base) -> list[_Part
     return parts
 
 
+def _draft(store: Store, description: Description, base: _Base) -> list[_Part]:
+    """The layer of the draft model, checked against the model. Raises BuildError, InvalidGguf."""
+    if description.draft is None:
+        return []
+    layer, header = _weights(store, description.draft)
+    if layer.digest == base.model.digest:
+        raise BuildError("DRAFT is the model itself; give a smaller one of the same vocabulary")
+    check_draft(header, base.header)
+    check_vocabulary(header, base.header)
+    return [_Part(dataclasses.replace(layer, media_type=DRAFT_TYPE))]
+
+
 def _check_renderer(description: Description, base: _Base) -> None:
     """Refuse a RENDERER that is not built in where nothing stands in for it. Raises BuildError."""
     if description.renderer == base.config.get("renderer"):
@@ -200,12 +215,12 @@ def _check_renderer(description: Description, base: _Base) -> None:
         )
 
 
-def _layers(description: Description, base: _Base, adapters: list[_Part]) -> list[_Part]:
+def _layers(description: Description, base: _Base, others: list[_Part]) -> list[_Part]:
     replaced = _replaced_types(description)
     kept = [layer for layer in base.layers if layer.media_type not in replaced]
     new = [_Part.made(kind, content) for kind, content in _new_layers(description, base)]
     added = [part for part in new if part.layer not in kept]  # a license is not told twice
-    return [_Part(base.model), *adapters, *(_Part(layer) for layer in kept), *added]
+    return [_Part(base.model), *others, *(_Part(layer) for layer in kept), *added]
 
 
 def _write(store: Store, parts: list[_Part], made: list[Digest]) -> Iterator[str]:
@@ -235,6 +250,8 @@ def _replaced_types(description: Description) -> frozenset[str]:
         replaced.append(MESSAGES_TYPE)
     if description.adapters is not None:
         replaced.append(ADAPTER_TYPE)
+    if description.draft is not None:
+        replaced.append(DRAFT_TYPE)
     return frozenset(replaced)
 
 

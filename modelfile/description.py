@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from modelfile.ast import Modelfile
-from modelfile.errors import BuildError, ParameterError, UnsupportedInstruction
+from modelfile.errors import BuildError, ParameterError
 from modelfile.notations import fault_of
 from modelfile.parameters import parse_value
 from registry.bundle import BundleMessage
 from registry.digest import Digest
 from registry.names import Name
 
-UNSUPPORTED: Final = ("draft",)
 MAX_NAME_CHARACTERS = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _VERSION = re.compile(r"v?\d{1,9}(\.\d{1,9}){0,2}([-+][0-9A-Za-z.-]+)?", re.ASCII)
@@ -28,7 +27,8 @@ class Description:
     text or list removes it. parameters are added to those of from_model, licenses too. renderer
     and parser are names of notations; requires is a version of Ollama, kept and not compared with
     hearth's own. weights: a GGUF blob that stands in for the weights of from_model. adapters:
-    blobs of LoRA adapters in GGUF, in the place of those of from_model."""
+    blobs of LoRA adapters in GGUF, in the place of those of from_model. draft: a GGUF blob, the
+    model that proposes tokens, in the place of that of from_model."""
 
     name: Name
     from_model: Name | None = None
@@ -43,6 +43,7 @@ class Description:
     requires: str | None = None
     weights: Digest | None = None
     adapters: tuple[Digest, ...] | None = None
+    draft: Digest | None = None
 
 
 def from_modelfile(
@@ -50,20 +51,21 @@ def from_modelfile(
     name: Name,
     files: Mapping[str, Digest] | None = None,
     adapters: tuple[Digest, ...] | None = None,
+    draft: Digest | None = None,
 ) -> Description:
     """What a Modelfile describes. files: the store's blobs for a FROM that is a file, by file
-    name; None when FROM names an installed model. adapters: the blobs for ADAPTER.
+    name; None when FROM names an installed model. adapters: the blobs for ADAPTER. draft: the one
+    for DRAFT.
 
-    Raises UnsupportedInstruction and ParameterError with the line, BuildError, InvalidName.
+    Raises ParameterError with the line, BuildError, InvalidName.
     """
-    for command in modelfile.commands:
-        if command.instruction in UNSUPPORTED:
-            raise UnsupportedInstruction(command.instruction.upper(), command.line)
     sources = modelfile.sources
     if len(sources) != 1:
         raise BuildError(f"{len(sources)} FROM lines, this version supports one")
     if len(modelfile.values("adapter")) != len(adapters or ()):
         raise BuildError("ADAPTER names a file that is not given")
+    if (modelfile.last("draft") is None) is not (draft is None):
+        raise BuildError("DRAFT names a file that is not given")
     messages = tuple(BundleMessage(role, text) for role, text in modelfile.messages)
     return Description(
         name=name,
@@ -78,6 +80,7 @@ def from_modelfile(
         parser=modelfile.last("parser"),
         requires=modelfile.last("requires"),
         adapters=adapters,
+        draft=draft,
     )
 
 

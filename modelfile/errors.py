@@ -86,14 +86,5 @@ class ConvertError(BuildError):
         self.field = field
 
 
-class UnsupportedInstruction(BuildError):
-    """The instruction is valid and this version cannot carry it out yet."""
-
-    def __init__(self, instruction: str, line: int | None = None) -> None:
-        place = f"line {line}: " if line is not None else ""
-        super().__init__(f"{place}{instruction} is not supported by this version yet")
-        self.instruction = instruction
-
-
 def _quoted(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else text[:limit] + "...")

@@ -71,7 +71,7 @@ _ROWS: Final = (
         "choice",
         "what computes; auto: what the model file is for",
         "auto",
-        choices=("auto", "llamacpp", "echo"),
+        choices=("auto", "llamacpp", "torch", "echo"),
         load=True,
     ),
     Parameter("lora_scale", "float", "strength of the adapters", 1.0, -100, 100, load=True),

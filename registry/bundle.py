@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from registry.digest import Digest
-from registry.errors import BlobDamaged, RegistryError, StoreFault
+from registry.errors import BlobDamaged, InvalidGguf, RegistryError, StoreFault
 from registry.formats.gguf import GgufHeader, read_header
 from registry.manifest import (
     ADAPTER_TYPE,
+    DRAFT_TYPE,
     LICENSE_TYPE,
     MESSAGES_TYPE,
     MODEL_TYPE,
@@ -57,8 +58,8 @@ class BundleTexts:
 
 
 @dataclass(frozen=True, slots=True)
-class BundleAdapter:
-    """A LoRA adapter that is loaded with the weights."""
+class BundleFile:
+    """A GGUF file that is loaded with the weights: a LoRA adapter, or a draft model."""
 
     path: Path
     size_bytes: int
@@ -83,7 +84,8 @@ class Bundle:
     renderer: str | None = None
     parser: str | None = None
     requires: str | None = None
-    adapters: tuple[BundleAdapter, ...] = ()
+    adapters: tuple[BundleFile, ...] = ()
+    draft: BundleFile | None = None
 
 
 def read_bundle(store: Store, stored: StoredModel) -> Bundle:
@@ -109,13 +111,25 @@ def read_bundle(store: Store, stored: StoredModel) -> Bundle:
         renderer=_named(config, "renderer"),
         parser=_named(config, "parser"),
         requires=_named(config, "requires"),
-        adapters=tuple(_adapter(store, stored, a) for a in stored.manifest.of_type(ADAPTER_TYPE)),
+        adapters=_files(store, stored, ADAPTER_TYPE, "adapters"),
+        draft=_draft(store, stored),
     )
 
 
-def _adapter(store: Store, stored: StoredModel, layer: Layer) -> BundleAdapter:
-    path = _file(store, stored, layer, "adapters")
-    return BundleAdapter(path, layer.size_bytes, model_header(path))
+def _files(store: Store, stored: StoredModel, kind: str, what: str) -> tuple[BundleFile, ...]:
+    found = []
+    for layer in stored.manifest.of_type(kind):
+        path = _file(store, stored, layer, what)
+        found.append(BundleFile(path, layer.size_bytes, model_header(path)))
+    return tuple(found)
+
+
+def _draft(store: Store, stored: StoredModel) -> BundleFile | None:
+    """None also for a file of a kind that is not known: the model answers without it."""
+    try:
+        return next(iter(_files(store, stored, DRAFT_TYPE, "draft model")), None)
+    except InvalidGguf:
+        return None
 
 
 def _file(store: Store, stored: StoredModel, layer: Layer, what: str) -> Path:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 FinishReason = Literal["stop", "length"]
 GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
+BackendName = Literal["llamacpp", "torch", "echo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class GenerateRequest:
     text: str | None = None
     tokens: tuple[int, ...] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
+    continues: bool = False  # the last message is the beginning of the answer
     template_options: Mapping[str, Any] = field(default_factory=dict)
     openings: tuple[str, ...] = ()  # where the rendered prompt ends with one, the text begins so
     kept_marks: tuple[str, ...] = ()  # control tokens that stay in the text
@@ -119,6 +121,8 @@ class GenerateRequest:
     drop_turns: bool = False  # leave out the oldest turns of messages that are too long
     context_length: int | None = None  # None: the limit the model was loaded with
     priority: int = 0  # lower goes first; equal ones in order of arrival
+    cache_salt: str | None = None  # prefixes are shared with requests of the same one only
+    prompt_logprobs: int | None = None  # alternatives for each token of the prompt; None: off
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,17 @@ class TokenLogprob:
     token: int
     piece: bytes
     logprob: float
+    top: tuple[tuple[int, bytes, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptToken:
+    """A token of the prompt with its log-probability as in TokenLogprob; None for the first one,
+    which nothing precedes. piece: control tokens have the bytes of their names."""
+
+    token: int
+    piece: bytes
+    logprob: float | None
     top: tuple[tuple[int, bytes, float], ...] = ()
 
 
@@ -162,12 +177,15 @@ class Finish:
 @dataclass(frozen=True, slots=True)
 class Delta:
     """What one engine step added to one request. text may be empty while a stop string or a
-    character is incomplete. The last delta of a request carries finish."""
+    character is incomplete. The last delta of a request carries finish. prompt: tokens of the
+    prompt, where the request asks for their log-probabilities; all of them before the first of
+    the answer."""
 
     text: str
     token_count: int = 0
     logprobs: tuple[TokenLogprob, ...] = ()
     finish: Finish | None = None
+    prompt: tuple[PromptToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +213,8 @@ class WorkerStats:
     rss_bytes: int
     swapped_tokens: int = 0  # of finished sequences, copied out of the pool
     swapped_bytes: int = 0
+    drafted_tokens: int = 0  # proposed before they were computed
+    confirmed_tokens: int = 0  # of them
     step_age_s: float | None = None  # how long the step in progress has run; None: no step
 
 
@@ -203,7 +223,7 @@ class LoadPlan:
     """How a worker shall load a model: decided by the daemon's memory plan."""
 
     path: str
-    backend: Literal["llamacpp", "echo"]
+    backend: BackendName
     context_length: int
     pool_tokens: int
     max_sequences: int  # ids of the cache, for running sequences and for finished ones kept
@@ -217,5 +237,14 @@ class LoadPlan:
     flash_attention: bool | None = None  # None: where the backend supports it
     use_mmap: bool = True
     embedding: bool = False
+    ranking: bool = False  # with embedding: pairs of texts are scored
     chat_template: str | None = None  # Jinja source; None: the model file's own
     adapters: tuple[tuple[str, float], ...] = ()  # (path, scale) of LoRA adapters
+    draft_tokens: int = 0  # proposed for each sequence and step, to be confirmed; 0: none
+    draft_path: str | None = None  # the model that proposes; None: the sequence's own past
+    sequence_tokens: int | None = None  # most of one that asks for more; None: context_length
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of one sequence, whatever its request asks for."""
+        return max(self.context_length, self.sequence_tokens or 0)

@@ -31,6 +31,10 @@ def command(
         str | None,
         typer.Option("--quantize", "-q", metavar="TYPE", help="Store the weights as Q4_K_M, ..."),
     ] = None,
+    draft_quantize: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="Store the weights of DRAFT as Q8_0, ..."),
+    ] = None,
     imatrix: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Quantize by this importance matrix of llama.cpp"),
@@ -55,13 +59,15 @@ def command(
     """Make a model from a Modelfile.
 
     FROM names a model, which is pulled if it is not installed, a GGUF file, the first part of a
-    split one, or a folder with safetensors; ADAPTER a GGUF file or a PEFT folder. Paths are seen
-    from the Modelfile's folder. Without a Modelfile the model in the current folder is taken.
+    split one, or a folder with safetensors; ADAPTER a GGUF file or a PEFT folder; DRAFT a file or
+    folder with a small model that proposes tokens. Paths are seen from the Modelfile's folder.
+    Without a Modelfile the model in the current folder is taken.
 
     Files are cloned into the store where the file system can, else linked when nobody else may
     write them, else copied. Do not change a linked file in place: write a new one, or use --copy.
     """
-    body = _quantization(quantize, tensor_type or [], allow_requantize) | {"model": name}
+    kinds = (quantize, draft_quantize)
+    body = _quantization(kinds, tensor_type or [], allow_requantize) | {"model": name}
     matrix = {"imatrix": imatrix, "calibrate": calibrate}
     _create(body, file, {k: v for k, v in matrix.items() if v is not None}, copy, as_json)
     if not as_json:
@@ -83,22 +89,27 @@ def _create(
     if given.name is not None:
         body["from"] = given.name
     with connect() as client:
-        if given.files or given.adapters or options:
+        if given.files or given.adapters or given.draft or options:
             _check_name(client, body["model"])
         with _progress(client, copy, as_json) as delivery:
             if given.files:
                 body["files"] = delivery.bring_all(given.files)
             if given.adapters:
                 body["adapters"] = delivery.bring_all(given.adapters)
+            if given.draft:
+                body["draft_files"] = delivery.bring_all(given.draft)
             _follow(client, body | delivery.bring_all(options), delivery)
 
 
-def _quantization(kind: str | None, overrides: list[str], allow: bool) -> dict[str, Any]:
-    if kind is None:
-        if overrides or allow:
-            raise Failure("--tensor-type and --allow-requantize need --quantize TYPE", USAGE)
-        return {}
-    body: dict[str, Any] = {"quantize": kind}
+def _quantization(
+    kinds: tuple[str | None, str | None], overrides: list[str], allow: bool
+) -> dict[str, Any]:
+    """kinds: the types for the model and for its draft model."""
+    kind, of_draft = kinds
+    if kind is None and (overrides or (allow and of_draft is None)):
+        raise Failure("--tensor-type and --allow-requantize need --quantize TYPE", USAGE)
+    wanted = {"quantize": kind, "draft_quantize": of_draft}
+    body: dict[str, Any] = {field: value for field, value in wanted.items() if value is not None}
     if overrides:
         body["tensor_types"] = dict(_override(text) for text in overrides)
     return body | ({"allow_requantize": True} if allow else {})

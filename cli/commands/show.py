@@ -94,6 +94,8 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [(label, info.get(f"{architecture}.{key}")) for label, key in _INFO_ROWS]
     rows.append(("quantization", details.get("quantization_level")))
     rows.append(("bits per weight", model.get("bits_per_weight")))
+    if draft := model.get("draft"):
+        rows.append(("draft model", f"{draft['parameter_size']} {draft['quantization_level']}"))
     rows.append(("size", _size(model.get("size"))))
     memory = model.get("memory") or {}
     if memory:

@@ -26,6 +26,8 @@ class Capacity:
     block_size: int  # sharing and allocation granularity in tokens; 1: exact
     partial_share: bool  # False (recurrent state): only a whole sequence can be shared or kept
     can_save: bool = False  # save and load work
+    score_tokens: int = 0  # most tokens of a step in rows with scoring; 0: there are none
+    draft_tokens: int = 0  # most tokens in the drafts of a step together; 0: rows have none
 
 
 class Sampler(Protocol):
@@ -50,16 +52,33 @@ class Mask(Protocol):
 
 
 @dataclass(slots=True)
+class Scoring:
+    """Known tokens whose log-probabilities are asked for: targets[i] stands after tokens[i] of
+    the row. There are as many as tokens, or one less. step fills found: for each target its
+    log-probability and the top most likely tokens, as in Sampled; NaN where the logits are."""
+
+    targets: Sequence[int]
+    top: int
+    found: Sequence[tuple[float, tuple[tuple[int, float], ...]]] = ()
+
+
+@dataclass(slots=True)
 class Row:
     """Tokens of one sequence in a step: tokens[0] stands at position. With a sampler, the
     token after the last one is sampled, from those of mask where there is one, and accepted by
-    the sampler."""
+    the sampler.
+
+    draft: tokens that may come next, for a row with a sampler and without a mask. They are
+    computed in the same step, and a token is sampled after each of them that the one sampled
+    before it confirms. The cache keeps tokens and the confirmed ones of draft."""
 
     sequence: int
     tokens: Sequence[int]
     position: int
     sampler: Sampler | None = None
     mask: Mask | None = None
+    scoring: Scoring | None = None
+    draft: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +131,8 @@ class Backend(Protocol):
         what this vocabulary cannot do (a bias of a token that does not exist)."""
 
     def step(self, rows: Sequence[Row]) -> list[Sampled]:
-        """Compute all rows in one batch; one Sampled per row with a sampler, in row order.
+        """Compute all rows in one batch; one Sampled per row with a sampler, in row order, and
+        one more for each confirmed token of its draft.
 
         Raises PoolFull, RowFault, BackendError.
         """
@@ -148,8 +168,9 @@ class Backend(Protocol):
         """Forget all sequences."""
 
     def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        """One L2-normalised vector per input, with the model's own pooling. Must not disturb
-        sequences. Raises BackendError when the model has no embeddings."""
+        """One L2-normalised vector per input, with the model's own pooling; of a model that
+        ranks pairs of texts, its score of 0 to 1 as the only value. Must not disturb sequences.
+        Raises BackendError when the model has no embeddings."""
 
     def close(self) -> None:
         """Give everything back. The object is unusable afterwards."""
@@ -186,6 +207,7 @@ class LoadedModel:
     chat_template: str | None  # Jinja source from the model file
     description: str  # what the backend says it is, for logs and /api/version
     tool_template: str | None = None  # its own one for conversations with tools, if it has one
+    pair: Callable[[str, str], list[int]] | None = None  # query and document as the input to rank
 
 
 LoadProgress = Callable[[float], None]  # share done, 0.0 .. 1.0

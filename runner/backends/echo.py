@@ -43,6 +43,7 @@ from runner.backends.backend import (
     Row,
     Sampled,
     SavedState,
+    Scoring,
 )
 from runner.types import LoadPlan, SamplingParams
 
@@ -207,7 +208,9 @@ class EchoBackend:
         """See Backend. Raises BackendError on rows that do not fit the cache's content."""
         self._check(rows)
         for row in rows:
-            self._append(row)
+            self._append(row.sequence, row.tokens)
+            if row.scoring is not None:
+                self._score(row, row.scoring)
         self.steps += 1
         results, delay_s = [], 0.0
         for row in rows:
@@ -217,6 +220,11 @@ class EchoBackend:
             if not isinstance(sampler, EchoSampler) or sampler.closed:
                 raise BackendError(f"row of sequence {row.sequence}: not an open echo sampler")
             results.append(self._sample(row.sequence, sampler, row.mask))
+            for proposed in row.draft:
+                if results[-1].token != proposed:
+                    break
+                self._append(row.sequence, [proposed])
+                results.append(self._sample(row.sequence, sampler, None))
             delay_s += sampler.delay_s
         if delay_s:
             self._sleep(delay_s)
@@ -312,13 +320,19 @@ class EchoBackend:
 
     def _check(self, rows: Sequence[Row]) -> None:
         """All that must hold before anything is computed."""
-        total = sum(len(row.tokens) for row in rows)
+        drafted = sum(len(row.draft) for row in rows)
+        total = sum(len(row.tokens) for row in rows) + drafted
+        if drafted > self.capacity.draft_tokens:
+            raise BackendError(f"{drafted} tokens in drafts of {self.capacity.draft_tokens}")
         if not 0 < total <= self.capacity.batch_tokens:
             raise BackendError(f"{total} tokens in a step of 1 to {self.capacity.batch_tokens}")
         if len({row.sequence for row in rows}) != len(rows):
             raise BackendError("a sequence has two rows")
         for row in rows:
             self._check_row(row)
+        scored = sum(len(row.tokens) for row in rows if row.scoring is not None)
+        if scored > self.capacity.score_tokens:
+            raise BackendError(f"{scored} tokens to score of {self.capacity.score_tokens}")
         if self.used + total > self.capacity.pool_tokens:
             raise PoolFull(f"{total} tokens more than {self.used} of {self.capacity.pool_tokens}")
 
@@ -331,22 +345,24 @@ class EchoBackend:
             raise BackendError(
                 f"sequence {row.sequence} has {length} tokens, row at position {row.position}"
             )
-        if length + len(row.tokens) > self.capacity.context_length:
+        if row.draft and (row.sampler is None or row.mask is not None):
+            raise BackendError(f"sequence {row.sequence}: a draft that nothing can confirm")
+        if length + len(row.tokens) + len(row.draft) > self.capacity.context_length:
             raise BackendError(f"sequence {row.sequence} is longer than the context")
         if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= VOCABULARY:
             raise BackendError(f"sequence {row.sequence}: no tokens, or unknown ones")
 
-    def _append(self, row: Row) -> None:
-        cached = self._sequences.setdefault(row.sequence, _Cached())
+    def _append(self, sequence: int, tokens: Sequence[int]) -> None:
+        cached = self._sequences.setdefault(sequence, _Cached())
         digest = cached.hashes[-1] if cached.hashes else 1
-        for token in row.tokens:
+        for token in tokens:
             digest = (digest * 1_000_003 + token + 1) % _HASH_MODULUS
             cached.tokens.append(token)
             cached.hashes.append(digest)
             cached.cells.append(self._next_cell)
             self._holders[self._next_cell] = 1
             self._next_cell += 1
-        self.computed_tokens += len(row.tokens)
+        self.computed_tokens += len(tokens)
 
     def _sample(self, sequence: int, sampler: EchoSampler, mask: Mask | None) -> Sampled:
         cached = self._sequences[sequence]
@@ -360,6 +376,17 @@ class EchoBackend:
         top = [(token + rank) % VOCABULARY for rank in range(sampler.logprobs)]
         nats = [-0.1 - 2.4 * rank for rank in range(len(top))]
         return Sampled(sequence, token, -0.1, tuple(zip(top, nats, strict=True)))
+
+    def _score(self, row: Row, scoring: Scoring) -> None:
+        """What a target gets depends on all tokens before it; the likeliest token is the one
+        after the target."""
+        hashes = self._sequences[row.sequence].hashes[row.position :]
+        found = []
+        for target, digest in zip(scoring.targets, hashes, strict=False):
+            best = (target + 1) % VOCABULARY
+            top = ((best, -0.05), (target, -0.1 - digest % 1000 / 1000))
+            found.append((top[1][1], top[: scoring.top]))
+        scoring.found = found
 
     def _drop(self, cell: int) -> None:
         self._holders[cell] -= 1
@@ -394,12 +421,14 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
     capacity = Capacity(
         pool_tokens=plan.pool_tokens,
         max_sequences=plan.max_sequences,
-        context_length=plan.context_length,
+        context_length=plan.longest,
         batch_tokens=plan.batch_tokens,
         vocabulary=VOCABULARY,
         block_size=1,
         partial_share=True,
         can_save=True,
+        score_tokens=plan.batch_tokens,
+        draft_tokens=plan.batch_tokens,
     )
     progress(1.0)
     return LoadedModel(EchoBackend(capacity), EchoTokenizer(), CHAT_TEMPLATE, "echo")

@@ -58,6 +58,10 @@ class TokenTable(dict[int, TokenText]):
         self._tokenizer = tokenizer
         self._kept = kept
 
+    def name(self, token: int) -> bytes:
+        """The bytes that a token stands for, or is called by if it is a control token."""
+        return self[token].piece or self._tokenizer.text(token).encode("utf-8")
+
     def __missing__(self, token: int) -> TokenText:
         piece = self._tokenizer.piece(token)
         if not piece and self._kept:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 
@@ -18,7 +18,15 @@ from runner.engine.detokenize import TokenTable
 from runner.engine.pacing import Pacer
 from runner.engine.scheduler import Scheduler, Step
 from runner.engine.sequence import Matcher, Sequence
-from runner.errors import Conflict, ContextOverflow, HearthError, InternalError, InvalidRequest
+from runner.engine.speculation import Speculation
+from runner.errors import (
+    Conflict,
+    ContextOverflow,
+    HearthError,
+    InternalError,
+    InvalidRequest,
+    Unsupported,
+)
 from runner.types import Delta, Embeddings, Finish, GenerateRequest, Usage
 
 log = logging.getLogger(__name__)
@@ -64,11 +72,13 @@ class Engine:
         max_running: int | None = None,
         idle_tokens: int | None = None,
         swap_bytes: int = 0,
+        speculation: Speculation | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """max_running: most sequences in a step. idle_tokens: most tokens of finished sequences
         kept in the cache for their prefix. None: as many as the backend holds. swap_bytes: most
-        memory for copies of those that are not kept there."""
+        memory for copies of those that are not kept there. speculation: has effect where the
+        backend takes drafts."""
         self.capacity = backend.capacity
         self.counters = Counters()
         self._backend = backend
@@ -77,7 +87,10 @@ class Engine:
         self._tables: dict[tuple[str, ...], TokenTable] = {}  # by the marks that are kept
         self._pacer = Pacer()
         running = self.capacity.max_sequences if max_running is None else max_running
-        self.scheduler = Scheduler(backend, self._pacer, running, idle_tokens, swap_bytes)
+        self.speculation = speculation if backend.capacity.draft_tokens else None
+        self.scheduler = Scheduler(
+            backend, self._pacer, running, idle_tokens, swap_bytes, self.speculation
+        )
         self._sequences: dict[str, Sequence] = {}
         self._embeds: deque[_EmbedJob] = deque()
         self._ready: list[tuple[str, Delta]] = []
@@ -108,9 +121,13 @@ class Engine:
         self._check_tokens(tokens, "prompt")
         if request.sampling.logit_bias:
             self._check_tokens([token for token, _ in request.sampling.logit_bias], "logit_bias")
+        if request.prompt_logprobs is not None and not self.capacity.score_tokens:
+            raise Unsupported(
+                "this model's backend gives no log-probabilities of prompts", param="logprobs"
+            )
         limit = self._limit(request, len(tokens))
         arrived_s = self._clock() if arrived_s is None else arrived_s
-        if request.max_tokens is not None and request.max_tokens <= 0:
+        if request.prompt_logprobs is None and limit <= len(tokens):
             usage = Usage(len(tokens), 0, 0, self._clock() - arrived_s, 0.0, 0.0)
             self._ready.append((request.id, Delta("", 0, finish=Finish("length", usage))))
             return
@@ -180,17 +197,18 @@ class Engine:
 
     def _limit(self, request: GenerateRequest, length: int) -> int:
         context = min(request.context_length or self.context_length, self.context_length)
-        if length + 1 > context:
+        wanted = 1 if request.max_tokens is None else max(0, request.max_tokens)
+        if length + (1 if wanted or request.prompt_logprobs is None else 0) > context:
             raise ContextOverflow(
                 f"the prompt has {length} tokens, but the context is {context} tokens and one "
                 "must be left to answer: shorten it, or use a longer context (num_ctx)",
                 prompt_tokens=length,
                 context_length=context,
             )
-        most = context if request.max_tokens is None else length + request.max_tokens
-        return min(context, most)
+        return context if request.max_tokens is None else min(context, length + wanted)
 
     def _generate(self, outcome: Outcome) -> None:
+        began_s = self._clock()
         try:
             step = self.scheduler.schedule()
             self._count_started(step)
@@ -212,8 +230,11 @@ class Engine:
         if fault is not None:
             self._drop_faulty(step, fault, outcome)
         self._postprocess(step, sampled, now_s, outcome)
+        if self.speculation is not None and step.decoding and not step.chunks:
+            tokens = len(sampled)
+            self.speculation.observe(len(step.decoding), step.drafted, tokens, now_s - began_s)
 
-    def _compute(self, step: Step) -> tuple[Iterable[Sampled], RowFault | None]:
+    def _compute(self, step: Step) -> tuple[Tokens[Sampled], RowFault | None]:
         try:
             return self._backend.step(step.rows), None
         except RowFault as fault:
@@ -238,16 +259,58 @@ class Engine:
                 self.counters.cached_tokens += sequence.cached or 0
 
     def _postprocess(
-        self, step: Step, sampled: Iterable[Sampled], now_s: float, outcome: Outcome
+        self, step: Step, sampled: Tokens[Sampled], now_s: float, outcome: Outcome
     ) -> None:
-        results = iter(sampled)
-        for sequence in step.decoding:
-            self._take(sequence, next(results), now_s, outcome)
+        if step.drafted:
+            rest = self._take_drafted(step, sampled, now_s, outcome)
+            results = iter(sampled[rest:])
+        else:
+            results = iter(sampled)
+            for sequence in step.decoding:
+                self._take(sequence, next(results), now_s, outcome)
         for sequence, _ in step.chunks:
-            if sequence.pending == 0:
+            last = sequence.pending == 0
+            result = next(results) if last and not sequence.scores_only else None
+            if sequence.scores is not None and not self._tell_scores(sequence, outcome):
+                continue
+            if result is not None:
                 self.scheduler.decode(sequence)
                 sequence.begin(now_s)
-                self._take(sequence, next(results), now_s, outcome)
+                self._take(sequence, result, now_s, outcome)
+            elif last:
+                outcome.deltas.append((sequence.id, sequence.end_unsampled(now_s)))
+                self._remove(sequence)
+
+    def _take_drafted(
+        self, step: Step, sampled: Tokens[Sampled], now_s: float, outcome: Outcome
+    ) -> int:
+        """Take the tokens of the decoding sequences, one or several each. Returns how many
+        there were."""
+        at = 0
+        for sequence in step.decoding:
+            start, slot = at, sequence.slot
+            while at < len(sampled) and sampled[at].sequence == slot:
+                at += 1
+            self.scheduler.confirm(sequence, at - start - 1)
+            for place in range(start, at):
+                if not self._take(sequence, sampled[place], now_s, outcome, at - 1 - place):
+                    break
+        return at
+
+    def _tell_scores(self, sequence: Sequence, outcome: Outcome) -> bool:
+        """Add what the step found out of the prompt. False: its numbers cannot be used, and the
+        sequence has ended."""
+        assert sequence.scores is not None
+        told = sequence.scores.take()
+        if told is None:
+            self.scheduler.discard(sequence)
+            self._forget(sequence)
+            message = "the model computed no usable probabilities (NaN) for the prompt"
+            outcome.errors.append((sequence.id, InternalError(message)))
+            return False
+        if told:
+            outcome.deltas.append((sequence.id, Delta("", prompt=told)))
+        return True
 
     def _table(self, kept: tuple[str, ...]) -> TokenTable:
         known = self._tables.get(kept)
@@ -255,24 +318,36 @@ class Engine:
             known = self._tables[kept] = TokenTable(self._tokenizer, frozenset(kept))
         return known
 
-    def _take(self, sequence: Sequence, sampled: Sampled, now_s: float, outcome: Outcome) -> None:
+    def _take(
+        self,
+        sequence: Sequence,
+        sampled: Sampled,
+        now_s: float,
+        outcome: Outcome,
+        beyond: int = 0,
+    ) -> bool:
+        """Add a token to the answer. beyond: tokens in the cache from this one on, which must
+        leave it when the answer ends here. False: it has ended."""
         self.counters.completion_tokens += 1
         try:
             delta = sequence.push(sampled, now_s)
         except HearthError as error:
-            self._remove(sequence)
+            self._remove(sequence, beyond)
             outcome.errors.append((sequence.id, error))
-            return
+            return False
         except Exception:
             log.exception("request %s failed", sequence.id)
-            self._remove(sequence)
+            self._remove(sequence, beyond)
             outcome.errors.append((sequence.id, InternalError("the answer could not be decoded")))
-            return
+            return False
         outcome.deltas.append((sequence.id, delta))
         if delta.finish is not None:
-            self._remove(sequence)
+            self._remove(sequence, beyond)
+        return delta.finish is None
 
-    def _remove(self, sequence: Sequence) -> None:
+    def _remove(self, sequence: Sequence, beyond: int = 0) -> None:
+        if beyond:
+            self.scheduler.cut(sequence, beyond)
         self.scheduler.drop(sequence)
         self._forget(sequence)
 

@@ -2,14 +2,16 @@
 
 A mixed step should take at most twice as long as a pure decode step, or LONGEST_S where that is
 longer: a stream then pauses no more than a reader notices, and prompts still get most of a slow
-machine. What tokens cost is measured on the steps themselves. It knows no sequences.
+machine. Where nobody streams yet, a step takes whole prompts until it has enough to do: the first
+to come is then answered first, instead of all when the last is computed. What tokens cost is
+measured on the steps themselves. It knows no sequences.
 """
 
 from __future__ import annotations
 
 LONGEST_S = 0.150
 SLOWDOWN = 2.0
-SMALLEST_CHUNK = 32  # fewer tokens than this cost a CPU hardly less time
+SMALLEST_CHUNK = 64  # measured on two Zen 5 cores: 32 tokens cost 6.7 ms each, 64 5.0, 256 4.3
 _SMOOTHING = 0.2
 _MEMORY_TOKENS = 512  # prompt tokens after which a measurement counts half
 
@@ -49,3 +51,11 @@ class Pacer:
         decode_s = self.decode_s or 0.0
         allowed_s = max(SLOWDOWN * decode_s, LONGEST_S) - decode_s
         return min(most, max(int(allowed_s / token_s), SMALLEST_CHUNK))
+
+    def enough_prefill(self) -> int:
+        """Prompt tokens that make a step worth its time. More prompts in the same step would only
+        make the first ones wait for their first token."""
+        token_s = self.prefill_token_s
+        if token_s is None or token_s <= 0:
+            return SMALLEST_CHUNK
+        return max(int(LONGEST_S / token_s), SMALLEST_CHUNK)

@@ -1,7 +1,8 @@
 """Which sequences hold which tokens, so that a new one can begin where another already is.
 
-Every sequence in the backend's cache can be a source, running or finished. A match is made by
-comparing the tokens themselves, never a hash. Finished sequences stay, the least recently used
+Every sequence in the backend's cache can be a source, running or finished, for those of the same
+salt: who does not know it cannot find out by the time that an answer takes what others have asked.
+A match is made by comparing the tokens themselves, never a hash. Finished sequences stay, the least recently used
 ones go first. The cache knows neither the backend nor the pool: it names sequences by their id.
 """
 
@@ -19,6 +20,7 @@ class Holder(Protocol):
     slot: int | None
     tokens: array[int]
     computed: int
+    salt: str | None
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +30,7 @@ class Finished:
     slot: int | None
     tokens: array[int]
     computed: int
+    salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,10 @@ class Sharing:
     partial: bool = True
     block_size: int = 1
 
-    def usable(self, source: Holder, tokens: array[int]) -> int:
+    def usable(self, source: Holder, tokens: array[int], salt: str | None = None) -> int:
         """How much of the beginning of tokens, but not all of it, source gives."""
+        if source.salt != salt:
+            return 0
         limit = min(source.computed, len(tokens) - 1)
         if not self.partial and limit < source.computed:
             return 0
@@ -74,7 +79,7 @@ class Sharing:
 
     def shared(self, outer: Holder, inner: Holder) -> int:
         """How many of inner's first tokens can be had from outer in inner's place."""
-        if not self.partial and outer.computed > inner.computed:
+        if outer.salt != inner.salt or (not self.partial and outer.computed > inner.computed):
             return 0
         limit = min(outer.computed, inner.computed)
         length = common_prefix(outer.tokens, inner.tokens, limit)
@@ -82,7 +87,7 @@ class Sharing:
 
     def covers(self, outer: Holder, inner: Holder) -> bool:
         """True when every use of inner can be had from outer."""
-        return self.shared(outer, inner) == inner.computed
+        return outer.salt == inner.salt and self.shared(outer, inner) == inner.computed
 
 
 class PrefixCache:
@@ -119,7 +124,8 @@ class PrefixCache:
         value now, because another sequence holds the same tokens; they may include slot. The
         caller releases and removes them."""
         holder = self._running.pop(slot)
-        kept = Finished(slot, holder.tokens[: holder.computed], holder.computed)
+        tokens = holder.tokens[: holder.computed]
+        kept = Finished(slot, tokens, holder.computed, holder.salt)
         self._finished[slot] = kept
         covers = self._sharing.covers
         if kept.computed == 0 or any(covers(other, kept) for other in self._others(kept)):
@@ -135,26 +141,26 @@ class PrefixCache:
         """The finished sequence that was used least recently, other than besides."""
         return next((entry for entry in self._finished.values() if entry is not besides), None)
 
-    def longest(self, tokens: array[int]) -> Match | None:
+    def longest(self, tokens: array[int], salt: str | None = None) -> Match | None:
         """The source that holds most of the beginning of tokens. At least one token is left
         over, since only computing one gives the logits of the next."""
         best: Match | None = None
         for source in self._sources():
-            length = self._sharing.usable(source, tokens)
+            length = self._sharing.usable(source, tokens, salt)
             if length and (best is None or length >= best.length):
                 best = Match(source, length)
         if best is not None and self.is_finished(best.source):
             self._touch(best.source)
         return best
 
-    def ahead(self, tokens: array[int]) -> Match | None:
+    def ahead(self, tokens: array[int], salt: str | None = None) -> Match | None:
         """The running source that will hold most of the beginning of tokens once all that it
         knows now is computed, if it does not hold it yet."""
         best: Match | None = None
         if not self._sharing.partial:
             return None
         for source in self._running.values():
-            if source.computed + 1 >= len(source.tokens):
+            if source.computed + 1 >= len(source.tokens) or source.salt != salt:
                 continue
             length = common_prefix(source.tokens, tokens, len(tokens) - 1)
             if length > source.computed and (best is None or length > best.length):

@@ -22,6 +22,7 @@ from runner.engine.pacing import Pacer
 from runner.engine.pool import Pool
 from runner.engine.prefix_cache import Finished, Holder, Match, PrefixCache, Sharing
 from runner.engine.sequence import Sequence
+from runner.engine.speculation import Speculation
 from runner.engine.swap import Swap, Swapped
 
 HOLD_TOKENS = 32  # a prefix in progress is worth waiting for when it saves this many
@@ -36,6 +37,7 @@ class Step:
     rows: list[Row]
     decoding: list[Sequence]
     chunks: list[tuple[Sequence, int]]  # with the number of tokens
+    drafted: int = 0  # tokens in the drafts of decoding
 
     @property
     def prefill_tokens(self) -> int:
@@ -57,14 +59,17 @@ class Scheduler:
         max_running: int,
         idle_tokens: int | None = None,
         swap_bytes: int = 0,
+        speculation: Speculation | None = None,
     ) -> None:
         """idle_tokens: most tokens of finished sequences to keep in the pool; None: the whole
         pool. With a swap they may be more for the steps that it takes to copy them. swap_bytes:
-        most memory for copies of finished sequences."""
+        most memory for copies of finished sequences. speculation: for a backend that takes
+        drafts."""
         capacity = backend.capacity
         self._backend = backend
         self._pacer = pacer
         self._batch_tokens = capacity.batch_tokens
+        self._score_tokens = capacity.score_tokens
         self._max_running = min(max_running, capacity.max_sequences, capacity.batch_tokens)
         self._idle_tokens = capacity.pool_tokens if idle_tokens is None else idle_tokens
         self._partial = capacity.partial_share
@@ -73,6 +78,8 @@ class Scheduler:
         sharing = Sharing(capacity.partial_share, capacity.block_size)
         self.cache = PrefixCache(sharing)
         self.swap = Swap(backend, sharing, swap_bytes)
+        self._speculation = speculation
+        self._draft_tokens = capacity.draft_tokens
         self._reserved = 0  # cells that the rows chosen for this step take
         self.waiting: list[Sequence] = []
         self.prefilling: list[Sequence] = []
@@ -132,16 +139,17 @@ class Scheduler:
         self._make_room_to_decode()
         decoding = list(self.decoding)
         rows = [sequence.row for sequence in decoding]
+        drafted = self._drafts(decoding)
         chunks: list[tuple[Sequence, int]] = []
         if self.prefilling or self.waiting:
-            most = self._batch_tokens - len(decoding)
+            most = self._batch_tokens - len(decoding) - drafted
             budget = self._pacer.prefill_budget(most, len(decoding))
-            chunks = self._prompts(budget, len(decoding))
+            chunks = self._prompts(budget, len(decoding) + drafted)
             rows += [sequence.chunk(count) for sequence, count in chunks]
-        return Step(rows, decoding, chunks)
+        return Step(rows, decoding, chunks, drafted)
 
     def advance(self, step: Step) -> None:
-        """The step's tokens are in the backend's cache now."""
+        """The step's tokens are in the backend's cache now, without those of the drafts."""
         for sequence in step.decoding:
             sequence.computed += 1
         self.pool.grow(row.sequence for row in step.rows[: len(step.decoding)])
@@ -149,6 +157,19 @@ class Scheduler:
             sequence.computed += count
             assert sequence.slot is not None
             self.pool.append(sequence.slot, count)
+
+    def confirm(self, sequence: Sequence, count: int) -> None:
+        """So many tokens of the sequence's draft are in the backend's cache too."""
+        assert sequence.slot is not None
+        sequence.computed += count
+        self.pool.append(sequence.slot, count)
+
+    def cut(self, sequence: Sequence, count: int) -> None:
+        """The last count tokens in the cache came after the sequence's end."""
+        assert sequence.slot is not None
+        sequence.computed -= count
+        self._backend.trim(sequence.slot, sequence.computed)
+        self.pool.trim(sequence.slot, sequence.computed)
 
     def decode(self, sequence: Sequence) -> None:
         """The prompt of the sequence is computed and a token sampled: it decodes from now on."""
@@ -175,20 +196,34 @@ class Scheduler:
             if not self._evict_oldest():
                 self._preempt(self._last_in_order())
 
+    def _drafts(self, decoding: list[Sequence]) -> int:
+        """Let speculation use what room there is. Returns the number of tokens proposed."""
+        if self._speculation is None or not decoding:
+            return 0
+        taken = len(decoding)
+        room = min(self._draft_tokens, self._batch_tokens - taken, self.pool.free - taken)
+        return self._speculation.propose(decoding, room)
+
     def _prompts(self, budget: int, reserved: int) -> list[tuple[Sequence, int]]:
         """Chunks within budget, leaving reserved cells to the decoding sequences."""
         chunks: list[tuple[Sequence, int]] = []
         self._reserved = reserved
+        scored, left_over = self._score_tokens, budget - self._pacer.enough_prefill()
         for sequence in self._candidates():
             room = self.pool.free + self.pool.idle - self._reserved
             count = min(budget, sequence.pending, room)
             if count <= 0:
                 break
+            if sequence.unscored:
+                count = min(count, scored)
+                if count == 0:
+                    continue
+                scored -= count
             self._reserved += count
             self._evict_to(self._reserved)
             chunks.append((sequence, count))
             budget -= count
-            if budget == 0:
+            if budget == 0 or (count == sequence.pending and budget <= left_over):
                 break
         if not chunks and not self.decoding and self.running > 1:
             self._preempt(self._last_in_order())
@@ -205,7 +240,7 @@ class Scheduler:
                 index += 1
                 continue
             match = self._match(sequence)
-            if self._hold(sequence, 0 if match is None else match.length):
+            if not sequence.unscored and self._hold(sequence, 0 if match is None else match.length):
                 index += 1
                 continue
             if not self._fits(sequence, match):
@@ -217,8 +252,10 @@ class Scheduler:
 
     def _match(self, sequence: Sequence) -> Match | None:
         """Where to begin: in the pool, or with a copy if that gives more and has room."""
-        resident = self.cache.longest(sequence.tokens)
-        swapped = self.swap.longest(sequence.tokens)
+        if sequence.unscored:
+            return None
+        resident = self.cache.longest(sequence.tokens, sequence.salt)
+        swapped = self.swap.longest(sequence.tokens, sequence.salt)
         least = RESTORE_TOKENS + (0 if resident is None else resident.length)
         if swapped is None or swapped.length < least or not self._fits(sequence, swapped):
             return resident
@@ -236,7 +273,7 @@ class Scheduler:
     def _hold(self, sequence: Sequence, available: int) -> bool:
         """Let the sequence wait for a prefix that a running one is computing, if that is worth
         it."""
-        ahead = self.cache.ahead(sequence.tokens)
+        ahead = self.cache.ahead(sequence.tokens, sequence.salt)
         if ahead is None or ahead.length < available + HOLD_TOKENS:
             return False
         assert isinstance(ahead.source, Sequence)
@@ -306,7 +343,7 @@ class Scheduler:
             self._evict_oldest()
         slot = self._free_slots[-1]
         if self.pool.free < needed or not self.swap.restore(copy, slot):
-            return self._claim(sequence, self.cache.longest(sequence.tokens))
+            return self._claim(sequence, self.cache.longest(sequence.tokens, sequence.salt))
         sequence.slot = self._free_slots.pop()
         self.pool.open(slot)
         merged = self._merge(sequence)
@@ -320,7 +357,7 @@ class Scheduler:
     def _merge(self, sequence: Sequence) -> int:
         """Share with the pool what of a restored sequence is there already: it would be attended
         over twice. Returns the number of tokens."""
-        resident = self.cache.longest(sequence.tokens) if self._partial else None
+        resident = self.cache.longest(sequence.tokens, sequence.salt) if self._partial else None
         if resident is None:
             return 0
         source, target = resident.source.slot, sequence.slot

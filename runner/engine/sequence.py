@@ -14,6 +14,7 @@ from typing import Protocol
 
 from runner.backends.backend import Mask, Row, Sampled, Sampler
 from runner.engine.detokenize import Detokenizer, TokenTable, TokenText
+from runner.engine.scoring import PromptScores
 from runner.engine.stop import StopMatcher
 from runner.types import (
     Delta,
@@ -66,7 +67,10 @@ class Sequence:
         "priority",
         "prompt_length",
         "row",
+        "salt",
         "sampler",
+        "scores",
+        "scores_only",
         "slot",
         "stops",
         "timing",
@@ -87,6 +91,7 @@ class Sequence:
         self.id = request.id
         self.params = request.sampling
         self.priority = request.priority
+        self.salt = request.cache_salt
         self.arrival = arrival
         self.tokens = array("i", tokens)
         self.prompt_length = len(self.tokens)
@@ -102,6 +107,9 @@ class Sequence:
         self.detokenizer = Detokenizer()
         self.stops = StopMatcher(request.stop) if request.stop else None
         self.timing = Timing(arrived_s)
+        asked = request.prompt_logprobs
+        self.scores = None if asked is None else PromptScores(self.tokens, asked, table)
+        self.scores_only = limit <= self.prompt_length  # nothing is generated
         self.held_by: Sequence | None = None  # it is computing a prefix that this one waits for
         self.held_until = 0
 
@@ -114,6 +122,11 @@ class Sequence:
     def pending(self) -> int:
         """Tokens that are not computed yet; never 0 for a sequence that is not finished."""
         return len(self.tokens) - self.computed
+
+    @property
+    def unscored(self) -> bool:
+        """True while log-probabilities of the prompt are to be computed."""
+        return self.scores is not None and not self.scores.complete
 
     def constrain(self, matcher: Matcher) -> None:
         """Let the output match the grammar of matcher, which is at its beginning. Before the
@@ -135,9 +148,11 @@ class Sequence:
         """The row that computes the next count tokens, and samples when they are the last."""
         assert self.slot is not None
         end = self.computed + count
-        sampler = self.sampler if end == len(self.tokens) else None
+        last = end == len(self.tokens) and not self.scores_only
         tokens = self.tokens[self.computed : end].tolist()
-        return Row(self.slot, tokens, self.computed, sampler, self.matcher)
+        scoring = None if self.scores is None else self.scores.ask(self.computed, count)
+        sampler = self.sampler if last else None
+        return Row(self.slot, tokens, self.computed, sampler, self.matcher, scoring)
 
     def begin(self, now_s: float) -> None:
         """The prompt is computed; the row for decode steps is made."""
@@ -185,6 +200,10 @@ class Sequence:
         if len(self.tokens) >= self.limit:
             return self._end(text, "length", logprobs, now_s)
         return Delta(text, 1, logprobs)
+
+    def end_unsampled(self, now_s: float) -> Delta:
+        """The end of a sequence of which nothing but the prompt was wanted."""
+        return Delta("", 0, finish=Finish("length", self._usage(now_s)))
 
     def close(self) -> None:
         """Give the sampler back."""

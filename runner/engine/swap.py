@@ -29,6 +29,7 @@ class Swapped:
     tokens: array[int]
     computed: int
     state: SavedState
+    salt: str | None = None
 
 
 class Swap:
@@ -60,12 +61,12 @@ class Swap:
         """A new step may copy again."""
         self._step_bytes = 0
 
-    def longest(self, tokens: array[int]) -> Match | None:
+    def longest(self, tokens: array[int], salt: str | None = None) -> Match | None:
         """The copy that holds most of the beginning of tokens. At least one token is left
         over."""
         best: Match | None = None
         for entry in self._entries:
-            length = self._sharing.usable(entry, tokens)
+            length = self._sharing.usable(entry, tokens, salt)
             if length and (best is None or length >= best.length):
                 best = Match(entry, length)
         return best
@@ -87,7 +88,7 @@ class Swap:
         except BackendError as error:
             log.warning("%d finished tokens are forgotten: %s", entry.computed, error)
             return
-        self._entries[Swapped(None, entry.tokens, entry.computed, state)] = None
+        self._entries[Swapped(None, entry.tokens, entry.computed, state, entry.salt)] = None
         self.size_bytes += state.size_bytes
         self.tokens += entry.computed
         self._step_bytes += state.size_bytes

@@ -85,11 +85,15 @@ class Generation:
             joined.setdefault(index, []).append(delta)
         self._pending = [(index, _joined(deltas)) for index, deltas in joined.items()]
         self._joined_at = len(self._pending) + JOIN_AT
-        if sum(len(delta.logprobs) for _, delta in self._pending) > MAX_WAITING_LOGPROBS:
+        if sum(_logprobs(delta) for _, delta in self._pending) > MAX_WAITING_LOGPROBS:
             cancel = self._cancel
             self.fail(RequestError("the client reads too slowly; the answer was stopped"))
             if cancel is not None:
                 cancel()
+
+
+def _logprobs(delta: Delta) -> int:
+    return len(delta.logprobs) + len(delta.prompt)
 
 
 def _joined(deltas: list[Delta]) -> Delta:
@@ -98,4 +102,5 @@ def _joined(deltas: list[Delta]) -> Delta:
         sum(delta.token_count for delta in deltas),
         tuple(item for delta in deltas for item in delta.logprobs),
         deltas[-1].finish,
+        tuple(item for delta in deltas for item in delta.prompt),
     )

@@ -3,8 +3,10 @@ runner's."""
 
 from __future__ import annotations
 
-from registry.errors import InvalidName, ModelMissing
+from registry.errors import InvalidName, InvalidShortNames, ModelMissing
+from registry.hosts.references import parse
 from registry.names import Name
+from registry.shortnames import ShortNames
 from registry.store import Store, StoredModel
 from runner.errors import InvalidRequest, ModelInvalid, ModelNotFound
 
@@ -17,15 +19,31 @@ def parse_name(text: str) -> Name:
         raise InvalidRequest(error.message, param="model") from None
 
 
-def find(store: Store, text: str) -> StoredModel:
-    """The installed model called text. Raises InvalidRequest, ModelNotFound with near names,
-    ModelInvalid when its files are damaged."""
+def find(store: Store, text: str, short_names: ShortNames | None = None) -> StoredModel:
+    """The installed model called text, or the one that text is a short name for. Raises
+    InvalidRequest, ModelNotFound with near names, ModelInvalid when its files are damaged."""
     name = parse_name(text)
     try:
-        stored = store.get(name)
+        stored = _get(store, name, text, short_names)
+    except InvalidShortNames as error:
+        raise InvalidRequest(error.message, param="model") from None
     except ModelMissing as error:
         suggestions = list(error.suggestions)
         raise ModelNotFound(error.message, model=text, suggestions=suggestions) from None
     if stored.fault is not None:
         raise ModelInvalid(f"model {name.short} cannot be used: {stored.fault}", model=text)
     return stored
+
+
+def _get(store: Store, name: Name, text: str, short_names: ShortNames | None) -> StoredModel:
+    """Raises ModelMissing for the name that was written, InvalidShortNames."""
+    try:
+        return store.get(name)
+    except ModelMissing as error:
+        place = text if short_names is None else short_names.expand(text)
+        if place == text:
+            raise
+        try:
+            return store.get(parse(place).name)
+        except ModelMissing:
+            raise error from None

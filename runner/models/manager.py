@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from registry.bundle import Bundle, read_bundle
+from registry.shortnames import FILE_NAME as SHORT_NAMES
+from registry.shortnames import ShortNames
 from registry.store import Store, StoredModel
 from runner.errors import (
     CapacityError,
@@ -29,7 +31,7 @@ from runner.models.crashes import CrashHistory
 from runner.models.lookup import find
 from runner.models.observer import Nobody, Observer
 from runner.models.options import LoadOptions, check, load_options
-from runner.models.placement import Placement, gib, plan_load
+from runner.models.placement import Placement, context_length, gib, plan_load
 from runner.models.residents import Resident
 from runner.models.rooms import Rooms
 from runner.models.shape import Abilities, abilities_of, shape_of, source_of, template_of
@@ -90,6 +92,7 @@ class Manager:
     ) -> None:
         self.store = store
         self.settings = settings
+        self._short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self._start_worker = start
         self._rooms = rooms or Rooms(settings)
         self._observer = observer or Nobody()
@@ -101,6 +104,9 @@ class Manager:
         self._placing = asyncio.Lock()
         self._changed = asyncio.Event()
         self._waiting = 0
+        self._short_of_room = 0
+        self._roomy = asyncio.Event()
+        self._roomy.set()
         self._stopping: HearthError | None = None
 
     @property
@@ -115,7 +121,7 @@ class Manager:
 
     def find(self, name: str) -> StoredModel:
         """The installed model. Raises ModelNotFound with near names, InvalidRequest."""
-        return find(self.store, name)
+        return find(self.store, name, self._short_names)
 
     @asynccontextmanager
     async def lease(
@@ -158,6 +164,11 @@ class Manager:
             return False
         await self._retire(resident)
         return True
+
+    async def wait_until_roomy(self) -> None:
+        """Wait until no load waits for busy models to become idle. Work that can wait, and would
+        keep them busy for ever, asks here before each part of it."""
+        await self._roomy.wait()
 
     async def forget(self, name: str) -> None:
         """The name is about to mean nothing or another model: what only it holds loaded goes
@@ -221,9 +232,9 @@ class Manager:
         resident = self._residents.get(str(stored.digest))
         if resident is None or resident.retired or resident.closing:
             return None
-        asked = options.get("num_ctx")
-        held = resident.placement.plan.context_length
-        if asked is not None and asked > held:
+        asked = options.get("num_ctx") or resident.usual_context
+        held = resident.placement.plan.longest
+        if asked > held:
             trained = shape_of(resident.bundle).context_length
             return resident if min(asked, trained) <= held else None
         return resident
@@ -258,6 +269,7 @@ class Manager:
         if self._stopping is not None:
             raise self._stopping
         keep = self.settings.keep_alive
+        usual = self._rooms.wishes(load_options(parameters, {}))
         resident = Resident(
             key=key,
             bundle=bundle,
@@ -265,6 +277,7 @@ class Manager:
             parameters=parameters,
             keep_alive_s=math.inf if keep is None else keep,
             on_expire=self._on_expire,
+            usual_context=context_length(shape_of(bundle), usual),
         )
         self._residents[key] = resident
         resident.loading = asyncio.create_task(self._start(resident, backoff_s))
@@ -324,7 +337,7 @@ class Manager:
     async def _make_room(self, bundle: Bundle, options: LoadOptions) -> Placement:
         """A placement that fits now, idle models evicted for it. Waits for busy ones when the
         model would fit without them."""
-        source, shape = source_of(bundle, options.backend), shape_of(bundle)
+        source, shape = source_of(bundle, options.backend), shape_of(bundle, options.backend)
         wishes = self._rooms.wishes(options)
         limit_s = self.settings.load_timeout
         deadline_s = math.inf if limit_s is None else self._now() + limit_s
@@ -351,10 +364,16 @@ class Manager:
             await self._unload(oldest)
             return
         left_s = None if deadline_s == math.inf else deadline_s - self._now()
+        self._short_of_room += 1
+        self._roomy.clear()
         try:
             await asyncio.wait_for(self._changed.wait(), left_s)
         except TimeoutError:
             raise obstacle from None
+        finally:
+            self._short_of_room -= 1
+            if not self._short_of_room:
+                self._roomy.set()
 
     async def _retire(self, resident: Resident) -> None:
         """No new leases; it ends with its last one, at once when there is none."""

@@ -12,7 +12,7 @@ from modelfile.parameters import PARAMETERS, validate_all
 from registry.bundle import Bundle
 from runner.errors import ModelInvalid
 from runner.models.options import load_options
-from runner.models.placement import Wishes, compute_bytes, context_length
+from runner.models.placement import TORCH_CACHE_TYPE, Wishes, compute_bytes, context_length
 from runner.models.shape import shape_of
 from runner.settings import Settings
 
@@ -36,16 +36,18 @@ def memory_need(bundle: Bundle, settings: Settings) -> MemoryNeed | None:
     """At the context of the bundle's parameters, else of the settings; None when the model file
     or a parameter does not tell enough to load it."""
     try:
-        shape = shape_of(bundle)
         options = load_options(validate_all(bundle.parameters), {})
+        shape = shape_of(bundle, options.backend)
     except (ModelInvalid, ModelfileError):
         return None
     context = context_length(shape, Wishes(options.num_ctx, settings.context_length))
     cache_type = options.kv_cache_type or settings.kv_cache_type
+    if options.backend == "torch":
+        cache_type = TORCH_CACHE_TYPE
     batch = options.num_batch or PARAMETERS["num_batch"].default
     return MemoryNeed(
         context,
-        shape.weights_bytes,
+        shape.all_weights_bytes,
         int(shape.cache_bytes_per_token(cache_type) * context),
         compute_bytes(shape, batch, context, settings.flash_attention),
     )

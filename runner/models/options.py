@@ -55,6 +55,7 @@ class LoadOptions:
     kv_cache_type: str | None = None
     lora_scale: float | None = None
     backend: str | None = None
+    draft_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ def load_options(parameters: Mapping[str, Any], given: Mapping[str, Any]) -> Loa
         kv_cache_type=merged.get("kv_cache_type"),
         lora_scale=merged.get("lora_scale"),
         backend=merged.get("backend"),
+        draft_tokens=merged.get("draft_num_predict"),
     )
 
 

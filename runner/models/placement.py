@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runner.errors import InsufficientMemory
-from runner.types import LoadPlan
+from runner.types import BackendName, LoadPlan
 
 DEFAULT_CONTEXT = 4096
+DRAFT_TOKENS = 4  # proposed by a draft model, where draft_num_predict says nothing
 POOL_SHARE = 0.25  # of free memory, for the cache of several full contexts
 POOL_CAP_TOKENS = 32_768
 BATCH_TOKENS = 512
@@ -22,10 +23,12 @@ SWAP_TOKENS = 2048  # a swap that holds less than these is no use
 SWAP_SHARE = 0.25  # of the memory that the plan leaves free, for copies of finished sequences
 SWAP_CAP_BYTES = 4 << 30
 PROCESS_BYTES = 160 << 20  # interpreter, libraries and a large vocabulary: an upper estimate
+TORCH_CACHE_TYPE = "f32"  # on a CPU, where it computes GGUF files in float32
 GPU_HEADROOM_BYTES = 512 << 20  # CUDA context and library workspaces
 
 # Bytes of one cached value: a q8_0 block is 34 bytes for 32 values, a q4_0 block 18.
 CACHE_BYTES = {
+    "f32": 4.0,
     "f16": 2.0,
     "bf16": 2.0,
     "q8_0": 34 / 32,
@@ -39,7 +42,8 @@ CACHE_BYTES = {
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """What the plan needs to know of a model. heads_kv: one number for each layer, 0 where a
-    layer has no cache of keys and values. weights_bytes: with those of the adapters."""
+    layer has no cache of keys and values. weights_bytes: with those of the adapters. draft: of the
+    model that proposes tokens, loaded beside it."""
 
     weights_bytes: int
     context_length: int
@@ -50,6 +54,12 @@ class ModelShape:
     heads_kv: tuple[int, ...]
     key_length: int
     value_length: int
+    draft: ModelShape | None = None
+
+    @property
+    def all_weights_bytes(self) -> int:
+        """With those of the draft model."""
+        return self.weights_bytes + (0 if self.draft is None else self.draft.weights_bytes)
 
     @property
     def layers(self) -> int:
@@ -59,7 +69,8 @@ class ModelShape:
     def cache_bytes_per_token(self, cache_type: str) -> float:
         """Keys and values of one token over all layers."""
         values = sum(self.heads_kv) * (self.key_length + self.value_length)
-        return values * CACHE_BYTES[cache_type]
+        own = values * CACHE_BYTES[cache_type]
+        return own if self.draft is None else own + self.draft.cache_bytes_per_token(cache_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,7 @@ class Wishes:
     flash_attention: bool | None = None
     use_mmap: bool = True
     lora_scale: float = 1.0
+    draft_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +126,12 @@ class Source:
     """Which file the plan loads, and how."""
 
     path: str
-    backend: str  # "llamacpp" or "echo"
+    backend: BackendName
     embedding: bool = False
+    ranking: bool = False
     chat_template: str | None = None
     adapters: tuple[str, ...] = ()
+    draft: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +171,10 @@ def compute_bytes(shape: ModelShape, batch: int, pool: int, flash_attention: boo
     row = shape.vocabulary + 6 * shape.embedding_length + 3 * shape.feed_forward_length + pool
     if flash_attention is False:
         row += shape.heads * pool
-    return 4 * batch * row + PROCESS_BYTES
+    own = 4 * batch * row + PROCESS_BYTES
+    if shape.draft is None:
+        return own
+    return own + compute_bytes(shape.draft, batch, pool, flash_attention) - PROCESS_BYTES
 
 
 def plan_load(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> Placement:
@@ -170,20 +187,24 @@ def plan_load(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> 
 
 
 def _propose(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> Placement:
+    drafted = _draft_tokens(source, wishes)
+    if drafted == 0:
+        source, shape = replace(source, draft=None), replace(shape, draft=None)
     context = context_length(shape, wishes)
-    per_token = shape.cache_bytes_per_token(wishes.cache_type)
-    after_weights = max(0, room.free_bytes + sum(room.gpu_bytes) - shape.weights_bytes)
+    cache_type = TORCH_CACHE_TYPE if source.backend == "torch" else wishes.cache_type
+    per_token = shape.cache_bytes_per_token(cache_type)
+    after_weights = max(0, room.free_bytes + sum(room.gpu_bytes) - shape.all_weights_bytes)
     pool = pool_tokens(context, wishes, per_token, after_weights)
     batch = min(max(1, wishes.num_batch or BATCH_TOKENS), pool)
     price = Price(
-        weights_bytes=shape.weights_bytes,
+        weights_bytes=shape.all_weights_bytes,
         cache_bytes=int(per_token * pool),
         compute_bytes=compute_bytes(shape, batch, pool, wishes.flash_attention),
     )
     layers = gpu_layers(shape, price, wishes.num_gpu, room.gpu_bytes)
     plan = LoadPlan(
         path=source.path,
-        backend="echo" if source.backend == "echo" else "llamacpp",
+        backend=source.backend,
         context_length=context,
         pool_tokens=pool,
         max_sequences=max_sequences(wishes.num_parallel),
@@ -191,14 +212,34 @@ def _propose(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> P
         batch_tokens=batch,
         threads=wishes.num_thread,
         gpu_layers=layers,
-        kv_cache_type=wishes.cache_type,
+        kv_cache_type=cache_type,
         flash_attention=wishes.flash_attention,
         use_mmap=wishes.use_mmap,
         embedding=source.embedding,
+        ranking=source.ranking,
         chat_template=source.chat_template,
         adapters=tuple((path, wishes.lora_scale) for path in source.adapters),
+        draft_tokens=drafted,
+        draft_path=source.draft,
+        sequence_tokens=_sequence_tokens(source, shape, pool),
     )
     return Placement(plan, _on_gpu(price, shape.layers, layers))
+
+
+def _sequence_tokens(source: Source, shape: ModelShape, pool: int) -> int | None:
+    """How long a sequence may become whose request asks for a longer context: one alone may fill
+    the pool. None: no longer than the others, where buffers are made for the context."""
+    if source.embedding or source.backend == "torch":
+        return None
+    return min(pool, shape.context_length)
+
+
+def _draft_tokens(source: Source, wishes: Wishes) -> int:
+    if source.embedding:
+        return 0
+    if wishes.draft_tokens is None:
+        return 0 if source.draft is None else DRAFT_TOKENS
+    return wishes.draft_tokens
 
 
 def _idles_at_a_cost(plan: LoadPlan, shape: ModelShape) -> bool:

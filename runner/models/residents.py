@@ -30,6 +30,7 @@ class Resident:
     parameters: Mapping[str, Any]  # the Modelfile's, checked
     keep_alive_s: float
     on_expire: Callable[[Resident], None]
+    usual_context: int  # tokens that a request may have which does not say how many
     loading: asyncio.Task[Worker] | None = None
     names: set[str] = field(default_factory=set)
     users: int = 0

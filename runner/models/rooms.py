@@ -75,6 +75,7 @@ class Rooms:
             flash_attention=settings.flash_attention,
             use_mmap=True if options.use_mmap is None else options.use_mmap,
             lora_scale=1.0 if options.lora_scale is None else options.lora_scale,
+            draft_tokens=options.draft_tokens,
         )
 
     def _gpu_bytes(self) -> tuple[int, ...]:

@@ -6,21 +6,29 @@ Knows the keys of GGUF metadata. Loads nothing.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from dataclasses import dataclass
 
 from modelfile.adapters import check_adapter
+from modelfile.drafts import check_draft
 from modelfile.errors import BuildError
 from modelfile.templates.capabilities import Capabilities, capabilities_of
 from modelfile.templates.dialect import JINJA
 from modelfile.templates.renderers import needs_template, template_in_use
-from registry.bundle import Bundle
+from registry.bundle import Bundle, BundleFile
 from registry.formats.gguf import GgufHeader, LazyArray
 from runner.errors import ModelInvalid
 from runner.models.placement import ModelShape, Source
+from runner.types import BackendName
+
+log = logging.getLogger("hearth.models")
 
 ECHO_ARCHITECTURE = "hearth-echo"
 _ENCODERS = ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert",
              "neo-bert", "eurobert", "gemma-embedding", "t5encoder")  # fmt: skip
+_RANK = 4  # llama.cpp's LLAMA_POOLING_TYPE_RANK
+_HEADS = ("cls.weight", "cls.output.weight")
+_TORCH_BYTES = 4  # of a weight on a CPU, where it computes GGUF files in float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class Abilities:
     tools: bool
     insert: bool = False  # fills in the middle
     thinking: bool = False
+    rerank: bool = False  # scores pairs of texts, and gives no embeddings
 
     def names(self) -> list[str]:
         """The abilities in Ollama's words."""
@@ -41,6 +50,7 @@ class Abilities:
             "tools": self.tools,
             "insert": self.insert,
             "thinking": self.thinking,
+            "rerank": self.rerank,
         }
         return [name for name, has in flags.items() if has]
 
@@ -72,13 +82,21 @@ def abilities_of(bundle: Bundle) -> Abilities:
     pools = bundle.header.is_embedding or bundle.header.architecture in _ENCODERS
     echo = bundle.header.architecture == ECHO_ARCHITECTURE
     found = template_capabilities(bundle)
+    ranks = pools and _ranks(bundle.header)
     return Abilities(
         completion=not pools,
-        embedding=pools or echo,
+        embedding=(pools and not ranks) or echo,
         tools=not pools and found.tools,
         insert=not pools and found.insert,
         thinking=not pools and found.thinking,
+        rerank=ranks,
     )
+
+
+def _ranks(header: GgufHeader) -> bool:
+    """Whether the file says that it ranks and has the head to do it with."""
+    asked = header.architecture_value("pooling_type") == _RANK
+    return asked and any(tensor.name in _HEADS for tensor in header.tensors)
 
 
 def source_of(bundle: Bundle, backend: str | None = None) -> Source:
@@ -91,23 +109,40 @@ def source_of(bundle: Bundle, backend: str | None = None) -> Source:
             "has no chat template of its own; create it again with a TEMPLATE"
         )
     template, of_file = _template(bundle)
+    abilities = abilities_of(bundle)
     return Source(
         path=str(bundle.model_path),
         backend=_backend(bundle, backend),
-        embedding=not abilities_of(bundle).completion,
+        embedding=not abilities.completion,
+        ranking=abilities.rerank,
         chat_template=None if of_file else template,
         adapters=_adapters(bundle),
+        draft=None if (draft := draft_of(bundle)) is None else str(draft.path),
     )
 
 
-def _backend(bundle: Bundle, asked: str | None) -> str:
-    own = "echo" if bundle.header.architecture == ECHO_ARCHITECTURE else "llamacpp"
-    if asked not in (None, "auto", own):
+def _backend(bundle: Bundle, asked: str | None) -> BackendName:
+    own: BackendName = "llamacpp"
+    if bundle.header.architecture == ECHO_ARCHITECTURE:
+        own = "echo"
+    if asked in (None, "auto", own):
+        return own
+    if asked == "torch" and own == "llamacpp":
+        _check_for_torch(bundle)
+        return "torch"
+    raise ModelInvalid(
+        f"{bundle.name.short} cannot be loaded by the backend {asked}: its file is for {own}; "
+        f"create it again without PARAMETER backend {asked}"
+    )
+
+
+def _check_for_torch(bundle: Bundle) -> None:
+    """Raises ModelInvalid for what the torch backend does not do."""
+    if bundle.adapters:
         raise ModelInvalid(
-            f"{bundle.name.short} cannot be loaded by the backend {asked}: its file is for {own}; "
-            f"create it again without PARAMETER backend {asked}"
+            f"{bundle.name.short} has an adapter, which the backend torch cannot apply; create it"
+            " again without PARAMETER backend torch"
         )
-    return own
 
 
 def _adapters(bundle: Bundle) -> tuple[str, ...]:
@@ -119,16 +154,37 @@ def _adapters(bundle: Bundle) -> tuple[str, ...]:
     return tuple(str(adapter.path) for adapter in bundle.adapters)
 
 
-def shape_of(bundle: Bundle) -> ModelShape:
-    """The numbers of the memory plan. Raises ModelInvalid when the header lacks one."""
-    header = bundle.header
+def shape_of(bundle: Bundle, backend: str | None = None) -> ModelShape:
+    """The numbers of the memory plan. backend: the one asked for. Raises ModelInvalid when the
+    header lacks one."""
+    own = _shape(bundle.header, _weights_bytes(bundle, backend))
+    draft = draft_of(bundle)
+    if draft is None:
+        return own
+    return dataclasses.replace(own, draft=_shape(draft.header, draft.size_bytes))
+
+
+def draft_of(bundle: Bundle) -> BundleFile | None:
+    """The draft model, unless it is one that cannot propose tokens for this model: that changes
+    no answer."""
+    draft = bundle.draft
+    try:
+        if draft is not None:
+            check_draft(draft.header, bundle.header)
+    except BuildError as error:
+        log.warning("%s runs without its draft model: %s", bundle.name.short, error)
+        return None
+    return draft
+
+
+def _shape(header: GgufHeader, weights_bytes: int) -> ModelShape:
     if header.architecture == ECHO_ARCHITECTURE:
         context = header.context_length or 4096
-        return ModelShape(bundle.model_size_bytes, context, 512, 1, 1, 1, (0,), 1, 1)
+        return ModelShape(weights_bytes, context, 512, 1, 1, 1, (0,), 1, 1)
     embedding = _given(header.embedding_length, "embedding_length", header)
     layers = _given(header.block_count, "block_count", header)
     return ModelShape(
-        weights_bytes=bundle.model_size_bytes + sum(item.size_bytes for item in bundle.adapters),
+        weights_bytes=weights_bytes,
         context_length=_given(header.context_length, "context_length", header),
         vocabulary=header.vocabulary_size or 0,
         embedding_length=embedding,
@@ -138,6 +194,12 @@ def shape_of(bundle: Bundle) -> ModelShape:
         key_length=header.key_length or 0,
         value_length=header.value_length or 0,
     )
+
+
+def _weights_bytes(bundle: Bundle, backend: str | None) -> int:
+    if backend == "torch":
+        return _TORCH_BYTES * bundle.header.parameter_count
+    return bundle.model_size_bytes + sum(item.size_bytes for item in bundle.adapters)
 
 
 def _given(value: int | None, key: str, header: GgufHeader) -> int:

@@ -134,6 +134,13 @@ class Worker:
         vectors = tuple(tuple(float(x) for x in vector) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 
+    async def rank(self, pairs: Sequence[tuple[str, str]]) -> Embeddings:
+        """The score of each query with its document, from 0 to 1, as a vector of one number.
+        Raises what the worker reports."""
+        reply = await self.call("rank", pairs=list(pairs))
+        vectors = tuple((float(vector[0]),) for vector in reply["vectors"])
+        return Embeddings(vectors, int(reply["prompt_tokens"]))
+
     async def render(self, request: GenerateRequest) -> str:
         """The prompt that the model would get. Raises what the worker reports."""
         reply = await self.call("render", request=request_to_wire(request))

@@ -130,10 +130,14 @@ class _Gauges:
                 ("hearth:worker_memory_bytes", "Resident memory of the worker"),
             )
         }
-        self._preemptions = Counter(
-            "vllm:num_preemptions", "Sequences set back for want of cache", _LABEL,
-            registry=registry,
-        )  # fmt: skip
+        self._counters = {
+            name: Counter(name, help, _LABEL, registry=registry)
+            for name, help in (
+                ("vllm:num_preemptions", "Sequences set back for want of cache"),
+                ("vllm:spec_decode_num_draft_tokens", "Tokens proposed before they were computed"),
+                ("vllm:spec_decode_num_accepted_tokens", "Tokens of those that were confirmed"),
+            )
+        }
 
     def set(self, model: str, stats: WorkerStats) -> None:
         """Take what a worker tells."""
@@ -145,7 +149,9 @@ class _Gauges:
         )
         for gauge, value in zip(self._of.values(), values, strict=True):
             gauge.labels(model).set(value)
-        self._preemptions.labels(model).inc(stats.preemptions)
+        totals = (stats.preemptions, stats.drafted_tokens, stats.confirmed_tokens)
+        for counter, total in zip(self._counters.values(), totals, strict=True):
+            counter.labels(model).inc(total)
 
 
 async def _stats(resident: Resident) -> WorkerStats | None:

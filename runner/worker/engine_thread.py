@@ -90,6 +90,7 @@ class EngineThread(threading.Thread):
         assert self._engine is not None
         engine, began_s = self._engine, self._step_began_s
         scheduler, counters = engine.scheduler, engine.counters
+        speculation = engine.speculation
         return WorkerStats(
             steps=counters.steps,
             running=scheduler.running,
@@ -104,6 +105,8 @@ class EngineThread(threading.Thread):
             rss_bytes=resident_bytes(),
             swapped_tokens=scheduler.swap.tokens,
             swapped_bytes=scheduler.swap.size_bytes,
+            drafted_tokens=0 if speculation is None else speculation.proposed,
+            confirmed_tokens=0 if speculation is None else speculation.confirmed,
             step_age_s=None if began_s is None else time.monotonic() - began_s,
         )
 

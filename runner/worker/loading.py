@@ -14,6 +14,7 @@ from typing import Any
 from modelfile.templates.dialect import JINJA
 from runner.backends.backend import LoadedModel, LoadProgress
 from runner.engine.engine import Engine
+from runner.engine.speculation import Drafter, DraftModel, PromptLookup, Speculation
 from runner.errors import HearthError, ModelLoadFailed
 from runner.types import LoadPlan
 from runner.worker.matchers import Matchers
@@ -46,16 +47,7 @@ class Loaded:
 
 def load(plan: LoadPlan, progress: LoadProgress) -> Loaded:
     """Load the model. Raises HearthError: what the backend says, or ModelLoadFailed."""
-    try:
-        backend = importlib.import_module(f"runner.backends.{plan.backend}")
-        model: LoadedModel = backend.load(plan, progress)
-    except HearthError:
-        raise
-    except Exception as error:
-        log.exception("the backend failed to load %s", plan.path)
-        raise ModelLoadFailed(
-            f"the {plan.backend} backend cannot load the model: {error}"
-        ) from error
+    model = _load_model(plan, progress)
     if plan.chat_template is not None:
         model = dataclasses.replace(model, chat_template=plan.chat_template, tool_template=None)
     prompts = Prompts(
@@ -70,5 +62,40 @@ def load(plan: LoadPlan, progress: LoadProgress) -> Loaded:
         max_running=plan.max_running,
         idle_tokens=plan.idle_tokens,
         swap_bytes=plan.swap_bytes,
+        speculation=_speculation(plan, model),
     )
     return Loaded(engine, prompts, model, Matchers(model.tokenizer), Wording(model.tokenizer))
+
+
+def _load_model(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
+    try:
+        backend = importlib.import_module(f"runner.backends.{plan.backend}")
+        model: LoadedModel = backend.load(plan, progress)
+    except HearthError:
+        raise
+    except Exception as error:
+        log.exception("the backend failed to load %s", plan.path)
+        raise ModelLoadFailed(
+            f"the {plan.backend} backend cannot load the model: {error}"
+        ) from error
+    return model
+
+
+def _speculation(plan: LoadPlan, model: LoadedModel) -> Speculation | None:
+    """What proposes tokens, where the plan wants it and the backend can confirm them."""
+    if plan.draft_tokens == 0 or model.backend.capacity.draft_tokens == 0:
+        return None
+    drafter: Drafter = PromptLookup()
+    if plan.draft_path is not None:
+        own = dataclasses.replace(
+            plan,
+            path=plan.draft_path,
+            max_running=None,
+            swap_bytes=0,
+            chat_template=None,
+            adapters=(),
+            draft_tokens=0,
+            draft_path=None,
+        )
+        drafter = DraftModel(_load_model(own, lambda share: None).backend)
+    return Speculation(drafter, plan.draft_tokens)

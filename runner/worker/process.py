@@ -110,6 +110,7 @@ class Worker:
             "generate": self._generate,
             "cancel": self._cancel,
             "embed": self._embed,
+            "rank": self._rank,
             "stats": self._stats,
         }
         if op in handlers:
@@ -160,6 +161,14 @@ class Worker:
             inputs, truncate = frame["inputs"], bool(frame.get("truncate", True))
             tokens = await self._off_loop(lambda loaded: inputs_to_tokens(inputs, loaded.prompts))
             self._engine.embed(id, tokens, truncate)
+
+        self._prepare(id, submit())
+
+    def _rank(self, id: str, frame: Frame) -> None:
+        async def submit() -> None:
+            pairs = frame["pairs"]
+            tokens = await self._off_loop(lambda loaded: _pairs_to_tokens(loaded, pairs))
+            self._engine.embed(id, tokens, False)
 
         self._prepare(id, submit())
 
@@ -216,6 +225,13 @@ def _worded(loaded: Loaded, request: GenerateRequest) -> tuple[GenerateRequest, 
 def _fit(loaded: Loaded, request: GenerateRequest) -> Fitted:
     most = loaded.engine.context_length
     return fit(loaded.prompts, request, min(request.context_length or most, most))
+
+
+def _pairs_to_tokens(loaded: Loaded, pairs: list[Any]) -> list[list[int]]:
+    pair = loaded.model.pair
+    if pair is None:
+        raise InvalidRequest("the model does not rank texts", param="model")
+    return [pair(str(query), str(document)) for query, document in pairs]
 
 
 def _tokenize(loaded: Loaded, frame: Frame) -> Frame:

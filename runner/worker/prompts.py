@@ -111,12 +111,37 @@ class Prompts:
                 return self._fill(request.messages, options)
             messages = [_message_for_template(message) for message in paired(request.messages)]
             tools = [dict(tool) for tool in request.tools] or None
+            if request.continues:
+                return self._continued(messages, tools, options)
             return self._template.render(messages, tools, **options)
         except ModelfileError as error:
             raise InvalidRequest(
                 f"the model's chat template does not take these messages: {error}",
                 param="messages",
             ) from error
+
+    def _continued(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: dict[str, Any],
+    ) -> str:
+        """The prompt up to the end of the last message's content. A mark is put there and looked
+        for in what the template makes of it: what follows would end the turn."""
+        mark = _absent(messages)
+        content = messages[-1]["content"] + mark
+        if not isinstance(self._template, GoChatTemplate):
+            options = {**options, "add_generation_prompt": False}
+        whole = self._template.render([*messages[:-1], {**messages[-1], "content": content}],
+                                      tools, **options)  # fmt: skip
+        text, found, _ = whole.rpartition(mark)
+        if not found:
+            raise InvalidRequest(
+                "the model's chat template does not write the last message, so that it cannot be "
+                "continued",
+                param="messages",
+            )
+        return text.replace(mark, "")
 
     def _fill(self, messages: Sequence[Message], options: dict[str, Any]) -> str:
         """The prompt for the text between the last message and options["suffix"]."""
@@ -161,6 +186,14 @@ def _compile(
     except ModelfileError as fault:
         log.warning("the model's chat template cannot be used: %s", fault)
         return BrokenTemplate(fault)
+
+
+def _absent(messages: Sequence[Mapping[str, Any]]) -> str:
+    """A text that stands in no content, of private characters that no template looks for."""
+    length = 2
+    while any("\ue0c7" * length in message["content"] for message in messages):
+        length *= 2
+    return "\ue0c7" * length
 
 
 def _text(tokenizer: Tokenizer, token: int | None) -> str | None:

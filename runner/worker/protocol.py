@@ -9,6 +9,7 @@ Daemon to worker
     generate  id, request                  GenerateRequest as an object
     cancel    id                           no answer; the request sends nothing more
     embed     id, inputs, truncate         inputs: list of strings or lists of token ids
+    rank      id, pairs                    [[query, document], ...]; answered as embed
     tokenize  id, text, add_special        answer: reply {"tokens": [...]}
     detokenize id, tokens                  answer: reply {"text": ...}
     render    id, request                  answer: reply {"prompt": ...}
@@ -34,7 +35,7 @@ import dataclasses
 import json
 import struct
 from asyncio import IncompleteReadError, StreamReader
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.types import (
@@ -44,6 +45,7 @@ from runner.types import (
     Grammar,
     LoadPlan,
     Message,
+    PromptToken,
     SamplingParams,
     TokenLogprob,
     ToolCall,
@@ -153,24 +155,27 @@ def plan_from_wire(value: Mapping[str, Any]) -> LoadPlan:
 
 
 def delta_to_wire(delta: Delta) -> list[Any]:
-    """A delta as [text, token_count] or [text, token_count, logprobs, finish]: this is the hot
-    frame, so the usual one is two values. Pieces travel as base64."""
-    if not delta.logprobs and delta.finish is None:
+    """A delta as [text, token_count] or [text, token_count, logprobs, finish] or with prompt
+    after that: this is the hot frame, so the usual one is two values. Pieces travel as base64."""
+    if not delta.logprobs and delta.finish is None and not delta.prompt:
         return [delta.text, delta.token_count]
     finish = None if delta.finish is None else dataclasses.asdict(delta.finish)
-    return [delta.text, delta.token_count, [_logprob_to_wire(x) for x in delta.logprobs], finish]
+    logprobs = _logprobs_to_wire(delta.logprobs)
+    prompt = [_logprobs_to_wire(delta.prompt)] if delta.prompt else []
+    return [delta.text, delta.token_count, logprobs, finish, *prompt]
 
 
 def delta_from_wire(value: list[Any]) -> Delta:
     """The inverse of delta_to_wire."""
     if len(value) == 2:
         return Delta(value[0], value[1])
-    text, count, logprobs, finish = value
+    text, count, logprobs, finish, *prompt = value
     return Delta(
         text,
         count,
-        tuple(_logprob_from_wire(x) for x in logprobs),
+        tuple(TokenLogprob(*_logprob_from_wire(x)) for x in logprobs),
         None if finish is None else Finish(**{**finish, "usage": Usage(**finish["usage"])}),
+        tuple(PromptToken(*_logprob_from_wire(x)) for items in prompt for x in items),
     )
 
 
@@ -178,12 +183,15 @@ def _b64(piece: bytes) -> str:
     return base64.b64encode(piece).decode("ascii")
 
 
-def _logprob_to_wire(item: TokenLogprob) -> list[Any]:
-    top = [[token, _b64(piece), logprob] for token, piece, logprob in item.top]
-    return [item.token, _b64(item.piece), item.logprob, top]
+def _logprobs_to_wire(items: Sequence[TokenLogprob | PromptToken]) -> list[Any]:
+    return [
+        [item.token, _b64(item.piece), item.logprob, [[t, _b64(p), lp] for t, p, lp in item.top]]
+        for item in items
+    ]
 
 
-def _logprob_from_wire(value: list[Any]) -> TokenLogprob:
+def _logprob_from_wire(value: list[Any]) -> tuple[Any, ...]:
+    """The fields of a TokenLogprob or PromptToken."""
     token, piece, logprob, top = value
     alternatives = tuple((t, base64.b64decode(p), lp) for t, p, lp in top)
-    return TokenLogprob(token, base64.b64decode(piece), logprob, alternatives)
+    return token, base64.b64decode(piece), logprob, alternatives

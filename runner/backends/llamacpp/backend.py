@@ -25,7 +25,7 @@ from runner.backends.llamacpp.batch import Batch
 from runner.backends.llamacpp.chain import Candidates
 from runner.backends.llamacpp.context import Context, FloatRows
 from runner.backends.llamacpp.grouping import Grouping
-from runner.backends.llamacpp.logprobs import logprobs
+from runner.backends.llamacpp.logprobs import logprobs, score
 from runner.backends.llamacpp.masking import Masking
 from runner.backends.llamacpp.penalties import FloatRow
 from runner.backends.llamacpp.sampler import LlamaCppSampler
@@ -59,12 +59,23 @@ class LlamaCppBackend:
             raise BackendError(
                 f"{len(sampled)} rows to sample; there are {self.capacity.max_sequences} sequences"
             )
-        return self._sample(sampled, self._compute(rows, len(sampled)))
+        targets = sum(len(row.scoring.targets) for row in rows if row.scoring is not None)
+        if targets > self.capacity.score_tokens:
+            raise BackendError(f"{targets} tokens to score of {self.capacity.score_tokens}")
+        drafted = sum(len(row.draft) for row in sampled)
+        if drafted > self.capacity.draft_tokens:
+            raise BackendError(f"{drafted} tokens in drafts of {self.capacity.draft_tokens}")
+        logits = self._compute(rows, len(sampled) + drafted + targets)
+        if logits is not None and targets:
+            logits = logits[score(rows, logits)]
+        return self._sample(sampled, logits)
 
     def _compute(self, rows: Sequence[Row], outputs: int) -> FloatRows | None:
-        """The logits [outputs, vocabulary] of the rows with a sampler. Raises as step does."""
+        """The logits [outputs, vocabulary] of the rows with a sampler or targets. Raises as step
+        does."""
         began_s = time.perf_counter()
-        decoding = outputs == len(rows) == sum(len(row.tokens) for row in rows)
+        decoding = all(row.sampler is not None and len(row.tokens) == 1 and not row.draft
+                       for row in rows)  # fmt: skip
         if decoding and self.capacity.partial_share and self._grouping.apart(len(rows)):
             logits = self._compute_apart(rows)
             self._grouping.measured_apart(len(rows), time.perf_counter() - began_s)
@@ -94,17 +105,39 @@ class LlamaCppBackend:
     def _sample(self, rows: Sequence[Row], logits: FloatRows | None) -> list[Sampled]:
         if logits is None:
             return []
-        results = [self._choose(row, logits[at]) for at, row in enumerate(rows)]
-        sampled = [result for result in results if result is not None]
-        if len(sampled) < len(rows):
-            good = {result.sequence for result in sampled}
+        results: list[Sampled] = []
+        faulty, at = [], 0
+        for row in rows:
+            end = at + 1 + len(row.draft)
+            chosen = self._confirm(row, logits[at:end])
+            results += chosen
+            if not chosen:
+                faulty.append(row.sequence)
+            at = end
+        if faulty:
             raise RowFault(
                 "the model computed no usable probabilities (NaN) for the next token; its file may "
                 "be damaged or its cache type too small",
-                sampled=sampled,
-                sequences=[row.sequence for row in rows if row.sequence not in good],
+                sampled=results,
+                sequences=faulty,
             )
-        return sampled
+        return results
+
+    def _confirm(self, row: Row, logits: FloatRows) -> list[Sampled]:
+        """The token after the row's, then one after each confirmed token of its draft; the rest
+        of the draft leaves the cache. Empty when there are no usable logits."""
+        chosen: list[Sampled] = []
+        for at, proposed in enumerate((*row.draft, None)):
+            sampled = self._choose(row, logits[at])
+            if sampled is None:
+                break
+            chosen.append(sampled)
+            if sampled.token != proposed:
+                break
+        kept = max(len(chosen) - 1, 0)
+        if kept < len(row.draft):
+            self.trim(row.sequence, row.position + len(row.tokens) + kept)
+        return chosen
 
     def _choose(self, row: Row, logits: FloatRow) -> Sampled | None:
         sampler = row.sampler

@@ -26,6 +26,7 @@ class Batch:
         self._sequence = np.zeros(capacity, np.int32)
         self._output = np.zeros(capacity, np.int8)
         self._one = np.ones(capacity, np.int32)
+        self._vectors: NDArray[np.float32] | None = None
         # seq_id[i] is a pointer to the ids of token i; each token has one id, its own slot here
         self._sequence_of = self._sequence.ctypes.data + 4 * np.arange(capacity, dtype=np.uintp)
         self.native = native.llama_batch(
@@ -40,23 +41,39 @@ class Batch:
 
     def fill(self, rows: Sequence[Row], *, all_outputs: bool = False) -> None:
         """Lay out rows one after the other. The last token of a row with a sampler is an
-        output; with all_outputs every token is. Raises BackendError, the batch unusable."""
+        output, and so are its draft and those before the targets of a row with scoring; with
+        all_outputs every token is. Raises BackendError, the batch unusable."""
         tokens: list[int] = []
         positions: list[int] = []
         sequences: list[int] = []
         outputs: list[int] = []
         for row in rows:
-            count = len(row.tokens)
-            if count == 0:
+            if not row.tokens:
                 raise BackendError(f"the row of sequence {row.sequence} has no tokens")
+            count = len(row.tokens) + len(row.draft)
             tokens.extend(row.tokens)
+            tokens.extend(row.draft)
             positions.extend(range(row.position, row.position + count))
             sequences.extend([row.sequence] * count)
+            if row.scoring is not None:
+                start = len(tokens) - count
+                outputs.extend(range(start, start + len(row.scoring.targets)))
             if row.sampler is not None:
-                outputs.append(len(tokens) - 1)
+                outputs.extend(range(len(tokens) - 1 - len(row.draft), len(tokens)))
+        if self._vectors is not None:
+            self._vectors, self.native.embd = None, None
+            self.native.token = _pointer(self._token, native.llama_token)
         self._store(tokens, positions, sequences)
         self._output[: len(tokens)] = 1 if all_outputs else 0
         self._output[outputs] = 1
+
+    def use_vectors(self, vectors: NDArray[np.float32]) -> None:
+        """Compute from vectors [tokens, width] in place of the tokens, until the next fill."""
+        if len(vectors) != self.native.n_tokens:
+            raise BackendError(f"{len(vectors)} vectors for {self.native.n_tokens} tokens")
+        self._vectors = np.ascontiguousarray(vectors, np.float32)
+        self.native.token = None
+        self.native.embd = _pointer(self._vectors, ctypes.c_float)
 
     def _store(self, tokens: list[int], positions: list[int], sequences: list[int]) -> None:
         count = len(tokens)

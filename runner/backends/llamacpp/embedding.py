@@ -68,12 +68,15 @@ class EmbeddingBackend:
     def _embed_group(self, group: Sequence[Sequence[int]]) -> list[list[float]]:
         try:
             for rows in self._pieces(group):
-                self._batch.fill(rows, all_outputs=True)
+                self._fill(rows)
                 self._context.decode(self._batch)
             return [self._vector(sequence) for sequence in range(len(group))]
         finally:
             if self._context.memory:
                 native.llama_memory_clear(self._context.memory, False)
+
+    def _fill(self, rows: Sequence[Row]) -> None:
+        self._batch.fill(rows, all_outputs=True)
 
     def _pieces(self, group: Sequence[Sequence[int]]) -> Iterator[list[Row]]:
         """The group in one batch, or one long input piece by piece: its last piece attends to
@@ -154,16 +157,15 @@ def _architecture_value(model: Any, key: str) -> str | None:
 
 
 def pooling_of(model: Any) -> int:
-    """The model's own pooling; the mean where its file names none. Rerankers, whose pooling
-    gives a score, are pooled by their first token like the encoders they are made of."""
+    """The model's own pooling; the mean where its file names none. Models whose file says that
+    they rank, but which have nothing to do it with, are pooled by their first token."""
     own = _architecture_value(model, "pooling_type")
     kinds = {str(kind): kind for kind in (_MEAN, _CLS, _LAST)}
     return kinds.get(own or "", _CLS if own == str(_RANK) else _MEAN)
 
 
-def reads_both_ways(model: Any) -> bool:
+def reads_both_ways(model: Any, pooling: int) -> bool:
     """True where an input must be computed in one piece: its tokens see those after them, or
     its embedding is the mean of all."""
     causal = _architecture_value(model, "attention.causal") != "false"
-    last = pooling_of(model) == _LAST
-    return not (causal and last)
+    return not (causal and pooling in (_LAST, _RANK))

@@ -21,11 +21,14 @@ from runner.backends.llamacpp.adapters import apply_adapters
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.embedding import EmbeddingBackend, pooling_of, reads_both_ways
+from runner.backends.llamacpp.logprobs import OUTPUT_TOKENS
 from runner.backends.llamacpp.parameters import (
+    drafted,
     embedding_parameters,
     generation_parameters,
     model_parameters,
 )
+from runner.backends.llamacpp.ranking import Pair, ranking
 from runner.backends.llamacpp.tokenizer import LlamaCppTokenizer
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
@@ -56,14 +59,28 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
         raise ModelLoadFailed(
             f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
         )
-    backend: Backend = _embedding(plan, context) if plan.embedding else _generation(plan, context)
+    backend, pair = _backend(plan, context)
     return LoadedModel(
         backend=backend,
         tokenizer=LlamaCppTokenizer(context.vocabulary),
         chat_template=_chat_template(model),
         description=describe(model),
         tool_template=_chat_template(model, b"tool_use"),
+        pair=pair,
     )
+
+
+def _backend(plan: LoadPlan, context: Context) -> tuple[Backend, Pair | None]:
+    if not plan.embedding:
+        return _generation(plan, context), None
+    capacity = _embedding_capacity(plan, context)
+    if not plan.ranking:
+        return EmbeddingBackend(context, capacity, step_tokens=plan.batch_tokens), None
+    try:
+        return ranking(Path(plan.path), context, capacity, plan.batch_tokens)
+    except BaseException:
+        context.close()
+        raise
 
 
 @cache
@@ -99,8 +116,9 @@ def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Sequence[str]
 
 def _context_parameters(plan: LoadPlan, model: Any) -> Any:
     if plan.embedding:
-        whole = reads_both_ways(model)
-        return embedding_parameters(plan, model, pooling=pooling_of(model), whole=whole)
+        pooling = native.LLAMA_POOLING_TYPE_RANK if plan.ranking else pooling_of(model)
+        whole = reads_both_ways(model, pooling)
+        return embedding_parameters(plan, model, pooling=pooling, whole=whole)
     return generation_parameters(plan, model)
 
 
@@ -113,32 +131,30 @@ def _generation(plan: LoadPlan, context: Context) -> LlamaCppBackend:
         Capacity(
             pool_tokens=pool_tokens,
             max_sequences=native.llama_n_seq_max(handle),
-            context_length=min(plan.context_length, pool_tokens),
+            context_length=min(plan.longest, pool_tokens),
             batch_tokens=native.llama_n_batch(handle),
             vocabulary=context.vocabulary_size,
             block_size=1,
             partial_share=not recurrent,
             can_save=True,
+            score_tokens=min(OUTPUT_TOKENS, native.llama_n_batch(handle)),
+            draft_tokens=0 if recurrent else drafted(plan),
         ),
     )
 
 
-def _embedding(plan: LoadPlan, context: Context) -> EmbeddingBackend:
+def _embedding_capacity(plan: LoadPlan, context: Context) -> Capacity:
     handle = context.handle
     # Beyond what it was trained for, an encoder has no positions, and llama.cpp ends the process
     trained = native.llama_model_n_ctx_train(context.model)
-    return EmbeddingBackend(
-        context,
-        Capacity(
-            pool_tokens=native.llama_n_ctx(handle),
-            max_sequences=native.llama_n_seq_max(handle),
-            context_length=min(plan.context_length, trained),
-            batch_tokens=native.llama_n_batch(handle),
-            vocabulary=context.vocabulary_size,
-            block_size=1,
-            partial_share=False,
-        ),
-        step_tokens=plan.batch_tokens,
+    return Capacity(
+        pool_tokens=native.llama_n_ctx(handle),
+        max_sequences=native.llama_n_seq_max(handle),
+        context_length=min(plan.context_length, trained),
+        batch_tokens=native.llama_n_batch(handle),
+        vocabulary=context.vocabulary_size,
+        block_size=1,
+        partial_share=False,
     )
 
 

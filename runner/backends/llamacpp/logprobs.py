@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
+from runner.backends.backend import Row
+from runner.backends.llamacpp.context import FloatRows
 from runner.backends.llamacpp.shortlist import FloatRow, highest
+
+OUTPUT_TOKENS = 64  # most logits of one step besides the sampled ones; 39 MB at 151,936 tokens
 
 
 def logprobs(
@@ -17,3 +24,29 @@ def logprobs(
     best = highest(logits, count) if count else np.empty(0, np.int64)
     top = zip(best.tolist(), logits[best].tolist(), strict=True)
     return float(logits[token]) - norm, tuple((id, logit - norm) for id, logit in top)
+
+
+def score(rows: Sequence[Row], logits: FloatRows) -> list[int]:
+    """Fill in what the rows with scoring ask for. logits [outputs, vocabulary] of the batch with
+    these rows. Returns which outputs are those of the rows with a sampler."""
+    sampled: list[int] = []
+    at = 0
+    for row in rows:
+        if row.scoring is not None:
+            targets, top = row.scoring.targets, row.scoring.top
+            row.scoring.found = [
+                _scored(logits[at + offset], target, top) for offset, target in enumerate(targets)
+            ]
+            at += len(targets)
+        if row.sampler is not None:
+            sampled.extend(range(at, at + 1 + len(row.draft)))
+            at += 1 + len(row.draft)
+    return sampled
+
+
+def _scored(
+    logits: FloatRow, token: int, count: int
+) -> tuple[float, tuple[tuple[int, float], ...]]:
+    if np.isnan(logits.max()):
+        return math.nan, ()
+    return logprobs(logits, token, count)

@@ -9,10 +9,12 @@ from typing import Any
 
 from llama_cpp import llama_cpp as native
 
+from runner.backends.llamacpp.logprobs import OUTPUT_TOKENS
 from runner.backends.llamacpp.threads import threads_for
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
+DRAFT_TOKENS = 64
 _BF16 = 30  # of ggml.h; the bindings leave it out
 
 CACHE_TYPES: dict[str, int] = {
@@ -48,9 +50,15 @@ def generation_parameters(plan: LoadPlan, model: Any) -> Any:
     params.n_ctx = plan.pool_tokens
     params.n_batch = params.n_ubatch = min(plan.batch_tokens, plan.pool_tokens)
     params.n_seq_max = _sequences(plan)
-    # Room for logits is reserved in the compute buffer: one row a sequence, not one a token
-    params.n_outputs_max = params.n_seq_max
+    # Room for logits is reserved in the compute buffer: one row a sequence and some for prompts
+    # whose log-probabilities are asked for, not one a token
+    params.n_outputs_max = params.n_seq_max + OUTPUT_TOKENS + drafted(plan)
     return params
+
+
+def drafted(plan: LoadPlan) -> int:
+    """Most tokens of a step's drafts together."""
+    return DRAFT_TOKENS if plan.draft_tokens else 0
 
 
 def embedding_parameters(plan: LoadPlan, model: Any, *, pooling: int, whole: bool) -> Any:

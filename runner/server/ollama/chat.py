@@ -17,6 +17,7 @@ from runner.server.asking import (
     Prompt,
     after_reasoning,
     conversation,
+    dialogue,
     insertion,
     keep_alive_s,
     marks_to_keep,
@@ -50,7 +51,7 @@ async def chat(exchange: Exchange) -> None:
         if tools:
             require_tools(lease)
         parser = parser_of(lease, tools)
-        prompt = Prompt(messages=conversation(lease, messages), tools=tools)
+        prompt = dialogue(lease, messages, tools)
         renderer = Renderer(asked.model_name, _word_chat, parser, began_s, lease.load_s)
         functions = [tool["function"] for tool in tools]
         grammar = grammar_of_tools(lease, functions, choice, grammar, asked.think)

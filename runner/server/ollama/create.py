@@ -15,7 +15,7 @@ from modelfile.description import Description
 from modelfile.quantization import quantization_type, tensor_type
 from registry.bundle import BundleMessage
 from registry.digest import Digest
-from runner.errors import InvalidRequest, Unsupported
+from runner.errors import InvalidRequest
 from runner.models.counting import ended
 from runner.models.ingredients import check_names
 from runner.models.lookup import parse_name
@@ -25,20 +25,24 @@ from runner.server.ollama.answer import Answer
 from runner.server.ollama.origin import installed
 from runner.server.ollama.wire import CreateRequest
 
+_OF_DRAFTS = ("allow_requantize",)  # fields for draft_quantize too
+
 
 async def create(exchange: Exchange) -> None:
     """Build a model from an installed one, one to be pulled, or uploaded files. A client that
     leaves before the end leaves nothing behind."""
     asked = await exchange.read(CreateRequest)
     description, given = _description(asked), _ingredients(asked)
+    draft = _draft_ingredients(asked)
+    digests = given.digests | draft.digests
     await asyncio.to_thread(check_description, description)
     answer = Answer(exchange, asked.stream is not False)
     async with exchange.cancelled_on_disconnect():
         try:
-            with exchange.daemon.shelf.holding(given.digests):
-                await _create(exchange, asked, description, given, answer)
+            with exchange.daemon.shelf.holding(digests):
+                await _create(exchange, asked, description, (given, draft), answer)
         finally:
-            await asyncio.to_thread(exchange.daemon.shelf.discard, given.digests)
+            await asyncio.to_thread(exchange.daemon.shelf.discard, digests)
         await answer.finish({"status": "success"})
 
 
@@ -46,20 +50,28 @@ async def _create(
     exchange: Exchange,
     asked: CreateRequest,
     description: Description,
-    given: Ingredients,
+    ingredients: tuple[Ingredients, Ingredients],
     answer: Answer,
 ) -> None:
+    """ingredients: of the model and of its draft model."""
     daemon = exchange.daemon
+    given, of_draft = ingredients
     if asked.from_ is not None:
         base = await installed(daemon, asked.from_, answer.tell)
         description = replace(description, from_model=base)
         given = replace(given, from_model=base)
-    weights = await Workshop(daemon.shelf, given, answer.tell).make()
+    made: list[Digest] = []
     try:
-        with daemon.shelf.holding(weights.made):
+        weights = await Workshop(daemon.shelf, given, answer.tell).make()
+        made += weights.made
+        if of_draft.files:
+            drafted = await Workshop(daemon.shelf, of_draft, answer.tell).make()
+            made += drafted.made
+            description = replace(description, draft=drafted.model)
+        with daemon.shelf.holding(made):
             await _build(exchange, _complete(description, weights.model, weights.adapters), answer)
     finally:
-        await asyncio.to_thread(daemon.shelf.discard, weights.made)
+        await asyncio.to_thread(daemon.shelf.discard, made)
     await daemon.manager.forget(description.name.short)
 
 
@@ -73,9 +85,10 @@ def _complete(
 
 
 def _description(asked: CreateRequest) -> Description:
-    for field in ("draft_files", "draft_quantize"):
-        if getattr(asked, field):
-            raise Unsupported(f"{field}: draft models are not supported yet", param=field)
+    if asked.draft_quantize and not asked.draft_files:
+        raise InvalidRequest(
+            "draft_quantize is for draft_files, which are missing", param="draft_quantize"
+        )
     if (asked.from_ is None) == (not asked.files):
         raise InvalidRequest("give either from, the name of a model, or files, uploaded blobs")
     licenses = [asked.license] if isinstance(asked.license, str) else asked.license or []
@@ -105,6 +118,16 @@ def _ingredients(asked: CreateRequest) -> Ingredients:
     )
 
 
+def _draft_ingredients(asked: CreateRequest) -> Ingredients:
+    check_names(asked.draft_files or {})
+    kind = asked.draft_quantize
+    allow = bool(asked.allow_requantize)
+    wanted = None
+    if kind is not None:
+        wanted = Quantization(quantization_type(kind).name, allow_requantize=allow)
+    return Ingredients(files=_digests(asked.draft_files), quantization=wanted)
+
+
 def _digests(files: Mapping[str, str] | None) -> dict[str, Digest]:
     return {name: Digest.parse(digest) for name, digest in (files or {}).items()}
 
@@ -112,7 +135,7 @@ def _digests(files: Mapping[str, str] | None) -> dict[str, Digest]:
 def _quantization(asked: CreateRequest) -> Quantization | None:
     if not asked.quantize:
         for field in ("imatrix", "calibrate", "tensor_types", "allow_requantize"):
-            if getattr(asked, field):
+            if getattr(asked, field) and not (field in _OF_DRAFTS and asked.draft_quantize):
                 raise InvalidRequest(
                     f"{field} says how to quantize; give quantize too", param=field
                 )

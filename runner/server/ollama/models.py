@@ -10,14 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from modelfile.render import render
-from registry.bundle import Bundle, read_bundle
+from registry.bundle import Bundle, BundleFile, read_bundle
 from registry.formats.gguf import LazyArray
 from registry.store import StoredModel
 from runner.errors import HearthError
 from runner.models.lookup import parse_name
 from runner.models.need import bits_per_weight, memory_need
 from runner.models.residents import Resident
-from runner.models.shape import abilities_of, template_of
+from runner.models.shape import abilities_of, draft_of, template_of
 from runner.server.exchange import Exchange
 from runner.server.ollama.described import (
     describe_modelfile,
@@ -135,6 +135,17 @@ def _own_fields(exchange: Exchange, bundle: Bundle) -> dict[str, Any]:
         "renderer": bundle.renderer or "",
         "parser": bundle.parser or "",
         "requires": bundle.requires or "",
+        "draft": None if (draft := draft_of(bundle)) is None else _draft(draft),
+    }
+
+
+def _draft(draft: BundleFile) -> dict[str, Any]:
+    header = draft.header
+    return {
+        "architecture": header.architecture,
+        "parameter_size": header.parameter_size,
+        "quantization_level": header.quantization,
+        "size": draft.size_bytes,
     }
 
 

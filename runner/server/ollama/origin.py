@@ -39,7 +39,8 @@ async def installed(daemon: Daemon, text: str, tell: Tell) -> Name:
 
 
 async def _pulled(daemon: Daemon, text: str, tell: Tell) -> Name:
-    job = daemon.transfers.pull(reference_of(text, insecure=False), insecure=False)
+    place = await asyncio.to_thread(daemon.transfers.short_names.expand, text)
+    job = daemon.transfers.pull(reference_of(place, insecure=False), insecure=False)
     lines = Lines(job.state, "pulling")
     try:
         while True:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from registry.hosts.references import Reference, parse
-from registry.pull import PullState
+from registry.pull import PullState, Work
 from registry.transfer.download import BlobProgress
 from runner.errors import InvalidRequest, ShuttingDown
 from runner.server.exchange import Exchange
@@ -25,23 +25,23 @@ TICK_S = 0.06  # as often as Ollama
 
 async def pull(exchange: Exchange) -> None:
     """Bring a model into the store. The last line also has the name that it has there."""
-    asked, reference = await _read(exchange)
+    asked = await exchange.read(TransferRequest)
+    name, insecure = asked.model_name, bool(asked.insecure)
+    place = await asyncio.to_thread(exchange.daemon.transfers.short_names.expand, name)
+    reference = reference_of(place, insecure)
     async with exchange.cancelled_on_disconnect():
-        job = exchange.daemon.transfers.pull(reference, bool(asked.insecure))
-        await _follow(exchange, asked, job, "pulling")
+        job = exchange.daemon.transfers.pull(reference, insecure)
+        note = None if place == name else f"{name} is {place}"
+        await _follow(exchange, asked, job, "pulling", note)
 
 
 async def push(exchange: Exchange) -> None:
     """Send a model of the store to its registry."""
-    asked, reference = await _read(exchange)
+    asked = await exchange.read(TransferRequest)
+    reference = reference_of(asked.model_name, bool(asked.insecure))
     async with exchange.cancelled_on_disconnect():
         job = exchange.daemon.transfers.push(reference, bool(asked.insecure))
         await _follow(exchange, asked, job, "pushing")
-
-
-async def _read(exchange: Exchange) -> tuple[TransferRequest, Reference]:
-    asked = await exchange.read(TransferRequest)
-    return asked, reference_of(asked.model_name, bool(asked.insecure))
 
 
 def reference_of(text: str, insecure: bool) -> Reference:
@@ -106,7 +106,7 @@ class Lines:
             if isinstance(step, str):
                 yield self._text(step)
             else:
-                line = self._file(step)
+                line = dict(step.line) if isinstance(step, Work) else self._file(step)
                 if line != self._last:
                     self._last = line
                     yield line

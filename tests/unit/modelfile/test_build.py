@@ -17,7 +17,6 @@ from modelfile.errors import (
     ParameterError,
     TemplateError,
     UnknownParameter,
-    UnsupportedInstruction,
 )
 from modelfile.parser import parse
 from modelfile.render import render
@@ -28,7 +27,16 @@ from registry.names import Name
 from registry.store import Store
 from runner.server.ollama.described import describe_modelfile
 from tests.echo_models import echo_gguf, install_echo
-from tests.gguf_files import echo_file, gguf_file, llama_file, llama_metadata, text, u32
+from tests.gguf_files import (
+    echo_file,
+    gguf_file,
+    llama_file,
+    llama_metadata,
+    llama_tensors,
+    text,
+    tokenizer,
+    u32,
+)
 from tests.unit.registry.faulty_disk import faulty_disk
 
 NAME = Name.parse("tiny")
@@ -160,15 +168,36 @@ def test_a_model_may_be_rebuilt_from_itself(store: Store) -> None:
     assert len(store.models()) == 1
 
 
-@pytest.mark.parametrize(
-    ("instruction", "line"),
-    [("DRAFT", 3)],
-)
-def test_an_instruction_of_a_later_version_is_told_by_name(instruction: str, line: int) -> None:
-    modelfile = parse(f"FROM x\n\n{instruction} value")
-    message = f"line {line}: {instruction} is not supported by this version yet"
-    with pytest.raises(UnsupportedInstruction, match=message):
-        from_modelfile(modelfile, NAME)
+def test_a_draft_model_is_a_layer_and_is_inherited(store: Store) -> None:
+    draft = upload(store, echo_gguf(salt="draft"))
+    base = upload(store, echo_gguf())
+    modelfile = parse("FROM ./tiny.gguf\nDRAFT ./draft.gguf")
+    list(build(store, from_modelfile(modelfile, NAME, {"tiny.gguf": base}, draft=draft)))
+    bundle = read_bundle(store, store.get(NAME))
+    assert bundle.draft is not None
+    assert bundle.draft.path == store.blob_path(draft)
+    child = Name.parse("child")
+    list(build(store, Description(child, from_model=NAME, system="hi")))
+    again = read_bundle(store, store.get(child)).draft
+    assert again is not None
+    assert again.path == bundle.draft.path
+
+
+def test_a_draft_model_must_be_another_model_of_the_same_vocabulary(store: Store) -> None:
+    base = upload(store, llama_file())
+    others = llama_metadata() | tokenizer(("a", "b", "z", "<0x0A>"))
+    more = llama_metadata() | tokenizer(("a", "b", "c", "d", "<0x0A>"))
+    for metadata, message in (
+        (others, "tokenizer.ggml.tokens differs"),
+        (more, "has 5 tokens, the model 4: both need the same vocabulary"),
+    ):
+        draft = upload(store, gguf_file(metadata, llama_tensors()))
+        with pytest.raises(BuildError, match=message):
+            list(build(store, Description(NAME, files={"m": base}, draft=draft)))
+    with pytest.raises(BuildError, match="DRAFT is the model itself"):
+        list(build(store, Description(NAME, files={"m": base}, draft=base)))
+    with pytest.raises(ModelMissing):
+        store.get(NAME)
 
 
 def test_renderer_parser_and_required_version_are_kept_and_inherited(store: Store) -> None:

@@ -101,7 +101,7 @@ def test_an_impossible_name_is_refused_before_anything_is_sent(
         ("FROM ember\nPARAMETER temprature 1\n", "Modelfile: line 2, column 1: unknown parameter"),
         ("FROM ember\nPARAMETER temperature hot\n", "Modelfile: line 2, column 1"),
         ("SYSTEM x\n", "no FROM line"),
-        ("FROM ember\nDRAFT ./a.gguf\n", "line 2, column 1: DRAFT is not supported"),
+        ("FROM ember\nDRAFT ./a.gguf\n", "there is no file a.gguf; DRAFT names it"),
         ("FROM ember\nADAPTER ./a.gguf\n", "there is no file a.gguf; ADAPTER names it"),
         ("FROM ember\nADAPTER ./x\nADAPTER ./y\n", "line 3, column 1: only one ADAPTER"),
         ("FROM ember\nFROM ./b.gguf\n", "line 2, column 1: only one FROM"),

@@ -55,3 +55,9 @@ def test_a_tiny_prompt_changes_the_estimate_little() -> None:
     pacer = measured(0.05, 0.001)
     pacer.observe(0.05, 0, 2)
     assert pacer.prefill_token_s == pytest.approx(0.001, rel=0.2)
+
+
+def test_what_makes_a_step_worth_its_time_follows_the_speed_of_the_machine() -> None:
+    assert Pacer().enough_prefill() == SMALLEST_CHUNK
+    assert measured(0.05, 0.1).enough_prefill() == SMALLEST_CHUNK
+    assert measured(0.05, 0.0001).enough_prefill() == pytest.approx(LONGEST_S / 0.0001, rel=0.05)

@@ -23,6 +23,7 @@ from runner.backends.echo import (
 from runner.engine import scheduler as scheduler_module
 from runner.engine import swap as swap_module
 from runner.engine.engine import Engine
+from runner.engine.speculation import DraftModel, PromptLookup, Speculation, Worth
 from runner.engine.swap import Swap
 from runner.types import Delta, GenerateRequest, SamplingParams
 
@@ -72,12 +73,31 @@ class Machine:
     worth_tokens: int = swap_module.WORTH_TOKENS
     step_bytes: int = swap_module.STEP_BYTES
     refuse_every: int = 0  # the backend refuses each so-manieth load of a copy
+    draft: int = 0  # tokens proposed for a sequence
+    draft_pool: int | None = None  # of the draft model; None: the sequence's own past proposes
 
     @property
     def capacity(self) -> Capacity:
         return Capacity(
-            self.pool, self.sequences, 140, self.batch, VOCABULARY, 1, self.partial, can_save=True
+            self.pool,
+            self.sequences,
+            140,
+            self.batch,
+            VOCABULARY,
+            1,
+            self.partial,
+            can_save=True,
+            draft_tokens=self.batch if self.draft and self.partial else 0,
         )
+
+    @property
+    def speculation(self) -> Speculation | None:
+        if not self.draft:
+            return None
+        if self.draft_pool is None:
+            return Speculation(PromptLookup(), self.draft)
+        capacity = Capacity(self.draft_pool, self.sequences, 100, 16, VOCABULARY, 1, True)
+        return Speculation(DraftModel(OftenRight(capacity)), self.draft)
 
 
 machines = st.builds(
@@ -102,6 +122,29 @@ swapping_machines = st.builds(
 )
 
 
+drafting_machines = st.builds(
+    Machine,
+    pool=st.sampled_from([140, 160, 200, 400]),
+    sequences=st.integers(1, 8),
+    batch=st.sampled_from([8, 33, 64, 200]),
+    idle=st.sampled_from([None, 0, 60]),
+    partial=st.just(True),
+    swap_tokens=st.sampled_from([0, 300]),
+    worth_tokens=st.just(8),
+    draft=st.sampled_from([1, 3, 8]),
+    draft_pool=st.sampled_from([None, 30, 90, 500]),
+)
+
+
+class OftenRight(EchoBackend):
+    """A draft model that is wrong about some tokens."""
+
+    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+        return [
+            Sampled(one.sequence, one.token if one.token % 3 else 97) for one in super().step(rows)
+        ]
+
+
 class Checked(EchoBackend):
     """Checks each batch against what was decoding before it."""
 
@@ -110,6 +153,7 @@ class Checked(EchoBackend):
         self.rows: list[tuple[int, int]] = []
         self.loads = 0
         self.saves = 0
+        self.confirmed = 0
         self._refuse_every = refuse_every
 
     def step(self, rows: Sequence[Row]) -> list[Sampled]:
@@ -174,6 +218,17 @@ def test_a_swap_changes_no_answer_and_keeps_its_budget(
     event(f"copies restored: {min(backend.loads, 3)}")
 
 
+@given(drafting_machines, st.lists(arrivals, min_size=1, max_size=12))
+@settings(max_examples=150, derandomize=True, deadline=None)
+def test_drafts_change_no_answer(machine: Machine, load: list[Arrival]) -> None:
+    with (
+        patch.object(swap_module, "WORTH_TOKENS", machine.worth_tokens),
+        patch.object(Worth, "drafting", lambda self, rows: rows > 0),
+    ):
+        backend = check(machine, load)
+    event(f"tokens confirmed: {min(backend.confirmed, 3)}")
+
+
 def check(machine: Machine, load: list[Arrival]) -> Checked:
     """Run the load; at each step the ledger is right and the swap within its budget, in the end
     each answer is that of the request alone."""
@@ -184,6 +239,7 @@ def check(machine: Machine, load: list[Arrival]) -> Checked:
         EchoTokenizer(),
         idle_tokens=machine.idle,
         swap_bytes=swap_bytes,
+        speculation=machine.speculation,
         clock=lambda: 0.0,
     )
     scheduler = engine.scheduler
@@ -219,6 +275,8 @@ def check(machine: Machine, load: list[Arrival]) -> Checked:
     assert scheduler.pool.live == 0
     assert scheduler.pool.sequences() == {entry.slot for entry in scheduler.cache.finished()}
     assert machine.idle is None or scheduler.pool.used <= machine.idle
+    if engine.speculation is not None:
+        backend.confirmed = engine.speculation.confirmed
     return backend
 
 
@@ -273,3 +331,21 @@ def test_an_admitted_prompt_has_room_before_later_ones_are_admitted() -> None:
         assert not engine.step().errors
         assert engine.scheduler.running <= 1
     assert engine.scheduler.preemptions == 0
+
+
+def test_the_first_prompts_of_a_crowd_are_not_held_up_by_the_last() -> None:
+    backend = EchoBackend(Capacity(2000, 8, 200, 512, VOCABULARY, 1, True))
+    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    for index in range(6):
+        engine.submit(GenerateRequest(f"r{index}", max_tokens=9), [97 + index] * 40)
+    assert [id for id, _ in engine.step().deltas] == ["r0", "r1"]  # 80 tokens are enough
+    assert engine.scheduler.prefilling == []
+    assert [id for id, _ in engine.step().deltas] == ["r0", "r1", "r2"]
+
+
+def test_a_prompt_that_fills_a_step_is_not_cut_short() -> None:
+    backend = EchoBackend(Capacity(2000, 8, 600, 512, VOCABULARY, 1, True))
+    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    engine.submit(GenerateRequest("long", max_tokens=1), [97] * 500)
+    engine.submit(GenerateRequest("later", max_tokens=1), [98] * 10)
+    assert [id for id, _ in engine.step().deltas] == ["long"]

@@ -253,10 +253,28 @@ async def test_unload_waits_for_the_last_user(make: Make, starter: Starter) -> N
 async def test_a_longer_context_replaces_the_model_when_asked_for(
     make: Make, starter: Starter
 ) -> None:
-    manager = make()
-    for num_ctx in (100, 50, None, 200, 4096, 99_999):
+    manager = make(num_parallel=1)
+    for num_ctx in (100, 50, 200, 200, 4096, 99_999, 100, None):
         await use(manager, "a", options={} if num_ctx is None else {"num_ctx": num_ctx})
     assert [worker.plan.context_length for worker in starter.started] == [100, 200, 4096]
+
+
+async def test_a_short_context_is_for_the_request_that_asks_for_it_only(
+    make: Make, starter: Starter
+) -> None:
+    manager = make(num_parallel=1, context_length=512)
+    for num_ctx in (100, None, 100, None):
+        await use(manager, "a", options={} if num_ctx is None else {"num_ctx": num_ctx})
+    assert [worker.plan.context_length for worker in starter.started] == [100, 512]
+
+
+async def test_a_longer_context_that_the_pool_holds_needs_no_other_load(
+    make: Make, starter: Starter
+) -> None:
+    manager = make(num_parallel=4)
+    for num_ctx in (100, 400, 401, 1600):
+        await use(manager, "a", options={"num_ctx": num_ctx})
+    assert [worker.plan.pool_tokens for worker in starter.started] == [400, 1604]
 
 
 async def test_an_overwritten_model_is_loaded_anew(

@@ -32,6 +32,8 @@ class TinyModel:
     sliding_window: int | None = None
     spoiled_token: int | None = None  # its embedding is NaN
     chat_template: str | None = None
+    labels: tuple[str, ...] = ()  # of a reranker's outputs
+    rank_template: str | None = None
 
 
 def byte_vocabulary() -> tuple[list[str], list[float], list[int]]:
@@ -108,6 +110,10 @@ def _add_metadata(writer: gguf.GGUFWriter, model: TinyModel) -> None:
         writer.add_pooling_type(gguf.PoolingType(model.pooling))
     if model.chat_template is not None:
         writer.add_chat_template(model.chat_template)
+    if model.labels:
+        writer.add_classifier_output_labels(model.labels)
+    if model.rank_template is not None:
+        writer.add_chat_template([{"name": "rerank", "template": model.rank_template}])
 
 
 Layout = list[tuple[str, tuple[int, ...]]]
@@ -133,6 +139,13 @@ def _llama(model: TinyModel, size: int) -> Layout:
             (f"blk.{block}.ffn_down.weight", (width, 2 * width)),
         ]
     return layout
+
+
+def _qwen3(model: TinyModel, size: int) -> Layout:
+    layout = _llama(model, size)
+    for block in range(model.blocks):
+        layout += [(f"blk.{block}.attn_{name}_norm.weight", (model.width // 4,)) for name in "qk"]
+    return [*layout, ("cls.output.weight", (len(model.labels), model.width))]
 
 
 def _mamba(model: TinyModel, size: int) -> Layout:
@@ -185,6 +198,7 @@ def _bert(model: TinyModel, size: int) -> Layout:
 
 _LAYOUTS: dict[str, Callable[[TinyModel, int], Layout]] = {
     "llama": _llama,
+    "qwen3": _qwen3,
     "mamba": _mamba,
     "bert": _bert,
 }

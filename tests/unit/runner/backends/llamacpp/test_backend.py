@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from runner.backends.backend import Backend, BackendError, LoadedModel, PoolFull, Row, RowFault
+from runner.backends.backend import (
+    Backend,
+    BackendError,
+    LoadedModel,
+    PoolFull,
+    Row,
+    RowFault,
+    Scoring,
+)
 from runner.backends.llamacpp.grouping import Grouping
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
@@ -354,3 +362,37 @@ def test_a_full_pool_undoes_the_rows_computed_before(
         backend.step([Row(0, [firsts[0].token], 12, samplers[0]), Row(1, [5], 1, samplers[1])])
     backend.release(7)
     backend.step([Row(0, [firsts[0].token], 12, samplers[0]), Row(1, [5], 1, samplers[1])])
+
+
+def test_a_prompts_own_log_probabilities_are_those_of_sampling_at_each_place(
+    backend: Backend,
+) -> None:
+    sampler = backend.create_sampler(SamplingParams(temperature=0, logprobs=20))
+    alone: list[dict[int, float]] = []
+    for position, token in enumerate(PROMPT):
+        (sampled,) = backend.step([Row(0, [token], position, sampler)])
+        alone.append(dict(sampled.top))
+    first, second = Scoring(PROMPT[1:6], 3), Scoring(PROMPT[6:], 3)
+    backend.step([Row(1, PROMPT[:5], 0, scoring=first)])
+    (last,) = backend.step([Row(1, PROMPT[5:], 5, sampler, scoring=second)])
+    found = [*first.found, *second.found]
+    assert len(found) == len(PROMPT) - 1
+    for (nats, top), target, known in zip(found, PROMPT[1:], alone, strict=False):
+        assert dict(top) == pytest.approx({id: known[id] for id, _ in top}, abs=TOLERANCE)
+        assert nats == pytest.approx(known[target], abs=TOLERANCE) if target in known else nats < 0
+    assert dict(last.top) == pytest.approx(alone[-1], abs=TOLERANCE)
+
+
+def test_rows_to_score_and_to_sample_share_a_step(backend: Backend) -> None:
+    sampler = backend.create_sampler(GREEDY)
+    (alone,) = backend.step([Row(0, PROMPT, 0, sampler)])
+    scoring = Scoring(PROMPT[1:], 1)
+    again = backend.step([Row(1, PROMPT, 0, scoring=scoring), Row(2, PROMPT, 0, sampler)])
+    assert [sampled.token for sampled in again] == [alone.token]
+    assert len(scoring.found) == len(PROMPT) - 1
+
+
+def test_more_to_score_than_room_is_reserved_for_is_refused(backend: Backend) -> None:
+    count = backend.capacity.score_tokens + 1
+    with pytest.raises(BackendError, match="to score"):
+        backend.step([Row(0, [60] * count, 0, scoring=Scoring([60] * count, 1))])

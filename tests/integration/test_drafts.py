@@ -1,0 +1,78 @@
+"""DRAFT and draft_num_predict, through the daemon, with llama.cpp and ember."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import RunningDaemon, StartDaemon
+from tests.integration.cli_process import hearth, of_daemon
+
+EMBER = Path(__file__).parents[2] / "registry/builtin/ember/ember.gguf"
+
+
+@pytest.fixture
+def daemon(start_daemon: StartDaemon) -> RunningDaemon:
+    return start_daemon(names=())
+
+
+def create(daemon: RunningDaemon, folder: Path, lines: str, *options: str) -> None:
+    (folder / "Modelfile").write_text(f"FROM ember\n{lines}")
+    ran = hearth(of_daemon(daemon), "create", "drafted", *options, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+
+
+def answer(daemon: RunningDaemon, model: str, **options: Any) -> str:
+    body = {
+        "model": model,
+        "prompt": "Tell me a story about a cat.",
+        "stream": False,
+        "options": {"temperature": 0, "num_predict": 120, **options},
+    }
+    with daemon.client() as http:
+        told = http.post("/api/generate", json=body)
+    assert told.status_code == 200, told.text
+    return str(told.json()["response"])
+
+
+def counted(daemon: RunningDaemon, name: str) -> float:
+    with daemon.client() as http:
+        lines = http.get("/metrics").text.splitlines()
+    (line,) = [line for line in lines if line.startswith(f'{name}{{model_name="drafted"')]
+    return float(line.rpartition(" ")[2])
+
+
+def test_a_draft_model_changes_no_answer_and_its_tokens_are_counted(
+    daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    shutil.copy(EMBER, tmp_path / "small.gguf")
+    create(
+        daemon, tmp_path, "DRAFT ./small.gguf\n", "--draft-quantize", "Q4_0", "--allow-requantize"
+    )
+    with daemon.client() as http:
+        shown = http.post("/api/show", json={"model": "drafted"}).json()
+    assert shown["draft"]["quantization_level"] == "Q4_0"
+    assert answer(daemon, "drafted") == answer(daemon, "ember")
+    hot = {"temperature": 0.9, "seed": 7}
+    assert answer(daemon, "drafted", **hot) == answer(daemon, "ember", **hot)
+    proposed = counted(daemon, "vllm:spec_decode_num_draft_tokens_total")
+    confirmed = counted(daemon, "vllm:spec_decode_num_accepted_tokens_total")
+    assert 0 < confirmed <= proposed
+
+
+def test_the_models_own_past_proposes_where_the_modelfile_says_so(
+    daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    create(daemon, tmp_path, "PARAMETER draft_num_predict 6\n")
+    assert answer(daemon, "drafted") == answer(daemon, "ember")
+
+
+def test_the_file_of_the_model_itself_is_no_draft(daemon: RunningDaemon, tmp_path: Path) -> None:
+    shutil.copy(EMBER, tmp_path / "same.gguf")
+    (tmp_path / "Modelfile").write_text("FROM ./same.gguf\nDRAFT ./same.gguf\n")
+    ran = hearth(of_daemon(daemon), "create", "drafted", cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "DRAFT ./same.gguf is the model itself; name a smaller one" in ran.stderr
