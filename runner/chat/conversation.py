@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from runner.types import Message
 
@@ -17,3 +17,16 @@ def with_bundle_turns(
         return own
     before = () if not system else (Message("system", system),)
     return (*before, *examples, *own)
+
+
+def open_turn(messages: Sequence[Message]) -> tuple[tuple[Message, ...], bool]:
+    """The messages to render, and whether the answer goes on where the last one ends: when that is
+    the model's own. One that says nothing is left out, since any answer goes on from it; one that
+    calls tools has ended."""
+    own = tuple(messages)
+    last = own[-1] if own else None
+    if last is None or last.role != "assistant" or last.tool_calls:
+        return own, False
+    if not last.content and not last.reasoning and len(own) > 1:
+        return own[:-1], False
+    return own, True

@@ -12,21 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.chat.tools.arguments import (
+    Offer,
+    as_json,
+    bare_values,
+    braced_values,
+    keyword_values,
+    text,
+)
 from runner.types import Grammar
 
 MOST_CALLS = 16  # in one answer: a model that repeats itself comes to an end
 
 _SPACE = r"blank: /[ \n]{0,4}/"
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A function that may be called. schema: of its arguments, a JSON object. path: of that
-    schema in the request."""
-
-    name: str
-    schema: Mapping[str, Any]
-    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,7 @@ class Notation:
     end: str = ""
     repeated: bool = False  # the first mark stands before each call
     single: bool = False  # an answer has one call
+    opens: str = "{"  # what free text may not begin with, where there are no marks
 
 
 def offer(function: Mapping[str, Any], path: str, *, strict: bool = True) -> Offer:
@@ -93,19 +92,9 @@ def _start(notation: Notation, *, free: bool, most: int, answer: str | None) -> 
     if not free:
         return f"start: calls\n{calls}"
     if not notation.marks:
-        return f"start: calls | text\ntext: /([^{{\\s](.|\\n)*)?/\n{calls}"
+        first = notation.opens
+        return f"start: calls | text\ntext: /([^\\{first}\\s](.|\\n)*)?/\n{calls}"
     return f"start: (until_0 rest)? tail\ntail: /(.|\\n)*/\nrest: {rest}"
-
-
-def text(value: str) -> str:
-    """Lark for exactly this text."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def as_json(each: Offer, rule: str) -> str:
-    """Arguments as a JSON object."""
-    schema = {**each.schema, "x-guidance": {"whitespace_pattern": r" |\r?\n[ \t]{0,16}"}}
-    return f"{rule}: %json {json.dumps(schema, ensure_ascii=False)}"
 
 
 def _object(name: str, arguments: str, before: str = "") -> Callable[[Offer, str], str]:
@@ -117,39 +106,6 @@ def _object(name: str, arguments: str, before: str = "") -> Callable[[Offer, str
         return f'"{{" blank {before} {named} "," blank {given} blank "}}"'
 
     return call
-
-
-def _values(before: str, between: str, after: str) -> Callable[[Offer, str], str]:
-    """Arguments written one by one, as names and bare values in the order of the schema."""
-
-    def arguments(each: Offer, rule: str) -> str:
-        properties = each.schema.get("properties")
-        known = properties if isinstance(properties, Mapping) else {}
-        required = each.schema.get("required") or ()
-        parts, rules = [], []
-        for number, (name, schema) in enumerate(known.items()):
-            part = f"{rule}_{number}"
-            parts.append(part if name in required else f"{part}?")
-            value = _value(schema, each.schema, after, f"{part}_text")
-            rules.append(f"{part}: {text(before + name + between)} {value}")
-        return "\n".join([f"{rule}: {' '.join(parts) or text('')}", *rules])
-
-    return arguments
-
-
-def _value(schema: Any, root: Mapping[str, Any], after: str, rule: str) -> str:
-    """Lark of a bare value and what ends it: a text as it stands, all else as JSON."""
-    known = schema if isinstance(schema, Mapping) else {}
-    words = [known["const"]] if "const" in known else known.get("enum")
-    if isinstance(words, list) and words and all(isinstance(word, str) and word for word in words):
-        return f"({' | '.join(map(text, words))}) {text(after)}"
-    if known.get("type", "string") == "string" and not {"$ref", "enum"} & set(known):
-        first = after.strip("\n").replace("/", "\\/")
-        return (
-            f"{rule} {text(after[len(after.rstrip(chr(10))) :])}\n{rule}[lazy]: /(.|\\n)*{first}/"
-        )
-    defined = {name: root[name] for name in ("$defs", "definitions") if name in root}
-    return f"%json {json.dumps({**known, **defined}, ensure_ascii=False)} {text(after)}"
 
 
 _NAMED = _object("name", "arguments")
@@ -213,13 +169,13 @@ _QWEN3_CODER = Notation(
     lambda each, rule: (
         f'"\\n" {text(f"<function={each.name}>")} "\\n" {rule} "</function>\\n" mark_1'
     ),
-    _values("<parameter=", ">\n", "\n</parameter>\n"),
+    bare_values("<parameter=", ">\n", "\n</parameter>\n"),
     repeated=True,
 )
 _GLM = Notation(
     ("<tool_call>", "</tool_call>"),
     lambda each, rule: f'{text(each.name)} "\\n" {rule} mark_1',
-    _values("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"),
+    bare_values("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"),
     repeated=True,
 )
 _LLAMA3 = Notation((), _object("name", "parameters"), as_json, between='";" blank')
@@ -231,6 +187,53 @@ _HARMONY = Notation(
     ),
     as_json,
     single=True,
+)
+
+
+def _python(each: Offer, rule: str) -> str:
+    """A call as Python."""
+    return f'{text(each.name + "(")} {rule} ")"'
+
+
+_PYTHONIC = Notation((), _python, keyword_values, begin='"["', between='", "', end='"]"', opens="[")
+_GEMMA = Notation(
+    ("```tool_code",), _python, keyword_values, begin='"\\n"', between='"\\n"', end='"\\n```"'
+)
+_OLMO3 = Notation(
+    ("<function_calls>", "</function_calls>"),
+    _python,
+    keyword_values,
+    between='"\\n"',
+    end="mark_1",
+)
+_LFM2 = Notation(
+    ("<|tool_call_start|>", "<|tool_call_end|>"),
+    _python,
+    keyword_values,
+    begin='"["',
+    between='", "',
+    end='"]" mark_1',
+)
+_FUNCTIONGEMMA = Notation(
+    ("<start_function_call>", "<end_function_call>", "<escape>"),
+    lambda each, rule: f'{text(f"call:{each.name}{{")} {rule} "}}" mark_1',
+    braced_values("mark_2"),
+    between="",
+    repeated=True,
+)
+_GEMMA4 = Notation(
+    ("<|tool_call>", "<tool_call|>", '<|"|>'),
+    lambda each, rule: f'{text(f"call:{each.name}{{")} {rule} "}}" mark_1',
+    braced_values("mark_2"),
+    between="",
+    repeated=True,
+)
+_MINIMAX = Notation(
+    ("<minimax:tool_call>", "</minimax:tool_call>"),
+    lambda each, rule: f'"\\n" {text(f"""<invoke name="{each.name}">""")} "\\n" {rule} "</invoke>"',
+    bare_values('<parameter name="', '">', "</parameter>\n"),
+    between="",
+    end='"\\n" mark_1',
 )
 
 _OF_FAMILY = {
@@ -245,6 +248,13 @@ _OF_FAMILY = {
     "llama3": _LLAMA3,
     "plain_json": _PLAIN,
     "harmony": _HARMONY,
+    "pythonic": _PYTHONIC,
+    "gemma": _GEMMA,
+    "olmo3": _OLMO3,
+    "lfm2": _LFM2,
+    "functiongemma": _FUNCTIONGEMMA,
+    "gemma4": _GEMMA4,
+    "invoke": _MINIMAX,
 }
 
 
@@ -256,4 +266,6 @@ def notation_of(family: str, chat_template: str | None) -> Notation | None:
         return _MISTRAL
     if family == "deepseek" and "```json" in template:
         return _DEEPSEEK_R1
+    if family == "invoke" and "DSML" in template:
+        return None
     return _OF_FAMILY.get(family)
