@@ -19,6 +19,14 @@ _BLANKS = re.compile(r"[ \t]*")
 _NO_INSTRUCTION = re.compile(r"(?:[ \t\r\n]++|#[^\r\n]*+)*+")
 _REST_OF_LINE = re.compile(r"[^\r\n]*")
 _CLOSING = {quote: re.compile(quote + r"[ \t\v\f\x85\xa0]*(?=[\r\n]|\Z)") for quote in ('"', '"""')}
+# The usual commands in one match, since calls are what a long Modelfile costs
+_PLAIN = re.compile(
+    r"(?:[ \t\r\n]++|#[^\r\n]*+)*+"  # what stands before
+    r"(?:(?:(parameter)[ \t]++(\w++)|(message)[ \t]++((?-i:system|user|assistant)))"
+    r"|(from|system|template|license|adapter))[ \t]++"
+    r'(?:"""([^"]*+)"""|"([^"\r\n]*+)"|([^"\s\x85\xa0][^\r\n]*+))[ \t]*+(?=[\r\n]|\Z)',
+    re.IGNORECASE | re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,20 @@ class Lexer:
     def skip_to_instruction(self) -> None:
         """Pass over blanks, line ends and comments."""
         self._position = _end(_NO_INSTRUCTION, self._text, self._position)
+
+    def plain(self) -> tuple[str, str | None, str, int, int] | None:
+        """The next command, if it is a usual one: what it is called, in lower case, its word,
+        value, line and column. None: nothing is read; word and value will tell what stands here."""
+        found = _PLAIN.match(self._text, self._position)
+        if found is None:
+            return None
+        parameter, name, message, role, other, long, short, bare = found.groups()
+        start = found.start(1 if parameter else 3 if message else 5)
+        self._count_lines(start)
+        self._position = found.end()
+        value = bare.strip(_TRIMMED) if bare else short if long is None else long
+        instruction = (parameter or message or other).lower()
+        return instruction, name or role, value, self._line, start - self._line_start + 1
 
     def word(self) -> Word:
         """The characters up to the next blank or line end; perhaps none."""

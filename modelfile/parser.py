@@ -47,10 +47,16 @@ def parse(text: str) -> Modelfile:
     """
     lexer = Lexer(text.removeprefix("\ufeff"))
     commands = []
-    lexer.skip_to_instruction()
-    while not lexer.at_end:
-        commands.append(_command(lexer))
+    while True:
+        plain = lexer.plain()
+        if plain is not None:
+            instruction, word, value, line, column = plain
+            commands.append(Command(instruction, value, word, line, column))
+            continue
         lexer.skip_to_instruction()
+        if lexer.at_end:
+            break
+        commands.append(_command(lexer))
     if not any(command.instruction == "from" for command in commands):
         raise MissingFrom("no FROM line; write FROM and a model's name or a GGUF file", 1, 1)
     return Modelfile(tuple(commands))

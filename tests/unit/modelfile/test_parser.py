@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from modelfile.ast import INSTRUCTIONS, Command
 from modelfile.errors import EncodingError, MissingFrom, ParseError
+from modelfile.lexer import Lexer
 from modelfile.parser import decode, parse
 
 
@@ -166,3 +168,27 @@ def test_a_value_of_ten_megabytes_on_one_line_is_read_or_refused_at_once(quotes:
 def test_the_places_of_words_count_every_kind_of_line_end() -> None:
     commands = parse("FROM a\r\n\r# c\n\n  SYSTEM b\r\nSYSTEM c").commands
     assert [(command.line, command.column) for command in commands] == [(1, 1), (5, 3), (6, 1)]
+
+
+_PIECES = st.sampled_from(
+    ["FROM", "from", "SYSTEM", "Parameter", "PARAMETER", "message", "MESSAGE", "user", "User",
+     "assistant", "stop", "top_k", "x-y", '"', '""', '"""', "a", "b c", "#", " ", "  ", "\t", "\n",
+     "\n\n", "\r\n", "\r", "\v", "\x85", "\xa0", "ſystem", "é", "\\", "LICENSE", "REQUIRES"]
+)  # fmt: skip
+
+
+@given(st.lists(_PIECES, max_size=14))
+@settings(max_examples=1500)
+def test_usual_commands_are_read_at_once_as_they_are_word_by_word(pieces: list[str]) -> None:
+    text = "FROM x\n" + "".join(pieces)
+    with patch.object(Lexer, "plain", lambda self: None):
+        expected = outcome(text)
+    assert outcome(text) == expected
+
+
+def outcome(text: str) -> object:
+    """The commands with their places, or the error."""
+    try:
+        return [(c, c.line, c.column) for c in parse(text).commands]
+    except ParseError as error:
+        return str(error)
