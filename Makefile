@@ -10,7 +10,7 @@ dev: $(STAMP)
 
 # install.sh finds or builds llama.cpp the same way here as for users, and keeps its wheel.
 $(STAMP): pyproject.toml constraints.txt install.sh
-	./install.sh --dev
+	./install.sh --dev --with-torch
 	@touch $(STAMP)
 
 check: dev
@@ -41,6 +41,28 @@ api-check: dev .venv-api/bin/schemathesis
 	$(PYTHON_BIN)/python -m venv .venv-api
 	.venv-api/bin/pip install --quiet "schemathesis>=4,<5"
 
+# Other people's clients against a daemon with ember. Installing them takes 90 s once, the checks 20 s.
+CLIENTS_NODE := tests/clients/node
+CLIENTS_ARGS ?=
+.PHONY: clients
+clients: dev .venv-clients-openai3/installed.txt .venv-clients-openai2/installed.txt \
+	$(CLIENTS_NODE)/node_modules/.package-lock.json
+	$(PYTHON_BIN)/python -m tests.clients $(CLIENTS_ARGS)
+
+.venv-clients-%/installed.txt: tests/clients/python/%.txt
+	$(PYTHON_BIN)/python -m venv $(@D)
+	$(@D)/bin/pip install --quiet --requirement $<
+	@cp $< $@
+
+$(CLIENTS_NODE)/node_modules/.package-lock.json: $(CLIENTS_NODE)/package-lock.json
+	npm ci --no-audit --no-fund --prefix $(CLIENTS_NODE)
+	@touch $@
+
+# 200 questions that want tools, with tool_choice auto and required: 40 s.
+.PHONY: tool-questions
+tool-questions: dev
+	$(PYTHON_BIN)/python -m tests.clients.tool_questions
+
 # 100,000 mutated requests over all routes; FUZZ_SEED chooses which.
 .PHONY: fuzz
 fuzz: dev
@@ -49,13 +71,21 @@ fuzz: dev
 bench: dev
 	$(PYTHON_BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
+# The same load by a public tool, in an environment of its own (1.2 GB); the table is kept.
+.PHONY: load-test
+load-test: dev .venv-aiperf/bin/aiperf
+	$(PYTHON_BIN)/python -m tests.benchmarks.aiperf .venv-aiperf/bin/aiperf $(BENCH_ARGS)
+
+.venv-aiperf/bin/aiperf:
+	$(PYTHON_BIN)/python -m venv .venv-aiperf
+	.venv-aiperf/bin/pip install --quiet aiperf==0.13.0
+
 run: dev
 	$(PYTHON_BIN)/hearth serve
 
 # Trains ember anew, reproducibly from its seed: up to 2 hours on 2 cores.
 TRAINING := $(PYTHON_BIN)/python -m registry.builtin.ember.training
 ember: dev
-	./install.sh --dev --with-torch
 	$(TRAINING).train --work build/ember
 	$(TRAINING).export --work build/ember --out registry/builtin/ember/ember.gguf
 
@@ -71,4 +101,4 @@ ember-eval: dev
 	$(TRAINING).evaluate --url http://$(EVAL_ADDRESS)
 
 clean:
-	rm -rf .venv .venv-api .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results
+	rm -rf .venv .venv-api .venv-aiperf .venv-clients-openai? tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results

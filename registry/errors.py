@@ -26,6 +26,13 @@ class InvalidName(RegistryError):
         self.text = text
 
 
+class InvalidShortNames(RegistryError):
+    """The user's table of short names has a fault; the message names the line or the entry."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"shortnames.toml: {reason}")
+
+
 class InvalidDigest(RegistryError):
     """The text is not sha256: and 64 lower-case hexadecimal digits."""
 

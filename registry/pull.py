@@ -1,68 +1,145 @@
 """The pull of one model: manifest, files, verification, the manifest into the store last.
 
-Owns the order and what can be seen of it. Knows neither where the model comes from nor HTTP
-clients that watch.
+Owns the order and what can be seen of it. Knows neither where the model comes from, nor how one
+is made of files, nor HTTP clients that watch.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
+from registry.bundle import model_layer
 from registry.digest import Digest
-from registry.hosts.host import Host, RemoteModel
+from registry.errors import RegistryError
+from registry.hosts.host import Host, RemoteFile, RemoteModel
 from registry.names import Name
+from registry.store import Store
 from registry.transfer.download import BlobProgress
 from registry.transfer.fetching import Fetcher
 
-Build = Callable[[Name, dict[str, Digest]], Awaitable[None]]
+
+@dataclass(slots=True)
+class Work:
+    """A step of the making of a model. line: status, and completed and total as they grow."""
+
+    line: Mapping[str, Any]
+    done: bool = False
 
 
 @dataclass(slots=True)
 class PullState:
-    """What a pull has done and is doing: lines of text, and files on their way. name: what the
-    model is called in the store, once that is known."""
+    """What a pull has done and is doing: lines of text, files on their way, work. name: what the
+    model is called in the store, once that is known. recipe: see RemoteModel."""
 
-    steps: list[str | BlobProgress] = field(default_factory=list)
+    steps: list[str | BlobProgress | Work] = field(default_factory=list)
     name: Name | None = None
+    recipe: str | None = None
+
+    def tell(self, line: Mapping[str, Any]) -> None:
+        """Show work: a line of another status is the next step."""
+        last = self.steps[-1] if self.steps else None
+        if isinstance(last, Work) and last.line["status"] == line["status"]:
+            last.line = line
+            return
+        if isinstance(last, Work):
+            last.done = True
+        self.steps.append(Work(line))
 
 
-async def pull(host: Host, fetcher: Fetcher, state: PullState, build: Build) -> None:
-    """Bring a model into the store. build makes one of files that came without a manifest.
+Build = Callable[[RemoteModel, dict[str, Digest], PullState], Awaitable[None]]
+Check = Callable[[RemoteFile, Digest], Awaitable[None]]
 
-    Raises RemoteError, InvalidManifest, StoreFull, StoreFault, StoreReadOnly, and what build
+
+async def _no_check(file: RemoteFile, digest: Digest) -> None:
+    """Take every file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How a model is made of files that came without a manifest. check: raises when a file that
+    has arrived shows that none can be made, which spares the rest of the transfer. hopeless: the
+    errors that say so; after others the files are kept for the next try."""
+
+    build: Build
+    check: Check = _no_check
+    hopeless: tuple[type[Exception], ...] = ()
+
+
+async def pull(host: Host, fetcher: Fetcher, state: PullState, making: Making) -> None:
+    """Bring a model into the store.
+
+    Raises RemoteError, InvalidManifest, StoreFull, StoreFault, StoreReadOnly, and what making
     raises; then the store is as it was, but for the parts that the next pull goes on from.
     """
     state.steps.append("pulling manifest")
     remote = await host.resolve()
-    if remote.note is not None:
-        state.steps.append(remote.note)
-    await fetcher.require_space(remote.files)
-    known = [file.digest for file in remote.files if file.digest is not None]
-    with fetcher.store.holding(known):
-        digests = await _fetch(remote, fetcher, state)
-        state.steps.append("verifying sha256 digest")
-        state.steps.append("writing manifest")
-        await _install(remote, fetcher, digests, build)
-    state.name = remote.name
+    state.steps.extend(remote.notes)
+    if not await asyncio.to_thread(_is_made, fetcher.store, remote):
+        await fetcher.require_space(remote.files, remote.made_bytes)
+        digests: dict[str, Digest] = {}
+        try:
+            with ExitStack() as held:
+                await _fetch(remote, fetcher, state, making, digests, held)
+                state.steps.append("verifying sha256 digest")
+                await _install(remote, fetcher, state, digests, making)
+        except making.hopeless:
+            await asyncio.to_thread(fetcher.store.discard, digests.values())
+            raise
+        if remote.manifest is None:
+            await asyncio.to_thread(fetcher.store.discard, digests.values())
+    state.name, state.recipe = remote.name, remote.recipe
     state.steps.append("success")
 
 
-async def _fetch(remote: RemoteModel, fetcher: Fetcher, state: PullState) -> dict[str, Digest]:
-    digests = {}
+async def _fetch(
+    remote: RemoteModel,
+    fetcher: Fetcher,
+    state: PullState,
+    making: Making,
+    digests: dict[str, Digest],
+    held: ExitStack,
+) -> None:
+    """Bring all files, each noted in digests and held against removal."""
+    known = [file.digest for file in remote.files if file.digest is not None]
+    held.enter_context(fetcher.store.holding(known))
     for file in remote.files:
         progress = BlobProgress(file.title, file.digest, file.size_bytes)
         state.steps.append(progress)
-        digests[file.title] = await fetcher.fetch(file, progress)
-    return digests
+        digest = await fetcher.fetch(file, progress)
+        held.enter_context(fetcher.store.holding([digest]))
+        digests[file.title] = digest
+        if remote.manifest is None:
+            await making.check(file, digest)
 
 
 async def _install(
-    remote: RemoteModel, fetcher: Fetcher, digests: dict[str, Digest], build: Build
+    remote: RemoteModel,
+    fetcher: Fetcher,
+    state: PullState,
+    digests: dict[str, Digest],
+    making: Making,
 ) -> None:
     if remote.manifest is None:
-        await build(remote.name, digests)
+        await making.build(remote, digests, state)
         return
+    state.steps.append("writing manifest")
     store = fetcher.store
     await asyncio.to_thread(store.put_manifest, remote.name, remote.manifest, remote.content)
+
+
+def _is_made(store: Store, remote: RemoteModel) -> bool:
+    """Whether the store has the model as it would be made of these files, which are not kept.
+    Blocks on the disk."""
+    if remote.recipe is None:
+        return False
+    try:
+        stored = store.get(remote.name)
+        record = store.records.blob(model_layer(stored.manifest).digest)
+    except RegistryError:
+        return False
+    origin = None if record is None else record.origin
+    return stored.fault is None and origin is not None and origin.recipe == remote.recipe

@@ -38,10 +38,12 @@ _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a blob came from: what the user wrote for the pull. insecure: as he allowed."""
+    """Where a blob came from: what the user wrote for the pull. insecure: as he allowed. recipe:
+    of a blob that was made here, the text for the files that it was made of."""
 
     reference: str
     insecure: bool = False
+    recipe: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ def _blob_bytes(record: BlobRecord) -> bytes:
         "count": len(record.crcs),
         "origin": None if origin is None else origin.reference[:_MAX_ORIGIN_CHARS],
         "insecure": origin is not None and origin.insecure,
+        "recipe": None if origin is None else origin.recipe,
     }
     content = _header(facts) + struct.pack(f"<{len(record.crcs)}I", *record.crcs)
     return content + struct.pack("<I", zlib.crc32(content))
@@ -196,9 +199,14 @@ def _parse_blob(content: bytes) -> BlobRecord | None:
     if count != len(rest) / 4:
         return None
     crcs: Sequence[int] = struct.unpack(f"<{len(rest) // 4}I", rest)
-    text = facts.get("origin")
-    origin = Origin(text, facts.get("insecure") is True) if isinstance(text, str) else None
-    return BlobRecord(size, chunk, tuple(crcs), origin)
+    return BlobRecord(size, chunk, tuple(crcs), _origin(facts))
+
+
+def _origin(facts: Mapping[str, Any]) -> Origin | None:
+    text, recipe = facts.get("origin"), facts.get("recipe")
+    if not isinstance(text, str):
+        return None
+    return Origin(text, facts.get("insecure") is True, recipe if isinstance(recipe, str) else None)
 
 
 def _parse_manifest(content: bytes) -> ManifestRecord | None:

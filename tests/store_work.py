@@ -26,11 +26,12 @@ from registry.digest import Digest
 from registry.fsck.check import check
 from registry.fsck.findings import Finding
 from registry.gc import Rules, collect
+from registry.hosts.host import RemoteModel
 from registry.hosts.oci import OciHost, Repository
 from registry.hosts.web import Web
 from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
 from registry.names import Name
-from registry.pull import PullState, pull
+from registry.pull import Making, PullState, pull
 from registry.push import Destination, push
 from registry.store import Store
 from registry.transfer.download import Rules as TransferRules
@@ -151,14 +152,15 @@ async def transfer(kind: str, store: Store, place: Place, streams: int = 2) -> N
         source = Repository(web, base, path, Tokens(web, base, credentials, lambda _: None))
         if kind == "pull":
             fetcher = Fetcher(store, TransferRules(wait_scale=0.0, streams=streams))
-            await pull(OciHost(source, place.pulled, "latest"), fetcher, PullState(), _no_build)
+            host = OciHost(source, place.pulled, "latest")
+            await pull(host, fetcher, PullState(), Making(_no_build))
         else:
             target = Destination(source, "latest")
             await push(store, Name.parse(BASE), target, Limit(None), PullState())
 
 
-async def _no_build(name: Name, digests: dict[str, Digest]) -> None:
-    raise AssertionError(name)
+async def _no_build(remote: RemoteModel, digests: dict[str, Digest], state: PullState) -> None:
+    raise AssertionError(remote.name)
 
 
 def damage(store: Store) -> list[Finding]:

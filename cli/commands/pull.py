@@ -26,6 +26,9 @@ def command(
 ) -> None:
     """Get models. What an earlier try has left is used.
 
+    A file shortnames.toml in hearth's data folder may give places names of your own:
+    small = "hf.co/user/repo:Q4_K_M"
+
     Ctrl-C stops the transfer unless another command waits for the same model.
     """
     from cli.connection import connect

@@ -43,34 +43,47 @@ def check_scheme(url: httpx.URL, insecure: bool) -> None:
     raise RemoteRefused(f"{shown(str(url))} is neither https nor http")
 
 
-async def check_redirect(source: httpx.URL, target: httpx.URL, insecure: bool) -> None:
-    """Raises RemoteRefused when source must not send a request on to target: other schemes, a
-    step down from https, and private addresses behind a public one."""
+async def check_redirect(
+    source: httpx.URL, target: httpx.URL, insecure: bool, source_is_private: bool | None = None
+) -> bool:
+    """Whether target's connections have to be watched too, as source is public: another look-up
+    may give another address. source_is_private: as its connections showed, None: look it up.
+
+    Raises RemoteRefused when source must not send a request on to target: other schemes, a step
+    down from https, and private addresses behind a public one.
+    """
     check_scheme(target, insecure)
     if target.userinfo:
         raise RemoteRefused(f"{shown(source.host)} redirects to a URL with a password in it")
     if source.scheme == "https" and target.scheme != "https":
         raise RemoteRefused(f"{shown(source.host)} redirects from https to plain http")
     if source.host == target.host:
-        return
-    if await _is_private(target.host) and not await _is_private(source.host):
+        return False
+    if source_is_private is None:
+        source_is_private = await _is_private(source.host)
+    if not source_is_private and await _is_private(target.host):
         raise RemoteRefused(
             f"{shown(source.host)} redirects to {shown(target.host)}, an address that is not public"
         )
+    return not source_is_private
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public internet."""
+    return _plain(ipaddress.ip_address(address.split("%")[0])).is_global
 
 
 async def _is_private(host: str) -> bool:
     """True when any address of host is not a public one. A name that cannot be resolved here is
     left to the request, which a proxy may resolve."""
     try:
-        found = [ipaddress.ip_address(host.strip("[]"))]
+        return not is_public(host.strip("[]"))
     except ValueError:
         try:
             answers = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
         except OSError:
             return False
-        found = [ipaddress.ip_address(str(answer[4][0]).split("%")[0]) for answer in answers]
-    return any(not _plain(address).is_global for address in found)
+    return not all(is_public(str(answer[4][0])) for answer in answers)
 
 
 def _plain(

@@ -20,6 +20,7 @@ _QUANTIZATION = re.compile(
 _NO_MODEL = re.compile(
     r"(?:^|/)(?:mmproj|imatrix)|[-._](?:mmproj|imatrix|lora)[-._]", re.IGNORECASE
 )
+_PROJECTOR = re.compile(r"(?:^|/)mmproj|[-._]mmproj[-._]", re.IGNORECASE)
 _UNQUANTIZED = ("F16", "BF16", "FP16", "F32", "FP32")
 _SHARE_OF_MEMORY = 0.6  # the rest is for the cache of keys and values, and for other programs
 _SHOWN = 12
@@ -27,11 +28,13 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of a repository. sha256: None for small files, of which the host does not say it."""
+    """A file of a repository. sha256: None for small files, of which the host does not say it.
+    git_id: the same for the same content."""
 
     path: str
     size_bytes: int
     sha256: str | None
+    git_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def variants_of(entries: Iterable[Entry]) -> list[Variant]:
     groups: dict[str, dict[int, Entry]] = {}
     counts: dict[str, int] = {}
     for entry in entries:
-        if not entry.path.lower().endswith(".gguf") or _NO_MODEL.search(entry.path):
+        if not _is_gguf(entry.path) or _NO_MODEL.search(entry.path):
             continue
         shard = _SHARD.search(entry.path)
         stem = entry.path[: shard.start()] if shard else entry.path[: -len(".gguf")]
@@ -72,6 +75,11 @@ def variants_of(entries: Iterable[Entry]) -> list[Variant]:
         for stem, group in sorted(groups.items())
         if sorted(group) == list(range(1, counts[stem] + 1))
     ]
+
+
+def projectors_of(entries: Iterable[Entry]) -> list[Entry]:
+    """The files that make a model see, which are no models."""
+    return [entry for entry in entries if _PROJECTOR.search(entry.path) and _is_gguf(entry.path)]
 
 
 def choose(repo: str, variants: list[Variant], selector: str | None, memory_bytes: int) -> Choice:
@@ -111,6 +119,10 @@ def _best(variants: list[Variant], memory_bytes: int) -> Choice:
         return Choice(best, f"choosing {best.label} of {len(variants)}: the best for {memory}")
     best = min(quantized, key=lambda v: v.size_bytes)
     return Choice(best, f"choosing {best.label}, the smallest: none is made for {memory}")
+
+
+def _is_gguf(path: str) -> bool:
+    return path.lower().endswith(".gguf")
 
 
 def _label(stem: str) -> str:

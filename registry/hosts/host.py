@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from registry.digest import Digest
 from registry.manifest import Manifest
 from registry.names import Name
+
+Role = Literal["weights", "license", "template"]
 
 
 class Source(Protocol):
@@ -46,7 +48,8 @@ class RangesIgnored(Exception):
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
     """A file to be fetched. digest: None when only its content will tell. key: the same text
-    for the same content. cached: a file of the user that should be the same."""
+    for the same content. cached: a file of the user that should be the same. role: what it is for
+    a model that is built of files."""
 
     title: str
     size_bytes: int
@@ -54,19 +57,35 @@ class RemoteFile:
     key: str
     source: Source
     cached: Path | None = None
+    role: Role = "weights"
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
     """A model as a host describes it. manifest and content (its bytes): None when the host has
-    files only, from which the model is to be built. note: what the user should hear of the
+    files only, from which the model is to be built. notes: what the user should hear of the
     choice that was made."""
 
     name: Name
     files: tuple[RemoteFile, ...]
     manifest: Manifest | None = None
     content: bytes | None = None
-    note: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def made_bytes(self) -> int:
+        """About what will be written besides the files: one file does as it is, of several the
+        model is made."""
+        sizes = [file.size_bytes for file in self.files if file.role == "weights"]
+        return sum(sizes) if self.manifest is None and len(sizes) > 1 else 0
+
+    @property
+    def recipe(self) -> str | None:
+        """The same text for a model made of the same files; None when it is not made."""
+        if not self.made_bytes:
+            return None
+        keys = "\n".join(f"{file.title} {file.key}" for file in self.files)
+        return Digest.of(keys.encode()).hex
 
 
 class Host(Protocol):

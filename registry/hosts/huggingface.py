@@ -1,7 +1,10 @@
-"""Hugging Face: the GGUF files of a repository, by the Hub's own library.
+"""Hugging Face: the GGUF files of a repository, or its safetensors, by the Hub's own library.
 
 Owns the questions to the Hub and what its refusals mean. huggingface-hub reads the user's
-settings: HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. The content itself comes like any other.
+settings: HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. The content itself comes like any other,
+in ranges: files that the Hub keeps in xet storage are asked for at the address that it redirects
+to, where each has one. The library's own way (hf_xet) writes whole files where it wants, with
+neither ranges nor a bandwidth limit, so that such a transfer could not be gone on with here.
 """
 
 from __future__ import annotations
@@ -31,8 +34,10 @@ from registry.errors import (
     RemoteMissing,
     RemoteRefused,
     RemoteUnreachable,
+    shown,
 )
-from registry.hosts.choosing import Choice, Entry, choose, variants_of
+from registry.hosts.checkpoint import CHECKPOINT, checkpoint_of
+from registry.hosts.choosing import Choice, Entry, Variant, choose, projectors_of, variants_of
 from registry.hosts.host import RemoteFile, RemoteModel
 from registry.hosts.oci import WebFile
 from registry.hosts.references import Reference
@@ -70,11 +75,23 @@ class HuggingFaceHost:
         """See registry.hosts.host.Host."""
         repo = self.reference.repo or ""
         info = await asyncio.to_thread(self._ask, repo)
-        selector = self.reference.selector
-        choice = choose(repo, variants_of(_entries(info)), selector, self.memory_bytes)
-        _require_one_file(repo, choice)
-        files = await asyncio.to_thread(self._files, repo, info.sha or "main", choice)
-        return RemoteModel(self.reference.name, files, note=choice.note)
+        entries = _entries(info)
+        choice = self._choose(repo, entries)
+        files = await asyncio.to_thread(self._files, repo, info.sha or "main", choice.variant)
+        return RemoteModel(self.reference.name, files, notes=_notes(choice, entries))
+
+    def _choose(self, repo: str, entries: list[Entry]) -> Choice:
+        """The GGUF that is meant, or the safetensors where there is none."""
+        found, selector = variants_of(entries), self.reference.selector
+        if found:
+            return choose(repo, found, selector, self.memory_bytes)
+        variant = checkpoint_of(repo, entries)
+        if selector is not None:
+            raise RemoteMissing(
+                f"{repo} has no {shown(selector)}: it holds safetensors and no GGUF. Pull "
+                f"hf.co/{repo} and quantize it with: hearth create --quantize"
+            )
+        return Choice(variant, "no GGUF here: the safetensors are fetched and then converted")
 
     def _ask(self, repo: str) -> ModelInfo:
         revision = self.reference.revision
@@ -87,18 +104,18 @@ class HuggingFaceHost:
         except Exception as error:
             raise _refusal(error, repo, revision) from None
 
-    def _files(self, repo: str, commit: str, choice: Choice) -> tuple[RemoteFile, ...]:
+    def _files(self, repo: str, commit: str, variant: Variant) -> tuple[RemoteFile, ...]:
         endpoint = httpx.URL(constants.ENDPOINT)
         sent = build_hf_headers(library_name="hearth")
         kept = {name: value for name, value in sent.items() if name.lower() == "authorization"}
         authority = HubAuthority(endpoint, kept)
-        files = []
-        for entry in choice.variant.entries:
+        files, is_gguf = [], variant.label != CHECKPOINT
+        for entry in variant.entries:
             url = httpx.URL(hf_hub_url(repo, entry.path, revision=commit))
             digest = None if entry.sha256 is None else _digest(entry.sha256)
-            key = str(digest) if digest else f"hf:{repo}@{commit}/{entry.path}"
-            source = WebFile(self.web, url, authority)
-            title = entry.path.rpartition("/")[2]
+            key = str(digest) if digest else f"{entry.git_id or commit}/{repo}/{entry.path}"
+            source = WebFile(self.web, url, authority, _gated(repo))
+            title = entry.path.rpartition("/")[2] if is_gguf else entry.path
             cached = _cached(repo, entry.path, commit)
             files.append(RemoteFile(title, entry.size_bytes, digest, key, source, cached))
         return tuple(files)
@@ -109,21 +126,19 @@ def _entries(info: ModelInfo) -> list[Entry]:
     if len(siblings) > _MAX_FILES:
         raise RemoteRefused(f"{info.id} has {len(siblings)} files, too many to choose from")
     return [
-        Entry(item.rfilename, item.size, item.lfs.sha256 if item.lfs else None)
+        Entry(item.rfilename, item.size, item.lfs.sha256 if item.lfs else None, item.blob_id)
         for item in siblings
         if type(item.size) is int and item.size >= 0
     ]
 
 
-def _require_one_file(repo: str, choice: Choice) -> None:
-    """Raises RemoteRefused for a model in parts, of which no model can be made yet: better now
-    than after the transfer."""
-    variant = choice.variant
-    if len(variant.entries) > 1:
-        raise RemoteRefused(
-            f"{variant.label} of {repo} is cut into {len(variant.entries)} files, which this "
-            f"version cannot join; choose one in a single file, such as hf.co/{repo}:Q4_K_M"
-        )
+def _notes(choice: Choice, entries: list[Entry]) -> tuple[str, ...]:
+    """What the user should hear: why this file, and what does not come with it."""
+    notes = [] if choice.note is None else [choice.note]
+    if count := len(projectors_of(entries)):
+        what = "the projector for images is" if count == 1 else "the projectors for images are"
+        notes.append(f"{what} left out: images cannot be read yet")
+    return tuple(notes)
 
 
 def _digest(sha256: str) -> Digest:
@@ -139,13 +154,16 @@ def _cached(repo: str, path: str, commit: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
+def _gated(repo: str) -> str:
+    return (
+        f"{repo} is for those who have accepted its terms: accept them at "
+        f"{constants.ENDPOINT}/{repo}, then set HF_TOKEN for the daemon or run: hf auth login"
+    )
+
+
 def _refusal(error: Exception, repo: str, revision: str | None) -> RemoteError:
-    page = f"{constants.ENDPOINT}/{repo}"
     if isinstance(error, GatedRepoError):
-        return RemoteDenied(
-            f"{repo} is for those who have accepted its terms: accept them at {page}, then set "
-            "HF_TOKEN for the daemon or run: hf auth login"
-        )
+        return RemoteDenied(_gated(repo))
     if isinstance(error, RevisionNotFoundError):
         return RemoteMissing(f"{repo} has no revision {revision}")
     if isinstance(error, RepositoryNotFoundError):

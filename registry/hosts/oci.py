@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 
 from registry.digest import Digest
 from registry.errors import InvalidManifest, RemoteRefused, shown
 from registry.hosts.addresses import is_loopback
+from registry.hosts.artifacts import Artifact, read_artifact
 from registry.hosts.host import RemoteFile, RemoteModel
 from registry.hosts.web import Ask, Authority, Web, open_range, raise_for_status
 from registry.manifest import CONFIG_TYPE, MANIFEST_TYPE, MAX_MANIFEST_BYTES, Layer, Manifest
@@ -31,11 +32,14 @@ _CONFIG_TYPES = (
     "application/vnd.ollama.image.config",
 )
 _LAYER_PREFIX = "application/vnd.ollama.image."
+_REGISTRIES = dict.fromkeys(("docker.io", "index.docker.io"), "registry-1.docker.io")
 _MAX_TAG_PAGES = 100
 
 
 def base_url(host: str, plain: bool) -> httpx.URL:
-    """The registry at host (its name and port). plain: over http, as is the rule for loopback."""
+    """The registry at host (its name and port). plain: over http, as is the rule for loopback.
+    What people call docker.io is a web site; its registry has another name."""
+    host = _REGISTRIES.get(host.lower(), host)
     name = host.rpartition(":")[0] if ":" in host else host
     return httpx.URL(f"{'http' if plain or is_loopback(name) else 'https'}://{host}")
 
@@ -77,16 +81,17 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class WebFile:
-    """A file behind a URL. See registry.hosts.host.Source."""
+    """A file behind a URL. denied: see Ask. See registry.hosts.host.Source."""
 
     web: Web
     url: httpx.URL
     authority: Authority | None = None
+    denied: str | None = None
 
     @contextlib.asynccontextmanager
     async def read(self, start: int, stop: int) -> AsyncIterator[AsyncIterator[bytes]]:
         """See registry.hosts.host.Source."""
-        ask = Ask("GET", self.url, {}, None, self.authority)
+        ask = Ask("GET", self.url, {}, None, self.authority, self.denied)
         async with open_range(self.web, ask, start, stop) as parts:
             yield parts
 
@@ -110,9 +115,20 @@ class OciHost:
         self._check_digest(response, content)
         _check_kind(response, content)
         manifest = Manifest.from_bytes(content)
+        artifact = read_artifact(content, manifest)
+        if artifact is not None:
+            return self._of_artifact(artifact)
         check_layers(manifest)
         files = tuple(self.repository.blob(layer) for layer in manifest.blobs)
         return RemoteModel(self.name, files, manifest, content)
+
+    def _of_artifact(self, artifact: Artifact) -> RemoteModel:
+        """The model of which another tool made the artifact, to be built of its files."""
+        files = tuple(
+            replace(self.repository.blob(piece.layer), title=piece.title, role=piece.role)
+            for piece in artifact.pieces
+        )
+        return RemoteModel(self.name, files, notes=artifact.notes)
 
     def _check_digest(self, response: httpx.Response, content: bytes) -> None:
         """The manifest must be what the reference, and the registry itself, say that it is."""

@@ -2,7 +2,7 @@
 
     gemma3, user/model:tag, registry.example.com/ns/model:tag, oci://host/ns/model@sha256:<hex>
     hf.co/user/repo, hf.co/user/repo:Q4_K_M, hf.co/user/repo:file.gguf, hf://user/repo@revision
-    https://host/path/file.gguf
+    https://host/path/file.gguf, https://host/user/repo/resolve/revision/file.gguf
 
 Owns this grammar beyond that of names. Asks nobody.
 """
@@ -23,6 +23,7 @@ Kind = Literal["oci", "huggingface", "url"]
 HUGGING_FACE = "hf.co"
 _HF_HOSTS = ("hf.co", "huggingface.co", "www.huggingface.co")
 _FILE_ENDS = (".gguf",)
+_PART_END = re.compile(r"-\d{5}-of-\d{5}$", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}", re.ASCII)
 _REPO_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}", re.ASCII)
 
@@ -127,13 +128,17 @@ def _url(text: str) -> Reference:
     except ValueError:
         raise InvalidName(text, "not a URL") from None
     folders = [unquote(part) for part in parts.path.split("/") if part]
-    model = folders[-1].rpartition(".")[0] if folders else ""
+    model = _PART_END.sub("", folders[-1].rpartition(".")[0]) if folders else ""
     namespace = folders[-2] if len(folders) > 1 else "files"
     if parts.netloc != host or not is_valid_part("host", host):
         raise InvalidName(text, "the URL has a password or an unusual host")
     if not model:
         raise InvalidName(text, "the URL names no file")
     name = Name(host, name_part(namespace, "namespace"), name_part(model, "model"), DEFAULT_TAG)
+    if "resolve" in folders[2:-2]:
+        at = folders.index("resolve", 2)
+        user, repo = name_part(folders[at - 2], "namespace"), name_part(folders[at - 1], "model")
+        name = Name(host, user, repo, name_part(model, "tag"))
     return Reference("url", name, plain=parts.scheme == "http", url=text)
 
 

@@ -19,7 +19,6 @@ import httpx
 from registry.atomic import open_regular
 from registry.digest import Digest
 from registry.errors import BlobDamaged, RemoteError, RemoteRefused, RemoteUnreachable, shown
-from registry.hosts.addresses import check_redirect
 from registry.hosts.host import RetryLater
 from registry.hosts.oci import Repository
 from registry.hosts.web import Ask, raise_for_status, raise_if_passing, same_origin
@@ -150,7 +149,7 @@ class Upload:
         except httpx.InvalidURL:
             raise RemoteRefused(f"an upload leads to {shown(given)}, which is no URL") from None
         if not same_origin(source, target):
-            await check_redirect(source, target, self.repository.web.insecure)
+            await self.repository.web.follow(source, target)
         return target
 
 

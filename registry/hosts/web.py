@@ -25,6 +25,7 @@ import httpx
 from registry.errors import RemoteDenied, RemoteMissing, RemoteRefused, RemoteUnreachable, shown
 from registry.hosts.addresses import check_redirect, check_scheme, origin_of
 from registry.hosts.host import RangesIgnored, RetryLater
+from registry.hosts.peers import Peers
 
 STALL_S = 30.0
 CONNECT_S = 15.0
@@ -52,13 +53,15 @@ class Authority(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request. content: bytes, or what gives them in parts."""
+    """A request. content: bytes, or what gives them in parts. denied: what to tell the user of a
+    range that the origin itself refuses him, where more is known than that."""
 
     method: str
     url: httpx.URL
     headers: Mapping[str, str] = field(default_factory=dict)
     content: Any = None
     authority: Authority | None = None
+    denied: str | None = None
 
 
 class Web:
@@ -70,6 +73,7 @@ class Web:
         self._agent = agent
         self._stall_s = stall_s
         self._client: httpx.AsyncClient | None = None
+        self._peers = Peers()
 
     async def __aenter__(self) -> Web:
         context = await asyncio.to_thread(_trust, self.insecure)
@@ -116,9 +120,16 @@ class Web:
                 return response
             await response.aclose()
             target = _location(response)
-            await check_redirect(url, target, self.insecure)
+            await self.follow(url, target)
             url = target
         raise RemoteRefused(f"{shown(ask.url.host)} redirects more than {_MAX_REDIRECTS} times")
+
+    async def follow(self, source: httpx.URL, target: httpx.URL) -> None:
+        """Take note that source sends on to target. Raises RemoteRefused when it must not; a
+        request to target does so when its host turns out to be at a private address."""
+        is_private = self._peers.is_private(source)
+        if await check_redirect(source, target, self.insecure, is_private):
+            self._peers.guard(target)
 
     async def _once(self, ask: Ask, url: httpx.URL) -> httpx.Response:
         assert self._client is not None
@@ -127,7 +138,11 @@ class Web:
             headers |= await ask.authority.headers(url)
         with _connection_faults(url):
             request = self._client.build_request(
-                ask.method, url, headers=headers, content=ask.content
+                ask.method,
+                url,
+                headers=headers,
+                content=ask.content,
+                extensions={"trace": self._peers.watch(url)},
             )
             return await self._client.send(request, stream=True)
 
@@ -264,6 +279,9 @@ async def open_range(
     ranged = Ask("GET", ask.url, {**ask.headers, **wanted}, None, ask.authority)
     async with web.open(ranged) as response:
         raise_if_passing(response)
+        is_origin = same_origin(response.request.url, ask.url)
+        if ask.denied is not None and response.status_code in (401, 403) and is_origin:
+            raise RemoteDenied(ask.denied)
         raise_for_status(response, "this file")
         check_plain(response)
         if response.status_code == 200:

@@ -38,9 +38,9 @@ class Fetcher:
                 missing += file.size_bytes - self.store.partial_bytes(_plan(file))
         return missing
 
-    async def require_space(self, files: tuple[RemoteFile, ...]) -> None:
-        """Raises StoreFull when the files do not fit, StoreReadOnly."""
-        missing = await asyncio.to_thread(self.missing_bytes, files)
+    async def require_space(self, files: tuple[RemoteFile, ...], made_bytes: int = 0) -> None:
+        """Raises StoreFull when the files, and what is made of them, do not fit, StoreReadOnly."""
+        missing = made_bytes + await asyncio.to_thread(self.missing_bytes, files)
         await asyncio.to_thread(self.store.require_space, missing)
 
     async def fetch(self, file: RemoteFile, progress: BlobProgress) -> Digest:

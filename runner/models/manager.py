@@ -300,6 +300,7 @@ class Manager:
     async def _start(self, resident: Resident, backoff_s: float) -> Worker:
         began_s = self._now()
         name, plan = resident.bundle.name.short, resident.placement.plan
+        log.info("loading %s by %s: %s", name, plan.backend, resident.placement.price.describe())
         try:
             await asyncio.sleep(backoff_s)
             worker = await self._start_worker(name, plan, self._timeouts)

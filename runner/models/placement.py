@@ -23,6 +23,8 @@ SWAP_TOKENS = 2048  # a swap that holds less than these is no use
 SWAP_SHARE = 0.25  # of the memory that the plan leaves free, for copies of finished sequences
 SWAP_CAP_BYTES = 4 << 30
 PROCESS_BYTES = 160 << 20  # interpreter, libraries and a large vocabulary: an upper estimate
+TORCH_PROCESS_BYTES = 160 << 20  # its libraries: what a process with ember takes more with them
+TORCH_SPARE_TOKENS = 32  # of each sequence: two blocks of its cache
 TORCH_CACHE_TYPE = "f32"  # on a CPU, where it computes GGUF files in float32
 GPU_HEADROOM_BYTES = 512 << 20  # CUDA context and library workspaces
 
@@ -93,10 +95,15 @@ class Wishes:
 @dataclass(frozen=True, slots=True)
 class Room:
     """The memory a plan may use now. gpu_bytes: free memory of each usable device; empty when
-    the backend was built without one."""
+    llama.cpp was built without one. torch_gpu_bytes: that of the one which torch uses."""
 
     free_bytes: int
     gpu_bytes: tuple[int, ...] = ()
+    torch_gpu_bytes: tuple[int, ...] = ()
+
+    def gpus(self, backend: BackendName) -> tuple[int, ...]:
+        """Free memory of the devices that the backend can use."""
+        return self.torch_gpu_bytes if backend == "torch" else self.gpu_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,14 @@ class Price:
     def host_bytes(self) -> int:
         """The part in the machine's own memory, with the swap."""
         return self.total_bytes - self.gpu_bytes + self.swap_bytes
+
+    def describe(self) -> str:
+        """The plan in one line, for the log."""
+        parts = f"weights {gib(self.weights_bytes)} + cache {gib(self.cache_bytes)}"
+        return (
+            f"at most {gib(self.total_bytes)} ({parts} + compute {gib(self.compute_bytes)}),"
+            f" {gib(self.gpu_bytes)} of it on GPUs"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +208,8 @@ def _propose(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> P
     context = context_length(shape, wishes)
     cache_type = TORCH_CACHE_TYPE if source.backend == "torch" else wishes.cache_type
     per_token = shape.cache_bytes_per_token(cache_type)
-    after_weights = max(0, room.free_bytes + sum(room.gpu_bytes) - shape.all_weights_bytes)
+    gpus = room.gpus(source.backend)
+    after_weights = max(0, room.free_bytes + sum(gpus) - shape.all_weights_bytes)
     pool = pool_tokens(context, wishes, per_token, after_weights)
     batch = min(max(1, wishes.num_batch or BATCH_TOKENS), pool)
     price = Price(
@@ -201,7 +217,11 @@ def _propose(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> P
         cache_bytes=int(per_token * pool),
         compute_bytes=compute_bytes(shape, batch, pool, wishes.flash_attention),
     )
-    layers = gpu_layers(shape, price, wishes.num_gpu, room.gpu_bytes)
+    if source.backend == "torch":
+        price = _for_torch(price, per_token, wishes)
+    layers = gpu_layers(shape, price, wishes.num_gpu, gpus)
+    if source.backend == "torch" and layers <= shape.layers:
+        layers = 0  # it puts a model on one device as a whole
     plan = LoadPlan(
         path=source.path,
         backend=source.backend,
@@ -240,6 +260,16 @@ def _draft_tokens(source: Source, wishes: Wishes) -> int:
     if wishes.draft_tokens is None:
         return 0 if source.draft is None else DRAFT_TOKENS
     return wishes.draft_tokens
+
+
+def _for_torch(price: Price, bytes_per_token: float, wishes: Wishes) -> Price:
+    """With its larger libraries, and the blocks of the cache that sequences leave half empty."""
+    spare = TORCH_SPARE_TOKENS * max_sequences(wishes.num_parallel)
+    return replace(
+        price,
+        cache_bytes=price.cache_bytes + int(bytes_per_token * spare),
+        compute_bytes=price.compute_bytes + TORCH_PROCESS_BYTES,
+    )
 
 
 def _idles_at_a_cost(plan: LoadPlan, shape: ModelShape) -> bool:

@@ -29,13 +29,12 @@ class Rooms:
     def __init__(self, settings: Settings, measure: Callable[[], int] = available_bytes) -> None:
         self._settings = settings
         self._measure = measure
-        self._gpu_backend: bool | None = None
+        self._gpu_backends: frozenset[str] | None = None
 
     async def probe(self) -> None:
-        """Find out once, in a child process, whether the backend can use a GPU."""
-        if self._gpu_backend is not None:
-            return
-        self._gpu_backend = bool(gpu_memory()) and await _backend_has_gpu()
+        """Find out once, in a child process, which backends can use a GPU."""
+        if self._gpu_backends is None:
+            self._gpu_backends = await _backends_with_gpu() if gpu_memory() else frozenset()
 
     def now(self, others: Iterable[Resident]) -> Room:
         """The room while others stay."""
@@ -44,7 +43,7 @@ class Rooms:
         limit = self._settings.memory_limit
         if limit is not None:
             free = min(free, limit - sum(item.placement.price.host_bytes for item in held))
-        return Room(max(0, free), self._gpu_bytes())
+        return self._room(max(0, free), self._gpu_bytes())
 
     def without(self, others: Sequence[Resident]) -> Room:
         """The room if all others were gone."""
@@ -54,7 +53,7 @@ class Rooms:
         gpu = self._gpu_bytes()
         if gpu:
             gpu = (gpu[0] + sum(item.placement.price.gpu_bytes for item in others), *gpu[1:])
-        return Room(max(0, free if limit is None else min(free, limit)), gpu)
+        return self._room(max(0, free if limit is None else min(free, limit)), gpu)
 
     def full(self, count: int) -> bool:
         """True when HEARTH_MAX_LOADED_MODELS allows no further model."""
@@ -78,13 +77,21 @@ class Rooms:
             draft_tokens=options.draft_tokens,
         )
 
+    def _room(self, free_bytes: int, gpu_bytes: tuple[int, ...]) -> Room:
+        usable = self._gpu_backends or ()
+        return Room(
+            free_bytes,
+            gpu_bytes if "llamacpp" in usable else (),
+            gpu_bytes[:1] if "torch" in usable else (),
+        )
+
     def _gpu_bytes(self) -> tuple[int, ...]:
-        if not self._gpu_backend:
+        if not self._gpu_backends:
             return ()
         return tuple(device.free_bytes for device in gpu_memory())
 
 
-async def _backend_has_gpu() -> bool:
+async def _backends_with_gpu() -> frozenset[str]:
     process = await asyncio.create_subprocess_exec(
         *worker_command("--probe"),
         stdin=asyncio.subprocess.DEVNULL,
@@ -95,10 +102,12 @@ async def _backend_has_gpu() -> bool:
     )
     try:
         output, _ = await asyncio.wait_for(process.communicate(), _PROBE_TIMEOUT_S)
-        return bool(json.loads(output)["gpu_offload"])
+        facts = json.loads(output)
+        found = {"llamacpp": facts["gpu_offload"], "torch": facts["torch_gpu"]}
+        return frozenset(name for name, has in found.items() if has)
     except (TimeoutError, ValueError, KeyError, TypeError):
         log.warning("the backend's probe gave no answer; models stay on the CPU")
         if process.returncode is None:
             process.kill()
             await process.wait()
-        return False
+        return frozenset()

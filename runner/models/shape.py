@@ -117,7 +117,7 @@ def source_of(bundle: Bundle, backend: str | None = None) -> Source:
         ranking=abilities.rerank,
         chat_template=None if of_file else template,
         adapters=_adapters(bundle),
-        draft=None if (draft := draft_of(bundle)) is None else str(draft.path),
+        draft=None if (draft := draft_of(bundle, backend)) is None else str(draft.path),
     )
 
 
@@ -143,6 +143,11 @@ def _check_for_torch(bundle: Bundle) -> None:
             f"{bundle.name.short} has an adapter, which the backend torch cannot apply; create it"
             " again without PARAMETER backend torch"
         )
+    if not abilities_of(bundle).completion:
+        raise ModelInvalid(
+            f"{bundle.name.short} gives embeddings, which the backend torch does not compute;"
+            " create it again without PARAMETER backend torch"
+        )
 
 
 def _adapters(bundle: Bundle) -> tuple[str, ...]:
@@ -158,16 +163,16 @@ def shape_of(bundle: Bundle, backend: str | None = None) -> ModelShape:
     """The numbers of the memory plan. backend: the one asked for. Raises ModelInvalid when the
     header lacks one."""
     own = _shape(bundle.header, _weights_bytes(bundle, backend))
-    draft = draft_of(bundle)
+    draft = draft_of(bundle, backend)
     if draft is None:
         return own
     return dataclasses.replace(own, draft=_shape(draft.header, draft.size_bytes))
 
 
-def draft_of(bundle: Bundle) -> BundleFile | None:
-    """The draft model, unless it is one that cannot propose tokens for this model: that changes
-    no answer."""
-    draft = bundle.draft
+def draft_of(bundle: Bundle, backend: str | None = None) -> BundleFile | None:
+    """The draft model, unless it is one that cannot propose tokens for this model or backend:
+    that changes no answer."""
+    draft = None if backend == "torch" else bundle.draft
     try:
         if draft is not None:
             check_draft(draft.header, bundle.header)

@@ -127,17 +127,23 @@ class Worker:
         return generation
 
     async def embed(
-        self, inputs: Sequence[str] | Sequence[Sequence[int]], *, truncate: bool
+        self,
+        inputs: Sequence[str] | Sequence[Sequence[int]],
+        *,
+        truncate: bool,
+        priority: int = 0,
     ) -> Embeddings:
-        """One vector for each input. Raises what the worker reports."""
-        reply = await self.call("embed", inputs=list(inputs), truncate=truncate)
+        """One vector for each input; a lower priority goes first. Raises what the worker
+        reports."""
+        reply = await self.call("embed", inputs=list(inputs), truncate=truncate, priority=priority)
         vectors = tuple(tuple(float(x) for x in vector) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 
-    async def rank(self, pairs: Sequence[tuple[str, str]]) -> Embeddings:
+    async def rank(self, pairs: Sequence[tuple[str, str]], *, truncate: bool) -> Embeddings:
         """The score of each query with its document, from 0 to 1, as a vector of one number.
-        Raises what the worker reports."""
-        reply = await self.call("rank", pairs=list(pairs))
+        truncate: read only the beginning of documents that are too long. Raises what the worker
+        reports."""
+        reply = await self.call("rank", pairs=list(pairs), truncate=truncate)
         vectors = tuple((float(vector[0]),) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 

@@ -35,6 +35,7 @@ _STATUS: dict[type[runner.HearthError], int] = {
 _REGISTRY: dict[type[registry.RegistryError], type[runner.HearthError]] = {
     registry.InvalidName: runner.InvalidRequest,
     registry.InvalidDigest: runner.InvalidRequest,
+    registry.InvalidShortNames: runner.InvalidRequest,
     registry.DigestMismatch: runner.InvalidRequest,
     registry.BlobMissing: runner.InvalidRequest,
     registry.ModelMissing: runner.ModelNotFound,
@@ -200,6 +201,8 @@ def _openai_type(status: int) -> str:
         return "not_found_error"
     if status == 403:
         return "permission_error"
+    if status == 429:
+        return "rate_limit_error"
     if status == 503:
         return "overloaded_error"
     return "invalid_request_error" if status < 500 else "server_error"

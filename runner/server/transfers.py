@@ -15,20 +15,20 @@ from types import ModuleType
 
 import psutil
 
-from modelfile.build import build
-from modelfile.description import Description
 from registry.auth.credentials import Credential, Credentials, docker_config
 from registry.digest import Digest
 from registry.errors import Offline, RemoteRefused
 from registry.hosts.references import Reference
-from registry.names import Name
 from registry.pull import PullState, pull
 from registry.records import Origin
+from registry.shortnames import FILE_NAME as SHORT_NAMES
+from registry.shortnames import ShortNames
 from registry.store import Store
 from registry.transfer.download import BlobProgress, Rules
 from registry.transfer.fetching import Fetcher
 from registry.transfer.pace import Limit
 from registry.transfer.sharing import Shared, Sharing
+from runner.server.making import making_for
 from runner.settings import Settings
 
 Job = Shared[PullState]
@@ -71,6 +71,7 @@ class Transfers:
         self._limit = Limit(settings.transfer_rate)
         self._fetcher = Fetcher(store, Rules(self._limit))
         self._sharing: Sharing[PullState] = Sharing()
+        self.short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self.credentials = Credentials(settings.data_dir / "auth.json", docker_config())
 
     def pull(self, reference: Reference, insecure: bool) -> Job:
@@ -81,7 +82,7 @@ class Transfers:
             hosts = await _hosts()
             async with hosts.Web(self._agent, insecure) as web:
                 host = hosts.host_for(web, reference, self._access())
-                await pull(host, self._fetcher, state, self._build)
+                await pull(host, self._fetcher, state, making_for(self._store))
             await asyncio.to_thread(self._note_origin, reference, insecure, state)
 
         return self._sharing.join(f"pull {insecure} {reference.key}", PullState, run)
@@ -148,16 +149,12 @@ class Transfers:
         if reference.kind == "huggingface" and len(titles) == 1:
             reference = replace(reference, selector=titles[0])
         if state.name is not None and reference.text is not None:
-            self._store.keep_origin(state.name, Origin(reference.text, insecure))
+            self._store.keep_origin(state.name, Origin(reference.text, insecure, state.recipe))
 
     def _access(self) -> Access:
         limit, total = self._settings.memory_limit, int(psutil.virtual_memory().total)
         keys = (Path.home() / ".ollama" / "id_ed25519", self._settings.data_dir / "id_ed25519")
         return Access(self.credentials, keys, min(limit, total) if limit else total)
-
-    async def _build(self, name: Name, digests: dict[str, Digest]) -> None:
-        """Make a model of files, as a Modelfile with nothing but FROM would."""
-        await asyncio.to_thread(lambda: list(build(self._store, Description(name, files=digests))))
 
 
 async def _hosts() -> ModuleType:

@@ -11,57 +11,22 @@ import pytest
 
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
-from tests.registry_server import FakeRegistry, Handler, fake_registry
+from tests.hub_server import COMMIT, Hub, hub_server
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HF_TOKEN = "hf_canarycanarycanary"
 REPO = "someone/tiny-gguf"
-
-
-class Hub:
-    """The Hub: repositories with files, whose content comes from another origin."""
-
-    def __init__(self, server: FakeRegistry, mirror: FakeRegistry) -> None:
-        self.server = server
-        self.mirror = mirror
-        self.files: dict[str, bytes] = {}
-
-    def add(self, path: str, content: bytes) -> None:
-        """A file of the repository."""
-        self.files[path] = content
-        digest = self.mirror.add_blob(content)
-        target = f"{self.mirror.url}/v2/cdn/blobs/{digest}?signature=canary"
-        self.server.special[f"/{REPO}/resolve/{COMMIT}/{path}"] = lambda handler: handler.reply(
-            302, b"", Location=target
-        )
-        for question in (f"/api/models/{REPO}", f"/api/models/{REPO}/revision/v1"):
-            self.server.special[question] = self._describe
-
-    def _describe(self, handler: Handler) -> None:
-        siblings = [
-            {
-                "rfilename": path,
-                "size": len(content),
-                "lfs": {
-                    "sha256": hashlib.sha256(content).hexdigest(),
-                    "size": len(content),
-                    "pointerSize": 130,
-                },
-            }
-            for path, content in self.files.items()
-        ]
-        value = {"id": REPO, "modelId": REPO, "sha": COMMIT, "siblings": siblings}
-        handler.reply(200, json.dumps(value).encode(), Content_Type="application/json")
 
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     """A Hub with two quantizations of one model."""
-    with fake_registry() as server, fake_registry() as mirror:
-        hub = Hub(server, mirror)
-        hub.add("tiny-Q4_K_M.gguf", echo_gguf(salt="q4"))
-        hub.add("tiny-Q8_0.gguf", echo_gguf(salt="q8") + bytes(4096))
-        hub.add("mmproj-tiny-F16.gguf", b"GGUF no language model")
+    with hub_server() as hub:
+        files = {
+            "tiny-Q4_K_M.gguf": echo_gguf(salt="q4"),
+            "tiny-Q8_0.gguf": echo_gguf(salt="q8") + bytes(4096),
+            "mmproj-tiny-F16.gguf": b"GGUF no language model",
+        }
+        hub.add(REPO, files)
         yield hub
 
 
@@ -91,7 +56,7 @@ def digests(lines: list[dict[str, object]]) -> set[object]:
 
 def test_a_quantization_is_found_and_runs(daemon: RunningDaemon, hub: Hub) -> None:
     lines = pull(daemon, f"hf.co/{REPO}:q4_k_m")
-    wanted = hashlib.sha256(hub.files["tiny-Q4_K_M.gguf"]).hexdigest()
+    wanted = hashlib.sha256(hub.repositories[REPO]["tiny-Q4_K_M.gguf"]).hexdigest()
     assert lines[-1] == {"status": "success", "model": f"hf.co/{REPO}:q4_k_m"}
     assert digests(lines) == {f"sha256:{wanted}"}
     with daemon.client() as http:
@@ -101,7 +66,7 @@ def test_a_quantization_is_found_and_runs(daemon: RunningDaemon, hub: Hub) -> No
 
 def test_without_one_the_choice_is_said(daemon: RunningDaemon, hub: Hub) -> None:
     lines = pull(daemon, f"hf.co/{REPO}")
-    wanted = hashlib.sha256(hub.files["tiny-Q8_0.gguf"]).hexdigest()
+    wanted = hashlib.sha256(hub.repositories[REPO]["tiny-Q8_0.gguf"]).hexdigest()
     assert digests(lines) == {f"sha256:{wanted}"}
     assert [line for line in lines if str(line["status"]).startswith("choosing Q8_0 of 2")]
 
@@ -125,7 +90,7 @@ def test_the_token_goes_to_the_hub_and_nowhere_else(daemon: RunningDaemon, hub: 
 def test_a_file_of_the_users_cache_is_linked_and_not_fetched(
     daemon: RunningDaemon, hub: Hub, tmp_path: Path
 ) -> None:
-    content = hub.files["tiny-Q4_K_M.gguf"]
+    content = hub.repositories[REPO]["tiny-Q4_K_M.gguf"]
     digest = hashlib.sha256(content).hexdigest()
     folder = tmp_path / "hf" / "hub" / f"models--{REPO.replace('/', '--')}"
     (folder / "blobs").mkdir(parents=True)
@@ -154,22 +119,24 @@ def test_refusals_of_the_hub_are_explained(daemon: RunningDaemon, hub: Hub) -> N
     assert "it has Q4_K_M, Q8_0" in str(absent["error"])
 
 
-def test_a_model_in_parts_is_refused_before_a_byte_of_it_is_fetched(
-    daemon: RunningDaemon, hub: Hub
+@pytest.mark.parametrize("status", [401, 403])
+def test_files_of_a_gated_repository_name_the_page_and_the_token(
+    status: int, daemon: RunningDaemon, hub: Hub
 ) -> None:
-    for number in (1, 2):
-        hub.add(f"tiny-F16-0000{number}-of-00002.gguf", echo_gguf(salt=str(number)))
-    last = pull(daemon, f"hf.co/{REPO}:F16")[-1]
-    assert "cut into 2 files" in str(last["error"])
-    assert hub.mirror.seen == []
+    hub.server.special[f"/{REPO}/resolve/{COMMIT}/tiny-Q8_0.gguf"] = lambda handler: handler.reply(
+        status, b"", X_Error_Code="GatedRepo"
+    )
+    last = pull(daemon, f"hf.co/{REPO}:Q8_0")[-1]
+    assert last["code"] == "registry_denied"
+    assert f"accept them at {hub.server.url}/{REPO}, then set HF_TOKEN" in str(last["error"])
 
 
 def test_a_damaged_model_is_mended_from_its_repository(daemon: RunningDaemon, hub: Hub) -> None:
     content = echo_gguf(salt="large") + bytes(range(256)) * 4000
-    hub.files.clear()
-    hub.add("tiny-Q8_0.gguf", content)
+    hub.repositories.clear()
+    hub.add(REPO, {"tiny-Q8_0.gguf": content})
     pull(daemon, f"hf.co/{REPO}")
-    hub.add("tiny-Q4_0.gguf", echo_gguf(salt="new"))
+    hub.add(REPO, {"tiny-Q4_0.gguf": echo_gguf(salt="new")})
     digest = hashlib.sha256(content).hexdigest()
     path = daemon.home / "models" / "blobs" / f"sha256-{digest}"
     damaged = bytearray(content)

@@ -111,6 +111,7 @@ async def _answer(
         if prompt.messages is None
         else marks_to_keep(lease, tools=bool(prompt.tools)),
         grammar=grammar,
+        tells_tokens=isinstance(asked, GenerateRequest) and not asked.raw,
     )
     generation = lease.worker.generate(requests_for(lease, ask))
     await send_answer(exchange, generation, renderer, stream=asked.stream is not False)
@@ -120,11 +121,15 @@ def _prompt(asked: GenerateRequest, lease: Lease) -> Prompt:
     if asked.raw:
         return Prompt(text=asked.prompt)
     if asked.suffix:
-        return insertion(lease, asked.prompt or "", asked.suffix)
+        return insertion(lease, asked.prompt or "", asked.suffix, asked.template or None)
     messages = [Message("user", asked.prompt or "")]
     if asked.system:
         messages.insert(0, Message("system", asked.system))
-    return Prompt(messages=conversation(lease, messages))
+    if asked.context:  # of an earlier answer, which the bundle's own turns precede already
+        told, before = tuple(messages), tuple(asked.context)
+    else:
+        told, before = conversation(lease, messages), ()
+    return Prompt(messages=told, preceding=before, template=asked.template or None)
 
 
 def _message(item: ChatMessage, index: int) -> Message:

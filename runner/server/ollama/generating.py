@@ -83,6 +83,7 @@ class Renderer:
             **self._word(parts),
             "done": True,
             "done_reason": finish.reason,
+            **({"context": finish.tokens} if finish.tokens else {}),
             **figures(finish, total_s, self._load_s),
         }
 

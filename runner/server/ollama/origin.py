@@ -40,6 +40,8 @@ async def installed(daemon: Daemon, text: str, tell: Tell) -> Name:
 
 async def _pulled(daemon: Daemon, text: str, tell: Tell) -> Name:
     place = await asyncio.to_thread(daemon.transfers.short_names.expand, text)
+    if place != text:
+        await tell({"status": f"{text} is {place}"})
     job = daemon.transfers.pull(reference_of(place, insecure=False), insecure=False)
     lines = Lines(job.state, "pulling")
     try:

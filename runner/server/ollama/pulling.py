@@ -57,11 +57,15 @@ def _on_loopback(reference: Reference) -> bool:
     return reference.name.host.partition(":")[0] in ("127.0.0.1", "localhost")
 
 
-async def _follow(exchange: Exchange, asked: TransferRequest, job: Job, verb: str) -> None:
-    """Show a transfer to its end. Raises what ended it."""
+async def _follow(
+    exchange: Exchange, asked: TransferRequest, job: Job, verb: str, note: str | None = None
+) -> None:
+    """Show a transfer to its end, a note first. Raises what ended it."""
     streamed = asked.stream is not False
     lines = Lines(job.state, verb)
     try:
+        if streamed and note is not None:
+            await _write(exchange, {"status": note})
         while True:
             ended = job.task.done()
             for line in lines.news():

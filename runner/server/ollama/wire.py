@@ -106,13 +106,8 @@ class GenerateRequest(GenerateFields):
     def refuse_unsupported(self) -> None:
         """See GenerateFields."""
         super().refuse_unsupported()
-        for field, message in (
-            ("template", "template: create a model with that TEMPLATE instead"),
-            ("context", "context: send the conversation to /api/chat instead"),
-            ("images", "images: only text can be read"),
-        ):
-            if getattr(self, field):
-                raise Unsupported(message, param=field)
+        if self.images:
+            raise Unsupported("images: only text can be read", param="images")
 
 
 class EmbedRequest(ModelField):

@@ -3,7 +3,7 @@ HTTP client with it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from registry.digest import Digest
 from registry.errors import DigestMismatch, InvalidManifest, RemoteError, RemoteMissing
@@ -12,6 +12,7 @@ from registry.hosts.oci import OciHost
 from registry.hosts.web import Web
 from registry.manifest import MODEL_TYPE, Layer
 from registry.pull import PullState
+from registry.records import Records
 from registry.transfer.download import BlobProgress
 from registry.transfer.fetching import Fetcher
 from runner.server.hosts import host_for
@@ -33,6 +34,7 @@ async def refetch(asking: Asking, wanted: Wanted) -> str:
 
     Raises RemoteMissing with what each place said, StoreFull, StoreFault.
     """
+    _refuse_made(asking.fetcher.store.records, wanted)
     reasons = []
     for place in wanted.places:
         try:
@@ -62,6 +64,19 @@ async def _file(web: Web, access: Access, wanted: Wanted, place: Place) -> Remot
         if _is_wanted(file.digest, file.size_bytes, wanted):
             return file
     raise RemoteMissing(f"{place.reference.name.short} has other content by now")
+
+
+def _refuse_made(records: Records, wanted: Wanted) -> None:
+    """Raises RemoteMissing for a blob that was made here of several files, which are not kept;
+    the next pull makes it again."""
+    record = records.blob(wanted.digest)
+    origin = None if record is None else record.origin
+    if origin is None or origin.recipe is None:
+        return
+    records.keep_origin(wanted.digest, wanted.size_bytes, replace(origin, recipe=None))
+    raise RemoteMissing(
+        f"it was made here of several files; make it again: hearth pull {origin.reference}"
+    )
 
 
 def _is_wanted(digest: Digest | None, size_bytes: int, wanted: Wanted) -> bool:

@@ -11,10 +11,11 @@ import pytest
 from registry.auth.credentials import Credential, Credentials
 from registry.auth.tokens import Tokens
 from registry.digest import Digest
+from registry.hosts.host import RemoteModel
 from registry.hosts.oci import OciHost, Repository
 from registry.hosts.web import Web
 from registry.names import Name
-from registry.pull import PullState, pull
+from registry.pull import Making, PullState, pull
 from registry.store import Store
 from registry.transfer.download import Rules
 from registry.transfer.fetching import Fetcher
@@ -38,9 +39,9 @@ def shelf(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-async def no_build(name: Name, digests: dict[str, Digest]) -> None:
+async def no_build(remote: RemoteModel, digests: dict[str, Digest], state: PullState) -> None:
     """For hosts that send manifests."""
-    raise AssertionError(name)
+    raise AssertionError(remote.name)
 
 
 def repository(
@@ -70,7 +71,7 @@ def pull_model(remote: FakeRegistry, shelf: Store, tmp_path: Path) -> Pull:
         fetcher = Fetcher(shelf, Rules(wait_scale=0.0, streams=streams))
         async with Web("hearth/test", stall_s=5.0) as web:
             source = repository(web, remote, path, credential, tmp_path)
-            await pull(OciHost(source, name, reference), fetcher, shown, no_build)
+            await pull(OciHost(source, name, reference), fetcher, shown, Making(no_build))
         return shown
 
     return run

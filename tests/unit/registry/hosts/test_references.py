@@ -31,6 +31,13 @@ DIGEST = "sha256:" + "ab" * 32
         ),
         ("https://example.com/a/b/model-Q4.gguf?x=1", "url", "example.com/b/model-Q4:latest"),
         ("https://example.com/m.gguf", "url", "example.com/files/m:latest"),
+        ("https://example.com/a/m-00002-of-00003.gguf", "url", "example.com/a/m:latest"),
+        (
+            "https://hub.example/models/u/r/resolve/v1/sub/a-Q8_0.gguf",
+            "url",
+            "hub.example/u/r:a-Q8_0",
+        ),
+        ("https://hub.example/u/resolve/v1/m.gguf", "url", "hub.example/v1/m:latest"),
     ],
 )
 def test_what_is_written_has_a_kind_and_a_name(text: str, kind: str, name: str) -> None:

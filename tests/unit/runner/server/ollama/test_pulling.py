@@ -45,6 +45,24 @@ def test_who_comes_late_sees_what_has_been() -> None:
     ]
 
 
+def test_work_is_told_as_it_goes_on_and_its_end_once() -> None:
+    state = PullState(["verifying sha256 digest"])
+    lines = Lines(state, "pulling")
+    assert list(lines.news()) == [{"status": "verifying sha256 digest"}]
+    state.tell({"status": "merging the parts", "completed": 1, "total": 9})
+    assert list(lines.news()) == [{"status": "merging the parts", "completed": 1, "total": 9}]
+    assert list(lines.news()) == []
+    state.tell({"status": "merging the parts", "completed": 9, "total": 9})
+    state.tell({"status": "verifying"})
+    state.steps.append("writing manifest")
+    assert list(lines.news()) == [
+        {"status": "merging the parts", "completed": 9, "total": 9},
+        {"status": "verifying"},
+        {"status": "writing manifest"},
+    ]
+    assert list(lines.news()) == []
+
+
 def test_a_daemon_that_pulls_nothing_loads_no_http_client() -> None:
     code = (
         "import sys, runner.server.app; "

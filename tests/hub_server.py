@@ -1,0 +1,66 @@
+"""A Hugging Face Hub for tests: it describes repositories, and redirects to another origin for
+the content of their large files, as the real one does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tests.registry_server import FakeRegistry, Handler, fake_registry
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+_LARGE = (".gguf", ".safetensors")
+
+
+class Hub:
+    """The Hub: repositories with files. mirror: where the content of large files comes from."""
+
+    def __init__(self, server: FakeRegistry, mirror: FakeRegistry) -> None:
+        self.server = server
+        self.mirror = mirror
+        self.repositories: dict[str, dict[str, bytes]] = {}
+
+    def add(self, repo: str, files: Mapping[str, bytes]) -> None:
+        """Put files into a repository."""
+        known = self.repositories.setdefault(repo, {})
+        known.update(files)
+        for path, content in files.items():
+            self.server.special[f"/{repo}/resolve/{COMMIT}/{path}"] = self._answer(path, content)
+        for question in (f"/api/models/{repo}", f"/api/models/{repo}/revision/v1"):
+            self.server.special[question] = lambda handler: self._describe(handler, repo)
+
+    def _answer(self, path: str, content: bytes) -> Any:
+        if not path.endswith(_LARGE):
+            return lambda handler: _whole(handler, content)
+        digest = self.mirror.add_blob(content)
+        target = f"{self.mirror.url}/v2/cdn/blobs/{digest}?signature=canary"
+        return lambda handler: handler.reply(302, b"", Location=target)
+
+    def _describe(self, handler: Handler, repo: str) -> None:
+        siblings = [_sibling(path, data) for path, data in self.repositories[repo].items()]
+        value = {"id": repo, "modelId": repo, "sha": COMMIT, "siblings": siblings}
+        handler.reply(200, json.dumps(value).encode(), Content_Type="application/json")
+
+
+def _whole(handler: Handler, content: bytes) -> None:
+    """A small file, which the Hub sends itself and without ranges."""
+    handler.reply(200, content)
+
+
+def _sibling(path: str, content: bytes) -> dict[str, Any]:
+    git_id = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    value: dict[str, Any] = {"rfilename": path, "size": len(content), "blobId": git_id}
+    if path.endswith(_LARGE):
+        digest = hashlib.sha256(content).hexdigest()
+        value["lfs"] = {"sha256": digest, "size": len(content), "pointerSize": 130}
+    return value
+
+
+@contextmanager
+def hub_server() -> Iterator[Hub]:
+    """A running Hub without repositories."""
+    with fake_registry() as server, fake_registry() as mirror:
+        yield Hub(server, mirror)

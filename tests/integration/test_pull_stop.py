@@ -1,0 +1,53 @@
+"""A daemon that is told to stop in the middle of a pull."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from tests.conftest import StartDaemon
+from tests.echo_models import echo_gguf
+from tests.registry_server import Seen, fake_registry
+
+ONLINE = {"HEARTH_OFFLINE": "0"}
+SIZE = 4_000_000
+CHUNK, STREAMS = 65536, 12
+
+
+def asked_range(seen: Seen) -> int:
+    """The bytes that a request wants."""
+    first, _, last = seen.headers["Range"].removeprefix("bytes=").partition("-")
+    return int(last) + 1 - int(first)
+
+
+def test_a_stopped_daemon_says_so_and_its_successor_goes_on(start_daemon: StartDaemon) -> None:
+    content = echo_gguf() + bytes(range(250)) * (SIZE // 250)
+    first, stopping = start_daemon(env=ONLINE), threading.Event()
+
+    def stop(served_bytes: int) -> None:
+        if served_bytes > SIZE // 2:
+            if not stopping.is_set():
+                stopping.set()
+                first.process.terminate()
+            first.process.wait(30)  # what is left to send comes too late
+
+    with fake_registry() as remote:
+        remote.add_model("t/m", content)
+        remote.before_part = stop
+        body = {"model": f"{remote.address}/t/m"}
+        with first.client() as http:
+            told = http.post("/api/pull", json=body).text.splitlines()
+        assert first.wait() == 0
+        assert json.loads(told[-1])["error"] == "pulling was stopped; what has arrived is kept"
+        served, remote.before_part = remote.served_bytes, None
+        asked_before = len(remote.seen)
+        second = start_daemon(env=ONLINE, home=first.home, names=())
+        with second.client() as http:
+            lines = [json.loads(line) for line in http.post("/api/pull", json=body).iter_lines()]
+            asked = {**body, "prompt": "ok", "stream": False}
+            assert http.post("/api/generate", json=asked).json()["response"] == "ok"
+        kept = max(line.get("resumed", 0) for line in lines)
+        assert lines[-1]["status"] == "success"
+        assert kept >= served - 2 * STREAMS * CHUNK, "a chunk for each stream, and what was sent"
+        ranges = [asked_range(seen) for seen in remote.seen[asked_before:] if "blobs" in seen.path]
+        assert sum(ranges) == len(content) - kept
