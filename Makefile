@@ -58,7 +58,7 @@ $(CLIENTS_NODE)/node_modules/.package-lock.json: $(CLIENTS_NODE)/package-lock.js
 	npm ci --no-audit --no-fund --prefix $(CLIENTS_NODE)
 	@touch $@
 
-# 200 questions that want tools, with tool_choice auto and required: 40 s.
+# 200 questions that want tools, with tool_choice auto and required: 60 s.
 .PHONY: tool-questions
 tool-questions: dev
 	$(PYTHON_BIN)/python -m tests.clients.tool_questions

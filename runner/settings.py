@@ -165,6 +165,17 @@ class Settings:
         "OLLAMA_MAX_LOADED_MODELS",
     )
     max_queue: int = _setting(_count, 512, "how many requests may wait", "OLLAMA_MAX_QUEUE")
+    rate_limit: int | None = _setting(
+        _optional_count,
+        None,
+        "requests a minute of each API key, or each address where there are no keys; 0: no limit",
+    )
+    max_file_size: int = _setting(
+        parse_size, 512 << 20, "most bytes of one uploaded file, such as 1GiB"
+    )
+    max_files_size: int = _setting(
+        parse_size, 8 << 30, "most bytes of all uploaded files together; more are refused"
+    )
     kv_cache_type: str = _setting(
         _choice("f16", "bf16", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_0"),
         "f16",

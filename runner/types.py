@@ -110,6 +110,7 @@ class GenerateRequest:
     text: str | None = None
     tokens: tuple[int, ...] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
+    template: str | None = None  # a chat template in place of the model's
     continues: bool = False  # the last message is the beginning of the answer
     template_options: Mapping[str, Any] = field(default_factory=dict)
     openings: tuple[str, ...] = ()  # where the rendered prompt ends with one, the text begins so
@@ -121,6 +122,8 @@ class GenerateRequest:
     drop_turns: bool = False  # leave out the oldest turns of messages that are too long
     context_length: int | None = None  # None: the limit the model was loaded with
     priority: int = 0  # lower goes first; equal ones in order of arrival
+    preceding: tuple[int, ...] = ()  # tokens before those of messages
+    tells_tokens: bool = False  # the last delta tells all tokens, without the end token
     cache_salt: str | None = None  # prefixes are shared with requests of the same one only
     prompt_logprobs: int | None = None  # alternatives for each token of the prompt; None: off
 
@@ -172,6 +175,7 @@ class Finish:
     usage: Usage
     stop_string: str | None = None
     messages_dropped: int = 0
+    tokens: tuple[int, ...] = ()  # of prompt and answer, where the request asks for them
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ _MODEL = {"model": "echo"}
 _TURNS = [{"role": "user", "content": "hi"}]
 _CHAT: dict[str, Any] = {**_MODEL, "messages": _TURNS, "max_tokens": 3}
 _OLLAMA: dict[str, Any] = {**_MODEL, "stream": False, "options": {"num_predict": 3}}
+_BATCH = {"endpoint": "/v1/completions", "completion_window": "24h", "metadata": {"a": "b"}}
 _ZERO = f"sha256:{'0' * 64}"
 ROUTES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("POST", "/v1/chat/completions", _CHAT),
@@ -26,6 +27,15 @@ ROUTES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("GET", "/v1/responses/resp_x/input_items", None),
     ("DELETE", "/v1/responses/resp_x", None),
     ("POST", "/v1/responses/resp_x/cancel", {}),
+    ("POST", "/v1/files", {"file": "x", "purpose": "batch"}),
+    ("GET", "/v1/files?limit=3&order=asc&purpose=batch", None),
+    ("GET", "/v1/files/file-x", None),
+    ("GET", "/v1/files/file-x/content", None),
+    ("DELETE", "/v1/files/file-x", None),
+    ("POST", "/v1/batches", {"input_file_id": "x", **_BATCH}),
+    ("GET", "/v1/batches?limit=3&after=x", None),
+    ("GET", "/v1/batches/batch_x", None),
+    ("POST", "/v1/batches/batch_x/cancel", {}),
     ("POST", "/v1/messages", _CHAT),
     ("POST", "/v1/messages/count_tokens", {**_MODEL, "messages": _TURNS}),
     ("POST", "/v1/rerank", {**_MODEL, "query": "a", "documents": ["b"]}),
@@ -73,6 +83,7 @@ _WORDS = """
     response_format format options keep_alive think system template raw suffix context images
     messages prompt input max_tokens max_completion_tokens reasoning_effort reasoning stream_options
     grammar guided_json guided_regex guided_choice structured_outputs truncation dimensions
+    input_file_id completion_window endpoint output_expires_after purpose limit after order
     encoding_format echo best_of metadata store background previous_response_id instructions text
     parallel_tool_calls stop_sequences thinking output_config tokens documents query top_n text_1
     files adapters quantize parameters license from model name renderer parser requires num_ctx

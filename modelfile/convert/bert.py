@@ -1,11 +1,13 @@
-"""BERT, and RoBERTa and XLM-RoBERTa, which count positions from behind the padding: embedders.
+"""BERT, and RoBERTa and XLM-RoBERTa, which count positions from behind the padding: embedders and
+rerankers.
 
-The heads for guessing words, for pairs of sentences and for pooling are left out.
+A reranker keeps the head that makes one score of a text. The heads for guessing words, for pairs
+of sentences and, of embedders, for pooling are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from modelfile.convert.config import Config
@@ -15,15 +17,19 @@ from modelfile.convert.plan import Plan, Weight
 
 _UNUSED: Final = ("embeddings.position_ids", "pooler.", "cls.", "lm_head.")
 _TYPES = 2
+_RANKS = "ForSequenceClassification"
+_BERT_HEAD: Final = {"pooler.dense": "classifier.dense", "classifier": "classifier.out_proj"}
 
 
 def plan(config: Config) -> Plan:
-    """What a BertModel with this config.json holds. Raises ConvertError."""
+    """What a BertModel or BertForSequenceClassification with this config.json holds. Raises
+    ConvertError."""
     return _plan(config, "bert.", 0)
 
 
 def roberta(config: Config) -> Plan:
-    """What a RobertaModel or XLMRobertaModel with this config.json holds. Raises ConvertError."""
+    """What a RobertaModel or XLMRobertaModel with this config.json holds, also one
+    ForSequenceClassification. Raises ConvertError."""
     return _plan(config, "roberta.", config.integer("pad_token_id", 1) + 1)
 
 
@@ -34,15 +40,36 @@ def _plan(config: Config, prefix: str, skipped: int) -> Plan:
         config.refuse("is_decoder", "only encoders are supported")
     if config.integer("max_position_embeddings") <= skipped:
         config.refuse("max_position_embeddings", f"expected more than {skipped}")
+    ranks = _ranks(config)
+    head = _BERT_HEAD if ranks and prefix == "bert." else {}
     return Plan(
         architecture="bert",
         vocabulary_size=config.integer("vocab_size"),
         block_count=config.integer("num_hidden_layers", most=MAX_LAYERS),
         metadata=tuple(_metadata(config, skipped)),
-        weights=tuple(_weights(config, skipped)),
-        rename=_renamer(prefix),
+        weights=(*_weights(config, skipped), *(_head(config) if ranks else ())),
+        rename=_renamer(prefix, head),
         embeds=True,
+        ranks=ranks,
     )
+
+
+def _ranks(config: Config) -> bool:
+    """Whether it is a reranker. Raises ConvertError for one that sorts texts into classes."""
+    given = config.values.get("architectures")
+    if not isinstance(given, list) or not any(str(name).endswith(_RANKS) for name in given):
+        return False
+    labels = config.values.get("id2label")
+    count = len(labels) if isinstance(labels, dict) else config.integer("num_labels", 2)
+    if count != 1:
+        config.refuse("id2label", f"{count} classes; only rerankers, with one, are supported")
+    return True
+
+
+def _head(config: Config) -> Iterator[Weight]:
+    hidden = config.integer("hidden_size")
+    yield from _linear("classifier.dense", hidden, hidden)
+    yield from _linear("classifier.out_proj", 1, hidden)
 
 
 def _metadata(config: Config, skipped: int) -> Iterator[MetadataValue]:
@@ -98,12 +125,12 @@ def _norm(name: str, width: int) -> Iterator[Weight]:
     yield Weight(f"{name}.bias", (width,))
 
 
-def _renamer(prefix: str) -> Callable[[str], str | None]:
+def _renamer(prefix: str, head: Mapping[str, str]) -> Callable[[str], str | None]:
     def rename(name: str) -> str | None:
         short = name.removeprefix(prefix)
-        if short.startswith(_UNUSED):
-            return None
         stem, _, last = short.rpartition(".")
-        return f"{stem}.{ {'gamma': 'weight', 'beta': 'bias'}.get(last, last) }"
+        if stem not in head and short.startswith(_UNUSED):
+            return None
+        return f"{head.get(stem, stem)}.{ {'gamma': 'weight', 'beta': 'bias'}.get(last, last) }"
 
     return rename

@@ -29,7 +29,7 @@ from modelfile.convert.plan import Plan, Weight
 from modelfile.convert.rope import rope_parameters
 
 _SHIFT = 1.0
-_DEFAULTS: Final = {  # of the configuration class, which small checkpoints leave out
+DEFAULTS: Final = {  # of the configuration class, which small checkpoints leave out
     "vocab_size": 262208,
     "max_position_embeddings": 131072,
     "num_attention_heads": 8,
@@ -42,8 +42,8 @@ _VISION: Final = ("vision_tower.", "multi_modal_projector.", "vision_model.")
 def plan(config: Config) -> Plan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     if "text_config" in config.values:
-        outer = {key: value for key, value in config.values.items() if key in _DEFAULTS}
-        text = {**_DEFAULTS, **outer, **config.group("text_config").values}
+        outer = {key: value for key, value in config.values.items() if key in DEFAULTS}
+        text = {**DEFAULTS, **outer, **config.group("text_config").values}
         config = Config(text, f"{config.file}: text_config")
     check_activation(config, "hidden_activation", *ACTIVATIONS)
     check_unbiased(config, "attention_bias")

@@ -55,7 +55,8 @@ def _unchanged(name: str) -> str | None:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """architecture: the GGUF name. rename: from the checkpoint's names to those of the weights,
-    None for a tensor that is not wanted. embeds: True where the output is a vector, not a token."""
+    None for a tensor that is not wanted. embeds: True where the output is a vector, not a token;
+    ranks: where it is a score."""
 
     architecture: str
     vocabulary_size: int
@@ -66,6 +67,7 @@ class Plan:
     rename: Callable[[str], str | None] = field(default=_unchanged)
     expert_count: int | None = None
     embeds: bool = False
+    ranks: bool = False
 
     def source_names(self) -> Iterator[str]:
         """All tensors that the checkpoint must have, as rename gives them."""

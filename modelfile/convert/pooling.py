@@ -12,6 +12,7 @@ from modelfile.convert.plan import Plan
 from modelfile.errors import ConvertError
 
 _MEAN: Final = 1
+_RANK: Final = 4
 _KINDS: Final = {  # llama.cpp's enum llama_pooling_type
     "mean": _MEAN,
     "cls": 2,
@@ -25,9 +26,12 @@ _USUAL = "1_Pooling/config.json"
 
 def pooling(plan: Plan, files: Mapping[str, Path]) -> tuple[MetadataValue, ...]:
     """The key of pooling: what the checkpoint says, the mean for an embedder that does not say,
-    as sentence-transformers does. Nothing for other models. Raises ConvertError, OSError."""
+    as sentence-transformers does; a reranker ranks. Nothing for other models. Raises
+    ConvertError, OSError."""
     kind = _MEAN if plan.embeds else None
-    if _USUAL in files:
+    if plan.ranks:
+        kind = _RANK
+    elif _USUAL in files:
         kind = _said(Config(read_json(files, _USUAL), _USUAL))
     if kind is None:
         return ()

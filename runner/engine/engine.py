@@ -58,6 +58,7 @@ class Counters:
 class _EmbedJob:
     id: str
     inputs: list[list[int]]
+    priority: int = 0
     vectors: list[tuple[float, ...]] = field(default_factory=list)
 
 
@@ -107,6 +108,11 @@ class Engine:
         both can hold."""
         return min(self.capacity.context_length, self.capacity.pool_tokens)
 
+    @property
+    def longest_input(self) -> int:
+        """The most tokens of one input to embed."""
+        return min(self.capacity.context_length, self.capacity.batch_tokens)
+
     def submit(
         self,
         request: GenerateRequest,
@@ -153,11 +159,12 @@ class Engine:
         self.counters.cancelled += found
         return found
 
-    def embed(self, id: str, inputs: Tokens[Tokens[int]], truncate: bool) -> None:
-        """Queue inputs to embed. truncate: cut what is longer than the context, rather than
-        raise ContextOverflow. Raises InvalidRequest."""
-        most = min(self.capacity.context_length, self.capacity.batch_tokens)
-        kept = []
+    def embed(
+        self, id: str, inputs: Tokens[Tokens[int]], truncate: bool, priority: int = 0
+    ) -> None:
+        """Queue inputs to embed, by priority and then by arrival. truncate: cut what is longer
+        than the context, rather than raise ContextOverflow. Raises InvalidRequest."""
+        most, kept = self.longest_input, []
         for tokens in inputs:
             self._check_tokens(tokens, "input")
             if len(tokens) > most and not truncate:
@@ -168,7 +175,10 @@ class Engine:
                     context_length=most,
                 )
             kept.append(list(tokens[:most]))
-        self._embeds.append(_EmbedJob(id, kept))
+        place = len(self._embeds)
+        while place and self._embeds[place - 1].priority > priority:
+            place -= 1
+        self._embeds.insert(place, _EmbedJob(id, kept, priority))
 
     def step(self) -> Outcome:
         """Compute one batch. Failures are in the outcome; raises only when the backend cannot
@@ -199,9 +209,11 @@ class Engine:
         context = min(request.context_length or self.context_length, self.context_length)
         wanted = 1 if request.max_tokens is None else max(0, request.max_tokens)
         if length + (1 if wanted or request.prompt_logprobs is None else 0) > context:
+            # Clients know an overflow by one of OpenAI's and Anthropic's own phrases in it.
             raise ContextOverflow(
-                f"the prompt has {length} tokens, but the context is {context} tokens and one "
-                "must be left to answer: shorten it, or use a longer context (num_ctx)",
+                f"prompt is too long: it has {length} tokens, this model's maximum context length "
+                f"is {context} tokens, and one must be left to answer; shorten it, or use a "
+                "longer context (num_ctx)",
                 prompt_tokens=length,
                 context_length=context,
             )

@@ -2,8 +2,9 @@
 
 Every sequence in the backend's cache can be a source, running or finished, for those of the same
 salt: who does not know it cannot find out by the time that an answer takes what others have asked.
-A match is made by comparing the tokens themselves, never a hash. Finished sequences stay, the least recently used
-ones go first. The cache knows neither the backend nor the pool: it names sequences by their id.
+A match is made by comparing the tokens themselves, never a hash. Finished sequences stay, the
+least recently used ones go first. The cache knows neither the backend nor the pool: it names
+sequences by their id.
 """
 
 from __future__ import annotations

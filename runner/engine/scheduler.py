@@ -136,6 +136,7 @@ class Scheduler:
     def schedule(self) -> Step:
         """The next step; its rows are empty when there is nothing to compute."""
         self.tidy()
+        self._give_way()
         self._make_room_to_decode()
         decoding = list(self.decoding)
         rows = [sequence.row for sequence in decoding]
@@ -191,6 +192,30 @@ class Scheduler:
         assert self.waiting[index] is sequence, f"{sequence.id} is not in the queue"
         return index
 
+    def _give_way(self) -> None:
+        """Put running sequences back into the queue for waiting ones of a lower priority number,
+        where ids or the pool are short. What they computed stays as cache while it can."""
+        admitted = 0
+        for sequence in list(self.waiting):
+            if not self.running or self._last_in_order().priority <= sequence.priority:
+                return
+            if self._held(sequence):
+                continue
+            admitted += 1
+            while self.running and self._in_the_way(sequence, admitted):
+                last = self._last_in_order()
+                self.drop(last)
+                self._requeue(last)
+
+    def _in_the_way(self, sequence: Sequence, admitted: int) -> bool:
+        """Whether the last running sequence keeps a more urgent one waiting, which is the
+        so-manieth to be admitted."""
+        if self._last_in_order().priority <= sequence.priority:
+            return False
+        if self.running + admitted > self._max_running:
+            return True
+        return not self._fits(sequence, self.cache.longest(sequence.tokens, sequence.salt))
+
     def _make_room_to_decode(self) -> None:
         while self.pool.free < len(self.decoding):
             if not self._evict_oldest():
@@ -231,11 +256,26 @@ class Scheduler:
         return chunks
 
     def _candidates(self) -> Iterator[Sequence]:
-        """Running prompts, then queued ones, each admitted only when it is asked for."""
-        yield from list(self.prefilling)
+        """Running prompts, then queued ones, each admitted only when it is asked for; but queued
+        ones before running ones of a higher priority number."""
+        if self.prefilling and self.waiting:
+            first = self.waiting[0].priority
+            later = [sequence for sequence in self.prefilling if sequence.priority > first]
+            yield from self.prefilling[: len(self.prefilling) - len(later)]
+            if later:
+                yield from self._admitted(later[0].priority)
+                yield from later
+        else:
+            yield from list(self.prefilling)
+        yield from self._admitted()
+
+    def _admitted(self, before: int | None = None) -> Iterator[Sequence]:
+        """Queued sequences that find room; before: those of a lower priority number only."""
         index = 0
         while index < len(self.waiting) and self.running < self._max_running:
             sequence = self.waiting[index]
+            if before is not None and sequence.priority >= before:
+                return
             if self._held(sequence):
                 index += 1
                 continue
@@ -398,6 +438,10 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         self.discard(sequence)
+        self._requeue(sequence)
+
+    def _requeue(self, sequence: Sequence) -> None:
+        sequence.computed = 0
         self.add(sequence)
         self.preemptions += 1
 

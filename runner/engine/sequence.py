@@ -73,6 +73,7 @@ class Sequence:
         "scores_only",
         "slot",
         "stops",
+        "tells_tokens",
         "timing",
         "tokens",
     )
@@ -92,6 +93,7 @@ class Sequence:
         self.params = request.sampling
         self.priority = request.priority
         self.salt = request.cache_salt
+        self.tells_tokens = request.tells_tokens
         self.arrival = arrival
         self.tokens = array("i", tokens)
         self.prompt_length = len(self.tokens)
@@ -193,7 +195,7 @@ class Sequence:
         if self.stops is not None:
             text = self.stops.push(text)
             if self.stops.matched is not None:
-                finish = Finish("stop", self._usage(now_s), self.stops.matched)
+                finish = self._finish("stop", now_s, self.stops.matched)
                 return Delta(text, 1, logprobs, finish)
         if self.matcher is not None and self.matcher.complete:
             return self._end(text, "stop", logprobs, now_s)
@@ -203,7 +205,7 @@ class Sequence:
 
     def end_unsampled(self, now_s: float) -> Delta:
         """The end of a sequence of which nothing but the prompt was wanted."""
-        return Delta("", 0, finish=Finish("length", self._usage(now_s)))
+        return Delta("", 0, finish=self._finish("length", now_s))
 
     def close(self) -> None:
         """Give the sampler back."""
@@ -220,8 +222,15 @@ class Sequence:
             text = self.stops.push(text) if text else ""
             matched = self.stops.matched
             text += "" if matched is not None else self.stops.flush()
-        finish = Finish("stop" if matched is not None else reason, self._usage(now_s), matched)
+        finish = self._finish("stop" if matched is not None else reason, now_s, matched)
         return Delta(shown + text, 1, logprobs, finish)
+
+    def _finish(self, reason: FinishReason, now_s: float, matched: str | None = None) -> Finish:
+        tokens: tuple[int, ...] = ()
+        if self.tells_tokens:
+            ended = len(self.tokens) > self.prompt_length and self._table[self.tokens[-1]].is_end
+            tokens = tuple(self.tokens[:-1] if ended else self.tokens)
+        return Finish(reason, self._usage(now_s), matched, tokens=tokens)
 
     def _usage(self, now_s: float) -> Usage:
         """The request's account when its last token was sampled now."""

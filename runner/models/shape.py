@@ -143,9 +143,9 @@ def _check_for_torch(bundle: Bundle) -> None:
             f"{bundle.name.short} has an adapter, which the backend torch cannot apply; create it"
             " again without PARAMETER backend torch"
         )
-    if not abilities_of(bundle).completion:
+    if abilities_of(bundle).rerank:
         raise ModelInvalid(
-            f"{bundle.name.short} gives embeddings, which the backend torch does not compute;"
+            f"{bundle.name.short} scores pairs of texts, which the backend torch does not do;"
             " create it again without PARAMETER backend torch"
         )
 

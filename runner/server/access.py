@@ -1,31 +1,37 @@
-"""Whether a request may do what it asks for, by its key.
+"""Whether a request may do what it asks for, by its key, and whether its client has not asked too
+often.
 
 As long as there are no keys everything is open, to those whom the guard lets through. With the
-first key every path is closed but for the few that are public.
+first key every path is closed but for the few that are public. What is public is not counted.
 """
 
 from __future__ import annotations
 
 import hmac
+import math
 from typing import Literal
 
 from runner.server.errors import HttpError
 from runner.server.exchange import Exchange
-from runner.server.keys import Scope
+from runner.server.keys import Key, Scope
+from runner.server.rates import client_at
 
 Needed = Scope | Literal["public"]
 
 
 def check_access(exchange: Exchange, needed: Needed | None) -> None:
-    """Raises HttpError 401 without a valid key and 403 for one that is not enough. needed None:
-    any key will do."""
+    """Raises HttpError 401 without a valid key, 403 for one that is not enough and 429 for one
+    that was used too often. needed None: any key will do."""
     daemon = exchange.daemon
-    if needed == "public" or not daemon.keys:
+    if needed == "public":
         return
     given = _given(exchange.scope["headers"])
     if given and hmac.compare_digest(given.encode(), daemon.owner_token.encode()):
         return
-    key = daemon.keys.find(given) if given else None
+    key = daemon.keys.find(given) if given and daemon.keys else None
+    _check_rate(exchange, key)
+    if not daemon.keys:
+        return
     if key is None:
         told = "this API key is not known" if given else "an API key is needed"
         raise HttpError(
@@ -39,6 +45,23 @@ def check_access(exchange: Exchange, needed: Needed | None) -> None:
             403,
             "insufficient_scope",
             f"the key {key.name!r} may {' and '.join(key.scopes)}, and this needs {needed}",
+        )
+
+
+def _check_rate(exchange: Exchange, key: Key | None) -> None:
+    """Count a request for its key, or for its address where it has no valid one."""
+    rates = exchange.daemon.rates
+    if rates.per_minute is None:
+        return
+    address = (exchange.scope.get("client") or ("",))[0]
+    wait_s = rates.take(f"address {client_at(address)}" if key is None else f"key {key.name}")
+    if wait_s is not None:
+        raise HttpError(
+            429,
+            "rate_limit_exceeded",
+            f"more than {rates.per_minute} requests a minute (HEARTH_RATE_LIMIT); wait "
+            f"{math.ceil(wait_s)} s",
+            **{"retry-after": str(math.ceil(wait_s))},
         )
 
 

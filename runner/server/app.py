@@ -6,6 +6,7 @@ Importing this module loads neither torch nor llama_cpp nor numpy.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from modelfile.builtin import seed_builtin
 from registry.store import Store
+from runner.errors import StorageFailed
 from runner.models.manager import Manager
 from runner.server.anthropic.routes import PATHS as ANTHROPIC
 from runner.server.apply_template import ApplyTemplateRequest, apply_template
@@ -23,6 +25,8 @@ from runner.server.health import health, ready, root, version
 from runner.server.key_routes import KeyRequest, add_key, list_keys, remove_key
 from runner.server.metrics import metrics
 from runner.server.ollama.routes import PATHS as OLLAMA
+from runner.server.openai.batches.opening import open_batches
+from runner.server.openai.batches.running import Batches
 from runner.server.openai.responses.background import Background
 from runner.server.openai.responses.storing import FILE_NAME, ResponseFile
 from runner.server.openai.routes import PATHS as OPENAI
@@ -45,6 +49,8 @@ from runner.server.stream import NDJSON
 from runner.server.tokenizing import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
 from runner.server.transfers import Transfers
 from runner.server.upkeep.routes import PATHS as UPKEEP
+
+log = logging.getLogger("hearth")
 
 _OWN = (
     Path("/", ("GET",), root, "public", streams="text/plain"),
@@ -109,11 +115,22 @@ async def opened(daemon: Daemon) -> AsyncIterator[None]:
         file = ResponseFile(daemon.settings.data_dir / FILE_NAME)
         daemon.making = Background(file)
         daemon.moving = Transfers(store, daemon.settings, daemon.version)
+        daemon.batching = open_batches(daemon)
         try:
+            await _resume(daemon.batching)
             yield
         finally:
+            await daemon.batching.close()
             await daemon.making.close()
             await daemon.moving.close()
             await daemon.models.close()
     finally:
         store.close()
+
+
+async def _resume(batches: Batches) -> None:
+    """Go on with the batches of an earlier daemon. One that cannot does everything else."""
+    try:
+        await batches.resume()
+    except StorageFailed as error:
+        log.error("batches are not gone on with: %s", error.message)

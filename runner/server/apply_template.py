@@ -63,6 +63,7 @@ class ApplyTemplateRequest(WireModel):
     messages: list[Turn] = Field(min_length=1)
     tools: list[dict[str, Any]] | None = None
     add_generation_prompt: bool = True
+    continue_final_message: bool = False
     think: bool | Literal["low", "medium", "high", "max"] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     options: dict[str, Any] | None = None
@@ -83,6 +84,7 @@ async def apply_template(exchange: Exchange) -> None:
         request = GenerateRequest(
             "render",
             messages=conversation(lease, messages),
+            continues=asked.continue_final_message,
             tools=tuple(asked.tools or ()),
             template_options=_template_options(asked),
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.chat import output
-from runner.chat.conversation import with_bundle_turns
+from runner.chat.conversation import open_turn, with_bundle_turns
 from runner.chat.output import OutputParser, output_parser
 from runner.chat.reasoning import control_marks, marks_of
 from runner.errors import InvalidRequest, Unsupported
@@ -42,6 +42,9 @@ class Prompt:
     tokens: tuple[int, ...] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    continues: bool = False  # the last message is the beginning of the answer
+    preceding: tuple[int, ...] = ()  # tokens before those of messages
+    template: str | None = None  # in place of the model's
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +58,22 @@ class Ask:
     logit_bias: Mapping[str, float] = field(default_factory=dict)
     logprobs: int | None = None
     ignore_eos: bool = False
+    priority: int = 0  # lower goes first
     drop_turns: bool = False
     template_options: Mapping[str, Any] = field(default_factory=dict)
     openings: tuple[str, ...] = ()
     kept_marks: tuple[str, ...] = ()
     grammar: Grammar | None = None
+    prompt_logprobs: int | None = None
+    cache_salt: str | None = None
+    tells_tokens: bool = False
 
 
 def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
     """One request for each answer, the answers to one prompt next to each other. Raises
     InvalidRequest, Unsupported."""
+    if lease.plan.ranking:
+        require_embedding(lease)
     if lease.plan.embedding:
         name = lease.bundle.name.short
         raise Unsupported(f"{name} is an embedding model: it cannot generate text")
@@ -79,19 +88,23 @@ def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
         logit_bias=_logit_bias(ask.logit_bias, lease.worker.info.vocabulary),
         logprobs=ask.logprobs,
     )
-    num_ctx = ask.options.get("num_ctx")
+    wanted = ask.options.get("num_ctx") or lease.resident.usual_context
     template = GenerateRequest(
         id="",
         sampling=options.sampling,
         max_tokens=options.max_tokens,
         stop=options.stop,
+        prompt_logprobs=ask.prompt_logprobs,
+        cache_salt=ask.cache_salt,
+        tells_tokens=ask.tells_tokens,
         ignore_eos=ask.ignore_eos,
+        priority=ask.priority,
         drop_turns=ask.drop_turns,
         template_options=ask.template_options,
         openings=ask.openings,
         kept_marks=ask.kept_marks,
         grammar=ask.grammar or _default_grammar(lease, ask),
-        context_length=None if num_ctx is None else min(num_ctx, lease.plan.context_length),
+        context_length=min(wanted, lease.plan.longest),
     )
     return [_request(template, prompt, number) for prompt in ask.prompts for number in range(ask.n)]
 
@@ -109,20 +122,24 @@ def _request(template: GenerateRequest, prompt: Prompt, number: int) -> Generate
         text=prompt.text,
         tokens=prompt.tokens,
         tools=prompt.tools,
+        continues=prompt.continues,
+        preceding=prompt.preceding,
+        template=prompt.template,
         template_options={**template.template_options, **prompt.template_options},
     )
 
 
-def insertion(lease: Lease, before: str, after: str) -> Prompt:
-    """The prompt for the text between two others. Raises Unsupported when the model's template
-    has no place for it."""
-    if not lease.abilities.insert:
+def insertion(lease: Lease, before: str, after: str, template: str | None = None) -> Prompt:
+    """The prompt for the text between two others. template: in place of the model's. Raises
+    Unsupported when the model's has no place for it."""
+    if template is None and not lease.abilities.insert:
         raise Unsupported(
             f"{lease.bundle.name.short} does not support insert: its template reads no .Suffix",
             param="suffix",
         )
     message = Message("user", before)
-    return Prompt(messages=(message,), template_options={"suffix": after})
+    options = {"suffix": after}
+    return Prompt(messages=(message,), template_options=options, template=template)
 
 
 def conversation(lease: Lease, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -130,6 +147,19 @@ def conversation(lease: Lease, messages: Sequence[Message]) -> tuple[Message, ..
     bundle = lease.bundle
     examples = (Message(item.role, item.content) for item in bundle.messages)
     return with_bundle_turns(messages, bundle.system, examples)
+
+
+def dialogue(
+    lease: Lease,
+    messages: Sequence[Message],
+    tools: tuple[Mapping[str, Any], ...] = (),
+    *,
+    closed: bool = False,
+) -> Prompt:
+    """The prompt of a conversation. The answer continues a last message that is the model's own,
+    unless it is closed."""
+    own, continues = (tuple(messages), False) if closed else open_turn(messages)
+    return Prompt(messages=conversation(lease, own), tools=tools, continues=continues)
 
 
 def require_tools(lease: Lease) -> None:
@@ -246,8 +276,10 @@ def keep_alive_s(value: Any) -> float | None:
 
 def require_embedding(lease: Lease) -> None:
     """Raises Unsupported when the model generates text only."""
+    name = lease.bundle.name.short
+    if lease.abilities.rerank:
+        raise Unsupported(f"{name} is a reranker: it scores texts with /v1/rerank and /v1/score")
     if not lease.abilities.embedding:
-        name = lease.bundle.name.short
         raise Unsupported(f"{name} generates text; load an embedding model for embeddings")
 
 

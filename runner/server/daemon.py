@@ -11,7 +11,9 @@ from registry.store import Store
 from runner.models.manager import Manager
 from runner.server.keys import KeyRing
 from runner.server.metrics import Metrics
+from runner.server.openai.batches.running import Batches
 from runner.server.openai.responses.background import Background
+from runner.server.rates import Rates
 from runner.server.transfers import Transfers
 from runner.settings import Address, Settings
 
@@ -29,11 +31,16 @@ class Daemon:
     models: Manager | None = None
     moving: Transfers | None = None
     making: Background | None = None
+    batching: Batches | None = None
     draining: bool = False
     owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     metrics: Metrics = field(default_factory=Metrics)
     pid: int = field(default_factory=os.getpid)
     started_s: float = field(default_factory=time.monotonic)
+    rates: Rates = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rates = Rates(self.settings.rate_limit)
 
     @property
     def uptime_s(self) -> float:
@@ -57,6 +64,12 @@ class Daemon:
         """The responses that are made without their clients."""
         assert self.making is not None
         return self.making
+
+    @property
+    def batches(self) -> Batches:
+        """The batches, and the files that they read and write."""
+        assert self.batching is not None
+        return self.batching
 
     @property
     def shelf(self) -> Store:

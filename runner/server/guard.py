@@ -22,6 +22,7 @@ _ALLOWED_HEADERS = (
     "authorization, content-type, accept, user-agent, x-requested-with, x-api-key, "
     "anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access"
 )
+_FORM_PATH = "/v1/files"  # its form is bounded where it is read
 _CURL_DEFAULT = "application/x-www-form-urlencoded"
 
 
@@ -65,7 +66,9 @@ class Guard:
             _values(headers, b"origin"), _values(headers, b"sec-fetch-site")
         )
         writes = scope["method"] in ("POST", "PUT", "PATCH", "DELETE")
-        if writes and not scope["path"].startswith("/api/blobs/"):
+        if writes and scope["path"] == _FORM_PATH:
+            _check_form(headers)
+        elif writes and not scope["path"].startswith("/api/blobs/"):
             _check_body(headers, browser=origin is not None)
         return origin
 
@@ -136,6 +139,14 @@ def _check_body(headers: list[tuple[bytes, bytes]], *, browser: bool) -> None:
     raise HttpError(
         415, "unsupported_media_type", "send the body with content-type: application/json"
     )
+
+
+def _check_form(headers: list[tuple[bytes, bytes]]) -> None:
+    kinds = [value.split(";")[0].strip().lower() for value in _values(headers, b"content-type")]
+    if kinds not in (["multipart/form-data"], []):
+        raise HttpError(
+            415, "unsupported_media_type", "send the file with content-type: multipart/form-data"
+        )
 
 
 async def _refuse(scope: Scope, send: Send, failure: Failure) -> None:

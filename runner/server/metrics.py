@@ -133,7 +133,7 @@ class _Gauges:
         self._counters = {
             name: Counter(name, help, _LABEL, registry=registry)
             for name, help in (
-                ("vllm:num_preemptions", "Sequences set back for want of cache"),
+                ("vllm:num_preemptions", "Sequences set back for cache or more urgent ones"),
                 ("vllm:spec_decode_num_draft_tokens", "Tokens proposed before they were computed"),
                 ("vllm:spec_decode_num_accepted_tokens", "Tokens of those that were confirmed"),
             )

@@ -1,27 +1,25 @@
 """POST /v1/rerank and /v1/score, also without /v1: how near texts are to each other, in the words
 of Jina, Cohere and vLLM.
 
-With an embedding model the score is the cosine of the two vectors, as vLLM has it. Cross-encoders,
-which read both texts at once, are refused: their score is another one.
+With an embedding model the score is the cosine of the two vectors, as vLLM has it. Rerankers
+(cross-encoders) read both texts at once; theirs is a probability.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from pydantic import Field
 
-from runner.errors import InvalidRequest, Unsupported
+from runner.errors import InvalidRequest
 from runner.models.manager import Lease
 from runner.server.asking import keep_alive_s, require_embedding
 from runner.server.embedding import MAX_INPUTS
 from runner.server.exchange import Exchange, WireModel
 from runner.server.identity import new_id
-from runner.types import Embeddings
-
-_RANK = 4  # llama.cpp's LLAMA_POOLING_TYPE_RANK
 
 
 class Document(WireModel):
@@ -38,6 +36,7 @@ class RerankRequest(WireModel):
     documents: list[str | Document] = Field(min_length=1, max_length=MAX_INPUTS - 1)
     top_n: int | None = Field(None, ge=1)
     return_documents: bool | None = None
+    truncate: bool = False
     keep_alive: Any = None
 
 
@@ -47,6 +46,7 @@ class ScoreRequest(WireModel):
     model: str = Field(min_length=1)
     text_1: str | list[str]
     text_2: str | list[str]
+    truncate: bool = False
     keep_alive: Any = None
 
 
@@ -54,9 +54,8 @@ async def rerank(exchange: Exchange) -> None:
     """The documents, the nearest to the query first."""
     asked = await exchange.read(RerankRequest)
     texts = [each if isinstance(each, str) else each.text for each in asked.documents]
-    told = await _embedded(exchange, asked.model, [asked.query, *texts], asked.keep_alive)
-    query, *vectors = told.vectors
-    scores = [_cosine(query, vector) for vector in vectors]
+    async with _leased(exchange, asked.model, asked.keep_alive) as lease:
+        scores, tokens = await _scores(lease, [asked.query], texts, asked.truncate)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[: asked.top_n]
     shown = asked.return_documents is not False
     results = [
@@ -68,7 +67,7 @@ async def rerank(exchange: Exchange) -> None:
         for index in order
     ]
     await exchange.reply(
-        {"id": new_id("rerank"), "model": asked.model, "results": results, "usage": _usage(told)}
+        {"id": new_id("rerank"), "model": asked.model, "results": results, "usage": _usage(tokens)}
     )
 
 
@@ -83,38 +82,43 @@ async def score(exchange: Exchange) -> None:
         )
     if len(left) + len(right) > MAX_INPUTS:
         raise InvalidRequest(f"more than {MAX_INPUTS} texts", param="text_2")
-    told = await _embedded(exchange, asked.model, [*left, *right], asked.keep_alive)
-    firsts, seconds = told.vectors[: len(left)], told.vectors[len(left) :]
-    if len(firsts) == 1:
-        firsts = firsts * len(seconds)
+    async with _leased(exchange, asked.model, asked.keep_alive) as lease:
+        scores, tokens = await _scores(lease, left, right, asked.truncate)
     data = [
-        {"index": index, "object": "score", "score": _cosine(first, second)}
-        for index, (first, second) in enumerate(zip(firsts, seconds, strict=True))
+        {"index": index, "object": "score", "score": value} for index, value in enumerate(scores)
     ]
     answer = {"id": new_id("score"), "object": "list", "created": int(time.time())}
-    await exchange.reply({**answer, "model": asked.model, "data": data, "usage": _usage(told)})
+    await exchange.reply({**answer, "model": asked.model, "data": data, "usage": _usage(tokens)})
 
 
-async def _embedded(
-    exchange: Exchange, model: str, texts: list[str], keep_alive: Any
-) -> Embeddings:
+@contextlib.asynccontextmanager
+async def _leased(exchange: Exchange, model: str, keep_alive: Any) -> AsyncIterator[Lease]:
+    """A model, for as long as its client waits."""
     manager = exchange.daemon.manager
     async with (
         exchange.cancelled_on_disconnect(),
         manager.lease(model, {}, keep_alive_s(keep_alive)) as lease,
     ):
-        require_embedding(lease)
-        _refuse_cross_encoder(lease)
-        return await lease.worker.embed(texts, truncate=False)
+        yield lease
 
 
-def _refuse_cross_encoder(lease: Lease) -> None:
-    if lease.bundle.header.architecture_value("pooling_type") == _RANK:
-        raise Unsupported(
-            f"{lease.bundle.name.short} is a cross-encoder, which is not supported yet; use an "
-            "embedding model",
-            param="model",
-        )
+async def _scores(
+    lease: Lease, left: Sequence[str], right: Sequence[str], truncate: bool
+) -> tuple[list[float], int]:
+    """The score of each text of right with the one beside it in left, or the only one there, and
+    the tokens they cost. truncate: of what is too long the end is not read. Raises Unsupported,
+    ContextOverflow."""
+    if lease.plan.ranking:
+        firsts = left if len(left) == len(right) else list(left) * len(right)
+        told = await lease.worker.rank(list(zip(firsts, right, strict=True)), truncate=truncate)
+        return [vector[0] for vector in told.vectors], told.prompt_tokens
+    require_embedding(lease)
+    told = await lease.worker.embed([*left, *right], truncate=truncate)
+    known, others = told.vectors[: len(left)], told.vectors[len(left) :]
+    if len(known) == 1:
+        known = known * len(others)
+    scores = [_cosine(one, other) for one, other in zip(known, others, strict=True)]
+    return scores, told.prompt_tokens
 
 
 def _texts(given: str | list[str], where: str) -> list[str]:
@@ -129,5 +133,5 @@ def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(left, right, strict=True))
 
 
-def _usage(told: Embeddings) -> dict[str, int]:
-    return {"prompt_tokens": told.prompt_tokens, "total_tokens": told.prompt_tokens}
+def _usage(tokens: int) -> dict[str, int]:
+    return {"prompt_tokens": tokens, "total_tokens": tokens}

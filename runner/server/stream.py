@@ -13,7 +13,7 @@ from typing import Protocol
 
 from runner.models.generation import Generation
 from runner.server.exchange import Exchange
-from runner.types import Delta, Finish, TokenLogprob
+from runner.types import Delta, Finish, PromptToken, TokenLogprob
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 NDJSON = "application/x-ndjson"
@@ -101,6 +101,7 @@ class Answer:
     texts: list[str] = field(default_factory=list)
     token_counts: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt: list[PromptToken] = field(default_factory=list)
     finish: Finish | None = None
 
     @property
@@ -119,6 +120,7 @@ async def collect(generation: Generation, count: int) -> list[Answer]:
                 answer.texts.append(delta.text)
                 answer.token_counts.append(delta.token_count)
                 answer.logprobs.extend(delta.logprobs)
+                answer.prompt.extend(delta.prompt)
                 answer.finish = delta.finish or answer.finish
     finally:
         generation.cancel()

@@ -26,6 +26,7 @@ class TokenizeRequest(WireModel):
     messages: list[Turn] | None = None
     tools: list[dict[str, Any]] | None = None
     add_generation_prompt: bool = True
+    continue_final_message: bool = False
     add_special_tokens: bool | None = None  # vLLM's name, on unless it is set
     add_special: bool | None = None  # llama.cpp's name, off unless it is set
     return_token_strs: bool | None = None
@@ -67,6 +68,7 @@ async def tokenize(exchange: Exchange) -> None:
             request = GenerateRequest(
                 "encode",
                 messages=conversation(lease, messages_of(asked.messages)),
+                continues=asked.continue_final_message,
                 tools=tuple(asked.tools or ()),
                 template_options=options,
             )

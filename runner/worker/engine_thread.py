@@ -81,9 +81,11 @@ class EngineThread(threading.Thread):
         is only counted."""
         self._post(id, lambda engine: self._stop(engine, id, prepared))
 
-    def embed(self, id: str, inputs: Sequence[Sequence[int]], truncate: bool) -> None:
+    def embed(
+        self, id: str, inputs: Sequence[Sequence[int]], truncate: bool, priority: int = 0
+    ) -> None:
         """Embed inputs."""
-        self._post(id, lambda engine: engine.embed(id, inputs, truncate))
+        self._post(id, lambda engine: engine.embed(id, inputs, truncate, priority))
 
     def stats(self) -> WorkerStats:
         """The counters as they stand. From any thread, even while a step hangs."""

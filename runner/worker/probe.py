@@ -1,18 +1,34 @@
-"""What the installed llama.cpp can do, found out in a process that may die of it."""
+"""What the installed llama.cpp and torch can do, found out in a process that may die of it."""
 
 from __future__ import annotations
 
+import importlib
 import json
+from importlib.util import find_spec
+from pathlib import Path
+
+_GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  # of Linux, of Linux in Windows
 
 
 def probe() -> int:
-    """Print one line of JSON: the facts of runner.backends.llamacpp.probe, or {"error"}.
-    Returns the exit code."""
+    """Print one line of JSON: the facts of runner.backends.llamacpp.probe with torch_gpu, or
+    {"error"}. Returns the exit code."""
     try:
         from runner.backends.llamacpp.probe import probe as facts
 
-        print(json.dumps(facts()))
+        print(json.dumps({**facts(), "torch_gpu": torch_gpu()}))
     except Exception as error:
         print(json.dumps({"error": f"llama.cpp cannot be used: {error}"}))
         return 1
     return 0
+
+
+def torch_gpu() -> bool:
+    """Whether torch is installed and computes on a GPU of this machine. It is not imported where
+    there is none: that takes a second."""
+    if find_spec("torch") is None or not any(device.exists() for device in _GPU_DEVICES):
+        return False
+    try:
+        return bool(importlib.import_module("torch").cuda.is_available())
+    except (ImportError, OSError):
+        return False  # built for libraries that this machine lacks

@@ -26,6 +26,7 @@ from runner.worker.engine_thread import EngineThread
 from runner.worker.fitting import Fitted, fit
 from runner.worker.loading import Loaded, load
 from runner.worker.outbox import Outbox
+from runner.worker.pairing import paired_tokens
 from runner.worker.prompts import inputs_to_tokens
 from runner.worker.protocol import (
     ProtocolError,
@@ -160,14 +161,14 @@ class Worker:
         async def submit() -> None:
             inputs, truncate = frame["inputs"], bool(frame.get("truncate", True))
             tokens = await self._off_loop(lambda loaded: inputs_to_tokens(inputs, loaded.prompts))
-            self._engine.embed(id, tokens, truncate)
+            self._engine.embed(id, tokens, truncate, frame.get("priority", 0))
 
         self._prepare(id, submit())
 
     def _rank(self, id: str, frame: Frame) -> None:
         async def submit() -> None:
-            pairs = frame["pairs"]
-            tokens = await self._off_loop(lambda loaded: _pairs_to_tokens(loaded, pairs))
+            pairs, truncate = frame["pairs"], bool(frame.get("truncate", False))
+            tokens = await self._off_loop(lambda loaded: _pairs_to_tokens(loaded, pairs, truncate))
             self._engine.embed(id, tokens, False)
 
         self._prepare(id, submit())
@@ -227,11 +228,12 @@ def _fit(loaded: Loaded, request: GenerateRequest) -> Fitted:
     return fit(loaded.prompts, request, min(request.context_length or most, most))
 
 
-def _pairs_to_tokens(loaded: Loaded, pairs: list[Any]) -> list[list[int]]:
+def _pairs_to_tokens(loaded: Loaded, pairs: list[Any], truncate: bool) -> list[list[int]]:
     pair = loaded.model.pair
     if pair is None:
         raise InvalidRequest("the model does not rank texts", param="model")
-    return [pair(str(query), str(document)) for query, document in pairs]
+    most = loaded.engine.longest_input if truncate else None
+    return [paired_tokens(pair, str(query), str(document), most) for query, document in pairs]
 
 
 def _tokenize(loaded: Loaded, frame: Frame) -> Frame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -21,6 +22,8 @@ from runner.types import GenerateRequest, Message, ToolCall
 from runner.worker.tool_results import paired
 
 log = logging.getLogger(__name__)
+
+MOST_GIVEN = 8  # templates of requests that are kept compiled
 
 
 class Template(Protocol):
@@ -92,8 +95,9 @@ class Prompts:
         conversations with tools. engine: see modelfile.templates.dialect."""
         self._tokenizer = tokenizer
         self._bos = _text(tokenizer, tokenizer.bos)
-        eos = _text(tokenizer, tokenizer.eos)
-        self._template = _compile(chat_template, tool_template, self._bos, eos, engine)
+        self._eos = _text(tokenizer, tokenizer.eos)
+        self._template = _compile(chat_template, tool_template, self._bos, self._eos, engine)
+        self._given: OrderedDict[str, Template] = OrderedDict()  # those of requests, by source
 
     def render(self, request: GenerateRequest) -> str:
         """The prompt as text. Raises InvalidRequest when the template refuses the messages, or
@@ -108,31 +112,48 @@ class Prompts:
                 raise InvalidRequest(f"the template option {name!r} is set by hearth itself")
         try:
             if "suffix" in options:
-                return self._fill(request.messages, options)
+                return self._fill(request.messages, options, self._chosen(request))
             messages = [_message_for_template(message) for message in paired(request.messages)]
             tools = [dict(tool) for tool in request.tools] or None
             if request.continues:
-                return self._continued(messages, tools, options)
-            return self._template.render(messages, tools, **options)
+                return self._continued(messages, tools, options, self._chosen(request))
+            return self._chosen(request).render(messages, tools, **options)
         except ModelfileError as error:
             raise InvalidRequest(
                 f"the model's chat template does not take these messages: {error}",
                 param="messages",
             ) from error
 
+    def _chosen(self, request: GenerateRequest) -> Template:
+        """The template of the request, else the model's. Raises InvalidRequest for a faulty
+        one."""
+        source = request.template
+        if source is None:
+            return self._template
+        if source not in self._given:
+            try:
+                self._given[source] = compile_template(source, self._bos, self._eos)
+            except ModelfileError as error:
+                raise InvalidRequest(f"the template: {error}", param="template") from error
+            if len(self._given) > MOST_GIVEN:
+                self._given.popitem(last=False)
+        self._given.move_to_end(source)
+        return self._given[source]
+
     def _continued(
         self,
         messages: list[dict[str, Any]],
         tools: list[dict[str, Any]] | None,
         options: dict[str, Any],
+        template: Template,
     ) -> str:
         """The prompt up to the end of the last message's content. A mark is put there and looked
         for in what the template makes of it: what follows would end the turn."""
         mark = _absent(messages)
         content = messages[-1]["content"] + mark
-        if not isinstance(self._template, GoChatTemplate):
+        if not isinstance(template, GoChatTemplate):
             options = {**options, "add_generation_prompt": False}
-        whole = self._template.render([*messages[:-1], {**messages[-1], "content": content}],
+        whole = template.render([*messages[:-1], {**messages[-1], "content": content}],
                                       tools, **options)  # fmt: skip
         text, found, _ = whole.rpartition(mark)
         if not found:
@@ -143,15 +164,17 @@ class Prompts:
             )
         return text.replace(mark, "")
 
-    def _fill(self, messages: Sequence[Message], options: dict[str, Any]) -> str:
+    def _fill(
+        self, messages: Sequence[Message], options: dict[str, Any], template: Template
+    ) -> str:
         """The prompt for the text between the last message and options["suffix"]."""
         suffix = str(options.pop("suffix"))
-        if not isinstance(self._template, GoChatTemplate) or not self._template.supports_insert:
+        if not isinstance(template, GoChatTemplate) or not template.supports_insert:
             raise InvalidRequest(
                 "the model's template has no place for a suffix: it does not read .Suffix",
                 param="suffix",
             )
-        return self._template.fill(messages[-1].content if messages else "", suffix, **options)
+        return template.fill(messages[-1].content if messages else "", suffix, **options)
 
     def encode(self, request: GenerateRequest) -> list[int]:
         """The prompt's token ids. Raises InvalidRequest."""
@@ -165,6 +188,9 @@ class Prompts:
         text = self.render(request)
         end = text.rstrip() if request.messages is not None else ""
         begun = next((opening for opening in request.openings if end.endswith(opening)), "")
+        if request.preceding:
+            tokens = self._tokenizer.encode(text, add_bos=False, parse_special=True)
+            return [*request.preceding, *tokens], begun
         return self.encode_text(text), begun
 
     def encode_text(self, text: str) -> list[int]:

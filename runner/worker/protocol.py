@@ -8,8 +8,8 @@ Daemon to worker
     load      plan                         first frame; LoadPlan as an object
     generate  id, request                  GenerateRequest as an object
     cancel    id                           no answer; the request sends nothing more
-    embed     id, inputs, truncate         inputs: list of strings or lists of token ids
-    rank      id, pairs                    [[query, document], ...]; answered as embed
+    embed     id, inputs, truncate, priority   inputs: list of strings or lists of token ids
+    rank      id, pairs, truncate          [[query, document], ...]; answered as embed
     tokenize  id, text, add_special        answer: reply {"tokens": [...]}
     detokenize id, tokens                  answer: reply {"text": ...}
     render    id, request                  answer: reply {"prompt": ...}
@@ -116,6 +116,7 @@ def request_from_wire(value: Mapping[str, Any]) -> GenerateRequest:
             "stop": tuple(fields["stop"]),
             "tools": tuple(fields["tools"]),
             "openings": tuple(fields["openings"]),
+            "preceding": tuple(fields["preceding"]),
             "kept_marks": tuple(fields["kept_marks"]),
         },
         sampling=SamplingParams(**sampling),
@@ -174,9 +175,14 @@ def delta_from_wire(value: list[Any]) -> Delta:
         text,
         count,
         tuple(TokenLogprob(*_logprob_from_wire(x)) for x in logprobs),
-        None if finish is None else Finish(**{**finish, "usage": Usage(**finish["usage"])}),
+        None if finish is None else _finish(finish),
         tuple(PromptToken(*_logprob_from_wire(x)) for items in prompt for x in items),
     )
+
+
+def _finish(value: Mapping[str, Any]) -> Finish:
+    tokens = tuple(value.get("tokens", ()))
+    return Finish(**{**value, "usage": Usage(**value["usage"]), "tokens": tokens})
 
 
 def _b64(piece: bytes) -> str:

@@ -17,7 +17,9 @@ _OPEN = ("keep_alive", "options", "response_format", "structured_outputs", "json
          "grammar", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "format",
          "tool_choice", "chat_template", "chat_template_kwargs", "functions", "function_call",
          "audio", "modalities", "conversation", "context_management", "images",
-         "top_logprobs", "best_of", "template", "context")  # fmt: skip
+         "top_logprobs", "best_of", "template", "context", "web_search_options", "use_beam_search",
+         "min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids", "mcp_servers",
+         "include_stop_str_in_output", "truncate_prompt_tokens", "container")  # fmt: skip
 _BUNDLED = "ember:latest"  # an echo model has no perplexity
 
 

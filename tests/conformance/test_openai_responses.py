@@ -186,3 +186,40 @@ def test_what_cannot_be_honoured_is_refused_by_name(
         sdk.post(
             "/responses", body={"model": "tools", "input": "x", **fields}, cast_to=dict[str, Any]
         )
+
+
+def test_log_probabilities_come_with_the_text_streamed_and_whole(sdk: openai.OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "echo", "input": "hé!", "top_logprobs": 2}
+    whole = sdk.responses.create(**asked)
+    told = whole.output[0].content[0].logprobs
+    assert b"".join(bytes(item.bytes) for item in told).decode() == "hé!"
+    assert {len(item.top_logprobs) for item in told} == {2}
+    assert whole.top_logprobs == 2
+    events = list(sdk.responses.create(**asked, stream=True))
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    (done,) = [event for event in events if event.type == "response.output_text.done"]
+    streamed = [item.logprob for event in deltas for item in event.logprobs]
+    assert streamed == [item.logprob for item in done.logprobs] == [item.logprob for item in told]
+    assert events[-1].response.output[0].content[0].logprobs == told
+
+
+def test_include_asks_for_log_probabilities_without_alternatives(sdk: openai.OpenAI) -> None:
+    answer = sdk.responses.create(
+        model="echo", input="ab", include=["message.output_text.logprobs"]
+    )
+    told = answer.output[0].content[0].logprobs
+    assert [(item.token, item.top_logprobs) for item in told] == [("a", []), ("b", [])]
+    plain = sdk.responses.create(model="echo", input="ab")
+    assert plain.output[0].content[0].logprobs == []
+
+
+def test_more_than_twenty_alternatives_are_refused(sdk: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError):
+        sdk.responses.create(model="echo", input="ab", top_logprobs=21)
+
+
+def test_a_stored_response_is_not_streamed_again(sdk: openai.OpenAI) -> None:
+    made = sdk.responses.create(model="echo", input="ab")
+    with pytest.raises(openai.BadRequestError, match="not streamed"):
+        sdk.responses.retrieve(made.id, stream=True)
+    assert sdk.responses.retrieve(made.id).output_text == "ab"

@@ -182,3 +182,31 @@ def test_the_best_of_several_completions(sdk: openai.OpenAI) -> None:
 def test_a_suffix_needs_a_template_that_has_a_place_for_it(sdk: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="does not support insert"):
         sdk.completions.create(model="echo", prompt="def f(", suffix="): pass")
+
+
+def test_an_answer_goes_on_past_the_models_end_when_that_is_ignored(sdk: openai.OpenAI) -> None:
+    given: dict[str, Any] = {"model": "echo", "max_tokens": 9, "extra_body": {"ignore_eos": True}}
+    answer = sdk.chat.completions.create(messages=ask("abc"), **given)
+    assert answer.choices[0].message.content == "abcabca"  # an end counts and has no text
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage.completion_tokens == 9
+    assert sdk.completions.create(prompt="abc", **given).choices[0].text == "abcabca"
+
+
+def test_every_effort_of_the_api_is_taken(sdk: openai.OpenAI) -> None:
+    """By its name: this model does not think, and says so."""
+    for effort in ("minimal", "low", "medium", "high", "xhigh"):
+        with pytest.raises(openai.BadRequestError, match="does not support thinking"):
+            sdk.chat.completions.create(model="echo", messages=ask("x"), reasoning_effort=effort)
+    sdk.chat.completions.create(model="echo", messages=ask("x"), reasoning_effort="none")
+
+
+def test_a_refusal_in_the_history_is_text(sdk: openai.OpenAI) -> None:
+    refused = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    answer = sdk.chat.completions.create(model="echo", messages=[refused, *ask("why?")])
+    assert answer.choices[0].message.content == "why?"
+
+
+def test_a_hundred_answers_at_once(sdk: openai.OpenAI) -> None:
+    answer = sdk.chat.completions.create(model="echo", messages=ask("x"), n=100)
+    assert [choice.message.content for choice in answer.choices] == ["x"] * 100

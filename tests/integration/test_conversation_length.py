@@ -44,7 +44,7 @@ def test_ollama_drops_the_oldest_turns_and_says_so(client: httpx.Client) -> None
 def test_ollama_refuses_with_truncate_false(client: httpx.Client) -> None:
     answer = client.post("/api/chat", json=talk(stream=False, truncate=False))
     assert answer.status_code == 400
-    assert f"the context is {CONTEXT} tokens" in answer.json()["error"]
+    assert f"maximum context length is {CONTEXT} tokens" in answer.json()["error"]
 
 
 def test_openai_refuses_unless_truncation_is_auto(client: httpx.Client) -> None:

@@ -141,6 +141,22 @@ def test_a_checkpoint_becomes_a_model_that_runs(daemon: RunningDaemon, folder: P
     assert answer.returncode == 0, answer.stderr
 
 
+def test_a_checkpoint_gives_the_same_text_on_torch(daemon: RunningDaemon, folder: Path) -> None:
+    pytest.importorskip("torch")
+    assert hearth(of_daemon(daemon), "create", "mine", "-q", "F32", cwd=folder).returncode == 0
+    (folder / "Modelfile").write_text("FROM mine\nPARAMETER backend torch\n")
+    assert hearth(of_daemon(daemon), "create", "glow", cwd=folder).returncode == 0
+    body = {"prompt": "warm hearth", "raw": True, "stream": False}
+    body["options"] = {"temperature": 0, "num_predict": 32}
+    with daemon.client(TIMEOUT_S) as client:
+        said = [
+            client.post("/api/generate", json={**body, "model": model}).json()
+            for model in ("mine", "glow")
+        ]
+    assert said[0]["response"] == said[1]["response"] != ""
+    assert said[0]["eval_count"] == said[1]["eval_count"] == 32
+
+
 @pytest.mark.parametrize("kind", ["F16", "F32"])
 def test_the_type_of_a_conversion_can_be_chosen(
     daemon: RunningDaemon, folder: Path, kind: str

@@ -31,6 +31,8 @@ ASKED: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/v1/chat/completions", {**CHAT, "logprobs": True}),
     ("POST", "/v1/completions", {**GENERATE, "logprobs": 1}),
     ("POST", "/v1/responses", {"model": "echo", "input": "hello"}),
+    ("GET", "/v1/files", None),
+    ("GET", "/v1/batches", None),
     ("POST", "/v1/messages", {**CHAT, "max_tokens": 8}),
     ("POST", "/v1/messages/count_tokens", CHAT),
     ("POST", "/apply-template", CHAT),

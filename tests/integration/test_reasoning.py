@@ -113,3 +113,25 @@ def test_a_thinking_model_says_so(client: httpx.Client) -> None:
     shown = client.post("/api/show", json={"model": "thinker"}).json()
     assert "thinking" in shown["capabilities"]
     assert "thinking" not in client.post("/api/show", json={"model": "echo"}).json()["capabilities"]
+
+
+def test_responses_give_reasoning_as_a_summary_to_those_who_ask_for_one(
+    client: httpx.Client,
+) -> None:
+    body = {"model": "thinker", "input": THOUGHT, "reasoning": {"summary": "auto"}}
+    item, message = client.post("/v1/responses", json=body).json()["output"]
+    assert item["summary"] == [{"type": "summary_text", "text": "hm, hm\n"}]
+    assert (item["content"], message["content"][0]["text"]) == ([], "yes")
+    lines = client.post("/v1/responses", json={**body, "stream": True}).text.splitlines()
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    summary = [event for event in events if "reasoning_summary" in event["type"]]
+    kinds = [event["type"].removeprefix("response.reasoning_summary_") for event in summary]
+    deltas = ["text.delta"] * (len(kinds) - 3)
+    assert kinds == ["part.added", *deltas, "text.done", "part.done"]
+    assert {event["summary_index"] for event in summary} == {0}
+    assert "".join(event.get("delta", "") for event in summary) == "hm, hm\n"
+    unknown = {**body, "reasoning": {"summary": "long"}}
+    assert client.post("/v1/responses", json=unknown).status_code == 400
+    again = [{"role": "user", "content": "a"}, item, {"role": "user", "content": "b"}]
+    answer = client.post("/v1/responses", json={"model": "thinker", "input": again}).json()
+    assert answer["output"][-1]["content"][0]["text"] == "b"

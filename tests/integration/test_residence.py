@@ -89,14 +89,31 @@ def test_models_share_the_memory_limit(start_daemon: StartDaemon) -> None:
             assert loaded(client) == {model}
 
 
-def test_a_longer_num_ctx_loads_the_model_again_and_a_shorter_one_does_not(
+def loads(client: httpx.Client) -> int:
+    lines = client.get("/metrics").text.splitlines()
+    found = [line.split()[-1] for line in lines if line.startswith("hearth:model_loads_total{")]
+    return sum(int(float(number)) for number in found)
+
+
+def test_only_a_num_ctx_beyond_the_pool_loads_the_model_again_and_only_once(
     start_daemon: StartDaemon,
 ) -> None:
-    with start_daemon().client() as client:
-        for num_ctx, expected in ((100, 100), (200, 200), (50, 200), (99_999, 4096)):
-            assert client.post(CHAT, json=body("x", num_ctx=num_ctx)).status_code == 200
-            (model,) = client.get("/api/ps").json()["models"]
-            assert model["context_length"] == expected
+    with start_daemon(env={"HEARTH_NUM_PARALLEL": "4"}).client() as client:
+        steps = ((100, 1), (200, 1), (400, 1), (50, 1), (99_999, 2), (4096, 2), (100, 2))
+        for num_ctx, expected in steps:
+            options = {"num_ctx": num_ctx}
+            asked = {"model": "echo", "prompt": "x", "options": options, "stream": False}
+            assert client.post("/api/generate", json=asked).status_code == 200
+            assert loads(client) == expected
+
+
+def test_a_request_can_fill_the_pool_of_a_shorter_context(start_daemon: StartDaemon) -> None:
+    with start_daemon(env={"HEARTH_NUM_PARALLEL": "4"}).client() as client:
+        client.post(CHAT, json=body("x", num_ctx=100))
+        assert client.post(CHAT, json=body("x" * 200, num_ctx=100)).status_code == 400
+        long = client.post(CHAT, json=body("x" * 150, num_ctx=400)).json()
+        assert long["choices"][0]["message"]["content"] == "x" * 150
+        assert loads(client) == 1
 
 
 def test_a_requests_num_ctx_limits_it_on_a_longer_model(start_daemon: StartDaemon) -> None:

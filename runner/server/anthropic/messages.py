@@ -16,8 +16,7 @@ from runner.server.anthropic.rendering import MessageRenderer, message
 from runner.server.anthropic.wire import CountRequest, MessageRequest
 from runner.server.asking import (
     Ask,
-    Prompt,
-    conversation,
+    dialogue,
     keep_alive_s,
     marks_to_keep,
     openings,
@@ -72,10 +71,12 @@ async def count_tokens(exchange: Exchange) -> None:
         exchange.cancelled_on_disconnect(),
         exchange.daemon.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
     ):
+        prompt = dialogue(lease, turns, _tools(_functions(asked, lease)))
         request = GenerateRequest(
             "count",
-            messages=conversation(lease, turns),
-            tools=_tools(_functions(asked, lease)),
+            messages=prompt.messages,
+            tools=prompt.tools,
+            continues=prompt.continues,
             template_options=think_options(lease, _think(asked, lease)),
         )
         await exchange.reply({"input_tokens": await lease.worker.count(request)})
@@ -91,7 +92,7 @@ def _ask(
     if asked.stop_sequences:  # in addition to those that end the model's turns
         stops = dict.fromkeys([*lease.parameters.get("stop", ()), *asked.stop_sequences])
         options = {**options, "stop": tuple(stops)}
-    ask = Ask((Prompt(messages=conversation(lease, turns), tools=tools),), options)
+    ask = Ask((dialogue(lease, turns, tools),), options)
     return replace(
         ask,
         template_options=think_options(lease, _think(asked, lease)),

@@ -105,6 +105,8 @@ class CountRequest(WireModel):
 class MessageRequest(CountRequest):
     """POST /v1/messages."""
 
+    mcp_servers: Any = None
+    container: Any = None
     max_tokens: int = Field(ge=1)
     stream: bool | None = None
     stop_sequences: list[str] | None = None
@@ -112,6 +114,13 @@ class MessageRequest(CountRequest):
     top_p: Finite | None = None
     top_k: int | None = Field(None, ge=0)
     options: dict[str, Any] | None = None
+
+    def refuse_unsupported(self) -> None:
+        """See CountRequest."""
+        super().refuse_unsupported()
+        for name in ("mcp_servers", "container"):
+            if getattr(self, name):
+                raise Unsupported(f"{name}: that is run by Anthropic's servers only", param=name)
 
     def choice(self) -> ToolChoice:
         """Which tools may be called. Raises InvalidRequest."""

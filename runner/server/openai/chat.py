@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import to_json
@@ -14,8 +15,7 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
 from runner.server.asking import (
     Ask,
-    Prompt,
-    conversation,
+    dialogue,
     keep_alive_s,
     marks_to_keep,
     openings,
@@ -26,7 +26,7 @@ from runner.server.asking import (
 )
 from runner.server.exchange import Exchange
 from runner.server.identity import new_id
-from runner.server.openai.logprobs import chat_logprobs
+from runner.server.openai.logprobs import chat_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import ChatMessage, ChatRequest
 from runner.server.stream import (
@@ -57,7 +57,9 @@ async def chat_completions(exchange: Exchange) -> None:
     ):
         functions = _functions(asked, choice, lease)
         tools = tuple(_tool(function) for function in functions)
-        prompt = Prompt(messages=conversation(lease, messages), tools=tools)
+        prompt = replace(
+            dialogue(lease, messages, tools, closed=asked.closed), template=asked.chat_template
+        )
         n = asked.n or 1
         ask = Ask(
             (prompt,),
@@ -65,7 +67,10 @@ async def chat_completions(exchange: Exchange) -> None:
             n,
             asked.id_bias,
             logprobs,
-            asked.ignore_eos,
+            ignore_eos=asked.ignore_eos,
+            priority=asked.priority or 0,
+            cache_salt=asked.cache_salt,
+            prompt_logprobs=asked.prompt_logprobs,
             drop_turns=asked.truncation == "auto",
             template_options={**think_options(lease, asked.think), **asked.template_options},
             openings=openings(lease),
@@ -111,13 +116,16 @@ def _message(item: ChatMessage, index: int) -> Message:
 def _content(item: ChatMessage, where: str) -> str:
     if item.content is None or isinstance(item.content, str):
         return item.content or ""
+    texts = []
     for part in item.content:
-        if part.type != "text" or part.text is None:
+        text = part.refusal if part.type == "refusal" else part.text
+        if part.type not in ("text", "refusal") or text is None:
             raise Unsupported(
                 f"{where}.content: a part of type {part.type[:40]!r} cannot be read; send text",
                 param=where,
             )
-    return "\n".join(part.text or "" for part in item.content)
+        texts.append(text)
+    return "\n".join(texts)
 
 
 def _check_arguments(call: ToolCall, where: str) -> None:
@@ -161,6 +169,7 @@ def _completion(
             [answer.finish for answer in answers], reasoning_tokens=_reasoning_tokens(parsers)
         ),
         **truncated([answer.finish for answer in answers]),
+        **prompt_logprobs(answers[0].prompt, asked.prompt_logprobs),
     }
 
 

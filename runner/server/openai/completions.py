@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_core import to_json
@@ -14,7 +14,7 @@ from runner.models.manager import Lease
 from runner.server.asking import Ask, Prompt, insertion, keep_alive_s, requests_for
 from runner.server.exchange import Exchange
 from runner.server.identity import new_id
-from runner.server.openai.logprobs import completion_logprobs
+from runner.server.openai.logprobs import EchoedText, echoed_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import CompletionRequest
 from runner.server.stream import (
@@ -49,7 +49,10 @@ async def completions(exchange: Exchange) -> None:
             asked.id_bias,
             asked.logprobs if asked.best_of is None else asked.logprobs or 0,
             asked.ignore_eos,
+            priority=asked.priority or 0,
             grammar=grammar,
+            prompt_logprobs=asked.prompt_alternatives,
+            cache_salt=asked.cache_salt,
         )
         requests = requests_for(lease, ask)
         echoes = await _echoes(lease, prompts) if asked.echo else [""] * len(prompts)
@@ -130,9 +133,11 @@ def _completion(
     choices: list[dict[str, Any]] = []
     for place in _best(answers, shape.n, asked.n or 1):
         index, answer, echo = len(choices), answers[place], shape.echo(place)
-        logprobs = (
-            None if asked.logprobs is None else completion_logprobs(answer.logprobs, len(echo))
-        )
+        logprobs = None
+        if asked.logprobs is not None:
+            shown = answer.prompt if asked.scores_prompt else []
+            prompt = [replace(item, top=item.top[: asked.logprobs]) for item in shown]
+            logprobs = echoed_logprobs(prompt, EchoedText(echo), answer.logprobs, len(echo))
         reason = "stop" if answer.finish is None else answer.finish.reason
         choices.append(
             {
@@ -140,6 +145,7 @@ def _completion(
                 "text": echo + answer.text,
                 "logprobs": logprobs,
                 "finish_reason": reason,
+                **prompt_logprobs(answer.prompt, asked.prompt_logprobs),
             }
         )
     usage = usage_of([answer.finish for answer in answers], shape.n)
@@ -175,6 +181,7 @@ class CompletionRenderer:
         self._include_usage = asked.include_usage
         self._finishes: list[Finish | None] = [None] * count
         self._offsets = [0] * count
+        self._echoed = [EchoedText(shape.echo(index)) for index in range(count)]
         self._begun = [False] * count
         self._head = b"data: " + to_json(shape.head())[:-1]
         self._tail = (b',"usage":null' if self._include_usage else b"") + b"}\n\n"
@@ -192,7 +199,7 @@ class CompletionRenderer:
                 self._begun[index] = True
                 text = self._shape.echo(index) + text
                 self._offsets[index] = len(self._shape.echo(index))
-            if delta.finish is None and not delta.logprobs:
+            if delta.finish is None and not delta.logprobs and not delta.prompt:
                 if text:
                     out += (self._before_text[index], to_json(text), self._after_text)
             else:
@@ -217,9 +224,13 @@ class CompletionRenderer:
         choice = {
             "index": index,
             "text": text,
-            "logprobs": completion_logprobs(delta.logprobs, self._offsets[index])
-            if delta.logprobs
-            else None,
+            "logprobs": self._logprobs(index, delta),
             "finish_reason": None if delta.finish is None else delta.finish.reason,
         }
         return self._head + b',"choices":[' + to_json(choice) + b"]" + self._tail
+
+    def _logprobs(self, index: int, delta: Delta) -> dict[str, Any] | None:
+        if not delta.logprobs and not delta.prompt:
+            return None
+        echoed, offset = self._echoed[index], self._offsets[index]
+        return echoed_logprobs(delta.prompt, echoed, delta.logprobs, offset)

@@ -22,7 +22,7 @@ async def embeddings(exchange: Exchange) -> None:
         ) as lease,
     ):
         require_embedding(lease)
-        result = await lease.worker.embed(inputs, truncate=False)
+        result = await lease.worker.embed(inputs, truncate=False, priority=asked.priority or 0)
         vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
         base64 = asked.encoding_format == "base64"
         data = [

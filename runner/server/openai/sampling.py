@@ -7,9 +7,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from runner.errors import Unsupported
 from runner.server.exchange import WireModel
 
+_FOREIGN = ("use_beam_search", "min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids",
+            "include_stop_str_in_output", "truncate_prompt_tokens")  # fmt: skip
+
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Priority = Annotated[int, Field(ge=-(2**31), lt=2**31)]  # lower goes first; live requests have 0
+Salt = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class SamplingFields(WireModel):
@@ -32,12 +38,28 @@ class SamplingFields(WireModel):
     dynatemp_range: Any = None
     dynatemp_exponent: Any = None
 
+    use_beam_search: Any = None
+    min_tokens: Any = None
+    stop_token_ids: Any = None
+    bad_words: Any = None
+    allowed_token_ids: Any = None
+    include_stop_str_in_output: Any = None
+    truncate_prompt_tokens: Any = None
+
     def sampling_options(self) -> dict[str, Any]:
         """Those given, by the names that PARAMETER has for them."""
-        given = {name: getattr(self, name) for name in SamplingFields.model_fields}
+        names = (name for name in SamplingFields.model_fields if name not in _FOREIGN)
+        given = {name: getattr(self, name) for name in names}
         if isinstance(self.logit_bias, dict):
             del given["logit_bias"]  # OpenAI's form: see id_bias
         return {name: value for name, value in given.items() if value is not None}
+
+    def refuse_foreign(self) -> None:
+        """Raises Unsupported for what other servers take, is not done here and would change the
+        answer."""
+        for name in _FOREIGN:
+            if getattr(self, name):
+                raise Unsupported(f"{name} is not supported", param=name)
 
     @property
     def id_bias(self) -> dict[str, float]:

@@ -9,13 +9,15 @@ from pydantic import Field
 
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check
+from runner.server.asking import MAX_SEQUENCES
 from runner.server.exchange import WireModel
-from runner.server.openai.sampling import Finite, SamplingFields
+from runner.server.openai.sampling import Finite, Priority, Salt, SamplingFields
 from runner.server.openai.structured import grammar_of
 from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
 from runner.types import Grammar
 
 Penalty = Annotated[float, Field(ge=-2, le=2)]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class StreamOptions(WireModel):
@@ -30,7 +32,7 @@ class GenerateFields(SamplingFields):
     model: str = Field(min_length=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: int | None = Field(None, ge=1, le=8)
+    n: int | None = Field(None, ge=1, le=MAX_SEQUENCES)
     max_tokens: int | None = Field(None, ge=1)
     stop: str | list[str] | None = None
     seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
@@ -46,6 +48,9 @@ class GenerateFields(SamplingFields):
     repeat_penalty: Finite | None = None
     num_ctx: int | None = None
     ignore_eos: bool = False
+    priority: Priority | None = None
+    cache_salt: Salt | None = None
+    prompt_logprobs: int | None = Field(None, ge=0, le=20)
     options: dict[str, Any] | None = None
     keep_alive: Any = None
 
@@ -57,12 +62,12 @@ class GenerateFields(SamplingFields):
     guided_regex: Any = None
     guided_choice: Any = None
     guided_grammar: Any = None
-    chat_template: Any = None
 
     def refuse_unsupported(self) -> None:
         """Raises Unsupported for what would silently change the answer if it were ignored."""
-        if self.chat_template is not None:
-            raise unsupported("chat_template", "chat_template is not supported")
+        self.refuse_foreign()
+        if self.prompt_logprobs is not None and self.stream:
+            raise unsupported("prompt_logprobs", "prompt_logprobs and stream exclude each other")
 
     def grammar_asked(self) -> Grammar | None:
         """What the answer must match; None: any text. Raises InvalidRequest, Unsupported."""
@@ -101,6 +106,7 @@ class ContentPart(WireModel):
 
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class CalledFunction(WireModel):
@@ -161,30 +167,58 @@ class ChatRequest(GenerateFields):
     best_of: int | None = None
     modalities: list[str] | None = None
     audio: Any = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "max"] | None = None
+    reasoning_effort: Effort | None = None
+    web_search_options: Any = None
     chat_template_kwargs: dict[str, Any] | None = None
     truncation: Literal["auto", "disabled"] | None = None  # auto: drop the oldest turns
+    chat_template: str | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
 
     @property
     def think(self) -> bool | str | None:
         """Whether the model shall reason, and how much; None: as its template has it."""
-        return False if self.reasoning_effort == "none" else self.reasoning_effort
+        effort = self.reasoning_effort
+        return False if effort == "none" else {"xhigh": "max"}.get(effort or "", effort)
 
     @property
     def template_options(self) -> dict[str, Any]:
         """Variables for the chat template, as vLLM and llama.cpp take them."""
-        return self.chat_template_kwargs or {}
+        given = self.chat_template_kwargs or {}
+        if self.add_generation_prompt is False:
+            return {**given, "add_generation_prompt": False}
+        return given
 
     def refuse_unsupported(self) -> None:
         """See GenerateFields."""
         super().refuse_unsupported()
         if self.best_of is not None and self.best_of != 1:
             raise unsupported("best_of", "best_of is not for chats; use n")
+        if self.web_search_options is not None:
+            raise unsupported("web_search_options", "no web search here; offer it as a tool")
         for name in ("functions", "function_call"):
             if getattr(self, name) is not None:
                 raise unsupported(name, f"{name} is obsolete and not supported; use tools")
+        if self.continue_final_message and self.add_generation_prompt:
+            raise InvalidRequest(
+                "continue_final_message and add_generation_prompt exclude each other",
+                param="continue_final_message",
+            )
+        last = self.messages[-1] if self.messages else None
+        if self.continue_final_message and (last is None or last.role != "assistant"):
+            raise InvalidRequest(
+                "continue_final_message needs a last message by the assistant",
+                param="continue_final_message",
+            )
         if self.audio is not None or (self.modalities or ["text"]) != ["text"]:
             raise unsupported("modalities", "only text can be generated")
+
+    @property
+    def closed(self) -> bool:
+        """Whether a last message by the assistant has ended; without a word it is continued."""
+        if self.continue_final_message is not None:
+            return not self.continue_final_message
+        return self.add_generation_prompt is not None
 
     def choice(self) -> ToolChoice:
         """What tool_choice says of the tools. Raises InvalidRequest."""
@@ -206,6 +240,7 @@ class CompletionRequest(GenerateFields):
 
     prompt: str | list[str] | list[int] | list[list[int]]
     suffix: str | None = None
+    max_tokens: int | None = Field(None, ge=0)  # 0: the prompt's log-probabilities only
     best_of: int | None = Field(None, ge=1, le=20)
     echo: bool | None = None
     logprobs: int | None = Field(None, ge=0, le=20)
@@ -219,8 +254,19 @@ class CompletionRequest(GenerateFields):
             )
         if self.best_of is not None and self.best_of > 1 and self.stream:
             raise unsupported("best_of", "best_of and stream exclude each other")
-        if self.echo and self.logprobs is not None:
-            raise unsupported("echo", "log-probabilities of the prompt are not supported")
+        if self.scores_prompt and self.suffix:
+            raise unsupported("suffix", "suffix excludes echo with logprobs")
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether log-probabilities of the prompt's own tokens are asked for."""
+        return bool(self.echo) and self.logprobs is not None
+
+    @property
+    def prompt_alternatives(self) -> int | None:
+        """Alternatives for each token of the prompt; None: no log-probabilities of it."""
+        asked = [self.prompt_logprobs, self.logprobs if self.echo else None]
+        return max((count for count in asked if count is not None), default=None)
 
 
 class EmbeddingRequest(WireModel):
@@ -231,6 +277,7 @@ class EmbeddingRequest(WireModel):
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = Field(None, ge=1)
     keep_alive: Any = None
+    priority: Priority | None = None
 
 
 def unsupported(param: str, message: str) -> Unsupported:

@@ -27,6 +27,7 @@ class Generated(Timed):
 
     response: str
     thinking: str | None = None
+    context: list[int] | None = None
 
 
 class SaidMessage(AnswerModel):

@@ -62,6 +62,7 @@ class CompletionChoice(AnswerModel):
     text: str
     logprobs: dict[str, Any] | None
     finish_reason: str | None
+    prompt_logprobs: list[dict[str, Any] | None] | None = None
 
 
 class Completion(AnswerModel):
@@ -142,3 +143,71 @@ class DeletedResponse(AnswerModel):
     id: str
     object: Literal["response"]
     deleted: bool
+
+
+class File(AnswerModel):
+    """A stored file."""
+
+    id: str
+    object: Literal["file"]
+    bytes: int
+    created_at: int
+    expires_at: int | None
+    filename: str
+    purpose: str
+    status: Literal["processed"]
+
+
+class Files(AnswerModel):
+    """Stored files."""
+
+    object: Literal["list"]
+    data: list[File]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class DeletedFile(AnswerModel):
+    """A file that is no more."""
+
+    id: str
+    object: Literal["file"]
+    deleted: bool
+
+
+class Batch(AnswerModel):
+    """A batch. Its files are named once it has ended."""
+
+    id: str
+    object: Literal["batch"]
+    endpoint: str
+    input_file_id: str
+    completion_window: str
+    status: Literal[
+        "validating",
+        "in_progress",
+        "finalizing",
+        "completed",
+        "failed",
+        "expired",
+        "cancelling",
+        "cancelled",
+    ]
+    created_at: int
+    expires_at: int
+    request_counts: dict[str, int]
+    errors: dict[str, Any] | None
+    output_file_id: str | None
+    error_file_id: str | None
+    metadata: dict[str, str] | None
+
+
+class Batches(AnswerModel):
+    """Batches, the newest first."""
+
+    object: Literal["list"]
+    data: list[Batch]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None

@@ -4,6 +4,7 @@ moment. What is streamed and what is answered whole come from the same steps."""
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
@@ -11,8 +12,29 @@ from pydantic_core import to_json
 from runner.chat.output import OutputParser, Parts
 from runner.server.errors import Failure
 from runner.server.identity import new_id
+from runner.server.openai.logprobs import chat_logprobs
+from runner.server.openai.responses.logprobs import Tokens
 from runner.server.openai.responses.wire import ResponseRequest
 from runner.types import Delta, Finish, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Where an item has its text, and what its events are called."""
+
+    place: str
+    index: str
+    part: str
+    text: str
+    kind: str
+
+
+_MESSAGE = _Form("content", "content_index", "content_part", "output_text", "output_text")
+_REASONING = _Form("content", "content_index", "content_part", "reasoning_text", "reasoning_text")
+# Many clients show reasoning as a summary only, which they ask for.
+_SUMMARY = _Form(
+    "summary", "summary_index", "reasoning_summary_part", "reasoning_summary_text", "summary_text"
+)
 
 
 class Builder:
@@ -30,6 +52,7 @@ class Builder:
         self._finish: Finish | None = None
         self._sequence = 0
         self._open: dict[str, Any] | None = None  # the item being written, if it has text
+        self._tokens = Tokens()
 
     def start(self) -> bytes:
         """The response exists."""
@@ -38,6 +61,7 @@ class Builder:
     def add(self, delta: Delta) -> bytes:
         """Take what the model has said."""
         parser, last = self._parser, delta.finish is not None
+        self._tokens.add(delta.logprobs)
         if parser is None:
             parts = Parts(delta.text)
         elif last:
@@ -91,6 +115,7 @@ class Builder:
             "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},
             "tool_choice": asked.tool_choice if asked.tool_choice is not None else "auto",
             "tools": [_tool(each) for each in asked.functions],
+            "top_logprobs": asked.top_logprobs or 0,
             "top_p": asked.top_p,
             "truncation": asked.truncation or "disabled",
             "usage": self._usage(),
@@ -105,9 +130,14 @@ class Builder:
         if self._open is None or self._open["type"] != kind:
             out = self._close() + self._begin(kind)
         assert self._open is not None
-        self._open["content"][0]["text"] += text
-        name = "output_text" if kind == "message" else "reasoning_text"
-        return out + self._part_event(f"response.{name}.delta", delta=text, **_logprobs(kind))
+        form = self._form(kind)
+        part = self._open[form.place][0]
+        part["text"] += text
+        tokens = chat_logprobs(self._tokens.take(text))["content"]
+        if kind == "reasoning":
+            return out + self._part_event(f"response.{form.text}.delta", delta=text)
+        part["logprobs"] += tokens
+        return out + self._part_event("response.output_text.delta", delta=text, logprobs=tokens)
 
     def _begin(self, kind: str) -> bytes:
         item: dict[str, Any] = {
@@ -118,24 +148,26 @@ class Builder:
             "content": [],
         }
         out = self._item("response.output_item.added", item)
-        part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
+        form = self._form(kind)
+        part: dict[str, Any] = {"type": form.kind, "text": ""}
         if kind == "message":
-            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        item["content"].append(part)
+            part |= {"annotations": [], "logprobs": []}
+        item[form.place].append(part)
         self.output.append(item)
         self._open = item
-        return out + self._part_event("response.content_part.added", part=part)
+        return out + self._part_event(f"response.{form.part}.added", part=part)
 
     def _close(self, status: str = "completed") -> bytes:
         """End the open item."""
         item = self._open
         if item is None:
             return b""
-        part, kind = item["content"][0], item["type"]
+        form = self._form(item["type"])
+        part = item[form.place][0]
         item["status"] = status
-        name = "output_text" if kind == "message" else "reasoning_text"
-        out = self._part_event(f"response.{name}.done", text=part["text"], **_logprobs(kind))
-        out += self._part_event("response.content_part.done", part=part)
+        told = {name: part[name] for name in ("text", "logprobs") if name in part}
+        out = self._part_event(f"response.{form.text}.done", **told)
+        out += self._part_event(f"response.{form.part}.done", part=part)
         self._open = None
         return out + self._item("response.output_item.done", item, len(self.output) - 1)
 
@@ -189,19 +221,20 @@ class Builder:
     def _part_event(self, kind: str, **fields: Any) -> bytes:
         assert self._open is not None
         at = len(self.output) - 1
-        return self._event(
-            kind, item_id=self._open["id"], output_index=at, content_index=0, **fields
-        )
+        where = {"item_id": self._open["id"], "output_index": at}
+        where[self._form(self._open["type"]).index] = 0
+        return self._event(kind, **where, **fields)
+
+    def _form(self, kind: str) -> _Form:
+        if kind == "message":
+            return _MESSAGE
+        asked = self._asked.reasoning
+        return _SUMMARY if asked is not None and asked.summary is not None else _REASONING
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         body = to_json({"type": kind, "sequence_number": self._sequence, **fields})
         self._sequence += 1
         return b"event: %s\ndata: %s\n\n" % (kind.encode(), body)
-
-
-def _logprobs(kind: str) -> dict[str, list[Any]]:
-    """A field that events of messages have."""
-    return {"logprobs": []} if kind == "message" else {}
 
 
 def _tool(function: dict[str, Any]) -> dict[str, Any]:

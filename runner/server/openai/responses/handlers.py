@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.errors import Conflict, ResponseNotFound
+from runner.errors import Conflict, ResponseNotFound, Unsupported
 from runner.models.manager import Lease
 from runner.server.asking import (
     Ask,
-    Prompt,
-    conversation,
+    dialogue,
     keep_alive_s,
     marks_to_keep,
     openings,
@@ -26,7 +25,7 @@ from runner.server.exchange import Exchange
 from runner.server.identity import new_id
 from runner.server.openai.responses.background import Background
 from runner.server.openai.responses.building import Builder
-from runner.server.openai.responses.items import input_items, messages_of
+from runner.server.openai.responses.items import input_items, left_open, messages_of
 from runner.server.openai.responses.storing import ResponseFile, Stored
 from runner.server.openai.responses.wire import ResponseRequest
 from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, Arrived, send_stream
@@ -77,6 +76,8 @@ async def create_response(exchange: Exchange) -> None:
 
 async def show_response(exchange: Exchange) -> None:
     """A stored response, or one in the making."""
+    if b"stream=true" in exchange.scope["query_string"]:
+        raise Unsupported("a stored response is not streamed; ask without stream", param="stream")
     await exchange.reply(await _response(exchange))
 
 
@@ -127,9 +128,12 @@ def _prepared(job: _Job, lease: Lease) -> tuple[Builder, GenerateRequest]:
         require_tools(lease)
     shown = [{k: v for k, v in each.items() if k != "strict"} for each in functions]
     tools = tuple({"type": "function", "function": each} for each in shown)
-    prompt = Prompt(messages=conversation(lease, job.messages), tools=tools)
+    given = job.history[job.input_from :]
+    prompt = dialogue(lease, job.messages, tools, closed=not left_open(given))
     ask = replace(
-        Ask((prompt,), asked.checked_options()),
+        Ask((prompt,), asked.checked_options(), logprobs=asked.logprobs),
+        cache_salt=asked.cache_salt,
+        priority=asked.priority or 0,
         drop_turns=asked.truncation == "auto",
         template_options=think_options(lease, asked.think),
         openings=openings(lease),

@@ -56,6 +56,12 @@ def messages_of(items: Sequence[dict[str, Any]], instructions: str | None) -> tu
     return (*messages, *turn.taken())
 
 
+def left_open(items: Sequence[dict[str, Any]]) -> bool:
+    """Whether the last item is a message that its writer says is not whole, as vLLM has it."""
+    last = items[-1] if items else {}
+    return last.get("type") == "message" and last.get("status") in ("in_progress", "incomplete")
+
+
 class _Turn:
     """What the model has said without an answer from anybody."""
 

@@ -6,17 +6,13 @@ that any thread may call them.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import sqlite3
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.errors import StorageFailed
+from runner.server.openai.database import Database
 
 KEEP_S = 30 * 86400.0
 FILE_NAME = "responses.sqlite3"
@@ -42,7 +38,7 @@ class ResponseFile:
     """The file; made with the first response."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._database = Database(path, (_TABLE,), "the file of stored responses")
 
     def save(self, stored: Stored) -> None:
         """Keep a response, in place of an earlier state of it; those older than KEEP_S go.
@@ -55,37 +51,22 @@ class ResponseFile:
             json.dumps(stored.history),
             stored.input_from,
         )
-        with self._opened() as database:
+        with self._database.opened() as database:
             database.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?)", row)
             database.execute("DELETE FROM responses WHERE stored_at < ?", (now - KEEP_S,))
 
     def find(self, ident: str) -> Stored | None:
         """The response with this id. Raises StorageFailed."""
-        if not self._path.exists():
+        if not self._database.exists:
             return None
         query = "SELECT response, history, input_from FROM responses WHERE id = ?"
-        with self._opened() as database:
+        with self._database.opened() as database:
             row = database.execute(query, (ident,)).fetchone()
         return None if row is None else Stored(json.loads(row[0]), json.loads(row[1]), row[2])
 
     def delete(self, ident: str) -> bool:
         """Forget a response; False when there is none. Raises StorageFailed."""
-        if not self._path.exists():
+        if not self._database.exists:
             return False
-        with self._opened() as database:
+        with self._database.opened() as database:
             return database.execute("DELETE FROM responses WHERE id = ?", (ident,)).rowcount > 0
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        """The database, in one transaction."""
-        try:
-            if not self._path.exists():
-                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600))  # for us only
-            with contextlib.closing(sqlite3.connect(self._path, timeout=10)) as database:
-                database.execute("PRAGMA journal_mode=WAL")
-                database.execute(_TABLE)
-                with database:
-                    yield database
-        except (sqlite3.Error, OSError) as error:
-            raise StorageFailed(f"the stored responses cannot be used: {error}") from None

@@ -1,5 +1,6 @@
 """What clients of the Responses API send. Fields that this version cannot honour are refused by
-name; user, safety_identifier, service_tier, prompt_cache_* and include change nothing here."""
+name; user, safety_identifier, service_tier, prompt_cache_* and what include names besides
+log-probabilities change nothing here."""
 
 from __future__ import annotations
 
@@ -11,11 +12,13 @@ from runner.errors import Unsupported
 from runner.models.options import check
 from runner.server.constraining import any_object, of_schema
 from runner.server.exchange import WireModel
+from runner.server.openai.sampling import Priority, Salt
 from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
 from runner.types import Grammar
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-_REFUSED = ("conversation", "prompt", "top_logprobs", "context_management")
+_REFUSED = ("conversation", "prompt", "context_management")
+_LOGPROBS = "message.output_text.logprobs"
 
 
 class Part(WireModel):
@@ -33,6 +36,7 @@ class Item(WireModel):
     id: str | None = None
     role: Literal["system", "developer", "user", "assistant"] | None = None
     content: str | list[Part] | None = None
+    status: str | None = None  # in_progress, incomplete: the answer goes on from this message
     summary: list[Part] | None = None
     call_id: str | None = None
     name: str | None = None
@@ -51,10 +55,10 @@ class FunctionTool(WireModel):
 
 
 class Reasoning(WireModel):
-    """reasoning."""
+    """reasoning. A summary of any kind is the reasoning itself."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    summary: str | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
 
 
 class Text(WireModel):
@@ -88,11 +92,14 @@ class ResponseRequest(WireModel):
     user: str | None = None
     conversation: Any = None
     prompt: Any = None
-    top_logprobs: int | None = None
+    include: list[str] | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
     context_management: Any = None
 
     options: dict[str, Any] | None = None
     keep_alive: Any = None
+    priority: Priority | None = None
+    cache_salt: Salt | None = None
 
     def refuse_unsupported(self) -> None:
         """Raises Unsupported."""
@@ -116,6 +123,11 @@ class ResponseRequest(WireModel):
         """Whether the model shall reason, and how much; None: as its template has it."""
         effort = self.reasoning.effort if self.reasoning is not None else None
         return False if effort == "none" else {"xhigh": "max"}.get(effort or "", effort)
+
+    @property
+    def logprobs(self) -> int | None:
+        """Alternatives for each token of the text; None: no log-probabilities."""
+        return self.top_logprobs or (0 if _LOGPROBS in (self.include or ()) else None)
 
     @property
     def functions(self) -> list[dict[str, Any]]:

@@ -129,3 +129,30 @@ def test_a_decoding_sequence_is_not_ahead() -> None:
     cache = PrefixCache()
     cache.add(0, holder(0, list(range(100)), computed=99))
     assert cache.ahead(array("i", range(100))) is None
+
+
+def test_a_source_of_another_salt_gives_nothing() -> None:
+    cache = PrefixCache()
+    tokens = array("i", range(40))
+    secret = Finished(0, tokens, 40, "mine")
+    cache.add(0, secret)
+    assert cache.longest(tokens) is None
+    assert cache.longest(tokens, "yours") is None
+    match = cache.longest(tokens, "mine")
+    assert match is not None
+    assert match.length == 39
+    secret.computed = 5
+    assert cache.ahead(tokens) is None
+    assert cache.ahead(tokens, "mine") is not None
+
+
+def test_a_finished_sequence_keeps_its_salt_beside_an_equal_one_of_another() -> None:
+    cache = PrefixCache()
+    tokens = array("i", range(40))
+    for slot, salt in enumerate((None, "mine")):
+        cache.add(slot, Finished(slot, tokens, 40, salt))
+        assert cache.finish(slot) == []
+    for slot, salt in enumerate((None, "mine")):
+        match = cache.longest(tokens, salt)
+        assert match is not None
+        assert match.source.slot == slot

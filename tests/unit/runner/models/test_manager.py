@@ -353,3 +353,22 @@ async def test_a_stopping_manager_takes_nothing_new_and_ends_all_workers(
         await use(manager, "a")
     await manager.close()
     assert all(worker.closed for worker in starter.started)
+
+
+async def roomy(manager: Manager) -> bool:
+    waiting = asyncio.create_task(manager.wait_until_roomy())
+    await settle()
+    return waiting.done() or not waiting.cancel()
+
+
+async def test_room_is_known_to_be_short_while_a_load_waits_for_a_busy_model(make: Make) -> None:
+    manager = make(max_loaded_models=1)
+    async with manager.lease("a"):
+        assert await roomy(manager)
+        load = asyncio.create_task(use(manager, "b"))
+        async with asyncio.timeout(10):
+            while await roomy(manager):
+                pass
+    await load
+    assert await roomy(manager)
+    assert names(manager) == {"b"}

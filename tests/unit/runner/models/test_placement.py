@@ -165,6 +165,34 @@ def test_no_swap_where_idle_tokens_slow_nobody_down() -> None:
         assert (placement.plan.idle_tokens, placement.plan.swap_bytes) == (None, 0)
 
 
+def test_the_price_is_one_line_for_the_log() -> None:
+    text = plan_load(SOURCE, QWEN_06B, Wishes(num_parallel=1), Room(64 * GIB)).price.describe()
+    assert text.startswith("at most 1.")
+    assert "(weights 640 MiB + cache 448 MiB + compute " in text
+    assert text.endswith("), 0 MiB of it on GPUs")
+
+
+def test_torch_is_priced_with_its_cache_in_float32_and_its_libraries() -> None:
+    room, wishes = Room(64 * GIB, gpu_bytes=(80 * GIB,)), Wishes(num_parallel=4)
+    ours, torch = (
+        plan_load(Source("/blob", backend), QWEN_06B, wishes, room)
+        for backend in ("llamacpp", "torch")
+    )
+    assert torch.plan.backend == "torch"
+    assert (torch.plan.kv_cache_type, torch.plan.gpu_layers) == ("f32", 0)
+    assert torch.price.cache_bytes > 2 * ours.price.cache_bytes
+    assert torch.price.compute_bytes > ours.price.compute_bytes
+    assert (torch.plan.idle_tokens, torch.plan.swap_bytes) == (None, 0)
+
+
+def test_torch_takes_a_gpu_as_a_whole_or_not_at_all() -> None:
+    for free, layers in ((40 * GIB, 29), (3 * GIB, 0)):
+        room = Room(64 * GIB, torch_gpu_bytes=(free,))
+        assert (
+            plan_load(Source("/blob", "torch"), QWEN_06B, Wishes(), room).plan.gpu_layers == layers
+        )
+
+
 def test_the_echo_source_selects_the_echo_backend() -> None:
     placement = plan_load(Source("/blob", "echo"), QWEN_06B, Wishes(), Room(64 * GIB))
     assert placement.plan.backend == "echo"

@@ -65,3 +65,24 @@ def test_a_renderer_comes_before_both_templates() -> None:
 def test_a_model_whose_prompts_cannot_be_written_is_told_by_the_renderers_name() -> None:
     with pytest.raises(ModelInvalid, match="m needs the renderer glimmer, which is not built in"):
         source_of(bundle("{{ .Prompt }}", None, "glimmer"))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "expected"),
+    [
+        (["cls.weight", "cls.output.weight"], ["rerank"]),
+        (["cls.output.weight"], ["rerank"]),
+        (["token_embd.weight"], ["embedding"]),
+    ],
+)
+def test_only_with_its_head_a_model_ranks(tensors: list[str], expected: list[str]) -> None:
+    header = SimpleNamespace(
+        architecture="bert",
+        is_embedding=True,
+        chat_template=None,
+        metadata={},
+        tensors=[SimpleNamespace(name=name) for name in tensors],
+        architecture_value={"pooling_type": 4}.get,
+    )
+    model = SimpleNamespace(name=Name.parse("m"), template=None, header=header, renderer=None)
+    assert abilities_of(cast(Bundle, model)).names() == expected

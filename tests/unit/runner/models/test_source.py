@@ -71,6 +71,12 @@ def test_an_adapter_of_another_model_is_refused_before_anything_is_loaded(store:
         source_of(found)
 
 
+def test_torch_takes_neither_adapters_nor_draft_models(store: Store) -> None:
+    with pytest.raises(ModelInvalid, match="an adapter, which the backend torch cannot apply"):
+        source_of(bundle(store, llama_file(), adapter_file()), "torch")
+    assert source_of(bundle(store, llama_file()), "torch").draft is None
+
+
 def test_an_adapter_cut_short_is_told(store: Store) -> None:
     found = bundle(store, llama_file(), adapter_file())
     found.adapters[0].path.write_bytes(adapter_file()[:-1])
@@ -84,4 +90,8 @@ def test_the_backend_is_that_of_the_file_and_another_is_refused(store: Store) ->
     assert source_of(model, "llamacpp") == source_of(model)
     with pytest.raises(ModelInvalid, match="cannot be loaded by the backend echo"):
         source_of(model, "echo")
+    assert source_of(model, "torch").backend == "torch"
+    assert shape_of(model, "torch").weights_bytes == 4 * model.header.parameter_count
+    with pytest.raises(ModelInvalid, match="cannot be loaded by the backend torch"):
+        source_of(bundle(store, echo_file()), "torch")
     assert source_of(bundle(store, echo_file()), "echo").backend == "echo"

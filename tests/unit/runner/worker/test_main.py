@@ -34,6 +34,7 @@ def test_the_probe_prints_one_line_of_facts() -> None:
     assert run.stdout.count("\n") == 1
     facts = json.loads(run.stdout)
     assert isinstance(facts["gpu_offload"], bool)
+    assert isinstance(facts["torch_gpu"], bool)
     assert facts["devices"]
 
 

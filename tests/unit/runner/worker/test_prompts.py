@@ -7,7 +7,7 @@ import pytest
 from runner.backends.echo import BOS, CHAT_TEMPLATE, EchoTokenizer
 from runner.errors import InvalidRequest, ModelInvalid
 from runner.types import GenerateRequest, Message, ToolCall
-from runner.worker.prompts import Prompts, inputs_to_tokens
+from runner.worker.prompts import MOST_GIVEN, Prompts, inputs_to_tokens
 
 
 def prompts(template: str | None = CHAT_TEMPLATE) -> Prompts:
@@ -142,3 +142,74 @@ def test_inputs_are_texts_or_tokens() -> None:
     for wrong in (3, [1, "a"], [True], None):
         with pytest.raises(InvalidRequest):
             inputs_to_tokens([wrong], prompts())
+
+
+GO_MESSAGES = (
+    "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}"
+    "<|im_start|>assistant\n"
+)
+GO_TURNS = (
+    "{{ if .Prompt }}<|im_start|>user\n{{ .Prompt }}<|im_end|>\n{{ end }}"
+    "<|im_start|>assistant\n{{ .Response }}<|im_end|>\n"
+)
+TRIMMING = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("template", [CHAT_TEMPLATE, TRIMMING, GO_MESSAGES, GO_TURNS])
+@pytest.mark.parametrize("begun", ["It is", "It is ", "hi", "\n", "\ue0c7\ue0c7"])
+def test_a_continued_message_is_rendered_without_its_end(template: str, begun: str) -> None:
+    request = chat(Message("user", "hi"), Message("assistant", begun), continues=True)
+    expected = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    shown = begun.lstrip() if template == TRIMMING else begun
+    assert prompts(template).render(request) == expected + shown
+
+
+def test_without_a_template_a_message_is_continued_too() -> None:
+    request = chat(Message("user", "hi"), Message("assistant", "It is"), continues=True)
+    assert prompts(None).render(request) == "User: hi\n\nAssistant: It is"
+
+
+def test_a_template_that_leaves_the_last_message_out_cannot_continue_it() -> None:
+    request = chat(Message("user", "hi"), Message("assistant", "It is"), continues=True)
+    with pytest.raises(InvalidRequest, match="cannot be continued"):
+        prompts("{{ messages[0].content }}").render(request)
+
+
+def test_reasoning_that_a_continued_message_opens_belongs_to_the_answer() -> None:
+    request = chat(
+        Message("user", "hi"),
+        Message("assistant", "<think>\n"),
+        continues=True,
+        openings=("<think>",),
+    )
+    assert prompts().prepare(request)[1] == "<think>"
+
+
+def test_a_requests_own_template_counts_for_it_alone() -> None:
+    shared = prompts()
+    own = chat(Message("user", "hi"), template="{{ messages[0].content }}!")
+    assert shared.render(own) == "hi!"
+    assert shared.render(chat(Message("user", "hi"), template="{{ .Prompt }}?")) == "hi?"
+    assert shared.render(chat(Message("user", "hi"))).startswith("<|im_start|>user")
+
+
+def test_faulty_templates_of_requests_are_refused_and_few_are_kept() -> None:
+    shared = prompts()
+    with pytest.raises(InvalidRequest, match="the template"):
+        shared.render(chat(Message("user", "hi"), template="{% if %}"))
+    for number in range(3 * MOST_GIVEN):
+        source = f"{{{{ messages[0].content }}}} {number}"
+        assert shared.render(chat(Message("user", "hi"), template=source)) == f"hi {number}"
+    assert len(shared._given) == MOST_GIVEN
+
+
+def test_a_template_of_a_request_can_fill_in_and_continue() -> None:
+    fill = "{{ .Prompt }}<|begin|>{{ .Suffix }}"
+    request = chat(Message("user", "a"), template=fill, template_options={"suffix": "b"})
+    assert prompts().render(request) == "a<|begin|>b"
+    messages = (Message("user", "hi"), Message("assistant", "It is"))
+    request = chat(*messages, template=TRIMMING.replace("im_end", "end"), continues=True)
+    assert prompts().render(request).endswith("assistant\nIt is")

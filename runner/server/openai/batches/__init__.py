@@ -1,0 +1,1 @@
+"""Batches: many requests from a file, answered beside live traffic into files."""

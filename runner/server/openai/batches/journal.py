@@ -1,0 +1,180 @@
+"""What is known of batches: a SQLite file with their states and the lines that are done.
+
+A line that is done stays so: a daemon that was killed goes on from here. The file is that of the
+stored files, so that the end of a batch and its results come in one transaction. Methods block on
+the disk; any thread may call them.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from runner.server.openai.database import Database
+from runner.server.openai.files.storing import StoredFile, add_row
+
+Status = Literal[
+    "validating", "in_progress", "finalizing", "completed",
+    "failed", "expired", "cancelling", "cancelled",
+]  # fmt: skip
+Ending = Literal["completed", "expired", "cancelled"]
+KEEP_S = 30 * 86400.0
+OPEN = ("validating", "in_progress", "finalizing", "cancelling")
+TABLES = (
+    """
+CREATE TABLE IF NOT EXISTS batches (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, is_open INTEGER NOT NULL,
+    batch TEXT NOT NULL
+)
+""",
+    """
+CREATE TABLE IF NOT EXISTS results (
+    batch TEXT NOT NULL, line INTEGER NOT NULL, failed INTEGER NOT NULL, result TEXT NOT NULL,
+    PRIMARY KEY (batch, line)
+) WITHOUT ROWID
+""",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch. times: when it came to a state, by OpenAI's name, in seconds since 1970. ending:
+    what it will be once its files are written."""
+
+    id: str
+    endpoint: str
+    input_file_id: str
+    created_at: int
+    expires_at: int
+    status: Status = "validating"
+    ending: Ending | None = None
+    metadata: dict[str, str] | None = None
+    output_stay_s: int | None = None
+    times: dict[str, int] = field(default_factory=dict)
+    model: str | None = None
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+    errors: list[dict[str, Any]] | None = None
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    usage: dict[str, Any] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True while there is something to do."""
+        return self.status in OPEN
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True while its end has been asked for and has not come."""
+        return self.status == "cancelling"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A line that is done. text: what its line in the output or error file is."""
+
+    line: int
+    failed: bool
+    text: str
+
+
+class Journal:
+    """The file's part that is about batches. All methods raise StorageFailed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(self, batch: Batch) -> None:
+        """Keep the state of a batch."""
+        with self._database.opened() as database:
+            _save(database, batch)
+
+    def find(self, ident: str) -> Batch | None:
+        """A batch as it stands."""
+        if not self._database.exists:
+            return None
+        with self._database.opened() as database:
+            row = database.execute("SELECT batch FROM batches WHERE id = ?", (ident,)).fetchone()
+            return None if row is None else _counted(database, _batch(row))
+
+    def page(self, after: str | None, limit: int) -> tuple[list[Batch], bool]:
+        """So many batches older than that one, the newest first, and whether there are more."""
+        if not self._database.exists:
+            return [], False
+        query = (
+            "SELECT batch FROM batches WHERE ?1 IS NULL OR number < (SELECT number FROM batches "
+            "WHERE id = ?1) ORDER BY number DESC LIMIT ?2"
+        )
+        with self._database.opened() as database:
+            rows = database.execute(query, (after, limit + 1)).fetchall()
+            return [_counted(database, _batch(row)) for row in rows[:limit]], len(rows) > limit
+
+    def open_batches(self) -> list[Batch]:
+        """All that have something to do, the oldest first."""
+        if not self._database.exists:
+            return []
+        query = "SELECT batch FROM batches WHERE is_open ORDER BY number"
+        with self._database.opened() as database:
+            return [_batch(row) for row in database.execute(query)]
+
+    def add(self, ident: str, result: Result) -> None:
+        """Note that a line is done; the first result of a line counts."""
+        values = (ident, result.line, result.failed, result.text)
+        with self._database.opened() as database:
+            database.execute("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)", values)
+
+    def done(self, ident: str) -> set[int]:
+        """The numbers of the lines that are done."""
+        query = "SELECT line FROM results WHERE batch = ?"
+        with self._database.opened() as database:
+            return {line for (line,) in database.execute(query, (ident,))}
+
+    def results(self, ident: str) -> Iterator[Result]:
+        """The lines that are done, in their order."""
+        query = "SELECT line, failed, result FROM results WHERE batch = ? ORDER BY line"
+        with self._database.opened() as database:
+            for line, failed, text in database.execute(query, (ident,)):
+                yield Result(line, bool(failed), text)
+
+    def finish(self, batch: Batch, files: Sequence[StoredFile]) -> None:
+        """Keep the end of a batch together with its files, whose bytes are in their places. Ended
+        batches older than KEEP_S go; files stay."""
+        with self._database.opened() as database:
+            for file in files:
+                add_row(database, file)
+            _save(database, batch)
+            database.execute("DELETE FROM results WHERE batch = ?", (batch.id,))
+            old = "NOT is_open AND json_extract(batch, '$.created_at') < ?"
+            database.execute(f"DELETE FROM batches WHERE {old}", (time.time() - KEEP_S,))
+
+
+def _save(database: sqlite3.Connection, batch: Batch) -> None:
+    database.execute(
+        "INSERT INTO batches (id, is_open, batch) VALUES (?1, ?2, ?3) "
+        "ON CONFLICT (id) DO UPDATE SET is_open = ?2, batch = ?3",
+        (batch.id, batch.is_open, json.dumps(asdict(batch))),
+    )
+    if batch.is_open:
+        hold = "INSERT OR IGNORE INTO holds VALUES (?, ?)"
+    else:
+        hold = "DELETE FROM holds WHERE file = ? AND holder = ?"
+    database.execute(hold, (batch.input_file_id, batch.id))
+
+
+def _batch(row: tuple[str]) -> Batch:
+    return Batch(**json.loads(row[0]))
+
+
+def _counted(database: sqlite3.Connection, batch: Batch) -> Batch:
+    """With the lines that are done, which an open batch does not know itself."""
+    if not batch.is_open:
+        return batch
+    query = "SELECT COUNT(*), COALESCE(SUM(failed), 0) FROM results WHERE batch = ?"
+    done, failed = database.execute(query, (batch.id,)).fetchone()
+    return Batch(**{**asdict(batch), "completed": done - failed, "failed": failed})

@@ -1,0 +1,238 @@
+"""/v1/files: upload, list, show, read and delete files."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, BinaryIO, Literal, get_args
+from urllib.parse import parse_qs
+
+from runner.errors import InvalidRequest
+from runner.server.errors import HttpError
+from runner.server.exchange import Exchange
+from runner.server.openai.files.form import FormReader
+from runner.server.openai.files.storing import (
+    Asked,
+    FileShelf,
+    Incoming,
+    StoredFile,
+    full,
+    new_file_id,
+)
+
+Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
+SHORTEST_STAY_S = 3600
+LONGEST_STAY_S = 30 * 86400
+MAX_PAGE = 10_000
+_IDLE_S = 60.0  # an upload that sends nothing for so long has failed
+_PIECE_BYTES = 1 << 20
+
+
+async def upload_file(exchange: Exchange) -> None:
+    """Store a file, sent as a form with the fields file and purpose. expires_after[anchor] and
+    expires_after[seconds] say how long it stays."""
+    settings, shelf = exchange.daemon.settings, shelf_of(exchange)
+    used = await asyncio.to_thread(shelf.used_bytes)
+    most = min(settings.max_file_size, max(0, settings.max_files_size - used))
+    upload = _Upload(settings.max_file_size, most, settings.max_files_size)
+    form = FormReader(_content_type(exchange), upload.add)
+    ident = new_file_id()
+    incoming = await asyncio.to_thread(shelf.writing, ident)
+    try:
+        await _receive(exchange, form, upload, incoming)
+        file = _file(ident, form, incoming.size_bytes)
+        await asyncio.to_thread(shelf.keep, file, incoming, settings.max_files_size)
+    finally:
+        await asyncio.shield(asyncio.to_thread(incoming.drop))
+    await exchange.reply(described(file))
+
+
+async def list_files(exchange: Exchange) -> None:
+    """The stored files, the newest first unless order=asc; purpose, limit and after choose."""
+    query = query_of(exchange)
+    order = query.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise InvalidRequest(f"order={order[:40]!r}: expected asc or desc", param="order")
+    limit = limit_of(query, MAX_PAGE, MAX_PAGE)
+    asked = Asked(query.get("purpose"), query.get("after"), limit, order)  # type: ignore[arg-type]
+    files, more = await asyncio.to_thread(shelf_of(exchange).page, asked)
+    await exchange.reply(page_of([described(file) for file in files], more))
+
+
+async def show_file(exchange: Exchange) -> None:
+    """What is known of a file."""
+    await exchange.reply(described(await _find(exchange)))
+
+
+async def read_file(exchange: Exchange) -> None:
+    """The bytes of a file."""
+    path = shelf_of(exchange).path_of((await _find(exchange)).id)
+    try:
+        stream = await asyncio.to_thread(path.open, "rb")
+    except FileNotFoundError:
+        raise unknown_file(exchange.parameter("id")) from None
+    with stream:
+        async with exchange.cancelled_on_disconnect():
+            await exchange.start("application/octet-stream")
+            await _copy(stream, exchange)
+            await exchange.finish()
+
+
+async def delete_file(exchange: Exchange) -> None:
+    """Forget a file."""
+    ident = exchange.parameter("id")
+    if not await asyncio.to_thread(shelf_of(exchange).delete, ident):
+        raise unknown_file(ident)
+    await exchange.reply({"id": ident, "object": "file", "deleted": True})
+
+
+def shelf_of(exchange: Exchange) -> FileShelf:
+    """The daemon's stored files."""
+    return exchange.daemon.batches.shelf
+
+
+def described(file: StoredFile) -> dict[str, Any]:
+    """A file in OpenAI's words."""
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.size_bytes,
+        "created_at": file.created_at,
+        "expires_at": file.expires_at,
+        "filename": file.filename,
+        "purpose": file.purpose,
+        "status": "processed",
+        "status_details": None,
+    }
+
+
+def unknown_file(ident: str) -> HttpError:
+    """There is none with this id."""
+    return HttpError(404, "file_not_found", f"there is no file {ident[:80]!r}")
+
+
+def query_of(exchange: Exchange) -> dict[str, str]:
+    """The query's values; the last of several."""
+    text = exchange.scope["query_string"].decode("latin-1")
+    try:
+        return {name: values[-1] for name, values in parse_qs(text, max_num_fields=50).items()}
+    except ValueError:
+        raise InvalidRequest("the query has more than 50 fields") from None
+
+
+def limit_of(query: Mapping[str, str], usual: int, most: int) -> int:
+    """limit of a query. Raises InvalidRequest."""
+    text = query.get("limit", str(usual))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise InvalidRequest(f"limit={text[:40]!r}: expected 1 to {most}", param="limit")
+    return int(text)
+
+
+def page_of(data: list[dict[str, Any]], more: bool) -> dict[str, Any]:
+    """A page of a list."""
+    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    return {"object": "list", "data": data, "has_more": more, "first_id": first, "last_id": last}
+
+
+class _Upload:
+    """The bytes of a file between the form and the disk, counted."""
+
+    def __init__(self, file_bytes: int, most_bytes: int, total_bytes: int) -> None:
+        self._file_bytes = file_bytes
+        self._most_bytes = most_bytes
+        self._total_bytes = total_bytes
+        self._size_bytes = 0
+        self._pieces: list[bytes] = []
+        self.waiting_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        """Count data and keep it. Raises HttpError 413."""
+        self._size_bytes += len(data)
+        if self._size_bytes > self._file_bytes:
+            raise HttpError(
+                413,
+                "file_too_large",
+                f"the file is longer than {self._file_bytes} bytes (HEARTH_MAX_FILE_SIZE)",
+                connection="close",
+            )
+        if self._size_bytes > self._most_bytes:
+            raise full(self._total_bytes)
+        self._pieces.append(data)
+        self.waiting_bytes += len(data)
+
+    def take(self) -> bytes:
+        """What was kept since the last time."""
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self.waiting_bytes = 0
+        return data
+
+
+async def _receive(
+    exchange: Exchange, form: FormReader, upload: _Upload, incoming: Incoming
+) -> None:
+    """The whole form, its file into incoming. Raises InvalidRequest, HttpError, ClientGone,
+    StorageFailed."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_IDLE_S) as patience:
+            async for data in exchange.chunks():
+                form.feed(data)
+                if upload.waiting_bytes >= _PIECE_BYTES:
+                    await asyncio.to_thread(incoming.write, upload.take())
+                patience.reschedule(loop.time() + _IDLE_S)
+    except TimeoutError:
+        raise HttpError(408, "timeout", "the file did not arrive in time") from None
+    form.finish()
+    await asyncio.to_thread(incoming.write, upload.take())
+
+
+def _file(ident: str, form: FormReader, size_bytes: int) -> StoredFile:
+    """The file of a form. Raises InvalidRequest."""
+    fields = form.fields
+    purpose = fields.get("purpose")
+    known = get_args(Purpose)
+    if purpose is None or purpose not in known:
+        told = "missing" if purpose is None else f"{purpose[:40]!r}"
+        raise InvalidRequest(
+            f"purpose is {told}: expected one of {', '.join(known)}", param="purpose"
+        )
+    now = int(time.time())
+    anchor, seconds = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
+    expires_at = None
+    if anchor is not None or seconds is not None:
+        if anchor != "created_at" or not (seconds and seconds.isascii() and seconds.isdigit()):
+            raise InvalidRequest(
+                "expires_after needs anchor=created_at and seconds", param="expires_after"
+            )
+        expires_at = now + stay_s(int(seconds[:20]))
+    return StoredFile(ident, form.filename or "file", purpose, size_bytes, now, expires_at)
+
+
+def stay_s(seconds: int) -> int:
+    """seconds, if a file may stay for so long. Raises InvalidRequest."""
+    if not SHORTEST_STAY_S <= seconds <= LONGEST_STAY_S:
+        raise InvalidRequest(
+            f"seconds={seconds}: a file stays {SHORTEST_STAY_S} to {LONGEST_STAY_S} seconds",
+            param="expires_after",
+        )
+    return seconds
+
+
+async def _copy(stream: BinaryIO, exchange: Exchange) -> None:
+    while piece := await asyncio.to_thread(stream.read, _PIECE_BYTES):
+        await exchange.write(piece)
+
+
+async def _find(exchange: Exchange) -> StoredFile:
+    ident = exchange.parameter("id")
+    file = await asyncio.to_thread(shelf_of(exchange).find, ident)
+    if file is None:
+        raise unknown_file(ident)
+    return file
+
+
+def _content_type(exchange: Exchange) -> str:
+    values = [value for name, value in exchange.scope["headers"] if name == b"content-type"]
+    return values[0].decode("latin-1") if values else ""

@@ -1,0 +1,147 @@
+"""The journal of batches, and the files that are made of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.errors import Conflict
+from runner.server.openai.batches.journal import TABLES, Batch, Journal, Result
+from runner.server.openai.batches.lines import Line
+from runner.server.openai.batches.results import Answered, finish, result_of
+from runner.server.openai.database import Database
+from runner.server.openai.files.storing import TABLES as FILES
+from runner.server.openai.files.storing import FileShelf, StoredFile
+
+URL = "/v1/completions"
+
+
+class Place:
+    """A journal and a shelf that share a file, and a batch over an input of count lines."""
+
+    def __init__(self, folder: Path, count: int = 4) -> None:
+        database = Database(folder / "index.sqlite3", (*FILES, *TABLES), "the index")
+        self.shelf, self.journal = FileShelf(folder, database), Journal(database)
+        incoming = self.shelf.writing("file-in")
+        for number in range(1, count + 1):
+            value = {"custom_id": f"r{number}", "method": "POST", "url": URL, "body": {}}
+            incoming.write(json.dumps(value).encode() + b"\n")
+        size = incoming.size_bytes
+        self.shelf.keep(StoredFile("file-in", "in", "batch", size, 1), incoming, 1 << 20)
+        self.batch = Batch("batch_1", URL, "file-in", 1, 2, "in_progress", total=count)
+        self.journal.save(self.batch)
+
+    def answer(self, number: int, status: int = 200) -> None:
+        body = {"usage": {"prompt_tokens": 2, "completion_tokens": 3}}
+        answered = Answered(status, f"req_{number}", body)
+        self.journal.add("batch_1", result_of(Line(number, f"r{number}", {}), answered))
+
+    def end(self, ending: Any) -> tuple[Batch, dict[str, list[dict[str, Any]]]]:
+        batch = replace(self.batch, output_file_id="file-out", error_file_id="file-err")
+        batch = replace(batch, status="finalizing", ending=ending)
+        self.journal.save(batch)
+        ended = finish(self.shelf, self.journal, batch, 99)
+        found = {}
+        for name in (ended.output_file_id, ended.error_file_id):
+            if name is not None:
+                text = self.shelf.path_of(name).read_text()
+                found[name] = [json.loads(each) for each in text.splitlines()]
+        return ended, found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_the_first_result_of_a_line_counts(place: Place) -> None:
+    place.journal.add("batch_1", Result(1, False, "first"))
+    place.journal.add("batch_1", Result(1, True, "second"))
+    assert list(place.journal.results("batch_1")) == [Result(1, False, "first")]
+
+
+def test_an_open_batch_is_told_with_what_is_done(place: Place) -> None:
+    place.answer(1)
+    place.answer(3, 404)
+    found = place.journal.find("batch_1")
+    assert found == replace(place.batch, completed=1, failed=1)
+    assert place.journal.open_batches() == [place.batch]
+    assert place.journal.done("batch_1") == {1, 3}
+
+
+def test_the_input_is_held_until_the_end(place: Place) -> None:
+    with pytest.raises(Conflict, match="batch_1"):
+        place.shelf.delete("file-in")
+    place.answer(1)
+    place.end("cancelled")
+    assert place.shelf.delete("file-in")
+
+
+def test_a_completed_batch_has_a_file_for_each_kind_that_there_is(place: Place) -> None:
+    for number in (3, 1, 4, 2):
+        place.answer(number)
+    ended, found = place.end("completed")
+    assert [each["custom_id"] for each in found["file-out"]] == ["r1", "r2", "r3", "r4"]
+    assert (ended.status, ended.completed, ended.error_file_id) == ("completed", 4, None)
+    assert ended.usage is not None
+    assert (ended.usage["input_tokens"], ended.usage["total_tokens"]) == (8, 20)
+    assert ended.times["completed_at"] == 99
+    assert place.journal.done("batch_1") == set()
+    assert not place.journal.open_batches()
+    assert place.shelf.find("file-err") is None
+
+
+def test_an_end_that_was_interrupted_is_done_again(place: Place, tmp_path: Path) -> None:
+    place.answer(1)
+    (tmp_path / "file-out").write_text("what a killed daemon wrote")
+    (tmp_path / "file-err.part").write_text("half")
+    _, found = place.end("expired")
+    assert [each["custom_id"] for each in found["file-out"]] == ["r1"]
+    assert len(found["file-err"]) == 3
+
+
+@given(
+    statuses=st.dictionaries(st.integers(1, 6), st.sampled_from([200, 400, 503]), max_size=6),
+    ending=st.sampled_from(["expired", "cancelled"]),
+)
+def test_every_line_is_in_one_file_once(
+    tmp_path_factory: pytest.TempPathFactory, statuses: dict[int, int], ending: str
+) -> None:
+    place = Place(tmp_path_factory.mktemp("place"), 6)
+    for number, status in statuses.items():
+        place.answer(number, status)
+    ended, found = place.end(ending)
+    output, errors = found.get("file-out", []), found.get("file-err", [])
+    told = sorted(each["custom_id"] for each in output + errors)
+    assert told == [f"r{number}" for number in range(1, 7)]
+    assert len(output) == ended.completed == list(statuses.values()).count(200)
+    undone = [each for each in errors if each["error"] is not None]
+    assert len(undone) == 6 - len(statuses)
+    assert {each["error"]["code"] for each in undone} <= {f"batch_{ending}"}
+
+
+def test_batches_are_listed_the_newest_first(place: Place) -> None:
+    for number in (2, 3):
+        place.journal.save(replace(place.batch, id=f"batch_{number}"))
+    found, more = place.journal.page(None, 2)
+    assert ([batch.id for batch in found], more) == (["batch_3", "batch_2"], True)
+    found, more = place.journal.page("batch_2", 2)
+    assert ([batch.id for batch in found], more) == (["batch_1"], False)
+
+
+def test_ended_batches_go_after_a_while(place: Place) -> None:
+    now = int(time.time())
+    for ident, created_at in (("batch_old", 5), ("batch_new", now)):
+        ended = replace(place.batch, id=ident, status="completed", created_at=created_at)
+        place.journal.save(ended)
+    place.batch = replace(place.batch, created_at=now)
+    place.end("cancelled")
+    found, _ = place.journal.page(None, 9)
+    assert [batch.id for batch in found] == ["batch_new", "batch_1"]
