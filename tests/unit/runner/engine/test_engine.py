@@ -1,94 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from runner.backends.backend import BackendError, Capacity, PoolFull, Row, RowFault, Sampled
-from runner.backends.echo import VOCABULARY, EchoBackend, EchoSampler, EchoTokenizer
-from runner.engine.engine import Engine
-from runner.errors import Conflict, ContextOverflow, HearthError, InternalError, InvalidRequest
-from runner.types import Delta, Finish, GenerateRequest, SamplingParams
-
-TOKENIZER = EchoTokenizer()
-
-
-def encode(text: str) -> list[int]:
-    return TOKENIZER.encode(text, add_bos=True, parse_special=True)
-
-
-class Recorder(EchoBackend):
-    """An echo backend that remembers its batches, and can be told to fail."""
-
-    def __init__(self, capacity: Capacity) -> None:
-        super().__init__(capacity)
-        self.batches: list[list[tuple[int, int]]] = []  # (sequence, tokens) of each row
-        self.faults: list[Exception] = []
-
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
-        if self.faults:
-            raise self.faults.pop()
-        self.batches.append([(row.sequence, len(row.tokens)) for row in rows])
-        return super().step(rows)
-
-
-class Run:
-    """An engine with what it answered so far."""
-
-    def __init__(
-        self,
-        *,
-        pool: int = 4096,
-        sequences: int = 16,
-        context: int = 1024,
-        batch: int = 512,
-        max_running: int | None = None,
-        idle_tokens: int | None = None,
-        clock: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        self.backend = Recorder(Capacity(pool, sequences, context, batch, VOCABULARY, 1, True))
-        self.engine = Engine(
-            self.backend,
-            TOKENIZER,
-            max_running=max_running,
-            idle_tokens=idle_tokens,
-            clock=clock,
-        )
-        self.deltas: dict[str, list[Delta]] = {}
-        self.errors: dict[str, HearthError] = {}
-        self.first: list[str] = []  # ids by their first token
-        self.ended: list[str] = []  # ids by their end
-
-    def submit(self, id: str, text: str, **options: object) -> None:
-        sampling = options.pop("sampling", SamplingParams())
-        assert isinstance(sampling, SamplingParams)
-        request = GenerateRequest(id, sampling, **options)  # type: ignore[arg-type]
-        self.engine.submit(request, encode(text))
-
-    def step(self) -> None:
-        outcome = self.engine.step()
-        for id, delta in outcome.deltas:
-            if id not in self.deltas:
-                self.first.append(id)
-            self.deltas.setdefault(id, []).append(delta)
-            if delta.finish is not None:
-                self.ended.append(id)
-        self.errors.update(outcome.errors)
-
-    def finish(self, most_steps: int = 5000) -> Run:
-        while self.engine.busy:
-            most_steps -= 1
-            assert most_steps > 0, "the engine does not come to an end"
-            self.step()
-        return self
-
-    def text(self, id: str) -> str:
-        return "".join(delta.text for delta in self.deltas[id])
-
-    def end(self, id: str) -> Finish:
-        finish = self.deltas[id][-1].finish
-        assert finish is not None
-        return finish
+from runner.backends.backend import BackendError, PoolFull, Row, RowFault, Sampled
+from runner.backends.echo import VOCABULARY, EchoSampler
+from runner.errors import Conflict, ContextOverflow, InternalError, InvalidRequest
+from runner.types import Finish, GenerateRequest, SamplingParams
+from tests.unit.runner.engine.runs import Run, encode
 
 
 def test_a_request_is_answered_and_ends_with_the_end_token() -> None:
@@ -359,64 +279,6 @@ def test_equal_requests_get_their_first_token_in_order_of_arrival() -> None:
     assert run.first == ids
 
 
-def test_a_lower_priority_number_goes_first() -> None:
-    run = Run(max_running=1)
-    run.submit("a", "aa")
-    run.submit("late", "bb", priority=5)
-    run.submit("soon", "cc", priority=-1)
-    run.finish()
-    assert run.first == ["soon", "a", "late"]
-
-
-def test_a_more_urgent_request_takes_the_place_of_a_running_one_and_changes_no_answer() -> None:
-    alone, both = Run(max_running=1), Run(max_running=1)
-    for run in (alone, both):
-        sampling = SamplingParams(temperature=1, seed=1)
-        run.submit("batch", "aaaa", sampling=sampling, ignore_eos=True, max_tokens=40, priority=9)
-        for _ in range(5):
-            run.step()
-        if run is both:
-            run.submit("live", "bb")
-        run.finish()
-    assert both.ended == ["live", "batch"]
-    assert both.engine.scheduler.preemptions == 1
-    assert both.text("batch") == alone.text("batch")
-    assert both.end("batch").usage.completion_tokens == 40
-    # What it had computed is not computed again.
-    computed = [sum(count for _, count in each) for each in both.backend.batches]
-    assert max(computed[5:]) <= 4
-
-
-def test_an_equally_urgent_request_takes_no_place() -> None:
-    run = Run(max_running=1)
-    run.submit("a", "aaaa", ignore_eos=True, max_tokens=20, priority=9)
-    run.step()
-    run.submit("b", "bb", priority=9)
-    run.finish()
-    assert run.engine.scheduler.preemptions == 0
-    assert run.first == ["a", "b"]
-
-
-def test_a_more_urgent_request_takes_the_cells_of_running_ones() -> None:
-    run = Run(pool=100)
-    for id in ("x", "y"):
-        run.submit(id, id * 20, ignore_eos=True, max_tokens=15, priority=9)
-        run.step()
-    run.submit("live", "z" * 40, max_tokens=4)
-    run.finish()
-    assert run.ended[0] == "live"
-    assert (run.text("x"), run.text("y")) == ("x" * 15, "y" * 15)
-
-
-def test_a_long_prompt_of_a_batch_does_not_hold_up_a_live_one() -> None:
-    run = Run(batch=64, context=4096, pool=8192)
-    run.submit("batch", "x" * 3000, max_tokens=1, priority=9)
-    run.step()
-    run.submit("live", "hello", max_tokens=1)
-    run.step()
-    assert run.first == ["live"]
-
-
 def test_decoding_sequences_are_in_every_batch_while_prompts_are_computed() -> None:
     run = Run(batch=64, context=4096, pool=8192)
     run.submit("stream", "hello", ignore_eos=True, max_tokens=30)
@@ -568,19 +430,6 @@ def test_embeddings_are_cut_or_refused_when_too_long() -> None:
     assert embeddings.prompt_tokens == 17
     assert len(embeddings.vectors) == 2
     assert sum(value * value for value in embeddings.vectors[0]) == pytest.approx(1.0)
-
-
-def test_embeddings_of_a_lower_priority_number_go_first() -> None:
-    run = Run(batch=32)
-    long = [[i] * 30 for i in range(4)]
-    for id, inputs, priority in (("batch", long, 9), ("late", [[1]], 9), ("live", [[2]], 0)):
-        run.engine.embed(id, inputs, truncate=True, priority=priority)
-        if id == "batch":
-            run.engine.step()  # one of its four inputs is done
-    told: list[str] = []
-    while run.engine.busy:
-        told += [id for id, _ in run.engine.step().embeddings]
-    assert told == ["live", "batch", "late"]
 
 
 def test_streams_go_on_between_the_batches_of_an_embedding() -> None:
