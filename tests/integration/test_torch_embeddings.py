@@ -1,4 +1,4 @@
-"""An encoder on both backends through a real daemon: PARAMETER backend torch, the same vectors."""
+"""An encoder through a real daemon, PARAMETER backend torch: the same vectors as llama.cpp."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from runner.types import LoadPlan
 from tests.conftest import running_daemon
 from tests.unit.runner.backends.llamacpp.conftest import TinyModel, write_model
 
@@ -26,35 +27,53 @@ def upload(client: httpx.Client, file: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Of a daemon with the encoders "left" on torch and "right" on llamacpp."""
-    folder = tmp_path_factory.mktemp("files")
-    encoder = TinyModel(architecture="bert", context_length=512, pooling=1)
-    file = write_model(folder / "encoder.gguf", encoder)
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = TinyModel(architecture="bert", context_length=512, pooling=1)
+    return write_model(tmp_path_factory.mktemp("files") / "encoder.gguf", model)
+
+
+@pytest.fixture(scope="module")
+def client(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """Of a daemon with the encoder as "glow" on torch."""
     with running_daemon(tmp_path_factory.mktemp("home")) as daemon, daemon.client() as http:
-        files = upload(http, file)
-        for name, parameters in (("left", {"backend": "torch"}), ("right", {})):
-            body = {"model": name, "files": files, "parameters": parameters, "stream": False}
-            http.post("/api/create", json=body).raise_for_status()
+        body = {
+            "model": "glow",
+            "files": upload(http, encoder),
+            "parameters": {"backend": "torch"},
+            "stream": False,
+        }
+        http.post("/api/create", json=body).raise_for_status()
         yield http
 
 
-def embedded(client: httpx.Client, model: str, texts: list[str]) -> list[list[float]]:
-    response = client.post("/api/embed", json={"model": model, "input": texts}, timeout=60)
+def vectors_of_llamacpp(file: Path) -> list[list[float]]:
+    from runner.backends.llamacpp import load
+
+    plan = LoadPlan(str(file), "llamacpp", 512, 512, 4, threads=1, embedding=True)
+    model = load(plan, lambda _share: None)
+    try:
+        encode = model.tokenizer.encode
+        return model.backend.embed(
+            [encode(text, add_bos=True, parse_special=False) for text in TEXTS]
+        )
+    finally:
+        model.backend.close()
+
+
+def test_an_encoder_gives_the_vectors_that_llamacpp_computes(
+    client: httpx.Client, encoder: Path
+) -> None:
+    body = {"model": "glow", "input": TEXTS}
+    response = client.post("/api/embed", json=body, timeout=60)
     assert response.status_code == 200, response.text
-    vectors: list[list[float]] = response.json()["embeddings"]
-    return vectors
+    found, wanted = response.json()["embeddings"], vectors_of_llamacpp(encoder)
+    assert len(found) == len(wanted) == len(TEXTS)
+    for left, right in zip(found, wanted, strict=True):
+        assert left == pytest.approx(right, abs=2e-3)
 
 
-def test_an_encoder_gives_the_same_vectors_on_both_backends(client: httpx.Client) -> None:
-    left, right = (embedded(client, model, TEXTS) for model in ("left", "right"))
-    assert len(left) == len(right) == len(TEXTS)
-    for one, other in zip(left, right, strict=True):
-        assert one == pytest.approx(other, abs=2e-3)
-
-
-def test_an_encoder_on_torch_generates_nothing(client: httpx.Client) -> None:
-    body = {"model": "left", "prompt": "warm", "stream": False}
+def test_an_encoder_generates_nothing(client: httpx.Client) -> None:
+    body = {"model": "glow", "prompt": "warm", "stream": False}
     answer = client.post("/api/generate", json=body, timeout=60)
     assert answer.status_code == 400
-    assert "left" in answer.json()["error"]
+    assert "glow" in answer.json()["error"]

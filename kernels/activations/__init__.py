@@ -1,0 +1,1 @@
+"""Gated activations: silu(gate) * up and gelu(gate) * up."""

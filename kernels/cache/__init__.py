@@ -1,0 +1,1 @@
+"""The paged cache as kernels see it: reading it back."""

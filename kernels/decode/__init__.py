@@ -1,0 +1,1 @@
+"""Attention of one query token a sequence over the paged cache."""

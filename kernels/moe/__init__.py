@@ -1,0 +1,1 @@
+"""Mixtures of experts: choosing experts, and the matmuls of tokens grouped by expert."""

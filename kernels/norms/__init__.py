@@ -1,0 +1,1 @@
+"""RMSNorm, its form with a residual, and LayerNorm."""

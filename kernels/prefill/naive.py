@@ -1,0 +1,137 @@
+"""What attention means, in PyTorch, one sequence after the other; the CPU path.
+
+Token i of a sequence's context sees the tokens j <= i (causal), of them the last window ones.
+A soft cap turns each score s into cap * tanh(s / cap). A sink is one more score of each head
+that takes its share of the softmax and has no value. Knows nothing of models.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from kernels.cache import naive as cache
+from kernels.cache.naive import CacheScales
+from kernels.masking import Masking
+
+# Scores of a soft-capped attention are held in memory, this many at a time (64 MB).
+_SCORES_AT_ONCE = 1 << 24
+
+
+def prefill_attention(
+    query: Tensor,
+    caches: tuple[Tensor, Tensor],
+    block_tables: Tensor,
+    query_starts: Tensor,
+    context_lengths: Tensor,
+    masking: Masking,
+    scales: CacheScales | None = None,
+) -> Tensor:
+    """[T, H, D]: query [T, H, D] over caches (keys, values) [blocks, B, K, D]; see kernels.ops."""
+    starts, lengths = query_starts.tolist(), context_lengths.tolist()
+    size = caches[0].shape[1]
+    most = max((-(-length // size) for length in lengths), default=0)
+    tables = block_tables[:, :most].tolist()
+    result = torch.empty_like(query)
+    for table, start, end, length in zip(tables, starts, starts[1:], lengths, strict=False):
+        if end > start:
+            blocks = table[: -(-length // size)]
+            key = cache.read(caches[0], blocks, length, query.dtype, scales and scales.keys)
+            value = cache.read(caches[1], blocks, length, query.dtype, scales and scales.values)
+            result[start:end] = one_sequence(query[start:end], key, value, masking)
+    return result
+
+
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, masking: Masking
+) -> Tensor:
+    """[T, H, D]: query [T, H, D] over key and value [T, K, D], each sequence by itself; starts
+    [S + 1] are where they begin."""
+    result = torch.empty_like(query)
+    edges = starts.tolist()
+    for start, end in pairwise(edges):
+        if end > start:
+            rows = slice(start, end)
+            result[rows] = one_sequence(query[rows], key[rows], value[rows], masking)
+    return result
+
+
+def one_sequence(query: Tensor, key: Tensor, value: Tensor, masking: Masking) -> Tensor:
+    """[t, H, D]: the last t tokens' query [t, H, D] over the context's key, value [c, K, D]."""
+    query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
+    if masking.softcap is not None:
+        return _by_hand(query, key, value, masking).transpose(0, 1)
+    tokens, context = query.shape[1], key.shape[1]
+    triangle = masking.causal and tokens == context > 1 and not masking.cuts(context)
+    triangle = triangle and masking.sinks is None
+    seen = None if triangle else visible(tokens, context, masking, query.device)
+    if masking.sinks is not None:
+        key, value, seen = _with_sinks(key, value, seen, masking.sinks, tokens)
+    out = functional.scaled_dot_product_attention(
+        query[None],
+        key[None],
+        value[None],
+        attn_mask=seen if seen is None or seen.dtype == torch.bool else seen.to(query.dtype),
+        is_causal=triangle,
+        scale=masking.scale,
+        enable_gqa=key.shape[0] != query.shape[0],
+    )
+    return out[0].transpose(0, 1)
+
+
+def visible(tokens: int, context: int, masking: Masking, device: torch.device) -> Tensor | None:
+    """Which of the context the last tokens see, bool [tokens, context]; None: all of it."""
+    if not masking.cuts(context) and (not masking.causal or tokens == 1):
+        return None
+    at = torch.arange(context - tokens, context, device=device)[:, None]
+    of = torch.arange(context, device=device)
+    seen = of <= at if masking.causal else torch.ones_like(of <= at)
+    if masking.window is not None:
+        seen &= of > at - masking.window
+        if not masking.causal:
+            seen &= of < at + masking.window
+    return seen
+
+
+def _with_sinks(
+    key: Tensor, value: Tensor, seen: Tensor | None, sinks: Tensor, tokens: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A sink as one more key and value of zeros whose score is the mask's."""
+    context = key.shape[1]
+    mask = torch.zeros(len(sinks), tokens, context + 1, device=key.device)
+    if seen is not None:
+        mask[..., :context].masked_fill_(~seen, -torch.inf)
+    mask[..., context] = sinks.float()[:, None]
+    return functional.pad(key, (0, 0, 0, 1)), functional.pad(value, (0, 0, 0, 1)), mask
+
+
+def _by_hand(query: Tensor, key: Tensor, value: Tensor, masking: Masking) -> Tensor:
+    """With the scores in memory, for the soft cap: [H, t, D] of query [H, t, D], key, value
+    [K, c, D]; in float32."""
+    heads, tokens, width = query.shape
+    group = heads // len(key)
+    seen = visible(tokens, key.shape[1], masking, query.device)
+    result = torch.empty_like(query)
+    step = max(1, _SCORES_AT_ONCE // (heads * key.shape[1]))
+    wide_key, wide_value = key.float()[:, None], value.float()[:, None]
+    for start in range(0, tokens, step):
+        part = query[:, start : start + step].float().view(len(key), group, -1, width)
+        scores = part @ wide_key.transpose(-1, -2) * masking.scale
+        weights = weigh(scores, None if seen is None else seen[start : start + step], masking)
+        result[:, start : start + step] = (weights @ wide_value).flatten(0, 1).to(query.dtype)
+    return result
+
+
+def weigh(scores: Tensor, seen: Tensor | None, masking: Masking) -> Tensor:
+    """The softmax of scores [K, G, t, c] float32 after soft cap, mask [t, c] and sinks [H]."""
+    if masking.softcap is not None:
+        scores = masking.softcap * torch.tanh(scores / masking.softcap)
+    if seen is not None:
+        scores = scores.masked_fill(~seen, -torch.inf)
+    if masking.sinks is None:
+        return torch.softmax(scores, dim=-1)
+    sinks = masking.sinks.float().view(*scores.shape[:2], 1, 1).expand(*scores.shape[:3], 1)
+    return torch.softmax(torch.cat((scores, sinks), dim=-1), dim=-1)[..., :-1]

@@ -1,0 +1,62 @@
+"""FP8 (e4m3) weights with scales: one for the tensor, one a row, or one a block of 128 x 128."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+BLOCK = 128
+LARGEST = 448.0
+
+
+def dequantize(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """weight float8_e4m3fn [N, C] times scale: [] or [1], [N] or [N, 1], or [ceil(N / 128),
+    ceil(C / 128)]; in dtype."""
+    return (weight.float() * spread(weight, scale)).to(dtype)
+
+
+def spread(weight: Tensor, scale: Tensor) -> Tensor:
+    """scale so that it broadcasts over weight [N, C], float32."""
+    scale, (rows, columns) = scale.float(), weight.shape
+    if scale.numel() == 1:
+        return scale.reshape(1, 1)
+    if per_block(weight, scale):
+        repeated = scale.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
+        return repeated[:rows, :columns]
+    return scale.reshape(rows, 1)
+
+
+def per_row(weight: Tensor, scale: Tensor) -> bool:
+    """Whether scale has one number for each row of weight."""
+    return scale.shape in ((len(weight),), (len(weight), 1))
+
+
+def per_block(weight: Tensor, scale: Tensor) -> bool:
+    """Whether scale has one number for each block of 128 x 128 of weight."""
+    return scale.ndim == 2 and scale.numel() > 1 and not per_row(weight, scale)
+
+
+def quantize_tokens(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(x / scale as float8_e4m3fn [T, C], scale float32 [T, 1]), the scale from each token's
+    largest magnitude."""
+    wide = x.float()
+    scale = (wide.abs().amax(dim=-1, keepdim=True) / LARGEST).clamp_min(1e-12)
+    return (wide / scale).to(torch.float8_e4m3fn), scale
+
+
+def linear(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
+    """x [..., C] times the weights [N, C], transposed, plus bias [N]; x is not quantized."""
+    return functional.linear(x, dequantize(weight, scale, x.dtype), bias)
+
+
+def scaled_linear(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
+    """The same with each token of x quantized too, through torch._scaled_mm: for CUDA devices of
+    compute capability 8.9 and up, and scales of the tensor or of its rows."""
+    tokens, of_tokens = quantize_tokens(x.flatten(0, -2))
+    of_rows = scale.float().reshape(1, -1).expand(1, len(weight)).contiguous()
+    out = torch._scaled_mm(
+        tokens, weight.t(), scale_a=of_tokens, scale_b=of_rows, out_dtype=torch.bfloat16
+    )
+    out = out.to(x.dtype).view(*x.shape[:-1], len(weight))
+    return out if bias is None else out + bias

@@ -1,0 +1,223 @@
+"""Generation on torch: many sequences in one paged cache, their rows computed together.
+
+Knows no architecture (models/), no file (loader.py) and no requests. Blocks that sequences share
+are neither copied nor computed again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from runner.backends.backend import (
+    BackendError,
+    Capacity,
+    Row,
+    RowFault,
+    Sampled,
+    SavedState,
+)
+from runner.backends.llamacpp.logprobs import score
+from runner.backends.torch.attention import AttentionStep, LayerCache
+from runner.backends.torch.batch import Layout, StepBatch, lay_out, outputs_of
+from runner.backends.torch.cache import BlockPool, Copy
+from runner.backends.torch.graphs import CudaRecorder, DecodeGraphs
+from runner.backends.torch.sampling import Sampling, TorchSampler
+from runner.backends.torch.saved import SavedSequence, copy_in, copy_out, state_bytes
+from runner.types import SamplingParams
+
+log = logging.getLogger(__name__)
+Tensor = Any
+_ONE = np.ones(1, np.int64)
+
+
+class Model(Protocol):
+    """What the files of models/ define."""
+
+    def forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
+        """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """float32 [R, vocabulary] of hidden states [R, hidden]."""
+
+
+class TorchBackend:
+    """See runner.backends.backend.Backend."""
+
+    def __init__(
+        self,
+        model: Model,
+        capacity: Capacity,
+        caches: Sequence[LayerCache],
+        pool: BlockPool,
+        device: Any,
+    ) -> None:
+        self.capacity = capacity
+        self._model: Model | None = model
+        self._caches = list(caches)
+        self._pool = pool
+        self._batch = StepBatch(self._caches, pool, device)
+        self._sampling = Sampling(capacity.vocabulary, together=torch.device(device).type == "cuda")
+        self._graphs = None
+        if torch.device(device).type == "cuda":
+            width = pool.tables.shape[1]
+            self._graphs = DecodeGraphs(
+                self._logits, self._caches, capacity.max_sequences, width, CudaRecorder(), device
+            )
+
+    def create_sampler(self, params: SamplingParams) -> TorchSampler:
+        """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
+        return self._sampling.create(params)
+
+    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+        """See Backend.step."""
+        if not rows:
+            return []
+        layout = lay_out(rows, self.capacity, self._pool.lengths)
+        targets = sum(len(row.scoring.targets) for row in rows if row.scoring is not None)
+        if targets > self.capacity.score_tokens:
+            raise BackendError(f"{targets} tokens to score of {self.capacity.score_tokens}")
+        drafted = [row for row in rows if row.draft]
+        if sum(len(row.draft) for row in drafted) > self.capacity.draft_tokens:
+            raise BackendError(f"more tokens in drafts than {self.capacity.draft_tokens}")
+        copies = self._pool.extend(layout.sequences, layout.counts)
+        with torch.inference_mode():
+            logits = self._guarded(lambda: self._compute(rows, layout, copies), layout)
+            if targets:
+                logits = logits[score(rows, logits.cpu().numpy())]
+            if logits is None or not len(logits):
+                return []
+            wanted = [row for row in rows if row.sampler is not None]
+            try:
+                sampled = self._sampling.sample(wanted, logits)
+            except RowFault as fault:
+                self._forget_drafts(drafted, fault.sampled)
+                raise
+        self._forget_drafts(drafted, sampled)
+        return sampled
+
+    def _forget_drafts(self, rows: Sequence[Row], sampled: Sequence[Sampled]) -> None:
+        """The tokens of drafts that nothing has confirmed leave the cache."""
+        if not rows:
+            return
+        counts = Counter(found.sequence for found in sampled)
+        for row in rows:
+            confirmed = max(counts[row.sequence] - 1, 0)
+            self._pool.trim(row.sequence, row.position + len(row.tokens) + confirmed)
+
+    def _compute(self, rows: Sequence[Row], layout: Layout, copies: Sequence[Copy]) -> Tensor:
+        """The logits [outputs, vocabulary] of the rows' targets and of their last tokens where
+        they have a sampler, in the order of rows; None where there are none."""
+        assert self._model is not None
+        self._copy_blocks(copies)
+        tokens, positions, step = self._batch.fill(layout)
+        wanted = outputs_of(rows, layout)
+        if wanted == list(range(len(tokens))):
+            if self._graphs is not None and layout.decodes == len(rows):
+                return self._graphs.run(tokens, positions, step)
+            return self._logits(tokens, positions, step)
+        hidden = self._model.forward(tokens, positions, step)
+        if not wanted:
+            return None
+        return self._model.logits(hidden[torch.tensor(wanted, device=hidden.device)])
+
+    def _logits(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
+        """Of all tokens of the step."""
+        assert self._model is not None
+        return self._model.logits(self._model.forward(tokens, positions, step))
+
+    def _guarded(self, compute: Callable[[], Tensor], layout: Layout) -> Tensor:
+        """compute(), after whose failure the pool holds what it held before."""
+        try:
+            return compute()
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            self._undo(layout)
+            raise BackendError(
+                f"no memory for a step of {len(layout.tokens)} tokens: {error}"
+            ) from error
+        except RuntimeError as error:
+            self._undo(layout)
+            raise BackendError(f"computing a step failed: {error}") from error
+
+    def _undo(self, layout: Layout) -> None:
+        for sequence, length in zip(layout.sequences, layout.positions, strict=True):
+            self._pool.trim(int(sequence), int(length))
+
+    def _copy_blocks(self, copies: Sequence[Copy]) -> None:
+        for copy in copies:
+            for cache in self._caches:
+                cache.keys[copy.target] = cache.keys[copy.source]
+                cache.values[copy.target] = cache.values[copy.source]
+
+    def share(self, source: int, target: int, length: int) -> None:
+        """See Backend.share."""
+        self._check(source)
+        self._check(target)
+        self._pool.share(source, target, length)
+
+    def merge(self, source: int, target: int, length: int) -> None:
+        """See Backend.merge. A block that is not whole stays target's own."""
+        self._check(source)
+        self._check(target)
+        self._pool.merge(source, target, length)
+
+    def trim(self, sequence: int, length: int) -> bool:
+        """See Backend.trim."""
+        self._check(sequence)
+        self._pool.trim(sequence, length)
+        return True
+
+    def release(self, sequence: int) -> None:
+        """See Backend.release."""
+        self._check(sequence)
+        self._pool.trim(sequence, 0)
+
+    def state_bytes(self, sequence: int) -> int:
+        """See Backend.state_bytes."""
+        self._check(sequence)
+        return state_bytes(self._caches, int(self._pool.lengths[sequence]))
+
+    def save(self, sequence: int) -> SavedSequence:
+        """See Backend.save."""
+        self._check(sequence)
+        length = int(self._pool.lengths[sequence])
+        if length == 0:
+            raise BackendError(f"sequence {sequence} is empty: there is nothing to save")
+        return copy_out(self._caches, self._pool.blocks(sequence), length)
+
+    def load(self, state: SavedState, sequence: int) -> None:
+        """See Backend.load."""
+        self._check(sequence)
+        if not isinstance(state, SavedSequence):
+            raise BackendError(f"a {type(state).__name__} is no state of this backend")
+        if self._pool.lengths[sequence]:
+            raise BackendError(f"sequence {sequence} has tokens: it must be empty to load")
+        self._pool.extend(_ONE * sequence, _ONE * state.tokens)
+        with torch.inference_mode():
+            copy_in(self._caches, self._pool.blocks(sequence), state)
+
+    def reset(self) -> None:
+        """See Backend.reset."""
+        self._pool.clear()
+
+    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Refused: a model that generates has no trained embeddings."""
+        raise BackendError("this model generates text; load an embedding model for embeddings")
+
+    def close(self) -> None:
+        """See Backend.close. Calling it twice is allowed."""
+        self._model = self._graphs = None
+        self._caches.clear()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _check(self, sequence: int) -> None:
+        if not 0 <= sequence < self.capacity.max_sequences:
+            raise BackendError(
+                f"no sequence {sequence}; there are 0 to {self.capacity.max_sequences - 1}"
+            )

@@ -1,0 +1,157 @@
+"""The tensors of one step, kept and refilled.
+
+Owns the arrays in the machine's memory (pinned where there is a GPU) and their copies on the
+device. What changes in a step is written by whole columns; no tensor is made of Python lists of
+lists. Knows rows and block tables, no weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from runner.backends.backend import BackendError, Capacity, Row
+from runner.backends.torch.attention import AttentionStep, LayerCache
+from runner.backends.torch.cache import BlockPool
+
+Tensor = Any
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Rows checked and put in order: those of one token first. tokens: of all rows with their
+    drafts in a line;
+    sequences, positions (of the first token) and counts: by row; order: the rows by their place in
+    the step."""
+
+    tokens: Integers
+    sequences: Integers
+    positions: Integers
+    counts: Integers
+    order: Sequence[int]
+    decodes: int
+
+    @property
+    def ends(self) -> Integers:
+        """Where each row ends in tokens."""
+        return self.counts.cumsum()
+
+
+def lay_out(rows: Sequence[Row], capacity: Capacity, lengths: Integers) -> Layout:
+    """The rows of a step in order. lengths: tokens of each sequence in the cache. Raises
+    BackendError for rows that do not continue what is there."""
+    order: Sequence[int] = range(len(rows))
+    sizes = [len(row.tokens) + len(row.draft) for row in rows]
+    decodes = sizes.count(1)
+    if decodes not in (0, len(rows)):
+        order = sorted(order, key=lambda at: sizes[at] != 1)
+        rows, sizes = [rows[at] for at in order], [sizes[at] for at in order]
+    count = len(rows)
+    sequences = np.fromiter((row.sequence for row in rows), np.int64, count)
+    positions = np.fromiter((row.position for row in rows), np.int64, count)
+    counts = np.array(sizes, np.int64)
+    given = (token for row in rows for part in (row.tokens, row.draft) for token in part)
+    try:
+        tokens = np.fromiter(given, np.int64, sum(sizes))
+    except OverflowError as error:
+        raise BackendError(f"a step holds a number that is no token: {error}") from None
+    layout = Layout(tokens, sequences, positions, counts, order, decodes)
+    _check(layout, capacity, lengths)
+    return layout
+
+
+def _check(layout: Layout, capacity: Capacity, lengths: Integers) -> None:
+    sequences, tokens = layout.sequences, layout.tokens
+    if not 0 < len(tokens) <= capacity.batch_tokens or layout.counts.min() < 1:
+        raise BackendError(
+            f"a step of {len(tokens)} tokens; 1 to {capacity.batch_tokens} fit, one or more a row"
+        )
+    if sequences.min() < 0 or sequences.max() >= capacity.max_sequences:
+        raise BackendError(
+            f"no sequence {int(sequences.max())}; there are 0 to {capacity.max_sequences - 1}"
+        )
+    if len(set(sequences.tolist())) != len(sequences):
+        raise BackendError("a sequence has two rows in one step")
+    gaps = np.flatnonzero(lengths[sequences] != layout.positions)
+    if len(gaps):
+        at = int(gaps[0])
+        sequence = int(sequences[at])
+        raise BackendError(
+            f"sequence {sequence} has {int(lengths[sequence])} tokens, its row stands at"
+            f" {int(layout.positions[at])}"
+        )
+    if tokens.min() < 0 or tokens.max() >= capacity.vocabulary:
+        raise BackendError(
+            f"a token outside of 0 to {capacity.vocabulary - 1}, which is all of the vocabulary"
+        )
+    if int((layout.positions + layout.counts).max()) > capacity.context_length:
+        raise BackendError(f"a sequence is longer than the context of {capacity.context_length}")
+
+
+def outputs_of(rows: Sequence[Row], layout: Layout) -> list[int]:
+    """Which tokens of the step give logits: those before a row's targets, then its last one and
+    its draft where it has a sampler, in the order of rows."""
+    ends: Sequence[int] = layout.ends.tolist()
+    if layout.decodes not in (0, len(rows)):
+        places = dict(zip(layout.order, ends, strict=True))
+        ends = [places[at] for at in range(len(rows))]
+    outputs: list[int] = []
+    for row, end in zip(rows, ends, strict=True):
+        if row.scoring is not None:
+            start = end - len(row.tokens) - len(row.draft)
+            outputs += range(start, start + len(row.scoring.targets))
+        if row.sampler is not None:
+            outputs += range(end - 1 - len(row.draft), end)
+    return outputs
+
+
+class StepBatch:
+    """Turns a layout into what the model computes with."""
+
+    def __init__(self, caches: Sequence[LayerCache], pool: BlockPool, device: Any) -> None:
+        self._caches = caches
+        self._pool = pool
+        self._device = torch.device(device)
+
+    def fill(self, layout: Layout) -> tuple[Tensor, Tensor, AttentionStep]:
+        """(tokens [T], positions [T], the attention's part) for a layout that the pool has been
+        extended by."""
+        counts, size = layout.counts, self._pool.block_size
+        if layout.decodes == len(counts):
+            positions, owners = layout.positions, layout.sequences
+            starts = np.arange(len(counts) + 1, dtype=np.int32)
+        else:
+            ends = layout.ends
+            starts = np.concatenate(([0], ends)).astype(np.int32)
+            offsets = np.arange(len(layout.tokens)) - np.repeat(starts[:-1], counts)
+            positions = np.repeat(layout.positions, counts) + offsets
+            owners = np.repeat(layout.sequences, counts)
+        slots = self._pool.tables[owners, positions // size].astype(np.int64)
+        slots *= size
+        slots += positions % size
+        contexts = layout.positions + counts
+        longest = self._pool.blocks_for(int(contexts.max()))
+        tables = self._pool.tables[layout.sequences, :longest]
+        place = self._place(positions)
+        step = AttentionStep(
+            caches=self._caches,
+            positions=place,
+            slots=self._place(slots),
+            block_tables=self._place(tables),
+            query_starts=self._place(starts),
+            context_lengths=self._place(contexts.astype(np.int32)),
+            decodes=layout.decodes,
+        )
+        return self._place(layout.tokens), place, step
+
+    def _place(self, values: NDArray[Any]) -> Tensor:
+        tensor = torch.from_numpy(values)
+        if self._device.type != "cuda":
+            return tensor
+        return tensor.pin_memory().to(self._device, non_blocking=True)

@@ -1,0 +1,170 @@
+"""A mixture of experts in place of a feed-forward: which experts a token goes to, and what they
+compute.
+
+Knows no file; the experts' weights lie together where they are floats, and are maps of their own
+where they are packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Self
+
+import torch
+
+from kernels import ops
+from modelfile.convert.config import Config
+from modelfile.convert.decoder import MAX_EXPERTS
+from runner.backends.torch.decoder import Activation, GatedFeedForward
+from runner.backends.torch.layers import DenseLinear, Linear
+from runner.backends.torch.parts import Parts
+
+Tensor = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How many experts there are and a token has. normalize: the shares of a token's experts are
+    made to sum to one. softmax_first: see ops.route."""
+
+    experts: int
+    chosen: int
+    normalize: bool
+    softmax_first: bool = True
+
+    @classmethod
+    def read(cls, config: Config, key: str, *, normalize: bool, softmax_first: bool = True) -> Self:
+        """key: what says how many there are. Raises ConvertError."""
+        experts = config.integer(key, most=MAX_EXPERTS)
+        chosen = config.integer("num_experts_per_tok")
+        if chosen > experts:
+            config.refuse("num_experts_per_tok", f"{chosen} of {experts} experts")
+        return cls(experts, chosen, normalize, softmax_first)
+
+
+@dataclass(frozen=True, slots=True)
+class StackedExperts:
+    """gate_up [E, 2N, C] and down [E, C, N] of all experts; biases [E, 2N] and [E, C]."""
+
+    router: Linear
+    routing: Routing
+    gate_up: Tensor
+    down: Tensor
+    activation: Activation
+    biases: tuple[Tensor, Tensor] | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[T, C] of x [T, C]."""
+        shares, experts = _route(self.router, self.routing, x)
+        return ops.expert_mlp(
+            x, self.gate_up, self.down, shares, experts, self.activation, biases=self.biases
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedExperts:
+    """Each expert is a feed-forward of its own."""
+
+    router: Linear
+    routing: Routing
+    experts: tuple[Callable[[Tensor], Tensor], ...]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[T, C] of x [T, C]."""
+        shares, chosen = _route(self.router, self.routing, x)
+        order = chosen.flatten().argsort(stable=True)
+        counts = torch.bincount(chosen.flatten(), minlength=len(self.experts)).tolist()
+        rows, weights = order // self.routing.chosen, shares.flatten()[order, None]
+        result, start = torch.zeros_like(x, dtype=torch.float32), 0
+        for expert, count in zip(self.experts, counts, strict=True):
+            if count:
+                places = rows[start : start + count]
+                result.index_add_(
+                    0, places, expert(x[places]).float() * weights[start : start + count]
+                )
+                start += count
+        return result.to(x.dtype)
+
+
+def _route(router: Linear, routing: Routing, x: Tensor) -> tuple[Tensor, Tensor]:
+    return ops.route(
+        router(x),
+        routing.chosen,
+        normalize=routing.normalize,
+        softmax_first=routing.softmax_first,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertNames:
+    """What the three maps of an expert and the router are called. bias: they have one each."""
+
+    gate: str
+    up: str
+    down: str
+    router: str = "gate"
+    bias: bool = False
+
+
+def read_experts(
+    parts: Parts,
+    prefix: str,
+    names: ExpertNames,
+    routing: Routing,
+    width: int,
+    activation: Activation = ops.silu_mul,
+) -> StackedExperts | ListedExperts:
+    """The router and the experts of width: prefix + "experts.0." and so on. Raises
+    ModelLoadFailed."""
+    weights, hidden, bias = parts.weights, parts.config.shape.hidden, names.bias
+    router = weights.linear(f"{prefix}{names.router}", hidden, routing.experts, bias=bias)
+
+    def expert(number: int) -> GatedFeedForward:
+        start = f"{prefix}experts.{number}."
+        maps = [(start + names.gate, width), (start + names.up, width)]
+        return GatedFeedForward(
+            weights.stacked(maps, hidden, bias=bias),
+            weights.linear(start + names.down, width, hidden, bias=bias),
+            activation,
+        )
+
+    first = expert(0)
+    others = (expert(number) for number in range(1, routing.experts))
+    if isinstance(first.gate_up, DenseLinear) and isinstance(first.down, DenseLinear):
+        return _stack(router, routing, first, others)
+    return ListedExperts(router, routing, (first, *others))
+
+
+def _stack(
+    router: Linear,
+    routing: Routing,
+    first: GatedFeedForward,
+    others: Iterable[GatedFeedForward],
+) -> StackedExperts:
+    """Puts the experts together one by one, so that only one is there twice."""
+    inner, outer = _Stack(first.gate_up, routing.experts), _Stack(first.down, routing.experts)
+    for number, expert in enumerate(chain((first,), others)):
+        inner.put(number, expert.gate_up)
+        outer.put(number, expert.down)
+    biases = None
+    if inner.bias is not None and outer.bias is not None:
+        biases = inner.bias, outer.bias
+    return StackedExperts(router, routing, inner.weight, outer.weight, first.activation, biases)
+
+
+class _Stack:
+    """The weights of count maps such as first, one behind the other."""
+
+    def __init__(self, first: Linear, count: int) -> None:
+        assert isinstance(first, DenseLinear)
+        bias = first.bias
+        self.weight = first.weight.new_empty((count, *first.weight.shape))
+        self.bias = None if bias is None else bias.new_empty((count, *bias.shape))
+
+    def put(self, number: int, linear: Linear) -> None:
+        assert isinstance(linear, DenseLinear)
+        self.weight[number] = linear.weight
+        if self.bias is not None:
+            self.bias[number] = linear.bias

@@ -1,0 +1,86 @@
+"""The tensors of a GGUF file under their Hugging Face names, as floats.
+
+Takes back what llama.cpp's converters did (see gguf_names.py). Reads through a memory map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+
+from kernels.quant.gguf import FORMATS
+from registry.formats.gguf import GgufHeader
+from registry.formats.gguf.header import TensorInfo
+from runner.backends.torch.gguf_names import Counts, origins
+from runner.backends.torch.safetensors import MappedBytes
+
+_PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+class GgufTensors:
+    """See weights.TensorSource."""
+
+    def __init__(self, header: GgufHeader) -> None:
+        counts = Counts(
+            header.block_count or 0,
+            header.head_count or 0,
+            header.head_count_kv or 0,
+            header.expert_count or 0,
+        )
+        self._infos = {tensor.name: tensor for tensor in header.tensors}
+        self._origins = origins(header.architecture, counts, self._infos.keys())
+        self._header = header
+        self._files = MappedBytes()
+        self.names: Collection[str] = self._origins.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """See TensorSource."""
+        origin = self._origins[name]
+        whole = tuple(reversed(self._infos[origin.name].dimensions))
+        return whole if origin.expert is None else whole[1:]
+
+    def read(self, name: str) -> Any:
+        """See TensorSource: as float32, or the type of plain floats."""
+        origin = self._origins[name]
+        values = self._floats(self._infos[origin.name], origin.expert)
+        if origin.heads is not None:
+            values = _halves(values, origin.heads)
+        return values - origin.shift if origin.shift else values
+
+    def rows(self, name: str) -> tuple[str, Any] | None:
+        """See TensorSource."""
+        origin = self._origins[name]
+        info = self._infos[origin.name]
+        if info.type not in FORMATS or origin.shift:
+            return None
+        rows = self._bytes(info, origin.expert).view(self.shape(name)[0], -1)
+        return info.type, rows if origin.heads is None else _halves(rows, origin.heads)
+
+    def _bytes(self, info: TensorInfo, expert: int | None) -> Any:
+        start, size = self._header.data_offset + info.offset, info.size_bytes
+        if expert is not None:
+            size //= info.dimensions[-1]
+            start += expert * size
+        return self._files.read(self._header.path, start, size)
+
+    def _floats(self, info: TensorInfo, expert: int | None) -> Any:
+        shape = tuple(reversed(info.dimensions))
+        shape = shape if expert is None else shape[1:]
+        content = self._bytes(info, expert)
+        plain = _PLAIN.get(info.type)
+        if plain is not None:
+            return content.view(plain).view(shape)
+        kind = gguf.GGMLQuantizationType[info.type]
+        rows = content.numpy().reshape(-1, content.numel() * shape[-1] // int(np.prod(shape)))
+        return torch.from_numpy(gguf.quants.dequantize(rows, kind)).view(shape)
+
+
+def _halves(values: Any, heads: int) -> Any:
+    """Rows of neighbouring pairs, for each head, as its two halves."""
+    rows = values.shape[0]
+    paired = values.reshape(heads, rows // heads // 2, 2, *values.shape[1:])
+    return paired.transpose(1, 2).reshape(values.shape)

@@ -1,0 +1,155 @@
+"""Loads a checkpoint or a GGUF file onto a device.
+
+Owns the order of the steps: config, memory plan, weights, cache. Each weight goes straight to the
+device; the machine's memory holds no second copy of the model.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+
+from modelfile.errors import ConvertError
+from registry.formats.gguf import GgufHeader
+from runner.backends.backend import Capacity, LoadedModel, LoadProgress
+from runner.backends.llamacpp.logprobs import OUTPUT_TOKENS
+from runner.backends.llamacpp.threads import threads_for
+from runner.backends.torch.architectures import model_class
+from runner.backends.torch.attention import make_caches
+from runner.backends.torch.backend import TorchBackend
+from runner.backends.torch.cache import BlockPool
+from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.decoder import Decoder
+from runner.backends.torch.embedding import EmbeddingBackend, pooling_of
+from runner.backends.torch.encoder import Encoder
+from runner.backends.torch.plan import MemoryPlan, plan_memory
+from runner.backends.torch.sources import ModelSource, open_source
+from runner.backends.torch.tokenizer import read_vocabulary
+from runner.backends.torch.weights import Place, Weights
+from runner.errors import ModelLoadFailed
+from runner.types import LoadPlan
+
+log = logging.getLogger(__name__)
+
+
+def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
+    """Load plan.path as plan says; progress is called on the way. Raises ModelLoadFailed, and
+    what progress raises."""
+    path = Path(plan.path)
+    source = open_source(path)
+    if source.header is None:
+        raise ModelLoadFailed(
+            f"{path.name} is a folder, which has no vocabulary that a worker can read; hearth"
+            " create makes a model file of it, in the type its weights have"
+        )
+    memory = plan_memory(
+        source.config, plan, source.elements, source.stored_bytes, quantized=source.quantized
+    )
+    log.info("memory plan of %s: %s", path.name, memory.describe())
+    torch.set_num_threads(plan.threads or threads_for(memory.weights_bytes))
+    context = min(plan.context_length, source.config.context_length)
+    place = Place(
+        memory.dtype,
+        torch.device(memory.device),
+        context,
+        memory.packed,
+        memory.narrow and not plan.embedding,
+    )
+    vocabulary = read_vocabulary(path)
+    try:
+        with torch.inference_mode():
+            model = build_model(source, place, progress)
+            backend = (
+                _embedder(plan, source.header, model, memory, context)
+                if plan.embedding
+                else _generator(plan, source.config, memory, model, context)
+            )
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise ModelLoadFailed(
+            f"no memory for {path.name}, which needs {memory.describe()}; try a smaller num_ctx"
+        ) from error
+    progress(1.0)
+    return LoadedModel(
+        backend=backend,
+        tokenizer=vocabulary.tokenizer,
+        chat_template=vocabulary.chat_template,
+        description=f"torch {torch.__version__} on {memory.device}, {source.config.model_type}",
+        tool_template=vocabulary.tool_template,
+    )
+
+
+def build_model(
+    source: ModelSource, place: Place, progress: LoadProgress | None = None
+) -> Decoder | Encoder:
+    """The model of a source with its weights in place, every tensor used. Raises
+    ModelLoadFailed, and what progress raises."""
+    build = model_class(source.config.model_type)
+    weights = Weights(source.tensors, place, source.config.quantization, progress)
+    try:
+        model: Decoder | Encoder = build(source.config, weights)
+    except ConvertError as error:
+        raise ModelLoadFailed(f"the model's config is refused: {error}") from error
+    weights.finish()
+    return model
+
+
+def _embedder(
+    plan: LoadPlan,
+    header: GgufHeader,
+    model: Decoder | Encoder,
+    memory: MemoryPlan,
+    context: int,
+) -> EmbeddingBackend:
+    if plan.ranking or isinstance(model, Decoder):
+        what = "scores pairs of texts" if plan.ranking else "is no encoder"
+        raise ModelLoadFailed(
+            f"{header.path.name} {what}: the backend torch computes the embeddings of encoders"
+            " only. Use the backend llamacpp"
+        )
+    longest = min(context, model.longest)
+    capacity = Capacity(
+        pool_tokens=longest,
+        max_sequences=plan.max_sequences,
+        context_length=longest,
+        batch_tokens=plan.batch_tokens,
+        vocabulary=len(model.words),
+        block_size=1,
+        partial_share=False,
+    )
+    return EmbeddingBackend(model, capacity, pooling_of(header), memory.device)
+
+
+def _generator(
+    plan: LoadPlan,
+    config: ModelConfig,
+    memory: MemoryPlan,
+    model: Decoder | Encoder,
+    context: int,
+) -> TorchBackend:
+    if isinstance(model, Encoder):
+        raise ModelLoadFailed(
+            f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
+        )
+    shape = config.shape
+    caches = make_caches(
+        shape.layers,
+        (memory.blocks, memory.block_size, shape.heads_kv, shape.head),
+        memory.dtype,
+        memory.device,
+    )
+    capacity = Capacity(
+        pool_tokens=max(plan.pool_tokens, context),
+        max_sequences=plan.max_sequences,
+        context_length=context,
+        batch_tokens=plan.batch_tokens,
+        vocabulary=shape.vocabulary,
+        block_size=1,
+        partial_share=True,
+        can_save=True,
+        score_tokens=OUTPUT_TOKENS,
+        draft_tokens=OUTPUT_TOKENS if plan.draft_tokens else 0,
+    )
+    pool = BlockPool(memory.blocks, memory.block_size, plan.max_sequences, context)
+    return TorchBackend(model, capacity, caches, pool, memory.device)

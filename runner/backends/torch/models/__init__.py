@@ -1,0 +1,1 @@
+"""One file for each architecture, named as config.json's model_type."""

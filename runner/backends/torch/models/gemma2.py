@@ -1,0 +1,70 @@
+"""Gemma 2: Gemma2ForCausalLM. A norm before and after both halves of a layer, each stored as its
+difference from one; soft caps on scores and logits; every other layer sees a window only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kernels import ops
+from modelfile.convert.decoder import check_activation
+from modelfile.convert.gemma2 import ACTIVATIONS
+from runner.backends.torch.attention import Attending
+from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.decoder import Decoder, Layer, SandwichLayer
+from runner.backends.torch.parts import Biases, Parts, sliding_layers, softcap_of, window_of
+from runner.backends.torch.weights import Weights
+
+_WINDOW, _QUERY_SCALE = 4096, 256.0
+_SCORES_CAP, _LOGITS_CAP = 50.0, 30.0
+
+
+def build(config: ModelConfig, weights: Weights) -> Decoder:
+    """The decoder of config. Raises ConvertError, ModelLoadFailed."""
+    values = config.values
+    check_activation(values, "hidden_activation", *ACTIVATIONS)
+    parts = Parts(config, weights, offset=1.0)
+    full = replace(
+        parts.attending(),
+        scale=query_scale(config),
+        softcap=softcap_of(values, "attn_logit_softcapping", _SCORES_CAP),
+    )
+    sliding = replace(full, window=window_of(values, _WINDOW))
+    kinds = sliding_layers(values, config.shape.layers, lambda layer: layer % 2 == 0)
+    return gemma(
+        parts,
+        [sliding if kind else full for kind in kinds],
+        softcap_of(values, "final_logit_softcapping", _LOGITS_CAP),
+    )
+
+
+def query_scale(config: ModelConfig) -> float:
+    """What scores are multiplied by: query_pre_attn_scalar to the power of -1/2."""
+    scalar = config.values.number("query_pre_attn_scalar", _QUERY_SCALE)
+    if scalar <= 0:
+        config.values.refuse("query_pre_attn_scalar", f"{scalar:g}, expected more than 0")
+    return float(scalar**-0.5)
+
+
+def gemma(
+    parts: Parts, hows: Sequence[Attending], softcap: float | None, *, head_norms: bool = False
+) -> Decoder:
+    """The decoder whose layers attend as hows say; softcap: of the logits. Raises ConvertError,
+    ModelLoadFailed."""
+    shape = parts.config.shape
+    biased = parts.config.values.flag("attention_bias")
+    biases = Biases(inputs=biased, output=biased)
+
+    def layer(number: int) -> Layer:
+        prefix = f"model.layers.{number}."
+        return SandwichLayer(
+            parts.norm(f"{prefix}input_layernorm"),
+            parts.attention(number, hows[number], biases, head_norms=head_norms),
+            parts.norm(f"{prefix}post_attention_layernorm"),
+            parts.norm(f"{prefix}pre_feedforward_layernorm"),
+            parts.gated(number, ops.gelu_mul),
+            parts.norm(f"{prefix}post_feedforward_layernorm"),
+        )
+
+    layers = [layer(number) for number in range(shape.layers)]
+    return parts.decoder(layers, scale=shape.hidden**0.5, softcap=softcap)

@@ -1,0 +1,135 @@
+"""gpt-oss: GptOssForCausalLM. Experts in every layer, packed as MXFP4; scores that sinks take a
+part of; every other layer sees a window only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from kernels import ops
+from runner.backends.torch.attention import Attending
+from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.decoder import Activation, Decoder, FeedForward, GatedFeedForward
+from runner.backends.torch.experts import (
+    ExpertNames,
+    ListedExperts,
+    Routing,
+    StackedExperts,
+    read_experts,
+)
+from runner.backends.torch.layers import Linear
+from runner.backends.torch.parts import Biases, Parts, sliding_layers, window_of
+from runner.backends.torch.weights import Weights
+
+Tensor = Any
+_WINDOW, _ALPHA, _LIMIT = 128, 1.702, 7.0
+_NAMES = ExpertNames("gate_proj", "up_proj", "down_proj", "router", bias=True)
+_BLOCK = 32  # weights of one scale in MXFP4
+
+
+@dataclass(frozen=True, slots=True)
+class Mxfp4Linear:
+    """blocks uint8 [outputs, inputs / 32, 16] and scales uint8 [outputs, inputs / 32]."""
+
+    blocks: Tensor
+    scales: Tensor
+    bias: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """See layers.Linear."""
+        return ops.linear_mxfp4(x, self.blocks, self.scales, self.bias)
+
+
+def build(config: ModelConfig, weights: Weights) -> Decoder:
+    """The decoder of config. Raises ConvertError, ModelLoadFailed."""
+    values, shape = config.values, config.shape
+    parts = Parts(config, weights)
+    full, window = parts.attending(), window_of(values, _WINDOW)
+    kinds = sliding_layers(values, shape.layers, lambda layer: layer % 2 == 0)
+    biased = values.flag("attention_bias", default=True)
+    biases = Biases(inputs=biased, output=biased)
+    routing = Routing.read(values, "num_local_experts", normalize=True, softmax_first=False)
+    activation = partial(
+        clamped_swiglu,
+        alpha=values.number("swiglu_alpha", _ALPHA),
+        limit=values.number("swiglu_limit", _LIMIT),
+    )
+
+    def attending(layer: int) -> Attending:
+        sinks = weights.tensor(f"model.layers.{layer}.self_attn.sinks", shape.heads)
+        return replace(full, window=window if kinds[layer] else None, sinks=sinks)
+
+    return parts.decoder(
+        parts.pre_norm(
+            lambda layer: parts.attention(layer, attending(layer), biases),
+            lambda layer: _experts(parts, f"model.layers.{layer}.mlp.", routing, activation),
+        )
+    )
+
+
+def clamped_swiglu(x: Tensor, alpha: float, limit: float) -> Tensor:
+    """(up + 1) * gate * sigmoid(alpha * gate) [..., N] of x [..., 2N], gate and up; the gate is at
+    most limit, up within it on both sides."""
+    gate, up = x.chunk(2, dim=-1)
+    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return (up + 1) * (gate * (gate * alpha).sigmoid())
+
+
+def _experts(parts: Parts, prefix: str, routing: Routing, activation: Activation) -> FeedForward:
+    """The experts of a layer: in stacks, of floats or packed, or one by one as model files have
+    them."""
+    if parts.weights.has(f"{prefix}experts.0.{_NAMES.gate}.weight"):
+        width = parts.config.shape.feed_forward
+        return read_experts(parts, prefix, _NAMES, routing, width, activation)
+    weights, shape = parts.weights, parts.config.shape
+    hidden, width, count = shape.hidden, shape.feed_forward, routing.experts
+    router = weights.linear(f"{prefix}router", hidden, count, bias=True)
+    stem = f"{prefix}experts."
+    biases = (
+        _halves(weights.tensor(f"{stem}gate_up_proj_bias", count, 2 * width)),
+        weights.tensor(f"{stem}down_proj_bias", count, hidden),
+    )
+    if weights.has(f"{stem}gate_up_proj"):
+        gate_up = weights.tensor(f"{stem}gate_up_proj", count, hidden, 2 * width)
+        down = weights.tensor(f"{stem}down_proj", count, width, hidden)
+        return StackedExperts(
+            router,
+            routing,
+            _halves(gate_up.transpose(1, 2)),
+            down.transpose(1, 2).contiguous(),
+            activation,
+            biases,
+        )
+    gate_ups = _packed(parts, f"{stem}gate_up_proj", (2 * width, hidden), biases[0], split=True)
+    downs = _packed(parts, f"{stem}down_proj", (hidden, width), biases[1], split=False)
+    experts = (
+        GatedFeedForward(gate_up, down, activation)
+        for gate_up, down in zip(gate_ups, downs, strict=True)
+    )
+    return ListedExperts(router, routing, tuple(experts))
+
+
+def _packed(
+    parts: Parts, name: str, size: tuple[int, int], biases: Tensor, *, split: bool
+) -> Sequence[Linear]:
+    """Each expert's map of size [outputs, inputs]. split: the rows of gate and up take turns."""
+    (outputs, inputs), count = size, len(biases)
+    if inputs % _BLOCK:
+        parts.config.values.refuse(
+            "quantization_config", f"MXFP4 has blocks of {_BLOCK}, a row has {inputs} values"
+        )
+    shape = (count, outputs, inputs // _BLOCK)
+    blocks = parts.weights.stored(f"{name}_blocks", *shape, _BLOCK // 2, dtype=torch.uint8)
+    scales = parts.weights.stored(f"{name}_scales", *shape, dtype=torch.uint8)
+    if split:
+        blocks, scales = _halves(blocks), _halves(scales)
+    return [Mxfp4Linear(*each) for each in zip(blocks, scales, biases, strict=True)]
+
+
+def _halves(x: Tensor) -> Tensor:
+    """x [E, 2N, ...] with its even rows, the gate's, before its odd ones."""
+    return x.unflatten(1, (-1, 2)).transpose(1, 2).flatten(1, 2).contiguous()

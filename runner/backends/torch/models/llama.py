@@ -1,0 +1,30 @@
+"""Llama 1 to 3.x: LlamaForCausalLM."""
+
+from __future__ import annotations
+
+from kernels import ops
+from modelfile.convert.decoder import check_activation
+from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.decoder import Decoder
+from runner.backends.torch.parts import Biases, Parts
+from runner.backends.torch.weights import Weights
+
+
+def build(config: ModelConfig, weights: Weights) -> Decoder:
+    """The decoder of config. Raises ConvertError, ModelLoadFailed."""
+    return llama(config, weights, window=None)
+
+
+def llama(config: ModelConfig, weights: Weights, window: int | None) -> Decoder:
+    """A Llama whose tokens see the last window tokens. Raises ConvertError, ModelLoadFailed."""
+    check_activation(config.values)
+    parts = Parts(config, weights)
+    how = parts.attending(window)
+    biased, bias = config.values.flag("attention_bias"), config.values.flag("mlp_bias")
+    biases = Biases(inputs=biased, output=biased)
+    return parts.decoder(
+        parts.pre_norm(
+            lambda layer: parts.attention(layer, how, biases),
+            lambda layer: parts.gated(layer, ops.silu_mul, bias=bias),
+        )
+    )

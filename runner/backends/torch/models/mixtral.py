@@ -1,0 +1,30 @@
+"""Mixtral: MixtralForCausalLM, a Mistral with experts in place of the feed-forward."""
+
+from __future__ import annotations
+
+from modelfile.convert.decoder import check_activation
+from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.decoder import Decoder
+from runner.backends.torch.experts import ExpertNames, Routing, read_experts
+from runner.backends.torch.parts import Parts, window_of
+from runner.backends.torch.weights import Weights
+
+_NAMES = ExpertNames("w1", "w3", "w2")
+
+
+def build(config: ModelConfig, weights: Weights) -> Decoder:
+    """The decoder of config. Raises ConvertError, ModelLoadFailed."""
+    values = config.values
+    check_activation(values)
+    parts = Parts(config, weights)
+    how = parts.attending(window_of(values))
+    routing = Routing.read(values, "num_local_experts", normalize=True)
+    width = config.shape.feed_forward
+    return parts.decoder(
+        parts.pre_norm(
+            lambda layer: parts.attention(layer, how),
+            lambda layer: read_experts(
+                parts, f"model.layers.{layer}.block_sparse_moe.", _NAMES, routing, width
+            ),
+        )
+    )

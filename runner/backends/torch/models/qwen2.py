@@ -1,0 +1,51 @@
+"""Qwen2 and Qwen2.5: Qwen2ForCausalLM. Queries, keys and values have biases; the layers from
+max_window_layers on may see a window only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kernels import ops
+from modelfile.convert.config import Config
+from modelfile.convert.decoder import MAX_LAYERS, check_activation
+from runner.backends.torch.attention import Attending
+from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.decoder import Decoder
+from runner.backends.torch.parts import Biases, Parts, sliding_layers, window_of
+from runner.backends.torch.weights import Weights
+
+_WINDOW, _FIRST = 4096, 28
+
+
+def build(config: ModelConfig, weights: Weights) -> Decoder:
+    """The decoder of config. Raises ConvertError, ModelLoadFailed."""
+    check_activation(config.values)
+    parts = Parts(config, weights)
+    hows = attending_by_layer(parts)
+    return parts.decoder(
+        parts.pre_norm(
+            lambda layer: parts.attention(layer, hows[layer], Biases(inputs=True)),
+            lambda layer: parts.gated(layer, ops.silu_mul),
+        )
+    )
+
+
+def attending_by_layer(parts: Parts) -> list[Attending]:
+    """How each layer attends, by use_sliding_window and max_window_layers. Raises ConvertError,
+    ModelLoadFailed."""
+    values, layers = parts.config.values, parts.config.shape.layers
+    full = parts.attending()
+    window = window_of(values, _WINDOW) if values.flag("use_sliding_window") else None
+    sliding = replace(full, window=window)
+    first = _first_window(values)
+    kinds = sliding_layers(values, layers, lambda layer: layer >= first)
+    return [sliding if kind else full for kind in kinds]
+
+
+def _first_window(values: Config) -> int:
+    """max_window_layers, which may be 0."""
+    return (
+        0
+        if values.values.get("max_window_layers") == 0
+        else values.integer("max_window_layers", _FIRST, most=MAX_LAYERS)
+    )

@@ -1,0 +1,51 @@
+"""Qwen3-MoE: Qwen3MoeForCausalLM, a Qwen3 with experts in some or all of its layers."""
+
+from __future__ import annotations
+
+from kernels import ops
+from modelfile.convert.config import Config
+from modelfile.convert.decoder import MAX_LAYERS, check_activation
+from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.decoder import Decoder, FeedForward
+from runner.backends.torch.experts import ExpertNames, Routing, read_experts
+from runner.backends.torch.parts import Biases, Parts, window_of
+from runner.backends.torch.weights import Weights
+
+_NAMES = ExpertNames("gate_proj", "up_proj", "down_proj")
+_WINDOW, _WIDTH = 4096, 768
+
+
+def build(config: ModelConfig, weights: Weights) -> Decoder:
+    """The decoder of config. Raises ConvertError, ModelLoadFailed."""
+    values = config.values
+    check_activation(values)
+    parts = Parts(config, weights)
+    sliding = values.flag("use_sliding_window")
+    how = parts.attending(window_of(values, _WINDOW) if sliding else None)
+    biased = values.flag("attention_bias")
+    biases = Biases(inputs=biased, output=biased)
+    routing = Routing.read(values, "num_experts", normalize=values.flag("norm_topk_prob"))
+    width = values.integer("moe_intermediate_size", _WIDTH)
+    every, plain = values.integer("decoder_sparse_step", 1), plain_layers(values)
+
+    def feed_forward(layer: int) -> FeedForward:
+        if layer in plain or (layer + 1) % every:
+            return parts.gated(layer, ops.silu_mul)
+        return read_experts(parts, f"model.layers.{layer}.mlp.", _NAMES, routing, width)
+
+    return parts.decoder(
+        parts.pre_norm(
+            lambda layer: parts.attention(layer, how, biases, head_norms=True), feed_forward
+        )
+    )
+
+
+def plain_layers(values: Config) -> set[int]:
+    """mlp_only_layers: the numbers of those without experts. Raises ConvertError."""
+    given = values.values.get("mlp_only_layers") or []
+    if not isinstance(given, list) or len(given) > MAX_LAYERS:
+        values.refuse("mlp_only_layers", "expected a list of layers' numbers")
+    for number in given:
+        if type(number) is not int:
+            values.refuse("mlp_only_layers", f"{number!r} is no layer's number")
+    return set(given)

@@ -1,0 +1,202 @@
+"""Choosing the tokens of a step from its logits.
+
+The meaning is written in runner/engine/sampling.py. On a GPU the rows whose parameters its kernel
+knows are drawn there together, in one go; all others one by one on the host, by the sampler that
+the llamacpp backend has. On a CPU that is as fast. Knows nothing of the cache.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels import ops
+from kernels.sampling.naive import NAN_TOKEN
+from runner.backends.backend import BackendError, Row, RowFault, Sampled
+from runner.backends.llamacpp.chain import Candidates
+from runner.backends.llamacpp.logprobs import logprobs
+from runner.backends.llamacpp.masking import Masking
+from runner.backends.llamacpp.sampler import LlamaCppSampler
+from runner.types import SamplingParams
+
+Tensor = Any
+_GREEDY = SamplingParams(temperature=0, top_k=0, top_p=1.0)
+_FAULT = (
+    "the model computed no usable probabilities (NaN) for the next token; its weights may be"
+    " damaged or too large for the type they are computed in"
+)
+
+
+class TorchSampler(LlamaCppSampler):
+    """See runner.backends.backend.Sampler.
+
+    likeliest: the highest raw logit is its choice. plain: it is drawn by temperature, top_k, top_p
+    and min_p alone, with seed and step, the number of tokens drawn before.
+    """
+
+    def __init__(self, params: SamplingParams, candidates: Candidates, vocabulary: int) -> None:
+        """Raises InvalidRequest for a bias or penalty that the vocabulary cannot have."""
+        super().__init__(params, candidates, vocabulary)
+        unchanged = not self._adjustment.active and params.logprobs is None
+        self.likeliest = unchanged and params.temperature <= 0
+        self.plain = self.likeliest or (unchanged and _is_plain(params))
+        self.seed = secrets.randbits(62) if params.seed is None else params.seed
+        self.step = 0
+
+
+def _is_plain(params: SamplingParams) -> bool:
+    return (
+        params.mirostat == 0
+        and params.typical_p >= 1
+        and params.top_n_sigma <= 0
+        and params.xtc_probability <= 0
+        and params.dynatemp_range <= 0
+    )
+
+
+class Sampling:
+    """Samples the rows of one step after the other; one thread at a time."""
+
+    def __init__(self, vocabulary: int, *, together: bool = False) -> None:
+        """together: plain rows are drawn where their logits are."""
+        self._vocabulary = vocabulary
+        self._together = together
+        self._candidates = Candidates(vocabulary)
+        self._masking = Masking(vocabulary)
+
+    def create(self, params: SamplingParams) -> TorchSampler:
+        """See Backend.create_sampler."""
+        return TorchSampler(params, self._candidates, self._vocabulary)
+
+    def sample(self, rows: Sequence[Row], logits: Tensor) -> list[Sampled]:
+        """The token of each row, and one after each token of its draft that the one before it
+        confirms; from logits float32 [outputs, vocabulary], of each row one and as many as its
+        draft has. Raises RowFault."""
+        samplers = [_sampler(row) for row in rows]
+        tokens = self._drawn(rows, samplers, logits) if self._together else _likeliest(logits)
+        host: NDArray[np.float32] | None = None
+        sampled: list[Sampled] = []
+        faulty: list[int] = []
+        at = 0
+        for row, sampler in zip(rows, samplers, strict=True):
+            outputs = slice(at, at + 1 + len(row.draft))
+            if self._chosen(row, sampler):
+                found = _confirmed(row, tokens[outputs])
+            else:
+                host = logits.cpu().numpy() if host is None else host
+                found = self._confirm(row, sampler, tokens[outputs], host[outputs])
+            if not found:
+                faulty.append(row.sequence)
+            sampled += found
+            sampler.step += len(found)
+            at = outputs.stop
+        if faulty:
+            raise RowFault(_FAULT, sampled=sampled, sequences=faulty)
+        return sampled
+
+    def _chosen(self, row: Row, sampler: TorchSampler) -> bool:
+        """Whether the row's token has been chosen with those of the others."""
+        return sampler.plain if self._together else sampler.likeliest and row.mask is None
+
+    def _drawn(
+        self, rows: Sequence[Row], samplers: Sequence[TorchSampler], logits: Tensor
+    ) -> list[int]:
+        """For each output the token of a plain row, -1 where there are NaN; of another row the
+        likeliest."""
+        outputs = [
+            (row, sampler, sampler.params if sampler.plain else _GREEDY, sampler.step + offset)
+            for row, sampler in zip(rows, samplers, strict=True)
+            for offset in range(1 + len(row.draft))
+        ]
+        device = logits.device
+
+        def column(values: list[float] | list[int], dtype: Any) -> Tensor:
+            return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
+
+        tokens = ops.sample(
+            logits,
+            column([params.temperature for _, _, params, _ in outputs], torch.float32),
+            column([params.top_k for _, _, params, _ in outputs], torch.int64),
+            column([params.top_p for _, _, params, _ in outputs], torch.float32),
+            column([params.min_p for _, _, params, _ in outputs], torch.float32),
+            column([sampler.seed for _, sampler, _, _ in outputs], torch.int64),
+            column([step for _, _, _, step in outputs], torch.int64),
+            self._masks([(row, sampler) for row, sampler, _, _ in outputs], device),
+        )
+        found: list[int] = tokens.tolist()
+        return found
+
+    def _masks(self, outputs: Sequence[tuple[Row, TorchSampler]], device: Any) -> Tensor | None:
+        """The masks of the plain rows, int32 [outputs, words]; all bits where there is none."""
+        if not any(row.mask for row, _ in outputs):
+            return None
+        words = np.full((len(outputs), (self._vocabulary + 31) // 32), -1, np.int32)
+        places = words.view(np.uint8)
+        for at, (row, sampler) in enumerate(outputs):
+            if row.mask is not None and sampler.plain:
+                bits = np.frombuffer(row.mask.bits(), np.uint8)[: places.shape[1]]
+                places[at, : len(bits)] = bits
+        return torch.from_numpy(words).to(device, non_blocking=True)
+
+    def _confirm(
+        self, row: Row, sampler: TorchSampler, tokens: Sequence[int], logits: NDArray[np.float32]
+    ) -> list[Sampled]:
+        """The same, chosen one by one. tokens: -1 where the logits cannot be used."""
+        found: list[Sampled] = []
+        for at, proposed in enumerate((*row.draft, None)):
+            usable = tokens[at] != NAN_TOKEN
+            chosen = self._choose(row, sampler, logits[at]) if usable else None
+            if chosen is None:
+                break
+            found.append(chosen)
+            if chosen.token != proposed:
+                break
+        return found
+
+    def _choose(
+        self, row: Row, sampler: TorchSampler, logits: NDArray[np.float32]
+    ) -> Sampled | None:
+        masked = logits if row.mask is None else self._masking.apply(logits, row.mask)
+        token = sampler.choose(masked)
+        if token is None:
+            return None
+        count = sampler.params.logprobs
+        if count is None:
+            return Sampled(row.sequence, token)
+        logprob, top = logprobs(logits, token, count)
+        return Sampled(row.sequence, token, logprob, top)
+
+
+def _sampler(row: Row) -> TorchSampler:
+    sampler = row.sampler
+    if not isinstance(sampler, TorchSampler):
+        raise BackendError(f"row of sequence {row.sequence}: not a sampler of this backend")
+    return sampler
+
+
+def _confirmed(row: Row, tokens: Sequence[int]) -> list[Sampled]:
+    """Of the tokens chosen after the row and after each of its draft those that count: each up to
+    the first that is not the draft's next one."""
+    found: list[Sampled] = []
+    for token, proposed in zip(tokens, (*row.draft, None), strict=True):
+        if token == NAN_TOKEN:
+            break
+        found.append(Sampled(row.sequence, token))
+        if token != proposed:
+            break
+    return found
+
+
+def _likeliest(logits: Tensor) -> list[int]:
+    """For each row the token of the highest logit, of equal ones the lowest; -1 where that is
+    NaN or no finite number. On a CPU NumPy takes a sixth of torch's time."""
+    rows = logits.cpu().numpy()
+    tokens = rows.argmax(axis=-1)
+    usable = np.isfinite(rows[np.arange(len(rows)), tokens])
+    found: list[int] = np.where(usable, tokens, NAN_TOKEN).tolist()
+    return found

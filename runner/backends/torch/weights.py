@@ -1,0 +1,259 @@
+"""The weights of a checkpoint by their names, taken one by one to the device.
+
+Owns what is checked on the way: that each tensor is there, has the shape that the config makes it
+and was asked for. Where the bytes come from is a TensorSource's matter, how quantized weights are
+stored quantization.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from registry.errors import shown
+from runner.backends.torch import quantization as quantizations
+from runner.backends.torch.layers import (
+    DenseLinear,
+    Embedding,
+    Linear,
+    NarrowLinear,
+    RmsNorm,
+    SideBySide,
+    TransposedLinear,
+)
+from runner.backends.torch.packed import GgufRows, PackedWeight, side_by_side
+from runner.errors import ModelLoadFailed
+
+Tensor = Any
+_SHOWN_NAMES = 4
+_UNUSED = (
+    ".rotary_emb.inv_freq",
+    ".masked_bias",
+    ".position_ids",
+    "rope_freqs.weight",
+    "rope_factors_long.weight",
+    "rope_factors_short.weight",
+)
+
+
+class TensorSource(Protocol):
+    """Where tensors come from. Names are those of Hugging Face checkpoints."""
+
+    names: Collection[str]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of the tensor as read gives it, slowest dimension first. name is one of names."""
+
+    def read(self, name: str) -> Tensor:
+        """The tensor in the machine's memory, in the type it is stored in; it may look into the
+        file, and is good until the next read."""
+
+    def rows(self, name: str) -> tuple[str, Tensor] | None:
+        """The rows of a matrix as GGUF's block format of this name packs them, uint8 [rows, bytes
+        of a row]; None where it is not packed so. As good as read's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where weights go, in which floating type computation runs, and the most tokens that a
+    sequence will have.
+
+    packed: quantized weights stay so; unpacking them at each step is cheap on a GPU, which waits
+    for memory, and dear on a CPU. narrow: linear maps multiply in bfloat16, but that to logits;
+    all else is in dtype.
+    """
+
+    dtype: Any
+    device: Any
+    positions: int
+    packed: bool = False
+    narrow: bool = False
+
+    @property
+    def weights_dtype(self) -> Any:
+        """The type of matrices."""
+        return torch.bfloat16 if self.narrow else self.dtype
+
+
+class Weights:
+    """What a model takes its layers from. finish says what is left over."""
+
+    def __init__(
+        self,
+        source: TensorSource,
+        place: Place,
+        quantization: Mapping[str, Any] | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """progress: told the share of tensors that have been taken. Raises ModelLoadFailed for a
+        quantization that is not known."""
+        if quantization is not None:
+            quantizations.check(quantization)
+        self.place = place
+        self.quantization = quantization
+        self._source = source
+        self._progress = progress
+        self._used: set[str] = set()
+        self._left: tuple[str, ...] = ()
+
+    def leave(self, *prefixes: str) -> None:
+        """Tensors whose names begin so are of no use to the model; finish lets them be."""
+        self._left += prefixes
+
+    def has(self, name: str) -> bool:
+        """The checkpoint has this tensor."""
+        return name in self._source.names
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor. Raises ModelLoadFailed when it is missing."""
+        self._check_present(name)
+        return self._source.shape(name)
+
+    def tensor(self, name: str, *shape: int, dtype: Any = None) -> Tensor:
+        """The tensor on the device, in the computation's type or in dtype. Raises
+        ModelLoadFailed when it is missing or has another shape."""
+        return self._take(name, shape).to(
+            device=self.place.device, dtype=dtype or self.place.dtype, copy=True
+        )
+
+    def stored(self, name: str, *shape: int, dtype: Any = None) -> Tensor:
+        """The tensor on the device in the type it is stored in. Raises as tensor does, and when
+        dtype is another type."""
+        tensor = self._take(name, shape)
+        if dtype is not None and tensor.dtype != dtype:
+            raise ModelLoadFailed(
+                f"tensor {shown(name)} is {tensor.dtype}, its quantization makes it {dtype}"
+            )
+        return tensor.to(device=self.place.device, copy=True)
+
+    def linear(self, name: str, inputs: int, outputs: int, *, bias: bool = False) -> Linear:
+        """The map called name, without ".weight". Raises ModelLoadFailed."""
+        return self.stacked([(name, outputs)], inputs, bias=bias)
+
+    def stacked(
+        self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool = False
+    ) -> Linear:
+        """Maps (name, outputs) of the same inputs as one: queries, keys and values; gate and up.
+        Raises ModelLoadFailed."""
+        if self.place.packed:
+            found = [self._packed(name, inputs, outputs) for name, outputs in parts]
+            packed = [weight for weight in found if weight is not None]
+            if len(packed) == len(parts):
+                biases = [self._bias(name, outputs, bias) for name, outputs in parts]
+                return side_by_side(packed, biases)
+            if packed:
+                return SideBySide([self.linear(n, inputs, size, bias=bias) for n, size in parts])
+        return self._dense(parts, inputs, bias=bias)
+
+    def embedding(
+        self, name: str, vocabulary: int, hidden: int, scale: float | None = None
+    ) -> Embedding:
+        """The rows of tokens, called name, without ".weight"; scale is rounded to the
+        computation's type. Raises ModelLoadFailed."""
+        weight = self.tensor(f"{name}.weight", vocabulary, hidden)
+        rounded = None if scale is None else float(torch.tensor(scale, dtype=weight.dtype))
+        return Embedding(weight, rounded)
+
+    def head(self, embedding: Embedding, name: str, *, tied: bool) -> Linear:
+        """The map to logits: the embedding's own rows where they are tied. Never in a narrower
+        type than the computation's, in which close logits could become the same."""
+        vocabulary, hidden = embedding.weight.shape
+        if tied:
+            if self.has(f"{name}.weight"):
+                self._note(f"{name}.weight")
+            return DenseLinear(embedding.weight)
+        if self.place.narrow:
+            return DenseLinear(self.tensor(f"{name}.weight", vocabulary, hidden))
+        return self.linear(name, hidden, vocabulary)
+
+    def norm(self, name: str, width: int, epsilon: float, offset: float = 0.0) -> RmsNorm:
+        """The norm called name, without ".weight". Raises ModelLoadFailed."""
+        return RmsNorm(self.tensor(f"{name}.weight", width), epsilon, offset)
+
+    def finish(self) -> None:
+        """Raises ModelLoadFailed when the checkpoint has tensors that nobody asked for: what it
+        computes then is something else than the config says."""
+        extra = sorted(
+            name
+            for name in self._source.names
+            if name not in self._used and _counts(name) and not name.startswith(self._left)
+        )
+        if extra:
+            raise ModelLoadFailed(
+                f"the checkpoint has {_listed(extra)}, which its config does not explain"
+            )
+
+    def _dense(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
+        rows = sum(outputs for _, outputs in parts)
+        place = self.place
+        weight = torch.empty((rows, inputs), dtype=place.weights_dtype, device=place.device)
+        start = 0
+        for name, outputs in parts:
+            weight[start : start + outputs].copy_(self._unpacked(name, inputs, outputs))
+            start += outputs
+        biases = [self._bias(name, outputs, bias) for name, outputs in parts]
+        return self._multiplying(weight, torch.cat(biases) if bias else None)
+
+    def _bias(self, name: str, outputs: int, wanted: bool) -> Tensor | None:
+        return self.tensor(f"{name}.bias", outputs) if wanted else None
+
+    def _packed(self, name: str, inputs: int, outputs: int) -> PackedWeight | None:
+        if self.quantization is not None:
+            return quantizations.read_packed(self.quantization, self, name, inputs, outputs)
+        found = self._source.rows(f"{name}.weight") if self.has(f"{name}.weight") else None
+        if found is None:
+            return None
+        self._check_shape(f"{name}.weight", (outputs, inputs))
+        self._note(f"{name}.weight")
+        return GgufRows(found[1].to(self.place.device, copy=True), found[0])
+
+    def _unpacked(self, name: str, inputs: int, outputs: int) -> Tensor:
+        """The weights [outputs, inputs] as floats."""
+        if self.quantization is not None:
+            packed = quantizations.read_packed(self.quantization, self, name, inputs, outputs)
+            if packed is not None:
+                return packed.dense(self.place.weights_dtype)
+        return self._take(f"{name}.weight", (outputs, inputs))
+
+    def _multiplying(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        if self.place.narrow:
+            return NarrowLinear(weight, bias)
+        if self.place.device.type == "cpu" and self.place.dtype == torch.float32:
+            return TransposedLinear(weight.t().contiguous(), bias)
+        return DenseLinear(weight, bias)
+
+    def _take(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        self._check_present(name)
+        self._check_shape(name, shape)
+        self._note(name)
+        return self._source.read(name)
+
+    def _note(self, name: str) -> None:
+        self._used.add(name)
+        if self._progress is not None:
+            self._progress(len(self._used) / max(1, len(self._source.names)))
+
+    def _check_present(self, name: str) -> None:
+        if name not in self._source.names:
+            raise ModelLoadFailed(
+                f"the checkpoint lacks the tensor {shown(name)}, which its config asks for"
+            )
+
+    def _check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        found = self._source.shape(name)
+        if found != shape:
+            raise ModelLoadFailed(
+                f"tensor {shown(name)} is {list(found)}, the config makes it {list(shape)}"
+            )
+
+
+def _counts(name: str) -> bool:
+    return not name.endswith(_UNUSED)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(shown(name) for name in names[:_SHOWN_NAMES]) + more

@@ -1,0 +1,132 @@
+"""`python -m tests.kernels.compile_all [once]`: every kernel, compiled for an H200 without one.
+
+once: each in one of its variants, which takes a quarter of the time.
+
+Prints a JSON object: the name of each kernel and the shared memory, in bytes, of the greatest of
+its variants. Shapes are those of Llama 3.1 8B, and of Gemma for wide heads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+
+from kernels.activations import triton as activations
+from kernels.cache.naive import CacheScales
+from kernels.decode import triton as decode
+from kernels.logprobs import triton as logprobs
+from kernels.masking import Masking
+from kernels.moe import triton as moe
+from kernels.norms import triton as norms
+from kernels.prefill import triton as prefill
+from kernels.quant import gguf, int4
+from kernels.quant import triton as quant
+from kernels.quant.mxfp4 import Mxfp4Experts
+from kernels.rope import rope_tables
+from kernels.rope import triton as rope
+from kernels.rope.naive import Rotation
+from kernels.sampling import triton as sampling
+from kernels.sampling.naive import Draw, Penalties
+from tests.kernels.compiling import compiling
+
+BF16 = torch.bfloat16
+INT32 = torch.int32
+TOKENS = 5
+
+
+def bf16(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape, dtype=BF16)
+
+
+def elementwise() -> None:
+    x, weight = bf16(TOKENS, 4096), bf16(4096)
+    norms.rms_norm(x, weight, 1e-5)
+    norms.add_rms_norm(x, x, weight, 1e-5)
+    norms.layer_norm(x, weight, weight, 1e-5)
+    activations.silu_mul(x)
+    activations.gelu_mul(x)
+    activations.gelu_mul(x, tanh=False)
+
+
+def attention(dtype: torch.dtype, width: int, masking: Masking) -> None:
+    heads = 32
+    shape = (100, 64, 8, width)
+    caches = tuple(torch.zeros(shape).to(dtype) for _ in range(2))
+    scales = None
+    if dtype != BF16:
+        scales = CacheScales(torch.zeros(shape[:3]), torch.zeros(shape[:3]))
+    query, key = bf16(TOKENS, heads, width), bf16(TOKENS, 8, width)
+    positions, tables = torch.arange(TOKENS), torch.zeros(TOKENS, 64, dtype=INT32)
+    rotation = Rotation(*rope_tables(width, 1e4, 50, None, "cpu"), positions)
+    rope.rotate_and_store((query, key, key), rotation, caches, positions, scales)
+    lengths = torch.zeros(TOKENS, dtype=INT32)
+    decode.decode_attention(query, caches, tables, lengths, masking, scales)
+    decode.decode_attention(query, caches, tables, lengths, masking, scales, splits=1)
+    starts = torch.tensor([0, 512, 1000, 2048], dtype=INT32)
+    rows = bf16(2048, heads, width)
+    prefill.prefill_attention(rows, caches, tables, starts, lengths, masking, scales)
+    few = torch.arange(0, TOKENS + 1, dtype=INT32)
+    prefill.prefill_attention(query, caches, tables, few, lengths, masking, scales)
+    if dtype == BF16:
+        values = bf16(2048, 8, width)
+        both_ways = Masking(0.1, masking.window, causal=False)
+        prefill.attention(rows, values, values, starts, both_ways)
+
+
+def choosing() -> None:
+    logits, row = torch.zeros(2, 128256), torch.zeros(2)
+    whole = torch.zeros(2, dtype=torch.int64)
+    draw = Draw(row, whole, row, row, whole, whole)
+    for mask in (None, torch.zeros(2, 4008, dtype=INT32)):
+        sampling.sample(logits, draw, mask)
+    sampling.penalize(logits, whole, whole, whole, Penalties(row, row, row))
+    sampling.add_bias(logits, whole, whole, row)
+    logprobs.gather_logprobs(logits, whole, 5)
+
+
+def matmuls() -> None:
+    for tokens in (1, 64):
+        x = bf16(tokens, 4096)
+        for kind, block in gguf.FORMATS.items():
+            packed = torch.zeros(64, 4096 // block.block_weights * block.block_bytes)
+            quant.linear_gguf(x, packed.to(torch.uint8), kind, None)
+        half = torch.zeros(64, 2048, dtype=torch.uint8)
+        quant.linear_int4(x, int4.Int4Weight(half, bf16(64, 32), half[:, :32]), bf16(64))
+        quant.linear_int8(x, torch.zeros(64, 4096, dtype=torch.int8), torch.zeros(64), None)
+        fp8 = torch.zeros(64, 4096).to(torch.float8_e4m3fn)
+        quant.linear_fp8(x, fp8, torch.zeros(1, 32), None)
+        quant.linear_mxfp4(x, half.view(64, 128, 16), half[:, :128], None)
+    experts = torch.zeros(64, 2, dtype=INT32)
+    up, down = bf16(8, 512, 4096), bf16(8, 4096, 256)
+    biases = bf16(8, 512), bf16(8, 4096)
+    for extra in (None, biases):
+        moe.expert_mlp(x, up, down, torch.zeros(64, 2), experts, activations.silu_mul, extra)
+    packed = tuple(
+        Mxfp4Experts(torch.zeros(*sizes, 16).byte(), torch.zeros(sizes).byte())
+        for sizes in ((8, 512, 128), (8, 4096, 8))
+    )
+    moe.expert_mlp(x, *packed, torch.zeros(64, 2), experts, activations.silu_mul)
+
+
+def main(once: bool) -> None:
+    with compiling(once) as made:
+        elementwise()
+        choosing()
+        attention(BF16, 128, Masking(0.1))
+        for dtype in (torch.int8, torch.float8_e4m3fn):
+            attention(dtype, 128, Masking(0.1))
+        attention(BF16, 128, Masking(0.1, 100, None, torch.zeros(32)))
+        attention(BF16, 256, Masking(0.1, 100, 30.0))
+        matmuls()
+    shared: dict[str, int] = {}
+    for kernel in made:
+        name, size = kernel.metadata.name, kernel.metadata.shared
+        assert kernel.asm["cubin"], name
+        shared[name] = max(size, shared.get(name, 0))
+    json.dump(shared, sys.stdout)
+
+
+if __name__ == "__main__":
+    main("once" in sys.argv)

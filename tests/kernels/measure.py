@@ -1,0 +1,165 @@
+"""`python -m tests.kernels.measure [--device cuda] [--small]`: how fast the operations are here.
+
+Prints a line each: milliseconds (the median of the runs), and the rate, beside what the machine
+gives in a plain copy and a plain matmul. Shapes are those of Llama 3.1 8B; --small: a fiftieth of
+them, to see that it runs. Needs no model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from kernels import ops
+from kernels.quant import int8
+from kernels.quant.int4 import Int4Weight
+
+HEADS, KEY_HEADS, WIDTH, HIDDEN, INNER, VOCABULARY = 32, 8, 128, 4096, 14336, 128256
+BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where and how much is measured. share: of the full sizes."""
+
+    device: str
+    share: float
+    runs: int
+    together: int
+
+    def size(self, full: int) -> int:
+        """A number of tokens, bytes or sequences."""
+        return max(1, int(full * self.share))
+
+    def normal(self, *shape: int) -> Tensor:
+        """Random numbers in bfloat16."""
+        return torch.randn(shape, device=self.device, dtype=torch.bfloat16)
+
+    def seconds(self, operation: Callable[[], object]) -> float:
+        """The median time of one run, after two that are not counted. Of runs that are launched
+        together, so that waiting for the device is not counted either."""
+        times = []
+        for _ in range(self.runs + 2):
+            self.wait()
+            start = time.perf_counter()
+            for _ in range(self.together):
+                operation()
+            self.wait()
+            times.append((time.perf_counter() - start) / self.together)
+        return statistics.median(times[2:])
+
+    def wait(self) -> None:
+        """Until all that was launched is done."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def bytes(self, name: str, operation: Callable[[], object], count: int) -> None:
+        """Print the rate at which an operation moves count bytes."""
+        taken = self.seconds(operation)
+        print(f"{name:<34}{taken * 1e3:10.3f} ms {count / taken / 1e9:10.1f} GB/s")
+
+    def sums(self, name: str, operation: Callable[[], object], count: float) -> None:
+        """Print the rate at which an operation does count additions and multiplications."""
+        taken = self.seconds(operation)
+        print(f"{name:<34}{taken * 1e3:10.3f} ms {count / taken / 1e12:10.2f} TFLOP/s")
+
+
+def machine_itself(machine: Machine) -> None:
+    source = torch.empty(machine.size(1 << 30), dtype=torch.uint8, device=machine.device)
+    target = torch.empty_like(source)
+    machine.bytes("copy", lambda: target.copy_(source), 2 * source.numel())
+    side = machine.size(8192)
+    square = machine.normal(side, side)
+    machine.sums("matmul bf16", lambda: square @ square, 2.0 * side**3)
+
+
+def attention(machine: Machine) -> None:
+    sequences, context = machine.size(64), max(BLOCK, machine.size(4096) // BLOCK * BLOCK)
+    blocks = context // BLOCK
+    caches = [machine.normal(sequences * blocks, BLOCK, KEY_HEADS, WIDTH) for _ in range(2)]
+    tables = torch.randperm(sequences * blocks, device=machine.device).int().view(sequences, -1)
+    lengths = torch.full((sequences,), context, dtype=torch.int32, device=machine.device)
+    query = machine.normal(sequences, HEADS, WIDTH)
+    machine.bytes(
+        f"decode attention {sequences} x {context}",
+        lambda: ops.decode_attention(query, *caches, tables, lengths, scale=0.09),
+        2 * caches[0].numel() * 2,
+    )
+    rows, key = machine.normal(context, HEADS, WIDTH), machine.normal(context, KEY_HEADS, WIDTH)
+    starts = torch.tensor([0, context], dtype=torch.int32, device=machine.device)
+    products = 2.0 * HEADS * WIDTH * context**2
+    machine.sums(
+        f"prefill attention {context}",
+        lambda: ops.prefill_attention(
+            rows, *caches, tables[:1], starts, lengths[:1], scale=WIDTH**-0.5
+        ),
+        products,
+    )
+    rows, key = rows.transpose(0, 1)[None], key.transpose(0, 1)[None]
+    machine.sums(
+        f"torch's attention {context}",
+        lambda: torch.nn.functional.scaled_dot_product_attention(
+            rows, key, key, is_causal=True, enable_gqa=True
+        ),
+        products,
+    )
+
+
+def matmuls(machine: Machine) -> None:
+    rows = machine.size(INNER) // 16 * 16 or 16
+    dense, x = machine.normal(rows, HIDDEN), machine.normal(1, HIDDEN)
+    machine.bytes("matmul of a token, bf16", lambda: x @ dense.T, 2 * dense.numel())
+    quants, scales = int8.quantize(dense)
+    machine.bytes("  int8", lambda: ops.linear_w8a16(x, quants, scales), quants.numel())
+    packed = quants.view(torch.uint8)[:, : HIDDEN // 2].contiguous()
+    groups = torch.ones(rows, HIDDEN // 128, dtype=torch.bfloat16, device=machine.device)
+    weight = Int4Weight(packed, groups, torch.full_like(groups, 8, dtype=torch.uint8))
+    machine.bytes("  int4, groups of 128", lambda: ops.linear_w4a16(x, weight), packed.numel())
+    fp8, scale = dense.to(torch.float8_e4m3fn), torch.ones(rows, device=machine.device)
+    machine.bytes("  fp8, a scale a row", lambda: ops.linear_fp8(x, fp8, scale), fp8.numel())
+    blocks = torch.zeros(rows, HIDDEN // 256 * 144, dtype=torch.uint8, device=machine.device)
+    machine.bytes("  Q4_K", lambda: ops.linear_gguf(x, blocks, "Q4_K"), blocks.numel())
+
+
+def rows(machine: Machine) -> None:
+    count = machine.size(64)
+    x, weight = machine.normal(count, HIDDEN), machine.normal(HIDDEN)
+    size = 2 * x.numel()
+    machine.bytes(
+        f"residual and norm of {count}", lambda: ops.add_rms_norm(x, x, weight, 1e-5), 4 * size
+    )
+    logits = torch.randn(count, VOCABULARY, device=machine.device)
+
+    def each(value: float, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.full((count,), value, dtype=dtype, device=machine.device)
+
+    seeds = each(0, torch.int64)
+    for name, top_k, top_p in (("all", 0, 1.0), ("top_k 40, top_p 0.9", 40, 0.9)):
+        draw = partial(
+            ops.sample, logits, each(0.8), each(top_k, torch.int64), each(top_p), each(0.0)
+        )
+        machine.bytes(f"sample {count}, {name}", partial(draw, seeds, seeds), 4 * logits.numel())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--small", action="store_true")
+    chosen = parser.parse_args()
+    share, runs = (0.02, 3) if chosen.small else (1.0, 20)
+    machine = Machine(chosen.device, share, runs, 10 if chosen.device == "cuda" else 1)
+    name = torch.cuda.get_device_name() if chosen.device == "cuda" else "CPU"
+    print(f"torch {torch.__version__} on {name}")
+    for measured in (machine_itself, attention, matmuls, rows):
+        measured(machine)
+
+
+if __name__ == "__main__":
+    main()

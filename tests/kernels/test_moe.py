@@ -1,0 +1,97 @@
+"""Mixtures of experts: the meaning against one token after the other, the kernel against it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from kernels.activations.naive import silu_mul
+from kernels.moe import naive
+from kernels.moe import triton as kernel
+from kernels.quant import mxfp4
+from kernels.quant.mxfp4 import Mxfp4Experts
+from tests.kernels.tolerances import EXACT_ENOUGH, apart, assert_near, few, normal
+
+Experts = tuple[Tensor, Tensor, tuple[Tensor, Tensor]]
+
+
+def experts_of(count: int, inner: int, width: int, dtype: torch.dtype = torch.float32) -> Experts:
+    """gate_up, down and their biases, scaled so that outputs are about as large as inputs."""
+    up = normal(count, 2 * inner, width, dtype=dtype) / width**0.5
+    down = normal(count, width, inner, dtype=dtype, seed=1) / inner**0.5
+    biases = normal(count, 2 * inner, dtype=dtype), normal(count, width, dtype=dtype, seed=2)
+    return up, down, biases
+
+
+def test_weights_are_the_softmax_over_all_experts_or_over_the_chosen() -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0, -1.0]])
+    shares = torch.softmax(logits, -1)[0]
+    weights, experts = naive.route(logits, 2, normalize=False)
+    assert experts.tolist() == [[1, 2]]
+    assert experts.dtype == torch.int32
+    assert_near(weights[0], shares[[1, 2]])
+    normalized = shares[[1, 2]] / shares[[1, 2]].sum()
+    assert_near(naive.route(logits, 2, normalize=True)[0][0], normalized)
+    assert_near(naive.route(logits, 2, normalize=False, softmax_first=False)[0][0], normalized)
+
+
+@pytest.mark.parametrize("operation", [naive.expert_mlp, kernel.expert_mlp])
+def test_each_token_is_the_weighted_sum_of_its_experts(operation: object) -> None:
+    up, down, biases = experts_of(4, 6, 8)
+    x = normal(5, 8, seed=3)
+    weights, experts = naive.route(normal(5, 4, seed=4), 2, normalize=True)
+    expected = torch.zeros(5, 8)
+    for token in range(5):
+        for weight, expert in zip(weights[token], experts[token].tolist(), strict=True):
+            inner = silu_mul(up[expert] @ x[token] + biases[0][expert])
+            expected[token] += weight * (down[expert] @ inner + biases[1][expert])
+    got = operation(x, up, down, weights, experts, silu_mul, biases)  # type: ignore[operator]
+    assert_near(got, expected)
+
+
+@few
+@given(
+    st.integers(0, 40),
+    st.integers(1, 6),
+    st.integers(1, 70),
+    st.integers(1, 70),
+    st.sampled_from(EXACT_ENOUGH),
+    st.booleans(),
+    st.data(),
+)
+def test_the_kernel_matches_for_any_shape_and_with_experts_that_nobody_chose(
+    tokens: int,
+    count: int,
+    inner: int,
+    width: int,
+    dtype: torch.dtype,
+    biased: bool,
+    data: st.DataObject,
+) -> None:
+    chosen = data.draw(st.integers(1, count))
+    up, down, biases = experts_of(count, inner, width, dtype)
+    weights, experts = naive.route(normal(tokens, chosen, seed=5), chosen, normalize=True)
+    x = normal(tokens, width, dtype=dtype, seed=6)
+    extra = biases if biased else None
+    expected = naive.expert_mlp(x, up, down, weights, experts, silu_mul, extra)
+    got = kernel.expert_mlp(apart(x), up, down, weights, experts, silu_mul, extra)
+    assert_near(got, expected, 3.0)
+
+
+def test_experts_in_mxfp4_give_what_their_weights_give() -> None:
+    up, down = (
+        Mxfp4Experts(
+            torch.arange(3 * rows * width // 2).mul(37).to(torch.uint8).view(3, rows, -1, 16),
+            torch.full((3, rows, width // 32), 124, dtype=torch.uint8),
+        )
+        for rows, width in ((64, 96), (96, 32))
+    )
+    x = normal(6, 96) / 10
+    weights, experts = naive.route(normal(6, 3), 2, normalize=True)
+    dense = (mxfp4.dequantize(packed.blocks, packed.scales) for packed in (up, down))
+    expected = naive.expert_mlp(x, *dense, weights, experts, silu_mul)
+    assert_near(naive.expert_mlp(x, up, down, weights, experts, silu_mul), expected)
+    assert_near(kernel.expert_mlp(x, up, down, weights, experts, silu_mul), expected)
