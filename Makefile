@@ -41,7 +41,7 @@ api-check: dev .venv-api/bin/schemathesis
 	$(PYTHON_BIN)/python -m venv .venv-api
 	.venv-api/bin/pip install --quiet "schemathesis>=4,<5"
 
-# Other people's clients against a daemon with ember. Installing them takes 90 s once, the checks 20 s.
+# Other people's clients against a daemon with ember: 90 s to install them once, 25 s to run.
 CLIENTS_NODE := tests/clients/node
 CLIENTS_ARGS ?=
 .PHONY: clients
