@@ -15,6 +15,7 @@ from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
 DRAFT_TOKENS = 64
+_PAD_TOKENS = 256  # what llama.cpp rounds a context up to
 _BF16 = 30  # of ggml.h; the bindings leave it out
 
 CACHE_TYPES: dict[str, int] = {
@@ -67,10 +68,16 @@ def embedding_parameters(plan: LoadPlan, model: Any, *, pooling: int, whole: boo
     params = _common(plan, model)
     params.embeddings = True
     params.pooling_type = pooling
-    params.n_seq_max = _sequences(plan)
-    params.n_ctx = max(plan.context_length, plan.batch_tokens)
+    params.n_ctx = -(-max(plan.context_length, plan.batch_tokens) // _PAD_TOKENS) * _PAD_TOKENS
     params.n_batch = params.n_ubatch = params.n_ctx if whole else plan.batch_tokens
+    params.n_seq_max = _dividing(params.n_ubatch, _sequences(plan))
     return params
+
+
+def _dividing(batch: int, most: int) -> int:
+    """The largest power of two up to most that divides batch: llama.cpp plans the pooling of
+    equal shares of a batch, and ends the process where they are not whole."""
+    return next(count for count in (64, 32, 16, 8, 4, 2, 1) if count <= most and batch % count == 0)
 
 
 def _common(plan: LoadPlan, model: Any) -> Any:

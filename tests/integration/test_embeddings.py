@@ -1,0 +1,36 @@
+"""Embedding models on llama.cpp, through a real daemon with the settings that users have."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartDaemon
+from tests.unit.runner.backends.llamacpp.conftest import TinyModel, write_model
+
+MEAN, CLS, LAST = 1, 2, 3
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling"), [("bert", MEAN), ("bert", CLS), ("llama", MEAN), ("llama", LAST)]
+)
+def test_many_texts_of_an_embedding_model_are_answered_at_once(
+    start_daemon: StartDaemon, tmp_path: Path, architecture: str, pooling: int
+) -> None:
+    model = TinyModel(architecture=architecture, context_length=512, pooling=pooling)
+    content = write_model(tmp_path / "encoder.gguf", model).read_bytes()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    texts = ["warm fire", "a b c", "fire", "z"] * 25
+    with start_daemon(names=()).client() as http:
+        http.post(f"/api/blobs/{digest}", content=content).raise_for_status()
+        body = {"model": "glow", "files": {"encoder.gguf": digest}, "stream": False}
+        http.post("/api/create", json=body).raise_for_status()
+        answer = http.post("/v1/embeddings", json={"model": "glow", "input": texts}, timeout=60)
+        alone = http.post("/v1/embeddings", json={"model": "glow", "input": "fire"}, timeout=60)
+    assert answer.status_code == 200, answer.text
+    vectors = [item["embedding"] for item in answer.json()["data"]]
+    assert len(vectors) == 100
+    assert alone.json()["data"][0]["embedding"] == pytest.approx(vectors[2], abs=1e-3)
+    assert vectors[0] != pytest.approx(vectors[2], abs=1e-3)
