@@ -46,4 +46,4 @@ def _fits_torch(x: Tensor, weight: Tensor) -> bool:
     look for the end: widths of 65, 72 and 100 crash the process."""
     if x.device.type != "cpu" or x.dtype != torch.bfloat16 or weight.shape[1] % 16:
         return False
-    return 0 < x.numel() <= _FEW * x.shape[-1]
+    return bool(0 < x.numel() <= _FEW * x.shape[-1])

@@ -44,7 +44,8 @@ def until(
         batch: dict[str, Any] = http.get(f"/v1/batches/{ident}").json()
         if reached(batch):
             return batch
-        assert not ended(batch) and time.monotonic() < limit, json.dumps(batch)
+        assert not ended(batch), json.dumps(batch)
+        assert time.monotonic() < limit, json.dumps(batch)
 
 
 def ended(batch: dict[str, Any]) -> bool:

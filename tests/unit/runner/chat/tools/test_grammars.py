@@ -29,8 +29,8 @@ WEATHER = {
 TIME = {"name": "get_time"}
 TOOLS = [{"type": "function", "function": WEATHER}, {"type": "function", "function": TIME}]
 FAMILIES = ["hermes", "mistral", "granite", "cohere", "deepseek", "kimi", "qwen3_coder", "glm",
-            "llama3", "plain_json", "harmony", "pythonic", "gemma", "olmo3", "lfm2", "functiongemma",
-            "gemma4", "invoke"]  # fmt: skip
+            "llama3", "plain_json", "harmony", "pythonic", "gemma", "olmo3", "lfm2",
+            "functiongemma", "gemma4", "invoke"]  # fmt: skip
 END = 257
 PREFERRED = (*b'<|"}]:0,[', *range(97, 123), *range(32, 127), *range(256))
 CLOSERS = b'"</parameter></arg_value>'  # of the values that are texts
