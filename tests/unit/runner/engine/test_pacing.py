@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.engine.pacing import LONGEST_S, SMALLEST_CHUNK, Pacer
+from runner.engine.pacing import ENOUGH_TOKENS, LONGEST_S, SMALLEST_CHUNK, Pacer
 
 
 def measured(decode_s: float, token_s: float) -> Pacer:
@@ -58,6 +58,6 @@ def test_a_tiny_prompt_changes_the_estimate_little() -> None:
 
 
 def test_what_makes_a_step_worth_its_time_follows_the_speed_of_the_machine() -> None:
-    assert Pacer().enough_prefill() == SMALLEST_CHUNK
-    assert measured(0.05, 0.1).enough_prefill() == SMALLEST_CHUNK
+    assert Pacer().enough_prefill() == ENOUGH_TOKENS
+    assert measured(0.05, 0.1).enough_prefill() == ENOUGH_TOKENS
     assert measured(0.05, 0.0001).enough_prefill() == pytest.approx(LONGEST_S / 0.0001, rel=0.05)

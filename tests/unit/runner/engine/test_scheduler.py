@@ -337,9 +337,10 @@ def test_the_first_prompts_of_a_crowd_are_not_held_up_by_the_last() -> None:
     backend = EchoBackend(Capacity(2000, 8, 200, 512, VOCABULARY, 1, True))
     engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
     for index in range(6):
-        engine.submit(GenerateRequest(f"r{index}", max_tokens=9), [97 + index] * 40)
-    assert [id for id, _ in engine.step().deltas] == ["r0", "r1"]  # 80 tokens are enough
+        engine.submit(GenerateRequest(f"r{index}", max_tokens=9), [97 + index] * 70)
+    assert [id for id, _ in engine.step().deltas] == ["r0", "r1"]  # 140 tokens are enough
     assert engine.scheduler.prefilling == []
+    engine.step()  # a small chunk of the third, beside those that stream
     assert [id for id, _ in engine.step().deltas] == ["r0", "r1", "r2"]
 
 
