@@ -10,6 +10,13 @@ dev: $(STAMP)
 
 # install.sh finds or builds llama.cpp the same way here as for users, and keeps its wheel.
 $(STAMP): pyproject.toml constraints.txt install.sh
+	./install.sh --dev
+	@touch $(STAMP)
+
+# PyTorch as well, for the tests of its engine and kernels, which are skipped without it: on Linux
+# several GB where pip finds no CPU build.
+.PHONY: torch
+torch:
 	./install.sh --dev --with-torch
 	@touch $(STAMP)
 
@@ -85,7 +92,7 @@ run: dev
 
 # Trains ember anew, reproducibly from its seed: up to 2 hours on 2 cores.
 TRAINING := $(PYTHON_BIN)/python -m registry.builtin.ember.training
-ember: dev
+ember: torch
 	$(TRAINING).train --work build/ember
 	$(TRAINING).export --work build/ember --out registry/builtin/ember/ember.gguf
 
