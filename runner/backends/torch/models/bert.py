@@ -76,5 +76,6 @@ def _norm(weights: Weights, name: str, width: int, epsilon: float) -> LayerNorm:
 def _activation(values: Config) -> Activation:
     kind = values.one_of("hidden_act", "gelu", "gelu", "relu", *_TANH)
     if kind == "relu":
-        return functional.relu
+        relu: Activation = functional.relu
+        return relu
     return partial(functional.gelu, approximate="tanh" if kind in _TANH else "none")
