@@ -241,7 +241,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 def raise_for_status(response: httpx.Response, what: str) -> None:
     """Raises RemoteMissing, RemoteDenied or RemoteUnreachable for an answer that is a refusal.
     what: what was asked for, in words."""
-    status, host = response.status_code, response.request.url.host
+    status, host = response.status_code, response.request.url.netloc.decode("ascii")
     if status < 400:
         return
     if status == 404:

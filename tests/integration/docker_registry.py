@@ -31,14 +31,15 @@ needs_registry = pytest.mark.skipif(
 
 
 @contextmanager
-def docker_registry(folder: Path, basic_auth: bool = False) -> Iterator[str]:
-    """A running registry with its files in folder; gives its address."""
+def docker_registry(folder: Path, auth: str | None = None) -> Iterator[str]:
+    """A running registry with its files in folder; gives its address. auth: the line of its
+    configuration for that."""
     assert PROGRAM is not None
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     process = subprocess.Popen(
-        [PROGRAM, "serve", str(_configuration(folder, address, basic_auth))],
+        [PROGRAM, "serve", str(_configuration(folder, address, auth))],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -52,16 +53,21 @@ def docker_registry(folder: Path, basic_auth: bool = False) -> Iterator[str]:
         process.wait(START_TIMEOUT_S)
 
 
-def _configuration(folder: Path, address: str, basic_auth: bool) -> Path:
+def basic_auth(folder: Path) -> str:
+    """The line for a registry that asks for USER and PASSWORD."""
+    (folder / "htpasswd").write_text(f"{USER}:{_HASH}\n")
+    return f"auth: {{htpasswd: {{realm: test, path: {folder}/htpasswd}}}}"
+
+
+def _configuration(folder: Path, address: str, auth: str | None) -> Path:
     lines = [
         "version: 0.1",
         "log: {level: error, accesslog: {disabled: true}}",
         f"storage: {{filesystem: {{rootdirectory: {folder}/data}}}}",
         f"http: {{addr: '{address}', secret: test}}",
     ]
-    if basic_auth:
-        (folder / "htpasswd").write_text(f"{USER}:{_HASH}\n")
-        lines.append(f"auth: {{htpasswd: {{realm: test, path: {folder}/htpasswd}}}}")
+    if auth is not None:
+        lines.append(auth)
     path = folder / "registry.yml"
     path.write_text("\n".join(lines) + "\n")
     return path

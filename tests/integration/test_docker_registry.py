@@ -14,7 +14,13 @@ from registry.store import Store
 from tests.conftest import StartDaemon
 from tests.echo_models import echo_gguf
 from tests.integration.cli_process import hearth, of_daemon
-from tests.integration.docker_registry import PASSWORD, USER, docker_registry, needs_registry
+from tests.integration.docker_registry import (
+    PASSWORD,
+    USER,
+    basic_auth,
+    docker_registry,
+    needs_registry,
+)
 
 pytestmark = needs_registry
 SIZE = 5_000_000
@@ -32,20 +38,20 @@ def install(store: Store, name: Name) -> Manifest:
     return manifest
 
 
-@pytest.mark.parametrize("basic_auth", [False, True])
+@pytest.mark.parametrize("asks", [False, True])
 def test_a_model_goes_to_the_registry_and_comes_back(
-    basic_auth: bool, start_daemon: StartDaemon, tmp_path: Path
+    asks: bool, start_daemon: StartDaemon, tmp_path: Path
 ) -> None:
     home, folder = tmp_path / "home", tmp_path / "registry"
     folder.mkdir()
-    with docker_registry(folder, basic_auth) as address:
+    with docker_registry(folder, basic_auth(folder) if asks else None) as address:
         name = Name.parse(f"{address}/team/model:v1")
         store = Store.open(home / "models")
         manifest = install(store, name)
         identity = store.get(name).digest
         store.close()
         env = of_daemon(start_daemon(home=home, names=(), env={"HEARTH_OFFLINE": "0"}))
-        if basic_auth:
+        if asks:
             refused = hearth(env, "push", name.short)
             assert "hearth login" in refused.stderr
             args = ("login", address, "-u", USER, "--password-stdin")

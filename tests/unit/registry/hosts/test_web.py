@@ -28,6 +28,13 @@ def test_retry_after_may_be_a_date() -> None:
     assert retry_after_s({"retry-after": past}) == 0.0
 
 
+def test_the_login_that_a_refusal_asks_for_names_the_port_of_the_registry() -> None:
+    request = httpx.Request("GET", "http://127.0.0.1:5000/v2/")
+    response = httpx.Response(401, content=b"", request=request)
+    with pytest.raises(RemoteDenied, match=r"see: hearth login 127\.0\.0\.1:5000$"):
+        raise_for_status(response, "model m")
+
+
 @pytest.mark.parametrize(
     ("status", "kind"),
     [(404, RemoteMissing), (401, RemoteDenied), (403, RemoteDenied), (418, RemoteUnreachable)],
