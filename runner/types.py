@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 FinishReason = Literal["stop", "length"]
 GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
 BackendName = Literal["llamacpp", "torch", "echo"]
+
+IMAGE_MARK: Final = "<|hearth_image|>"  # stands in a message's content where an image is
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,15 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """A picture as the client sent it: PNG, JPEG, WebP, GIF (the first frame counts) or BMP."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation. content holds IMAGE_MARK once for each of images, in order."""
 
     role: str
     content: str
@@ -93,6 +102,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +256,7 @@ class LoadPlan:
     adapters: tuple[tuple[str, float], ...] = ()  # (path, scale) of LoRA adapters
     draft_tokens: int = 0  # proposed for each sequence and step, to be confirmed; 0: none
     draft_path: str | None = None  # the model that proposes; None: the sequence's own past
+    projector: str | None = None  # path of what makes embeddings of images (llamacpp)
     sequence_tokens: int | None = None  # most of one that asks for more; None: context_length
 
     @property

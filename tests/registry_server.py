@@ -12,7 +12,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -35,6 +35,12 @@ class Seen:
     path: str
     headers: dict[str, str]
 
+    @property
+    def range_bytes(self) -> int:
+        """How many bytes its Range asks for."""
+        first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
+        return int(last) + 1 - int(first)
+
 
 @dataclass(slots=True)
 class FakeRegistry:
@@ -53,6 +59,7 @@ class FakeRegistry:
     uploads: dict[str, bytearray] = field(default_factory=dict)
     before_part: Callable[[int], None] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+    sending: list[socket.socket] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -82,6 +89,15 @@ class FakeRegistry:
         data = json.dumps(value, indent=1).encode()
         self.manifests[f"{name}:{tag}"] = (MANIFEST_TYPE, data)
         return data
+
+    def await_clients_left(self, timeout_s: float = 60.0) -> None:
+        """Wait until the other side has closed every connection that a blob is sent over."""
+        with self.lock:
+            waited_for = list(self.sending)
+        for connection in waited_for:
+            with suppress(OSError):  # closed by either side
+                connection.settimeout(timeout_s)
+                connection.recv(1, socket.MSG_PEEK)
 
     def requests(self, part: str) -> list[Seen]:
         """The requests whose path has part."""
@@ -234,6 +250,15 @@ class Handler(BaseHTTPRequestHandler):
         if content_range is not None:
             self.send_header("Content-Range", content_range)
         self.end_headers()
+        with self.registry.lock:
+            self.registry.sending.append(self.connection)
+        try:
+            self._send_parts(body)
+        finally:
+            with self.registry.lock:
+                self.registry.sending.remove(self.connection)
+
+    def _send_parts(self, body: bytes) -> None:
         for at in range(0, len(body), 65536):
             if self.registry.before_part is not None:
                 self.registry.before_part(self.registry.served_bytes)

@@ -43,6 +43,7 @@ from runner.types import (
     Finish,
     GenerateRequest,
     Grammar,
+    Image,
     LoadPlan,
     Message,
     PromptToken,
@@ -52,7 +53,7 @@ from runner.types import (
     Usage,
 )
 
-MAX_FRAME_BYTES = 16 * 1024 * 1024
+MAX_FRAME_BYTES = 64 * 1024 * 1024
 LENGTH = struct.Struct(">I")  # before the body of each frame
 
 
@@ -98,7 +99,10 @@ async def read_frame(reader: StreamReader) -> dict[str, Any] | None:
 
 def request_to_wire(request: GenerateRequest) -> dict[str, Any]:
     """A request as JSON values."""
-    return dataclasses.asdict(request)
+    fields = dataclasses.asdict(request)
+    for message in fields["messages"] or ():
+        message["images"] = [base64.b64encode(x["data"]).decode() for x in message["images"]]
+    return fields
 
 
 def request_from_wire(value: Mapping[str, Any]) -> GenerateRequest:
@@ -141,7 +145,8 @@ def _grammar(value: Mapping[str, Any]) -> Grammar:
 
 def _message(value: Mapping[str, Any]) -> Message:
     calls = tuple(ToolCall(**call) for call in value["tool_calls"])
-    return Message(**{**value, "tool_calls": calls})
+    images = tuple(Image(base64.b64decode(text)) for text in value["images"])
+    return Message(**{**value, "tool_calls": calls, "images": images})
 
 
 def plan_to_wire(plan: LoadPlan) -> dict[str, Any]:

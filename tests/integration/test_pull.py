@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import threading
@@ -170,12 +171,16 @@ def test_the_last_client_that_leaves_ends_the_transfer_and_its_bytes_are_used_la
                 if json.loads(line).get("completed", 0) > 1_000_000:
                     break
             assert waiting.wait(30)
+        remote.await_clients_left()
         open_gate.set()
-        served, remote.served_bytes = remote.served_bytes, 0
+        asked_before = len(remote.seen)
         lines = lines_of(http.post("/api/pull", json=body))
     assert lines[-1]["status"] == "success"
-    assert [line for line in lines if line.get("resumed")]
-    assert remote.served_bytes < len(weights) - served // 2
+    kept = max(line.get("resumed", 0) for line in lines)
+    assert kept > 0
+    digest = hashlib.sha256(weights).hexdigest()
+    asked = [seen.range_bytes for seen in remote.seen[asked_before:] if digest in seen.path]
+    assert sum(asked) == len(weights) - kept, "nothing that was kept came again"
 
 
 @pytest.mark.parametrize("at_bytes", [700_000, 2_900_000])

@@ -7,17 +7,11 @@ import threading
 
 from tests.conftest import StartDaemon
 from tests.echo_models import echo_gguf
-from tests.registry_server import Seen, fake_registry
+from tests.registry_server import fake_registry
 
 ONLINE = {"HEARTH_OFFLINE": "0"}
 SIZE = 4_000_000
 CHUNK, STREAMS = 65536, 12
-
-
-def asked_range(seen: Seen) -> int:
-    """The bytes that a request wants."""
-    first, _, last = seen.headers["Range"].removeprefix("bytes=").partition("-")
-    return int(last) + 1 - int(first)
 
 
 def test_a_stopped_daemon_says_so_and_its_successor_goes_on(start_daemon: StartDaemon) -> None:
@@ -49,5 +43,5 @@ def test_a_stopped_daemon_says_so_and_its_successor_goes_on(start_daemon: StartD
         kept = max(line.get("resumed", 0) for line in lines)
         assert lines[-1]["status"] == "success"
         assert kept >= served - 2 * STREAMS * CHUNK, "a chunk for each stream, and what was sent"
-        ranges = [asked_range(seen) for seen in remote.seen[asked_before:] if "blobs" in seen.path]
+        ranges = [seen.range_bytes for seen in remote.seen[asked_before:] if "blobs" in seen.path]
         assert sum(ranges) == len(content) - kept
