@@ -26,7 +26,7 @@ settings.register_profile(
 settings.load_profile("hearth")
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class RunningDaemon:
         """Its port."""
         return int(self.url.rpartition(":")[2])
 
-    def client(self, timeout_s: float = 30.0) -> httpx.Client:
+    def client(self, timeout_s: float = 120.0) -> httpx.Client:
         """A client of it; close it."""
         return httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False)
 

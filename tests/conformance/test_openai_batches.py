@@ -17,7 +17,7 @@ from tests.conftest import RunningDaemon
 
 ENDED = ("completed", "failed", "expired", "cancelled")
 CHAT: Final = "/v1/chat/completions"
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 
 @pytest.fixture

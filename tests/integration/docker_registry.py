@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 USER, PASSWORD = "anna", "s3cret-canary"
 _HASH = "$2y$04$abcdefghijklmnopqrstuuMW7rijBXKQMxQs6A55XYLyzdzLF4c5S"
 

@@ -196,7 +196,7 @@ def ends() -> dict[str, tuple[str, float, int]]:
     lines = "".join(json.dumps(source) + "\n" for source in BOMBS.values())
     command = [sys.executable, "-c", _CHILD]
     done = subprocess.run(
-        command, input=lines, stdout=subprocess.PIPE, text=True, timeout=110, check=False
+        command, input=lines, stdout=subprocess.PIPE, text=True, timeout=250, check=False
     )
     results = [json.loads(line) for line in done.stdout.splitlines()]
     return dict(zip(BOMBS, results, strict=False))

@@ -180,13 +180,13 @@ EXPLOSIVE = [
 def test_an_explosive_schema_is_compiled_or_refused_within_a_second(
     grammars: Grammars, value: dict[str, Any]
 ) -> None:
-    began_s = time.monotonic()
+    began_s = time.process_time()  # of this process alone, however busy the machine is
     try:
         matcher = grammars.matcher(schema(value))
         accepted(matcher, '"aaaa')
     except InvalidRequest:
         pass
-    assert time.monotonic() - began_s < 1.0
+    assert time.process_time() - began_s < 1.0
 
 
 def test_a_grammar_that_would_never_be_compiled_is_refused_in_time(grammars: Grammars) -> None:

@@ -166,7 +166,7 @@ async def test_a_worker_that_ignores_the_shutdown_is_ended_anyway(
     worker = await start(monkeypatch, READY + "time.sleep(60)\n")
     began = asyncio.get_running_loop().time()
     await worker.close()
-    assert asyncio.get_running_loop().time() - began < 10
+    assert asyncio.get_running_loop().time() - began < 45
     assert not worker.crashed
 
 

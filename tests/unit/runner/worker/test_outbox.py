@@ -10,7 +10,7 @@ import pytest
 from runner.worker.outbox import PAUSE_BYTES, Outbox
 from runner.worker.protocol import ProtocolError, encode_frame, read_frame
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from runner.worker.protocol import (
     request_to_wire,
 )
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 PLAN = LoadPlan("/nowhere", "echo", 2048, 16384, 32)
 
 
