@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from runner.worker.protocol import encode_frame
+from runner.worker.protocol import MAX_ANSWER_BYTES, encode_frame
 
 PAUSE_BYTES = 8 * 1024 * 1024
 
@@ -36,7 +36,7 @@ class Outbox:
 
     def send(self, frame: Mapping[str, Any]) -> None:
         """Send a frame, in order. Raises ProtocolError when it is too long."""
-        data = encode_frame(frame)
+        data = encode_frame(frame, MAX_ANSWER_BYTES)
         with self._changed:
             if self._lost:
                 return

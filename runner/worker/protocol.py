@@ -53,7 +53,8 @@ from runner.types import (
     Usage,
 )
 
-MAX_FRAME_BYTES = 64 * 1024 * 1024
+MAX_FRAME_BYTES = 64 * 1024 * 1024  # images travel in them
+MAX_ANSWER_BYTES = 16 * 1024 * 1024  # what a worker sends
 LENGTH = struct.Struct(">I")  # before the body of each frame
 
 
@@ -61,16 +62,16 @@ class ProtocolError(Exception):
     """The other side sent something that is no frame."""
 
 
-def encode_frame(frame: Mapping[str, Any]) -> bytes:
-    """The bytes of a frame. Raises ProtocolError when it is longer than MAX_FRAME_BYTES, or
-    holds what is not JSON or nests too deeply."""
+def encode_frame(frame: Mapping[str, Any], most_bytes: int = MAX_FRAME_BYTES) -> bytes:
+    """The bytes of a frame. Raises ProtocolError when it is longer than most_bytes, or holds
+    what is not JSON or nests too deeply."""
     try:
         text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"the frame cannot be JSON: {error}") from None
     body = text.encode("utf-8", "surrogatepass")
-    if len(body) > MAX_FRAME_BYTES:
-        raise ProtocolError(f"frame of {len(body)} bytes, at most {MAX_FRAME_BYTES} are allowed")
+    if len(body) > most_bytes:
+        raise ProtocolError(f"frame of {len(body)} bytes, at most {most_bytes} are allowed")
     return LENGTH.pack(len(body)) + body
 
 
