@@ -65,6 +65,12 @@ $(CLIENTS_NODE)/node_modules/.package-lock.json: $(CLIENTS_NODE)/package-lock.js
 	npm ci --no-audit --no-fund --prefix $(CLIENTS_NODE)
 	@touch $@
 
+# The daemon's page and hostile pages in a real browser, 20 s.
+.PHONY: browser
+browser: dev
+	@command -v chromium google-chrome || { echo "needs Chromium (Debian: apt install chromium)"; exit 1; }
+	$(PYTHON_BIN)/pytest tests/browser $(PYTEST_ARGS)
+
 # 200 questions that want tools, with tool_choice auto and required: 60 s.
 .PHONY: tool-questions
 tool-questions: dev
