@@ -406,6 +406,20 @@ remove() {
     removed=yes
 }
 
+# What `hearth service install` of this prefix has written.
+remove_service() {
+    unit=${XDG_CONFIG_HOME:-$HOME/.config}/systemd/user/hearth.service
+    agent=$HOME/Library/LaunchAgents/local.hearth.daemon.plist
+    if grep -qsF "$prefix/" "$unit"; then
+        systemctl --user disable --now hearth.service >/dev/null 2>&1 || :
+        remove "$unit"
+    fi
+    if grep -qsF "$prefix/" "$agent"; then
+        launchctl bootout "gui/$(id -u)/local.hearth.daemon" >/dev/null 2>&1 || :
+        remove "$agent"
+    fi
+}
+
 # The folders of runner.settings, found without Python: the environment may be broken.
 user_folders() {
     data=${XDG_DATA_HOME:-$HOME/.local/share}/hearth state=${XDG_STATE_HOME:-$HOME/.local/state}/hearth
@@ -419,6 +433,7 @@ uninstall() {
     removed=no
     user_folders
     if [ -f "$prefix/hearth-install.txt" ]; then
+        remove_service
         stop_daemon
         remove "$prefix"
     elif [ -e "$prefix" ]; then

@@ -40,7 +40,7 @@ def start_daemon(settings: Settings, client: Client, timeout_s: float = START_TI
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(log.with_suffix(".lock"), timeout=timeout_s):
-            if not _answers(client):
+            if not answers(client):
                 _start(settings, log, client, time.monotonic() + timeout_s)
     except Timeout:
         raise Failure(
@@ -63,10 +63,10 @@ def _start(settings: Settings, log: Path, client: Client, deadline: float) -> No
             env=os.environ | absolute_paths(settings),
             start_new_session=True,
         )
-    if not wait_until(lambda: process.poll() is not None or _answers(client), deadline):
+    if not wait_until(lambda: process.poll() is not None or answers(client), deadline):
         process.terminate()
         raise Failure(f"the daemon does not answer. {_tail(log, offset)}")
-    if process.poll() is not None and not _answers(client):
+    if process.poll() is not None and not answers(client):
         raise Failure(
             f"the daemon ended at once with exit code {process.returncode}. {_tail(log, offset)}"
         )
@@ -87,7 +87,8 @@ def wait_until(condition: Callable[[], bool], deadline: float) -> bool:
     return True
 
 
-def _answers(client: Client) -> bool:
+def answers(client: Client) -> bool:
+    """Whether a daemon answers the client."""
     from runner.client import ConnectionLost, DaemonUnreachable
 
     try:

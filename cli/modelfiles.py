@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ DEFAULT = "Modelfile"
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What FROM, ADAPTER and DRAFT name: a model by name, or files."""
+    """What FROM, ADAPTER and DRAFT name: a model by name, or files. With name, files hold its
+    projector only."""
 
     name: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
@@ -59,11 +60,14 @@ def _content(file: Path, is_named: bool) -> bytes | None:
 
 def describe(modelfile: Modelfile, shown: str) -> dict[str, Any]:
     """What /api/create needs besides the weights. Raises Failure for what it cannot carry."""
-    for instruction in ("from", "adapter"):
+    most = {
+        "from": (2, "a FROM names the model, a second one its projector for images"),
+        "adapter": (1, "only one ADAPTER is supported by this version"),
+    }
+    for instruction, (count, what) in most.items():
         found = [command for command in modelfile.commands if command.instruction == instruction]
-        if len(found) > 1:
-            what = f"only one {instruction.upper()} is supported by this version"
-            raise Failure(f"{_place(shown, found[1])}: {what}")
+        if len(found) > count:
+            raise Failure(f"{_place(shown, found[count])}: {what}")
     fields: dict[str, Any] = {
         "template": modelfile.template,
         "system": modelfile.system,
@@ -81,19 +85,38 @@ def sources(modelfile: Modelfile, folder: Path) -> Sources:
     """What its FROM, ADAPTER and DRAFT name, seen from its folder. Raises Failure."""
     from cli.sources import find
 
-    files = find(modelfile.sources[0], folder)
+    name, files = _model(modelfile.sources, folder)
     adapter = modelfile.last("adapter")
     adapters = None if adapter is None else find(adapter, folder, "ADAPTER")
-    name = modelfile.sources[0] if files is None else None
     draft_text = modelfile.last("draft")
     draft = None if draft_text is None else find(draft_text, folder, "DRAFT")
     if draft is not None and _same(draft, files):
         raise Failure(f"DRAFT {draft_text} is the model itself; name a smaller one")
-    return Sources(name, files or {}, adapters or {}, draft or {})
+    return Sources(name, files, adapters or {}, draft or {})
 
 
-def _same(draft: Mapping[str, Path], files: Mapping[str, Path] | None) -> bool:
-    mine, others = ({path.resolve() for path in (given or {}).values()} for given in (draft, files))
+def _model(sources: Sequence[str], folder: Path) -> tuple[str | None, dict[str, Path]]:
+    """The model's name or None, and the files that FROM names. Raises Failure."""
+    from cli.sources import find
+
+    names: list[str] = []
+    files: dict[str, Path] = {}
+    for text in sources:
+        found = find(text, folder)
+        if found is None:
+            names.append(text)
+        for name, path in (found or {}).items():
+            files[f"projector-{name}" if name in files else name] = path
+    if len(names) > 1:
+        raise Failure(
+            f"FROM names two models ({', '.join(names)}); a second FROM names the file of the"
+            " model's projector for images"
+        )
+    return next(iter(names), None), files
+
+
+def _same(draft: Mapping[str, Path], files: Mapping[str, Path]) -> bool:
+    mine, others = ({path.resolve() for path in given.values()} for given in (draft, files))
     return bool(mine & others)
 
 

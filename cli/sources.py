@@ -24,6 +24,7 @@ _PICKLE_STARTS = (*(bytes((0x80, protocol)) for protocol in range(1, 6)), b"PK\x
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.\w+)", re.ASCII)
 _TENSORS = ("model*.safetensors", "adapter*.safetensors", "consolidated*.safetensors")
 _BESIDE = ("*.json", "tokenizer.model", "chat_template.jinja", "README.md")
+_PROJECTOR = re.compile(r"^mmproj|[-._]mmproj[-._]", re.IGNORECASE)
 _INDEX = "model.safetensors.index.json"
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISDIR, "a folder; write the path of a file in it"),
@@ -130,18 +131,32 @@ def _of_folder(path: Path, border: Path) -> dict[str, Path]:
             raise Failure(f"{path} has {len(files)} files, at most {MAX_FILES} make a model")
         return {file.name: _checked(file, border, file in tensors) for file in files}
     ggufs = [file for file in _matching(path, ("*.gguf",)) if _is_first(file)]
-    models = [file for file in ggufs if not file.name.lower().startswith("mmproj")]
-    if len(models) == 1 and len(ggufs) > 1:
-        status(f"{path}: the projector for images is left out, as images cannot be read yet")
-        ggufs = models
-    if len(ggufs) == 1:
-        return {name: _checked(part, border, True) for name, part in _parts(ggufs[0]).items()}
-    if ggufs:
-        names = ", ".join(file.name for file in ggufs[:5])
+    projectors = [file for file in ggufs if _PROJECTOR.search(file.name)]
+    models = [file for file in ggufs if file not in projectors] or projectors
+    if len(models) == 1:
+        parts = _parts(models[0])
+        if models != projectors:
+            parts |= _one_projector(path, projectors)
+        return {name: _checked(part, border, True) for name, part in parts.items()}
+    if models:
+        names = ", ".join(file.name for file in models[:5])
         raise Failure(f"{path} has several models ({names}); write the path of one of them")
     for pickle in _matching(path, _ends(_PICKLE_ENDS)):
         check_start(pickle)
     raise Failure(f"{path} is a folder without a model: it has no safetensors and no GGUF file")
+
+
+def _one_projector(folder: Path, projectors: list[Path]) -> dict[str, Path]:
+    """The projector for images beside a model, if there is one. Raises Failure for several."""
+    if len(projectors) > 1:
+        names = ", ".join(file.name for file in projectors[:5])
+        raise Failure(
+            f"{folder} has several projectors for images ({names}); write the paths of the model"
+            " and of one of them, each with a FROM of its own"
+        )
+    for file in projectors:
+        status(f"{folder}: with {file.name}, the projector for images")
+    return {file.name: file for file in projectors}
 
 
 def _is_first(path: Path) -> bool:

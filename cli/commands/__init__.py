@@ -27,6 +27,7 @@ VERBS = {
     "gc": "Remove files that no model needs",
     "fsck": "Check the store, and mend what is damaged",
     "serve": "Start the daemon in this terminal",
+    "service": "Start the daemon at login, by systemd or launchd",
     "bench": "Measure a model on this machine",
     "eval": "Measure how well models predict a text",
     "env": "Print the settings and the addresses for other programs",

@@ -59,7 +59,8 @@ def command(
     """Make a model from a Modelfile.
 
     FROM names a model, which is pulled if it is not installed, a GGUF file, the first part of a
-    split one, or a folder with safetensors; ADAPTER a GGUF file or a PEFT folder; DRAFT a file or
+    split one, or a folder with safetensors; a second FROM the GGUF file of the model's projector
+    for images (mmproj); ADAPTER a GGUF file or a PEFT folder; DRAFT a file or
     folder with a small model that proposes tokens. Paths are seen from the Modelfile's folder.
     Without a Modelfile the model in the current folder is taken.
 

@@ -77,6 +77,7 @@ def sections(model: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """The sections of a model that have something to say: (title, lines)."""
     found = [
         ("Model", _table(model_rows(model))),
+        ("Projector", _table(projector_rows(model))),
         ("Capabilities", [str(name) for name in model.get("capabilities") or []]),
         ("Parameters", part_text(model, "parameters").splitlines()),
         ("System", _beginning(part_text(model, "system"))),
@@ -101,6 +102,23 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
     if memory:
         context = memory["context_length"]
         rows.append(("memory", f"{_size(memory['total_bytes'])} at {context} tokens of context"))
+    return [(label, str(value)) for label, value in rows if value]
+
+
+def projector_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
+    """The facts about what makes embeddings of images; none where the model has no such part."""
+    found, info = model.get("projector") or {}, model.get("projector_info") or {}
+    if not found:
+        return []
+    rows = [
+        ("architecture", found.get("architecture")),
+        ("parameters", found.get("parameter_size")),
+        ("embedding length", info.get("clip.vision.embedding_length")),
+        ("image size", info.get("clip.vision.image_size")),
+        ("quantization", found.get("quantization_level")),
+        ("size", _size(found.get("size"))),
+        ("not used", found.get("fault")),
+    ]
     return [(label, str(value)) for label, value in rows if value]
 
 

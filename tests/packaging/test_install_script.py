@@ -219,6 +219,26 @@ def test_uninstall_stops_the_daemon_of_this_installation_only(machine: Machine) 
     ours.communicate(timeout=30)
 
 
+def test_uninstall_removes_the_service_of_this_installation_only(machine: Machine) -> None:
+    unit = machine.home / ".config/systemd/user/hearth.service"
+    unit.parent.mkdir(parents=True)
+    told = machine.home / "told"
+    machine.add("systemctl", f'echo "$@" >> {told}')
+    prefix = _installed(machine)
+    unit.write_text('ExecStart="/other/bin/python" "-m" "runner.server"')
+    marked = (prefix / "hearth-install.txt").read_bytes()
+    machine.install_sh("--uninstall")
+    assert unit.exists()
+    prefix.mkdir()
+    (prefix / "hearth-install.txt").write_bytes(marked)
+    unit.write_text(f'ExecStart="{prefix}/bin/python" "-m" "runner.server"')
+    done = machine.install_sh("--uninstall")
+    assert done.returncode == 0, done.stderr
+    assert f"removed {unit}\n" in done.stdout
+    assert not unit.exists()
+    assert told.read_text() == "--user disable --now hearth.service\n"
+
+
 def test_uninstall_twice_says_that_nothing_is_there(machine: Machine) -> None:
     _installed(machine)
     machine.install_sh("--uninstall", "--purge")

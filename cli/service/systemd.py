@@ -1,0 +1,91 @@
+"""A unit of the user's systemd (man systemd.service, systemd.syntax)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cli.errors import Failure
+from cli.service.manager import Service, State, ask, tell, write
+
+UNIT = "hearth.service"
+_CONTROL = ("systemctl", "--user")
+
+# A daemon that cannot start (port or store taken) is left alone after the fifth time.
+_TEXT = """\
+[Unit]
+Description=hearth, the local model runner
+StartLimitIntervalSec=60
+StartLimitBurst=5
+
+[Service]
+{environment}ExecStart={command}
+Restart=on-failure
+RestartSec=2
+
+[Install]
+WantedBy=default.target
+"""
+
+
+class Systemd:
+    """See Manager."""
+
+    name = "systemd"
+
+    def __init__(self) -> None:
+        config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+        self.path = Path(config) / "systemd" / "user" / UNIT
+
+    def describe(self, service: Service) -> str:
+        """See Manager.describe."""
+        lines = [
+            f"Environment={_quoted(f'{name}={value}')}\n"
+            for name, value in sorted(service.environment.items())
+        ]
+        command = " ".join(_quoted(word).replace("$", "$$") for word in service.command)
+        return _TEXT.format(environment="".join(lines), command=command)
+
+    def install(self, service: Service) -> None:
+        """See Manager.install."""
+        _need_session()
+        write(self.path, self.describe(service))
+        tell((*_CONTROL, "daemon-reload"))
+        tell((*_CONTROL, "enable", UNIT))
+        tell((*_CONTROL, "restart", UNIT))
+
+    def uninstall(self) -> None:
+        """See Manager.uninstall."""
+        try:
+            tell((*_CONTROL, "disable", "--now", UNIT))
+        finally:
+            self.path.unlink(missing_ok=True)
+        tell((*_CONTROL, "daemon-reload"))
+
+    def state(self) -> State:
+        """See Manager.state."""
+        installed = self.path.exists()
+        return State(installed, installed and self._is_active())
+
+    def _is_active(self) -> bool:
+        try:
+            return ask((*_CONTROL, "is-active", UNIT)).stdout.strip() == "active"
+        except Failure:
+            return False
+
+
+def _need_session() -> None:
+    done = ask((*_CONTROL, "show-environment"))
+    if done.returncode != 0:
+        raise Failure(
+            f"systemd has no session of yours here ({done.stderr.strip()}): log in on the machine "
+            "itself or run 'loginctl enable-linger' first; 'hearth serve' needs none"
+        )
+
+
+def _quoted(word: str) -> str:
+    """A word as systemd reads it back. Raises Failure for what a unit cannot hold."""
+    if not word.isprintable():
+        raise Failure(f"{word!r} cannot be written into a unit of systemd")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

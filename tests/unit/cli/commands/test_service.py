@@ -1,0 +1,99 @@
+"""hearth service: what goes into the service, and what happens to a daemon that runs already."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.commands.service import command
+from cli.errors import Failure
+from cli.service import manager as managers
+from cli.service.manager import Service, State
+from tests.conftest import StartDaemon
+
+
+class Fake:
+    """A service manager that remembers."""
+
+    name = "fake"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.services: list[Service] = []
+
+    def describe(self, service: Service) -> str:
+        return json.dumps(dict(service.environment))
+
+    def install(self, service: Service) -> None:
+        self.services.append(service)
+        self.path.touch()
+
+    def uninstall(self) -> None:
+        self.path.unlink()
+
+    def state(self) -> State:
+        return State(self.path.exists(), self.path.exists())
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    made = Fake(tmp_path / "unit")
+    monkeypatch.setattr(managers, "find_manager", lambda: made)
+    monkeypatch.setenv("HEARTH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HEARTH_HOST", "127.0.0.1:9")
+    return made
+
+
+def test_the_service_has_the_settings_of_this_shell_but_no_keys(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEARTH_API_KEY", "secret-canary")
+    command("print")
+    told = capsys.readouterr()
+    assert json.loads(told.out)["HEARTH_HOST"] == "127.0.0.1:9"
+    assert "secret-canary" not in told.out + told.err
+    assert "HEARTH_API_KEY is not written" in told.err
+    assert fake.services == []
+
+
+def test_install_status_and_uninstall(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    command()
+    command("install")
+    command("status", as_json=True)
+    command("uninstall")
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "no service is installed (fake)"
+    assert out[1] == f"{fake.path}: running"
+    assert json.loads("".join(out[2:-1]))["running"] is True
+    assert out[-1] == out[0]
+    with pytest.raises(Failure, match="no service is installed"):
+        command("uninstall")
+    with pytest.raises(Failure, match="'enable' is not one of"):
+        command("enable")
+
+
+def test_a_daemon_that_runs_already_makes_room_for_the_service(
+    fake: Fake, start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    daemon = start_daemon()
+    monkeypatch.setenv("HEARTH_HOME", str(daemon.home))
+    monkeypatch.setenv("HEARTH_HOST", daemon.url)
+    monkeypatch.setattr("cli.commands.service._lives", lambda pid: daemon.process.poll() is None)
+    command("install")
+    assert daemon.wait() == 0
+    assert f"stopped the daemon that was running (process {daemon.pid})" in capsys.readouterr().err
+    assert len(fake.services) == 1
+
+
+def test_the_number_of_a_dead_daemon_is_left_alone(
+    fake: Fake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = tmp_path / "home" / "state" / "daemon.json"
+    facts.parent.mkdir(parents=True)
+    facts.write_text('{"pid": 1, "url": "http://127.0.0.1:9"}')
+    command("install")
+    assert "stopped" not in capsys.readouterr().err
+    assert len(fake.services) == 1

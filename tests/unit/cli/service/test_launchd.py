@@ -1,0 +1,36 @@
+"""The agent for launchd."""
+
+from __future__ import annotations
+
+import plistlib
+from pathlib import Path
+
+import pytest
+
+from cli.service import launchd
+from cli.service.manager import Service
+
+
+def test_the_agent_starts_at_login_and_again_after_a_crash(tmp_path: Path) -> None:
+    service = Service(("/bin/hearth", "a b"), {"HEARTH_HOME": "<&>"}, tmp_path / "log")
+    agent = plistlib.loads(launchd.Launchd().describe(service).encode())
+    assert agent["ProgramArguments"] == ["/bin/hearth", "a b"]
+    assert agent["EnvironmentVariables"] == {"HEARTH_HOME": "<&>"}
+    assert agent["RunAtLoad"]
+    assert agent["KeepAlive"] == {"SuccessfulExit": False}
+    assert agent["StandardErrorPath"] == str(tmp_path / "log")
+
+
+def test_installing_replaces_a_former_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, ...]] = []
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(launchd, "ask", told.append)
+    monkeypatch.setattr(launchd, "tell", told.append)
+    manager = launchd.Launchd()
+    manager.install(Service(("/bin/hearth",), {}, tmp_path / "state" / "log"))
+    assert [command[1] for command in told] == ["bootout", "bootstrap"]
+    assert told[1][-1] == str(manager.path)
+    manager.uninstall()
+    assert not manager.path.exists()

@@ -1,0 +1,81 @@
+"""The unit for systemd, and what systemctl is told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli.errors import Failure
+from cli.service.manager import Service, State
+from cli.service.systemd import Systemd
+
+ODD = 'a b"c\\d%e$f'
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What systemctl was told, a line each; is-active says what the file active holds."""
+    log, active = tmp_path / "told", tmp_path / "active"
+    active.write_text("active\n")
+    script = tmp_path / "bin" / "systemctl"
+    script.parent.mkdir()
+    script.write_text(
+        f'#!/bin/sh\necho "$@" >> {log}\n[ "$2" != is-active ] || cat {active}\n'
+        f'[ ! -e {tmp_path}/broken ] || {{ echo "no bus" >&2; exit 1; }}\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return log
+
+
+def service(tmp_path: Path) -> Service:
+    return Service(("/bin/true", ODD), {"HEARTH_HOME": ODD, "HEARTH_X": "1"}, tmp_path / "log")
+
+
+def test_installing_writes_the_unit_before_systemd_reads_it(told: Path, tmp_path: Path) -> None:
+    manager = Systemd()
+    manager.install(service(tmp_path))
+    assert manager.path == tmp_path / "config" / "systemd" / "user" / "hearth.service"
+    assert manager.path.stat().st_mode & 0o777 == 0o600
+    lines = [line.removeprefix("--user ") for line in told.read_text().splitlines()]
+    assert lines[1:] == ["daemon-reload", "enable hearth.service", "restart hearth.service"]
+    assert manager.state() == State(installed=True, running=True)
+
+
+def test_uninstalling_stops_the_service_and_removes_the_unit(told: Path, tmp_path: Path) -> None:
+    manager = Systemd()
+    manager.install(service(tmp_path))
+    manager.uninstall()
+    assert not manager.path.exists()
+    assert "disable --now hearth.service" in told.read_text()
+    assert manager.state() == State(installed=False, running=False)
+
+
+def test_without_a_session_nothing_is_written(told: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken").touch()
+    manager = Systemd()
+    with pytest.raises(Failure, match="no bus"):
+        manager.install(service(tmp_path))
+    assert not manager.path.exists()
+
+
+def test_a_value_that_a_unit_cannot_hold_is_refused(tmp_path: Path) -> None:
+    bad = Service(("/bin/true",), {"HEARTH_HOME": "a\nExecStart=/bin/sh"}, tmp_path / "log")
+    with pytest.raises(Failure, match="cannot be written into a unit"):
+        Systemd().describe(bad)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_itself_finds_no_fault_in_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "hearth.service"
+    unit.write_text(Systemd().describe(service(tmp_path)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "hearth.service" not in done.stderr, done.stderr
