@@ -26,8 +26,9 @@ check: dev
 	$(PYTHON_BIN)/mypy
 	$(PYTHON_BIN)/lint-imports
 
+# A file's tests stay together: they share daemons and what they have built.
 test: dev
-	$(PYTHON_BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+	$(PYTHON_BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 slow: dev
 	$(PYTHON_BIN)/pytest -m slow --timeout 3600 $(PYTEST_ARGS)
