@@ -24,6 +24,7 @@ from registry.manifest import (
     MESSAGES_TYPE,
     MODEL_TYPE,
     PARAMS_TYPE,
+    PROJECTOR_TYPE,
     PROMPT_TYPE,
     SYSTEM_TYPE,
     TEMPLATE_TYPE,
@@ -59,7 +60,7 @@ class BundleTexts:
 
 @dataclass(frozen=True, slots=True)
 class BundleFile:
-    """A GGUF file that is loaded with the weights: a LoRA adapter, or a draft model."""
+    """A GGUF file that is loaded with the weights: a LoRA adapter, a draft model, a projector."""
 
     path: Path
     size_bytes: int
@@ -86,6 +87,7 @@ class Bundle:
     requires: str | None = None
     adapters: tuple[BundleFile, ...] = ()
     draft: BundleFile | None = None
+    projector: BundleFile | None = None  # makes embeddings of images
 
 
 def read_bundle(store: Store, stored: StoredModel) -> Bundle:
@@ -112,7 +114,8 @@ def read_bundle(store: Store, stored: StoredModel) -> Bundle:
         parser=_named(config, "parser"),
         requires=_named(config, "requires"),
         adapters=_files(store, stored, ADAPTER_TYPE, "adapters"),
-        draft=_draft(store, stored),
+        draft=_optional(store, stored, DRAFT_TYPE, "draft model"),
+        projector=_optional(store, stored, PROJECTOR_TYPE, "projector"),
     )
 
 
@@ -124,10 +127,11 @@ def _files(store: Store, stored: StoredModel, kind: str, what: str) -> tuple[Bun
     return tuple(found)
 
 
-def _draft(store: Store, stored: StoredModel) -> BundleFile | None:
-    """None also for a file of a kind that is not known: the model answers without it."""
+def _optional(store: Store, stored: StoredModel, kind: str, what: str) -> BundleFile | None:
+    """The first one. None also for a file of a kind that is not known: the model answers without
+    it."""
     try:
-        return next(iter(_files(store, stored, DRAFT_TYPE, "draft model")), None)
+        return next(iter(_files(store, stored, kind, what)), None)
     except InvalidGguf:
         return None
 

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from registry.bundle import model_layer
 from registry.digest import Digest
 from registry.errors import RegistryError
 from registry.hosts.host import Host, RemoteFile, RemoteModel
@@ -33,11 +32,14 @@ class Work:
 @dataclass(slots=True)
 class PullState:
     """What a pull has done and is doing: lines of text, files on their way, work. name: what the
-    model is called in the store, once that is known. recipe: see RemoteModel."""
+    model is called in the store, once that is known. recipe: see RemoteModel. made_type: of the
+    layer that was built here, or came as the only one. file: the one file of the weights."""
 
     steps: list[str | BlobProgress | Work] = field(default_factory=list)
     name: Name | None = None
     recipe: str | None = None
+    made_type: str | None = None
+    file: str | None = None
 
     def tell(self, line: Mapping[str, Any]) -> None:
         """Show work: a line of another status is the next step."""
@@ -78,6 +80,7 @@ async def pull(host: Host, fetcher: Fetcher, state: PullState, making: Making) -
     state.steps.append("pulling manifest")
     remote = await host.resolve()
     state.steps.extend(remote.notes)
+    state.made_type = remote.made_type if remote.recipe is not None else None
     if not await asyncio.to_thread(_is_made, fetcher.store, remote):
         await fetcher.require_space(remote.files, remote.made_bytes)
         digests: dict[str, Digest] = {}
@@ -92,6 +95,8 @@ async def pull(host: Host, fetcher: Fetcher, state: PullState, making: Making) -
         if remote.manifest is None:
             await asyncio.to_thread(fetcher.store.discard, digests.values())
     state.name, state.recipe = remote.name, remote.recipe
+    weights = [file.title for file in remote.files if file.role == "weights"]
+    state.file = weights[0] if len(weights) == 1 else None
     state.steps.append("success")
 
 
@@ -138,7 +143,8 @@ def _is_made(store: Store, remote: RemoteModel) -> bool:
         return False
     try:
         stored = store.get(remote.name)
-        record = store.records.blob(model_layer(stored.manifest).digest)
+        made = stored.manifest.of_type(remote.made_type)
+        record = store.records.blob(made[0].digest) if made else None
     except RegistryError:
         return False
     origin = None if record is None else record.origin

@@ -369,11 +369,12 @@ class Store:
             self._manifests.write(name, content)
             self.keep_copy(name)
 
-    def keep_origin(self, name: Name, origin: Origin) -> None:
-        """Note where the blobs of a model came from. Never raises."""
+    def keep_origin(self, name: Name, origin: Origin, media_type: str | None = None) -> None:
+        """Note where the blobs of a model came from, or only those of one type. Never raises."""
         with contextlib.suppress(RegistryError):
             for layer in () if self.read_only else self.get(name).manifest.blobs:
-                self.records.keep_origin(layer.digest, layer.size_bytes, origin)
+                if media_type in (None, layer.media_type):
+                    self.records.keep_origin(layer.digest, layer.size_bytes, origin)
 
     def keep_copy(self, name: Name) -> None:
         """Keep a copy of a manifest from which damage can be mended. Never raises."""

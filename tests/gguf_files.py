@@ -110,6 +110,19 @@ def echo_file() -> bytes:
     return gguf_file(metadata)
 
 
+def projector_file(width: int = 64, kind: str = "mmproj", salt: str = "") -> bytes:
+    """A file that says that it is a projector for images and has a tensor; it computes nothing.
+    width: of its embeddings."""
+    metadata = {
+        "general.architecture": text("clip"),
+        "general.type": text(kind),
+        "general.name": text(f"projector{salt}"),
+        "clip.projector_type": text("mlp"),
+        "clip.has_vision_encoder": Value(types.BOOL, True),
+    }
+    return gguf_file(metadata, [Tensor("mm.2.weight", (64, width))])
+
+
 def gguf_file(
     metadata: Mapping[str, Value],
     tensors: Sequence[Tensor] = (),

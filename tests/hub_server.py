@@ -1,5 +1,5 @@
 """A Hugging Face Hub for tests: it describes repositories, and redirects to another origin for
-the content of their large files, as the real one does."""
+the content of their large files, which are in xet storage, as the real one does."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _LARGE = (".gguf", ".safetensors")
 
 
 class Hub:
-    """The Hub: repositories with files. mirror: where the content of large files comes from."""
+    """The Hub: repositories with files, and tags. mirror: where the content of large files comes
+    from."""
 
     def __init__(self, server: FakeRegistry, mirror: FakeRegistry) -> None:
         self.server = server
         self.mirror = mirror
         self.repositories: dict[str, dict[str, bytes]] = {}
+        self.tags: dict[str, list[str]] = {}
 
     def add(self, repo: str, files: Mapping[str, bytes]) -> None:
         """Put files into a repository."""
@@ -37,12 +39,27 @@ class Hub:
             return lambda handler: _whole(handler, content)
         digest = self.mirror.add_blob(content)
         target = f"{self.mirror.url}/v2/cdn/blobs/{digest}?signature=canary"
-        return lambda handler: handler.reply(302, b"", Location=target)
+        headers = _xet_headers(self.server.url, content)
+        return lambda handler: handler.reply(302, b"", Location=target, **headers)
 
     def _describe(self, handler: Handler, repo: str) -> None:
         siblings = [_sibling(path, data) for path, data in self.repositories[repo].items()]
         value = {"id": repo, "modelId": repo, "sha": COMMIT, "siblings": siblings}
+        value["tags"] = self.tags.get(repo, [])
         handler.reply(200, json.dumps(value).encode(), Content_Type="application/json")
+
+
+def _xet_headers(url: str, content: bytes) -> dict[str, str]:
+    """What the Hub says of a file in xet storage beside the address of its content."""
+    token, digest = f"{url}/api/models/x/xet-read-token/main", hashlib.sha256(content).hexdigest()
+    parts = f"{url}/v1/reconstructions/x"
+    return {
+        "X_Xet_Hash": hashlib.sha256(b"xet" + content).hexdigest(),
+        "X_Xet_Refresh_Route": token,
+        "X_Linked_Size": str(len(content)),
+        "X_Linked_ETag": f'"{digest}"',
+        "Link": f'<{token}>; rel="xet-auth", <{parts}>; rel="xet-reconstruction-info"',
+    }
 
 
 def _whole(handler: Handler, content: bytes) -> None:

@@ -22,6 +22,7 @@ from registry.manifest import CONFIG_TYPE, MANIFEST_TYPE, MODEL_TYPE
 
 REALM_PATH = "/token"
 USER, PASSWORD, TOKEN = "anna", "s3cret-canary", "token-canary"
+_LOST_BYTES = 192 * 1024  # at most, of an answer of which a slow client may see nothing
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 Answer = Callable[["Handler"], None]
@@ -60,6 +61,8 @@ class FakeRegistry:
     before_part: Callable[[int], None] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     sending: list[socket.socket] = field(default_factory=list)
+    connections: int = 0
+    quiet: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def address(self) -> str:
@@ -98,6 +101,17 @@ class FakeRegistry:
             with suppress(OSError):  # closed by either side
                 connection.settimeout(timeout_s)
                 connection.recv(1, socket.MSG_PEEK)
+
+    def await_quiet(self, timeout_s: float = 60.0) -> None:
+        """Wait until every connection has ended, also those that wait to be accepted: then no
+        request of a client that is gone can still be seen or answered. Gates must be open."""
+        host, _, port = self.address.partition(":")
+        with socket.create_connection((host, int(port)), timeout_s) as probe:
+            probe.sendall(b"GET /v2/ HTTP/1.0\r\nAuthorization: probe\r\n\r\n")
+            while probe.recv(4096):  # it is served in turn, and then closed
+                pass
+        with self.quiet:
+            assert self.quiet.wait_for(lambda: self.connections == 0, timeout_s)
 
     def requests(self, part: str) -> list[Seen]:
         """The requests whose path has part."""
@@ -234,14 +248,16 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "whole":
             self._send(200, content, len(content), None)
         elif fault == "wrong range":
-            self._send(206, part, len(part), f"bytes {start + 1}-{stop}/{len(content)}")
+            told = f"bytes {start + 1}-{stop}/{len(content)}"
+            self._send(206, part[:_LOST_BYTES], len(part), told)
         else:
             sent = part[: len(part) // 2] if fault in ("truncated", "reset") else part
+            sent = sent[:_LOST_BYTES] if fault == "reset" else sent
             self._send(206, sent, len(part), f"bytes {start}-{stop - 1}/{len(content)}")
         if fault == "reset":
             linger = struct.pack("ii", 1, 0)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        if fault in ("truncated", "reset"):
+        if fault in ("truncated", "reset", "wrong range"):
             self.close_connection = True
 
     def _send(self, status: int, body: bytes, length: int, content_range: str | None) -> None:
@@ -263,9 +279,9 @@ class Handler(BaseHTTPRequestHandler):
             if self.registry.before_part is not None:
                 self.registry.before_part(self.registry.served_bytes)
             part = body[at : at + 65536]
-            self.wfile.write(part)
-            with self.registry.lock:
+            with self.registry.lock:  # before the client can have it, so that nothing comes late
                 self.registry.served_bytes += len(part)
+            self.wfile.write(part)
 
     def _upload(self, path: str) -> None:
         query = {k: v[0] for k, v in parse_qs(urlsplit(self.path).query).items()}
@@ -309,6 +325,22 @@ class Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
+    registry: FakeRegistry
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Count the connection before its thread starts."""
+        with self.registry.quiet:
+            self.registry.connections += 1
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self.registry.quiet:
+                self.registry.connections -= 1
+                self.registry.quiet.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that leaves is no news."""
@@ -320,6 +352,7 @@ def fake_registry() -> Iterator[FakeRegistry]:
     registry = FakeRegistry()
     handler = type("BoundHandler", (Handler,), {"registry": registry})
     server = _Server(("127.0.0.1", 0), handler)
+    server.registry = registry
     registry.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()

@@ -90,6 +90,8 @@ def _step(line: dict[str, Any], view: View) -> None:
     if isinstance(result, dict):
         name = result["model"]
         print(f"imported '{name}'" if result["imported"] else f"{name}: {result['reason']}")
+    elif "note" in line:
+        print(line["note"])
     elif "total" in line:
         view.show(Progress(**line))  # type: ignore[typeddict-item]
 

@@ -15,7 +15,7 @@ def command(
         typer.Argument(
             metavar="NAME",
             help="Such as gemma3, hf.co/user/repo:Q4_K_M, registry.example.com/ns/model:tag or "
-            "an https URL of a GGUF file",
+            "an https URL of a GGUF file; ./file.gguf or a folder",
         ),
     ],
     insecure: Annotated[
@@ -39,7 +39,7 @@ def command(
     with connect() as client:
         for name in names:
             try:
-                stored = follow(client.pull(name, insecure), style)
+                stored = follow(client.pull(_place(name), insecure), style)
             except ClientError as error:
                 worst = max(worst, report(error))
             else:
@@ -47,3 +47,12 @@ def command(
                     print(f"pulled '{stored or name}'")
     if worst != OK:
         raise typer.Exit(worst)
+
+
+def _place(name: str) -> str:
+    """The whole path for one that begins where the user is; other names as they are."""
+    if not name.startswith(("./", "../", "~/")):
+        return name
+    import os
+
+    return os.path.abspath(os.path.expanduser(name))

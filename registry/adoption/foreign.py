@@ -10,11 +10,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from registry.digest import Digest
 from registry.hosts.choosing import Entry, Variant, variants_of
+from registry.hosts.projectors import projector_for, projectors_of
 from registry.hosts.references import name_part
 from registry.names import DEFAULT_TAG, Name
 
@@ -34,17 +35,24 @@ class ForeignFile:
 @dataclass(frozen=True, slots=True)
 class Foreign:
     """A model of another program. name: what it will be called. content: its manifest's bytes,
-    None when one is to be built. obstacle: why it cannot be taken."""
+    None when one is to be built. obstacle: why it cannot be taken. projector: the file that makes
+    embeddings of images for it, where one is to be built."""
 
     name: Name
     files: tuple[ForeignFile, ...]
     content: bytes | None = None
     obstacle: str | None = None
+    projector: ForeignFile | None = None
+
+    @property
+    def all_files(self) -> tuple[ForeignFile, ...]:
+        """The files and the projector."""
+        return self.files if self.projector is None else (*self.files, self.projector)
 
     @property
     def size_bytes(self) -> int:
         """All files together."""
-        return sum(file.size_bytes for file in self.files)
+        return sum(file.size_bytes for file in self.all_files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +70,14 @@ class Folder:
             Entry(path, 0 if isinstance(file, str) else file.size_bytes, None)
             for path, file in self.files.items()
         ]
-        variants = variants_of(entries)
+        variants, projectors = variants_of(entries), projectors_of(entries)
         for variant in variants:
-            yield self._model(variant, is_only=len(variants) == 1)
+            beside = projector_for(variant, variants, projectors)
+            projector = None if beside is None else self.files[beside.path]
+            model = self._model(variant, is_only=len(variants) == 1)
+            if isinstance(projector, ForeignFile):
+                model = replace(model, projector=projector)
+            yield model
 
     def _model(self, variant: Variant, is_only: bool) -> Foreign:
         stem = variant.entries[0].path.rpartition("/")[2].removesuffix(".gguf")

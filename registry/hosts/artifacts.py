@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from registry.errors import InvalidManifest, RemoteMissing, shown
+from registry.hosts.adapters import adapter_of
 from registry.hosts.checkpoint import checkpoint_of
-from registry.hosts.choosing import Entry
+from registry.hosts.choosing import Entry, Variant
 from registry.hosts.host import Role
+from registry.hosts.projectors import is_projector, projector_for, with_projector
 from registry.manifest import Layer, Manifest
 
 _CONFIGS = re.compile(
@@ -34,8 +36,9 @@ _TEXTS: Mapping[str, Role] = {
     f"{_DOCKER}license": "license",
     f"{_DOCKER}chat.template.jinja": "template",
 }
+_GGUF_END = ".gguf"
+_PROJECTOR_NAME = "mmproj.gguf"
 _FILES = (f"{_DOCKER}safetensors", f"{_DOCKER}model.file")
-_LEFT_OUT = "the projector for images is left out: images cannot be read yet"
 _PATHS = ("org.cncf.model.filepath", "org.cnai.model.filepath", "org.opencontainers.image.title")
 
 
@@ -73,16 +76,36 @@ def read_artifact(content: bytes, manifest: Manifest) -> Artifact | None:
         return None
     pairs = zip(manifest.layers, value["layers"], strict=True)
     layers = [_Named(layer, _path_of(given)) for layer, given in pairs]
-    has_projector = any(item.layer.media_type == _PROJECTOR for item in layers)
     texts = [
         Piece(item.layer.digest.short, item.layer, _TEXTS[item.layer.media_type])
         for item in layers
         if item.layer.media_type in _TEXTS
     ]
-    return Artifact((*texts, *_weights(layers)), (_LEFT_OUT,) if has_projector else ())
+    weights = _weights(layers)
+    beside = _projector(layers) if weights[0].title.endswith(_GGUF_END) else None
+    if beside is None:
+        return Artifact((*texts, *weights))
+    entry, layer = beside
+    piece = Piece(_PROJECTOR_NAME, layer, "projector")
+    return Artifact((*texts, *weights, piece), (with_projector(entry),))
 
 
-def _weights(layers: list[_Named]) -> Iterable[Piece]:
+def _projector(layers: list[_Named]) -> tuple[Entry, Layer] | None:
+    """The best projector: a layer of Docker's type, or one by the name of its file."""
+    found = {
+        item.path or _PROJECTOR_NAME: item.layer
+        for item in layers
+        if item.layer.media_type == _PROJECTOR
+        or (_is_file(item.layer) and is_projector(item.path or ""))
+    }
+    weights = next(item for item in layers if _is_gguf(item))
+    model = Variant("", (Entry(weights.path or "", weights.layer.size_bytes, None),))
+    entries = [Entry(path, layer.size_bytes, None) for path, layer in found.items()]
+    best = projector_for(model, [model], entries)
+    return None if best is None else (best, found[best.path])
+
+
+def _weights(layers: list[_Named]) -> list[Piece]:
     ggufs = [item for item in layers if _is_gguf(item)]
     if ggufs:
         return _gguf_pieces(ggufs)
@@ -91,8 +114,10 @@ def _weights(layers: list[_Named]) -> Iterable[Piece]:
         kinds = ", ".join(sorted({shown(item.layer.media_type) for item in layers})[:4])
         raise RemoteMissing(f"the artifact holds no GGUF, and no safetensors as files: {kinds}")
     entries = [Entry(path, layer.size_bytes, layer.digest.hex) for path, layer in files.items()]
-    chosen = checkpoint_of("the artifact", entries)
-    return [Piece(entry.path, files[entry.path]) for entry in chosen.entries]
+    adapter = adapter_of("the artifact", entries)
+    chosen = adapter or checkpoint_of("the artifact", entries)
+    role: Role = "weights" if adapter is None else "adapter"
+    return [Piece(entry.path, files[entry.path], role) for entry in chosen.entries]
 
 
 def _gguf_pieces(ggufs: list[_Named]) -> list[Piece]:
@@ -109,7 +134,7 @@ def _is_gguf(item: _Named) -> bool:
     kind, path = item.layer.media_type, (item.path or "").lower()
     if "mmproj" in path:
         return False
-    return kind == _GGUF or (path.endswith(".gguf") and _is_file(item.layer))
+    return kind == _GGUF or (path.endswith(_GGUF_END) and _is_file(item.layer))
 
 
 def _is_file(layer: Layer) -> bool:

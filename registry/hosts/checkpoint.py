@@ -20,6 +20,7 @@ _STEMS = ("model", "consolidated")  # of several checkpoints in a repository the
 _CONFIG = "config.json"
 _ADAPTER = "adapter_config.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+_SLOW = ("vocab.json", "merges.txt")  # the tokenizer of a folder without tokenizer.json
 _BESIDE = (
     "generation_config.json",
     "tokenizer.json",
@@ -57,6 +58,8 @@ def checkpoint_of(repo: str, entries: Iterable[Entry]) -> Variant:
     stem = stem or next(iter(sets))
     weights = _complete(repo, stem, sets[stem])
     aside = [*_BESIDE, f"{stem}{_WEIGHTS}.index.json"]
+    if "tokenizer.json" not in files:
+        aside += _SLOW
     chosen = [path for path in sorted(files) if any(fnmatchcase(path, name) for name in aside)]
     small = [files[path] for path in (_CONFIG, *chosen)]
     for entry in small:
@@ -104,16 +107,12 @@ def _complete(repo: str, stem: str, group: Mapping[tuple[int, int], Entry]) -> l
 
 
 def _without_model(repo: str, files: Mapping[str, Entry]) -> RemoteMissing:
-    if _ADAPTER in files:
-        return RemoteMissing(
-            f"{repo} is an adapter and no model. Download its files, write FROM with the model "
-            "that it was made for and ADAPTER with their folder into a Modelfile, and run: "
-            "hearth create"
-        )
     pickle = next((path for path in sorted(files) if path.lower().endswith(_PICKLES)), None)
     if pickle is not None:
         return RemoteMissing(
             f"{repo} has its weights in {shown(pickle)}, a pickle, which runs code when it is "
             "read; look for the model as GGUF or safetensors"
         )
+    if _ADAPTER in files:
+        return RemoteMissing(f"{repo} is an adapter whose adapter_model.safetensors is missing")
     return RemoteMissing(f"{repo} has no whole GGUF that is a model, and no safetensors at its top")

@@ -6,7 +6,7 @@ Owns the reading of file names and the choice. Asks nobody.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from registry.errors import RemoteMissing, shown
@@ -17,10 +17,8 @@ _QUANTIZATION = re.compile(
     r"F32|FP32))$",
     re.IGNORECASE | re.ASCII,
 )
-_NO_MODEL = re.compile(
-    r"(?:^|/)(?:mmproj|imatrix)|[-._](?:mmproj|imatrix|lora)[-._]", re.IGNORECASE
-)
-_PROJECTOR = re.compile(r"(?:^|/)mmproj|[-._]mmproj[-._]", re.IGNORECASE)
+_NO_MODEL = re.compile(r"(?:^|/)(?:mmproj|imatrix)|[-._](?:mmproj|imatrix)[-._]", re.IGNORECASE)
+_ADAPTER = re.compile(r"(?:^|[-._/])lora[-._][^/]*$", re.IGNORECASE)
 _UNQUANTIZED = ("F16", "BF16", "FP16", "F32", "FP32")
 _SHARE_OF_MEMORY = 0.6  # the rest is for the cache of keys and values, and for other programs
 _SHOWN = 12
@@ -58,13 +56,22 @@ class Choice:
     note: str | None = None
 
 
-def variants_of(entries: Iterable[Entry]) -> list[Variant]:
-    """The models among the files, in the order of their names. Incomplete sets of shards are
-    left out."""
+SizeOf = Callable[[Variant], int]
+
+
+def _own_size(variant: Variant) -> int:
+    return variant.size_bytes
+
+
+def variants_of(entries: Iterable[Entry], adapters: bool = False) -> list[Variant]:
+    """The models among the files, in the order of their names, or those that are LoRA adapters by
+    their names. Incomplete sets of shards are left out."""
     groups: dict[str, dict[int, Entry]] = {}
     counts: dict[str, int] = {}
     for entry in entries:
         if not _is_gguf(entry.path) or _NO_MODEL.search(entry.path):
+            continue
+        if adapters is not (_ADAPTER.search(entry.path) is not None):
             continue
         shard = _SHARD.search(entry.path)
         stem = entry.path[: shard.start()] if shard else entry.path[: -len(".gguf")]
@@ -77,13 +84,24 @@ def variants_of(entries: Iterable[Entry]) -> list[Variant]:
     ]
 
 
-def projectors_of(entries: Iterable[Entry]) -> list[Entry]:
-    """The files that make a model see, which are no models."""
-    return [entry for entry in entries if _PROJECTOR.search(entry.path) and _is_gguf(entry.path)]
+def model_name(variant: Variant) -> str:
+    """The variant's file name in lower case without the quantization and the number of a shard."""
+    path = variant.entries[0].path.rpartition("/")[2]
+    shard = _SHARD.search(path)
+    stem = path[: shard.start()] if shard else path[: -len(".gguf")]
+    found = _QUANTIZATION.search(stem)
+    return (stem[: found.start()] if found else stem).lower()
 
 
-def choose(repo: str, variants: list[Variant], selector: str | None, memory_bytes: int) -> Choice:
+def choose(
+    repo: str,
+    variants: list[Variant],
+    selector: str | None,
+    memory_bytes: int,
+    size_of: SizeOf = _own_size,
+) -> Choice:
     """The variant that selector means, or without one the largest that memory_bytes hold well.
+    size_of: the bytes of a variant with what comes along with it.
 
     Raises RemoteMissing naming those that there are.
     """
@@ -93,7 +111,7 @@ def choose(repo: str, variants: list[Variant], selector: str | None, memory_byte
         return Choice(_selected(repo, variants, selector))
     if len(variants) == 1:
         return Choice(variants[0])
-    return _best(variants, memory_bytes)
+    return _best(variants, memory_bytes, size_of)
 
 
 def _selected(repo: str, variants: list[Variant], selector: str) -> Variant:
@@ -109,15 +127,15 @@ def _selected(repo: str, variants: list[Variant], selector: str) -> Variant:
     raise RemoteMissing(f"{repo} has no {shown(selector)}; it has {labels}")
 
 
-def _best(variants: list[Variant], memory_bytes: int) -> Choice:
+def _best(variants: list[Variant], memory_bytes: int, size_of: SizeOf) -> Choice:
     quantized = [v for v in variants if v.label.upper() not in _UNQUANTIZED] or variants
     budget = memory_bytes * _SHARE_OF_MEMORY
-    fitting = [v for v in quantized if v.size_bytes <= budget]
+    fitting = [v for v in quantized if size_of(v) <= budget]
     memory = f"{memory_bytes / 2**30:.1f} GiB of memory"
     if fitting:
-        best = max(fitting, key=lambda v: v.size_bytes)
+        best = max(fitting, key=size_of)
         return Choice(best, f"choosing {best.label} of {len(variants)}: the best for {memory}")
-    best = min(quantized, key=lambda v: v.size_bytes)
+    best = min(quantized, key=size_of)
     return Choice(best, f"choosing {best.label}, the smallest: none is made for {memory}")
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from registry.digest import Digest
-from registry.manifest import Manifest
+from registry.manifest import ADAPTER_TYPE, MODEL_TYPE, Manifest
 from registry.names import Name
 
-Role = Literal["weights", "license", "template"]
+Role = Literal["weights", "projector", "adapter", "license", "template"]
 
 
 class Source(Protocol):
@@ -64,19 +64,28 @@ class RemoteFile:
 class RemoteModel:
     """A model as a host describes it. manifest and content (its bytes): None when the host has
     files only, from which the model is to be built. notes: what the user should hear of the
-    choice that was made."""
+    choice that was made. base: of an adapter, the repository of the model that it is for, as far
+    as the host knows it."""
 
     name: Name
     files: tuple[RemoteFile, ...]
     manifest: Manifest | None = None
     content: bytes | None = None
     notes: tuple[str, ...] = ()
+    base: str | None = None
+
+    @property
+    def made_type(self) -> str:
+        """The type of the layer that is built of the files."""
+        is_adapter = any(file.role == "adapter" for file in self.files)
+        return ADAPTER_TYPE if is_adapter else MODEL_TYPE
 
     @property
     def made_bytes(self) -> int:
         """About what will be written besides the files: one file does as it is, of several the
         model is made."""
-        sizes = [file.size_bytes for file in self.files if file.role == "weights"]
+        roles = ("weights", "adapter")
+        sizes = [file.size_bytes for file in self.files if file.role in roles]
         return sum(sizes) if self.manifest is None and len(sizes) > 1 else 0
 
     @property

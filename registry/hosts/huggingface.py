@@ -2,9 +2,12 @@
 
 Owns the questions to the Hub and what its refusals mean. huggingface-hub reads the user's
 settings: HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. The content itself comes like any other,
-in ranges: files that the Hub keeps in xet storage are asked for at the address that it redirects
-to, where each has one. The library's own way (hf_xet) writes whole files where it wants, with
-neither ranges nor a bandwidth limit, so that such a transfer could not be gone on with here.
+in ranges. That is so for files in xet storage too: for whoever does not speak xet the Hub keeps a
+bridge (hub-docs, xet/legacy-git-lfs), and the address that a file's own one redirects to has its
+bytes, in ranges, and is asked for anew with each. The library's own way, hf_xet, is not taken:
+huggingface-hub 2.4 has it write a whole file to a new name each time and removes what has arrived
+when it fails, so that there is nothing to go on from; it knows no bandwidth limit, and its content
+would be hashed in a second pass. So HF_HUB_DISABLE_XET changes nothing here.
 """
 
 from __future__ import annotations
@@ -34,12 +37,12 @@ from registry.errors import (
     RemoteMissing,
     RemoteRefused,
     RemoteUnreachable,
-    shown,
 )
-from registry.hosts.checkpoint import CHECKPOINT, checkpoint_of
-from registry.hosts.choosing import Choice, Entry, Variant, choose, projectors_of, variants_of
+from registry.hosts.adapters import base_in_tags
+from registry.hosts.choosing import Entry
 from registry.hosts.host import RemoteFile, RemoteModel
 from registry.hosts.oci import WebFile
+from registry.hosts.picking import Picked, pick
 from registry.hosts.references import Reference
 from registry.hosts.web import Web, same_origin
 
@@ -75,23 +78,10 @@ class HuggingFaceHost:
         """See registry.hosts.host.Host."""
         repo = self.reference.repo or ""
         info = await asyncio.to_thread(self._ask, repo)
-        entries = _entries(info)
-        choice = self._choose(repo, entries)
-        files = await asyncio.to_thread(self._files, repo, info.sha or "main", choice.variant)
-        return RemoteModel(self.reference.name, files, notes=_notes(choice, entries))
-
-    def _choose(self, repo: str, entries: list[Entry]) -> Choice:
-        """The GGUF that is meant, or the safetensors where there is none."""
-        found, selector = variants_of(entries), self.reference.selector
-        if found:
-            return choose(repo, found, selector, self.memory_bytes)
-        variant = checkpoint_of(repo, entries)
-        if selector is not None:
-            raise RemoteMissing(
-                f"{repo} has no {shown(selector)}: it holds safetensors and no GGUF. Pull "
-                f"hf.co/{repo} and quantize it with: hearth create --quantize"
-            )
-        return Choice(variant, "no GGUF here: the safetensors are fetched and then converted")
+        picked = pick(repo, _entries(info), self.reference.selector, self.memory_bytes)
+        files = await asyncio.to_thread(self._files, repo, info.sha or "main", picked)
+        base = base_in_tags(info.tags or [])
+        return RemoteModel(self.reference.name, files, notes=picked.notes, base=base)
 
     def _ask(self, repo: str) -> ModelInfo:
         revision = self.reference.revision
@@ -100,24 +90,26 @@ class HuggingFaceHost:
                 repo, revision=revision, files_metadata=True, timeout=_TIMEOUT_S
             )
         except OfflineModeIsEnabled:
-            raise RemoteUnreachable(f"cannot ask for {repo}: HF_HUB_OFFLINE is set") from None
+            raise RemoteUnreachable(
+                f"cannot ask for {repo}: HF_HUB_OFFLINE is set; `hearth import hf` takes what its "
+                "cache holds"
+            ) from None
         except Exception as error:
             raise _refusal(error, repo, revision) from None
 
-    def _files(self, repo: str, commit: str, variant: Variant) -> tuple[RemoteFile, ...]:
+    def _files(self, repo: str, commit: str, picked: Picked) -> tuple[RemoteFile, ...]:
         endpoint = httpx.URL(constants.ENDPOINT)
         sent = build_hf_headers(library_name="hearth")
         kept = {name: value for name, value in sent.items() if name.lower() == "authorization"}
         authority = HubAuthority(endpoint, kept)
-        files, is_gguf = [], variant.label != CHECKPOINT
-        for entry in variant.entries:
+        files = []
+        for entry, role in picked.files:
             url = httpx.URL(hf_hub_url(repo, entry.path, revision=commit))
             digest = None if entry.sha256 is None else _digest(entry.sha256)
             key = str(digest) if digest else f"{entry.git_id or commit}/{repo}/{entry.path}"
             source = WebFile(self.web, url, authority, _gated(repo))
-            title = entry.path.rpartition("/")[2] if is_gguf else entry.path
-            cached = _cached(repo, entry.path, commit)
-            files.append(RemoteFile(title, entry.size_bytes, digest, key, source, cached))
+            title, cached = picked.title(entry), _cached(repo, entry.path, commit)
+            files.append(RemoteFile(title, entry.size_bytes, digest, key, source, cached, role))
         return tuple(files)
 
 
@@ -130,15 +122,6 @@ def _entries(info: ModelInfo) -> list[Entry]:
         for item in siblings
         if type(item.size) is int and item.size >= 0
     ]
-
-
-def _notes(choice: Choice, entries: list[Entry]) -> tuple[str, ...]:
-    """What the user should hear: why this file, and what does not come with it."""
-    notes = [] if choice.note is None else [choice.note]
-    if count := len(projectors_of(entries)):
-        what = "the projector for images is" if count == 1 else "the projectors for images are"
-        notes.append(f"{what} left out: images cannot be read yet")
-    return tuple(notes)
 
 
 def _digest(sha256: str) -> Digest:

@@ -3,6 +3,7 @@
     gemma3, user/model:tag, registry.example.com/ns/model:tag, oci://host/ns/model@sha256:<hex>
     hf.co/user/repo, hf.co/user/repo:Q4_K_M, hf.co/user/repo:file.gguf, hf://user/repo@revision
     https://host/path/file.gguf, https://host/user/repo/resolve/revision/file.gguf
+    /path/to/file.gguf, /path/to/folder, file:///path/to/file.gguf
 
 Owns this grammar beyond that of names. Asks nobody.
 """
@@ -16,11 +17,13 @@ from urllib.parse import unquote, urlsplit
 
 from registry.digest import Digest
 from registry.errors import InvalidName
-from registry.names import DEFAULT_TAG, Name, is_valid_part
+from registry.names import DEFAULT_HOST, DEFAULT_TAG, Name, is_valid_part
 
-Kind = Literal["oci", "huggingface", "url"]
+Kind = Literal["oci", "huggingface", "url", "file"]
 
 HUGGING_FACE = "hf.co"
+LOCAL = "local"  # the namespace of models from files of this machine
+_MAX_PATH_CHARACTERS = 4096
 _HF_HOSTS = ("hf.co", "huggingface.co", "www.huggingface.co")
 _FILE_ENDS = (".gguf",)
 _PART_END = re.compile(r"-\d{5}-of-\d{5}$", re.ASCII)
@@ -32,7 +35,7 @@ _REPO_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}", re.ASCII)
 class Reference:
     """A model somewhere. name: what it will be called in the store. plain: http was written.
     digest: of the manifest, where one was written; selector: the quantization or file;
-    revision: of a repository; url: of a file."""
+    revision: of a repository; url: of a file, its path where it is one of this machine."""
 
     kind: Kind
     name: Name
@@ -53,6 +56,8 @@ class Reference:
     def text(self) -> str | None:
         """What parse reads as this place again; None for a URL with a query, which may hold a
         secret."""
+        if self.kind == "file":
+            return self.url
         if self.kind == "url":
             return None if self.url is None or "?" in self.url else self.url
         if self.kind == "huggingface":
@@ -68,6 +73,8 @@ def parse(text: str) -> Reference:
     scheme = scheme.lower() if separator else ""
     if not separator:
         rest = text
+    if scheme == "file" or text.startswith("/"):
+        return _file(text, unquote(rest) if scheme else text)
     if scheme == "hf":
         return _hugging_face(text, rest)
     host, slash, path = rest.partition("/")
@@ -119,6 +126,15 @@ def _hugging_face(text: str, rest: str) -> Reference:
     return Reference(
         "huggingface", name, repo=f"{user}/{repo}", selector=wanted, revision=revision or None
     )
+
+
+def _file(text: str, path: str) -> Reference:
+    if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH_CHARACTERS:
+        raise InvalidName(text, "expected the whole path of a file or folder, as /models/m.gguf")
+    last = path.rstrip("/").rpartition("/")[2]
+    stem = last[: -len(_FILE_ENDS[0])] if last.lower().endswith(_FILE_ENDS) else last
+    model = name_part(_PART_END.sub("", stem), "model")
+    return Reference("file", Name(DEFAULT_HOST, LOCAL, model, DEFAULT_TAG), url=path)
 
 
 def _url(text: str) -> Reference:

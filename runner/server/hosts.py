@@ -13,6 +13,7 @@ from registry.auth.credentials import Credential
 from registry.auth.ollama_key import OllamaKey
 from registry.auth.tokens import Tokens
 from registry.hosts.host import Host, RemoteModel
+from registry.hosts.local import LocalHost
 from registry.hosts.oci import OciHost, Repository, base_url
 from registry.hosts.references import Reference
 from registry.hosts.url import UrlHost
@@ -39,6 +40,8 @@ def host_for(web: Web, reference: Reference, access: Access) -> Host:
         return _Late(web, reference, access.memory_bytes)
     if reference.kind == "url":
         return UrlHost(web, reference)
+    if reference.kind == "file":
+        return LocalHost(reference, access.memory_bytes)
     wanted = reference.digest or reference.name.tag
     return OciHost(_repository(web, reference, access), reference.name, wanted)
 

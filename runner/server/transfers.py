@@ -19,15 +19,17 @@ from registry.auth.credentials import Credential, Credentials, docker_config
 from registry.digest import Digest
 from registry.errors import Offline, RemoteRefused
 from registry.hosts.references import Reference
-from registry.pull import PullState, pull
+from registry.manifest import ADAPTER_TYPE
+from registry.pull import Making, PullState, pull
 from registry.records import Origin
 from registry.shortnames import FILE_NAME as SHORT_NAMES
 from registry.shortnames import ShortNames
 from registry.store import Store
-from registry.transfer.download import BlobProgress, Rules
+from registry.transfer.download import Rules
 from registry.transfer.fetching import Fetcher
 from registry.transfer.pace import Limit
 from registry.transfer.sharing import Shared, Sharing
+from runner.server.bases import BaseHost, Bases
 from runner.server.making import making_for
 from runner.settings import Settings
 
@@ -61,6 +63,15 @@ class Access:
     memory_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A pull. is_base: of the model that an adapter is for."""
+
+    reference: Reference
+    insecure: bool = False
+    is_base: bool = False
+
+
 class Transfers:
     """What is being pulled and pushed."""
 
@@ -76,16 +87,32 @@ class Transfers:
 
     def pull(self, reference: Reference, insecure: bool) -> Job:
         """Join the pull of a model, or begin it. Give it back with leave. Raises Offline."""
-        self._require_network(f"pull {reference.name.short}")
+        if reference.kind != "file":
+            self._require_network(f"pull {reference.name.short}")
+        making = making_for(self._store, Bases(self._store, self._pull_base, self.leave).find)
 
         async def run(state: PullState) -> None:
-            hosts = await _hosts()
-            async with hosts.Web(self._agent, insecure) as web:
-                host = hosts.host_for(web, reference, self._access())
-                await pull(host, self._fetcher, state, making_for(self._store))
-            await asyncio.to_thread(self._note_origin, reference, insecure, state)
+            await self._pull(_Asked(reference, insecure), making, state)
 
         return self._sharing.join(f"pull {insecure} {reference.key}", PullState, run)
+
+    def _pull_base(self, reference: Reference) -> Job:
+        """Join the pull of a model for an adapter. One of its own, so that two adapters that name
+        one another do not wait for one another; the files are fetched once all the same."""
+        making = making_for(self._store)
+
+        async def run(state: PullState) -> None:
+            await self._pull(_Asked(reference, is_base=True), making, state)
+
+        return self._sharing.join(f"pull base {reference.key}", PullState, run)
+
+    async def _pull(self, asked: _Asked, making: Making, state: PullState) -> None:
+        hosts, access = await _hosts(), self._access()
+        async with hosts.Web(self._agent, asked.insecure) as web:
+            host = hosts.host_for(web, asked.reference, access)
+            host = BaseHost(host, access.memory_bytes) if asked.is_base else host
+            await pull(host, self._fetcher, state, making)
+        await asyncio.to_thread(self._note_origin, asked, state)
 
     def push(self, reference: Reference, insecure: bool) -> Job:
         """Join the push of a model, or begin it. Give it back with leave. Raises Offline,
@@ -143,13 +170,19 @@ class Transfers:
         if self._settings.offline:
             raise Offline(what)
 
-    def _note_origin(self, reference: Reference, insecure: bool, state: PullState) -> None:
+    def _note_origin(self, asked: _Asked, state: PullState) -> None:
         """Keep with the blobs from where they came, for the day on which one is damaged."""
-        titles = [step.title for step in state.steps if isinstance(step, BlobProgress)]
-        if reference.kind == "huggingface" and len(titles) == 1:
-            reference = replace(reference, selector=titles[0])
-        if state.name is not None and reference.text is not None:
-            self._store.keep_origin(state.name, Origin(reference.text, insecure, state.recipe))
+        reference = asked.reference
+        if reference.kind == "huggingface" and state.file is not None:
+            reference = replace(reference, selector=state.file)
+        if state.name is None or reference.text is None:
+            return
+        origin = Origin(reference.text, asked.insecure)
+        if state.made_type != ADAPTER_TYPE:
+            self._store.keep_origin(state.name, origin)
+        if state.made_type is not None:
+            made = replace(origin, recipe=state.recipe)
+            self._store.keep_origin(state.name, made, state.made_type)
 
     def _access(self) -> Access:
         limit, total = self._settings.memory_limit, int(psutil.virtual_memory().total)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 START_TIMEOUT_S = 60.0
+_ATTEMPTS = 3
 USER, PASSWORD = "anna", "s3cret-canary"
 _HASH = "$2y$04$abcdefghijklmnopqrstuuMW7rijBXKQMxQs6A55XYLyzdzLF4c5S"
 
@@ -34,6 +35,21 @@ needs_registry = pytest.mark.skipif(
 def docker_registry(folder: Path, auth: str | None = None) -> Iterator[str]:
     """A running registry with its files in folder; gives its address. auth: the line of its
     configuration for that."""
+    for _ in range(_ATTEMPTS):
+        process, address = _start(folder, auth)
+        if _answers(process, address):
+            break
+    else:
+        raise AssertionError(f"docker-registry does not answer (exit code {process.poll()})")
+    try:
+        yield address
+    finally:
+        process.terminate()
+        process.wait(START_TIMEOUT_S)
+
+
+def _start(folder: Path, auth: str | None) -> tuple[subprocess.Popen[bytes], str]:
+    """A registry at a port that was free; another program may take it first."""
     assert PROGRAM is not None
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
@@ -45,12 +61,7 @@ def docker_registry(folder: Path, auth: str | None = None) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"]},
     )
-    try:
-        _await(process, address)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(START_TIMEOUT_S)
+    return process, address
 
 
 def basic_auth(folder: Path) -> str:
@@ -73,7 +84,8 @@ def _configuration(folder: Path, address: str, auth: str | None) -> Path:
     return path
 
 
-def _await(process: subprocess.Popen[bytes], address: str) -> None:
+def _answers(process: subprocess.Popen[bytes], address: str) -> bool:
+    """Wait until the registry answers; False when it has ended."""
     host, _, port = address.partition(":")
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
@@ -82,5 +94,7 @@ def _await(process: subprocess.Popen[bytes], address: str) -> None:
         except OSError:
             time.sleep(0.02)
         else:
-            return
-    raise AssertionError(f"docker-registry does not answer (exit code {process.poll()})")
+            return True
+    process.kill()
+    process.wait(START_TIMEOUT_S)
+    return False

@@ -61,12 +61,31 @@ class Front:
     sent: dict[str, list[Span]] = field(default_factory=dict)
     lost: list[Span] = field(default_factory=list)
     flipped: list[int] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    busy: int = 0
+    lock: threading.Condition = field(default_factory=threading.Condition)
 
     def next_fault(self) -> Fault | None:
         """The fault of this request."""
         with self.lock:
             return self.faults.popleft() if self.faults else None
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """While a request is answered."""
+        with self.lock:
+            self.busy += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.busy -= 1
+                self.lock.notify_all()
+
+    def await_quiet(self) -> None:
+        """Wait until no request is answered: a client may have all bytes before this side has
+        noted them."""
+        with self.lock:
+            assert self.lock.wait_for(lambda: self.busy == 0, 60.0)
 
     def note(self, path: str, span: Span) -> None:
         """These bytes of a blob have been sent."""
@@ -93,6 +112,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _handle(self) -> None:
+        with self.front.serving():
+            self._answer()
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _handle
+
+    def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         route = self.front.routes.get(urlsplit(self.path).path)
         if route is not None:
@@ -102,8 +127,6 @@ class _Handler(BaseHTTPRequestHandler):
             headers = dict(self.headers.items())
             connection.request(self.command, self.path, body or None, headers)
             self._pass_on(connection.getresponse())
-
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _handle
 
     def _reply(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)

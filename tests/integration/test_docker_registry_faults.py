@@ -77,7 +77,7 @@ async def pulled(faulty: Front, folder: Path) -> Store:
     """A store into which the model has been pulled, with next to no waits after faults."""
     store = Store.open(folder / "models")
     base = httpx.URL(f"http://{faulty.address}")
-    async with Web("hearth/test", stall_s=5.0) as web:
+    async with Web("hearth/test", stall_s=60.0) as web:
         tokens = Tokens(web, base, Credentials(folder / "auth.json", None), lambda _: None)
         name = Name.parse(f"{faulty.address}/t/m")
         host = OciHost(Repository(web, base, "t/m", tokens), name, "latest")
@@ -88,6 +88,7 @@ async def pulled(faulty: Front, folder: Path) -> Store:
 
 def spans(faulty: Front) -> list[Span]:
     """The ranges of the weights that were sent."""
+    faulty.await_quiet()
     return next(sent for path, sent in faulty.sent.items() if path.endswith(str(DIGEST)))
 
 

@@ -15,7 +15,14 @@ from registry.digest import Digest
 from registry.formats.gguf import read_header
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
-from tests.gguf_files import gguf_file, llama_metadata, llama_tensors, u32
+from tests.gguf_files import (
+    gguf_file,
+    llama_file,
+    llama_metadata,
+    llama_tensors,
+    projector_file,
+    u32,
+)
 from tests.integration.cli_process import hearth, of_daemon
 
 CHAT = "/v1/chat/completions"
@@ -126,6 +133,30 @@ def test_the_hubs_cache_and_lm_studios_folder_become_models(
     assert results["pub/repo"]["imported"]
     assert "GGUF" in results["pub/bad"]["reason"]
     assert answers(daemon, "pub/repo")
+    with daemon.client() as http:
+        assert http.get("/api/du").json()["unused"] == 0
+
+
+def test_projectors_beside_the_weights_are_taken_along(
+    daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    studio, content = tmp_path / "studio" / "pub", projector_file(width=64)
+    write(studio / "seeing" / "m-Q8_0.gguf", llama_file())
+    write(studio / "seeing" / "mmproj-m-F16.gguf", content)
+    write(studio / "blind" / "m-Q4_0.gguf", echo_gguf(salt="blind"))
+    write(studio / "blind" / "mmproj-m-F16.gguf", projector_file(kind="model"))
+    ran = hearth(of_daemon(daemon), "import", "lmstudio", "--path", str(tmp_path / "studio"))
+    assert ran.returncode == 0, ran.stderr
+    assert "the projector is left out: the file is no projector but model" in ran.stdout
+    kinds = {}
+    for name, tag in (("seeing", "Q8_0"), ("blind", "Q4_0")):
+        path = daemon.home.joinpath("models/manifests/registry.ollama.ai/pub", name, tag)
+        kinds[name] = [
+            Digest.parse(layer["digest"])
+            for layer in json.loads(path.read_bytes())["layers"]
+            if layer["mediaType"].endswith(".projector")
+        ]
+    assert kinds == {"seeing": [Digest.of(content)], "blind": []}
     with daemon.client() as http:
         assert http.get("/api/du").json()["unused"] == 0
 

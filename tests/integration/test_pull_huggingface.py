@@ -24,7 +24,6 @@ def hub() -> Iterator[Hub]:
         files = {
             "tiny-Q4_K_M.gguf": echo_gguf(salt="q4"),
             "tiny-Q8_0.gguf": echo_gguf(salt="q8") + bytes(4096),
-            "mmproj-tiny-F16.gguf": b"GGUF no language model",
         }
         hub.add(REPO, files)
         yield hub

@@ -62,6 +62,7 @@ def kill_once(
     with victim.client() as http, pytest.raises(httpx.TransportError):
         http.post("/api/pull", json={"model": name})
     victim.wait()
+    remote.await_quiet()
     kept = check(home, name, content)
     remote.served_bytes, remote.before_part = 0, None
     again = start_daemon(env={"HEARTH_OFFLINE": "0"}, home=home, names=())

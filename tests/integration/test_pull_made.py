@@ -15,8 +15,8 @@ from registry.formats.gguf import GgufHeader, read_header
 from tests.conformance.convert.weights import weight, write_safetensors
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
+from tests.gguf_files import projector_file
 from tests.hub_server import COMMIT, Hub, hub_server
-from tests.integration.cli_process import hearth, of_daemon
 from tests.integration.test_create_convert import (
     CONFIG,
     shapes,
@@ -81,17 +81,20 @@ def header_of(daemon: RunningDaemon, name: str) -> GgufHeader:
 
 def test_the_parts_of_a_model_are_joined_and_removed(daemon: RunningDaemon, hub: Hub) -> None:
     hub.add(REPO, {f"Q8_0/{name}": data for name, data in PARTS.items()})
-    hub.add(REPO, {"mmproj-tiny-F16.gguf": b"GGUF no language model"})
+    hub.add(REPO, {"mmproj-tiny-F16.gguf": projector_file(width=4)})
     before = blobs(daemon)
     lines = pull(daemon, f"hf.co/{REPO}:Q8_0")
     assert lines[-1] == {"status": "success", "model": f"hf.co/{REPO}:Q8_0"}
     assert statuses(lines) == [
         "pulling manifest",
-        "the projector for images is left out: images cannot be read yet",
+        "with the projector for images mmproj-tiny-F16.gguf (0.0 MB)",
         *(f"pulling {name}" for name in PARTS),
+        "pulling mmproj-tiny-F16.gguf",
         "verifying sha256 digest",
         "merging the parts",
         "verifying",
+        "mmproj-tiny-F16.gguf is left out: the projector makes embeddings of 4 numbers, the model's"
+        f" have {read_header(EMBER).embedding_length}: it was made for another model",
         "writing manifest",
         "success",
     ]
@@ -162,7 +165,11 @@ def test_the_parts_behind_an_https_address_are_joined(daemon: RunningDaemon) -> 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files of a small Llama in two shards."""
-    folder = tmp_path_factory.mktemp("checkpoint")
+    return checkpoint_files(tmp_path_factory.mktemp("checkpoint"))
+
+
+def checkpoint_files(folder: Path) -> dict[str, bytes]:
+    """The files of a small Llama in two shards, written to a folder too."""
     tensors = {name: weight("llama", name, shape) for name, shape in shapes().items()}
     names, files = sorted(tensors), {}
     for number, part in enumerate((names[:9], names[9:]), 1):
@@ -205,7 +212,7 @@ def test_a_daemon_killed_in_the_conversion_fetches_no_weights_again(
     hub.add(REPO, checkpoint)
     body = {"model": f"hf.co/{REPO}"}
     with daemon.client() as http, http.stream("POST", "/api/pull", json=body) as lines:
-        started_job(daemon)
+        started_job(daemon).suspend()  # so that it cannot be done before
         daemon.process.kill()
         with pytest.raises(httpx.TransportError):
             lines.read()
@@ -238,14 +245,6 @@ def test_a_quantization_of_safetensors_names_the_way_to_it(
     assert "hearth create --quantize" in last["error"]
 
 
-def test_an_adapter_names_the_instruction_for_it(daemon: RunningDaemon, hub: Hub) -> None:
-    hub.add(REPO, {"adapter_config.json": b"{}", "adapter_model.safetensors": b"x"})
-    ran = hearth(of_daemon(daemon), "pull", f"hf.co/{REPO}")
-    assert ran.returncode != 0
-    assert "is an adapter and no model" in ran.stderr
-    assert "ADAPTER" in ran.stderr
-
-
 def test_a_damaged_model_that_was_made_is_made_again_by_a_pull(
     daemon: RunningDaemon, hub: Hub, tmp_path: Path
 ) -> None:
@@ -267,12 +266,15 @@ def test_a_damaged_model_that_was_made_is_made_again_by_a_pull(
     assert path.read_bytes() == whole == bytes(content)
 
 
-def test_an_artifact_of_docker_runs_with_its_own_template(daemon: RunningDaemon) -> None:
+def test_an_artifact_of_docker_runs_with_its_own_template_and_projector(
+    daemon: RunningDaemon,
+) -> None:
     kinds = "application/vnd.docker.ai."
     contents = {
         f"{kinds}gguf.v3": echo_gguf(salt="docker"),
         f"{kinds}license": b"do what you like",
         f"{kinds}chat.template.jinja": b"{% for m in messages %}<{{ m.content }}>{% endfor %}",
+        f"{kinds}mmproj": projector_file(),
     }
     with fake_registry() as server:
         layers = [
@@ -285,7 +287,7 @@ def test_an_artifact_of_docker_runs_with_its_own_template(daemon: RunningDaemon)
         name = f"{server.address}/ai/m"
         before = blobs(daemon)
         assert pull(daemon, name)[-1] == {"status": "success", "model": name}
-        assert len(blobs(daemon) - before) == 4  # the three, and a config
+        assert len(blobs(daemon) - before) == 5  # the four, and a config
         served = server.served_bytes
         assert pull(daemon, name)[-1]["status"] == "success"
         assert server.served_bytes == served
@@ -295,4 +297,5 @@ def test_an_artifact_of_docker_runs_with_its_own_template(daemon: RunningDaemon)
         answer = http.post("/api/generate", json=asked).json()
     assert answer.get("response") == "<hi>", answer
     assert shown["license"] == "do what you like"
+    assert "vision" in shown["capabilities"]
     assert shown["template"].startswith("{% for m in messages %}<{{")

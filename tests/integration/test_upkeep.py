@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -260,17 +261,28 @@ def test_a_blob_that_was_cut_off_is_mended_by_what_is_missing(
 def test_a_mend_whose_client_leaves_goes_on_later_where_it_was(
     start_daemon: StartDaemon, remote: FakeRegistry
 ) -> None:
-    daemon = start_daemon(env={**ONLINE, "HEARTH_TRANSFER_RATE": "3MB"})
+    daemon, waiting, go_on = start_daemon(env=ONLINE), threading.Event(), threading.Event()
+
+    def hold(served_bytes: int) -> None:
+        if served_bytes > len(CONTENT) * 2 // 3 and not go_on.is_set():
+            waiting.set()
+            go_on.wait(60)
+
     with daemon.client() as http:
         pull(http, remote)
         blob(daemon.home, CONTENT).unlink()
+        remote.served_bytes, remote.before_part = 0, hold
         with http.stream("POST", "/api/fsck", json={"repair": True}) as answer:
             for line in map(json.loads, answer.iter_lines()):
                 is_mending = str(line.get("status")).startswith("mending")
                 if is_mending and line["completed"] > len(CONTENT) // 2:
                     break
+            assert waiting.wait(60)
+        remote.await_clients_left()
+        go_on.set()
+        remote.await_quiet()
         with http.stream("POST", "/api/fsck", json={"repair": True}) as answer:
             lines = [json.loads(line) for line in answer.iter_lines()]
         assert mended(lines)[0]["mended"]
-        assert max(line.get("resumed", 0) for line in lines) > len(CONTENT) // 3
+        assert max(line.get("resumed", 0) for line in lines) > len(CONTENT) // 2
         assert blob(daemon.home, CONTENT).read_bytes() == CONTENT

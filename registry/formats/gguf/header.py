@@ -15,6 +15,19 @@ from typing import Any
 from registry.formats.gguf.types import FILE_TYPES, TENSOR_TYPES
 from registry.formats.gguf.values import LazyArray
 
+_NAME_CHARACTERS = 32
+
+
+class CHECKPOINT:
+    """Keys of a file that holds a quantized checkpoint as it was (modelfile/convert/kept.py): its
+    config.json, the type of each tensor in safetensors' words, the number of weights, and what the
+    quantization is called."""
+
+    config = "hearth.checkpoint.config"
+    types = "hearth.checkpoint.types"
+    parameters = "hearth.checkpoint.parameters"
+    quantization = "hearth.checkpoint.quantization"
+
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
@@ -57,8 +70,16 @@ class GgufHeader:
         return self._text("general.name")
 
     @property
+    def keeps_checkpoint(self) -> bool:
+        """The tensors are those of a quantized checkpoint, which llama.cpp cannot compute."""
+        return self._text(CHECKPOINT.config) is not None
+
+    @property
     def parameter_count(self) -> int:
-        """The weights of all tensors."""
+        """The weights of all tensors; of a checkpoint kept as it was, what it says."""
+        kept = self.metadata.get(CHECKPOINT.parameters)
+        if self.keeps_checkpoint and type(kept) is int and kept > 0:
+            return kept
         return sum(tensor.elements for tensor in self.tensors)
 
     @property
@@ -162,6 +183,9 @@ class GgufHeader:
     @property
     def quantization(self) -> str:
         """What the file is called: "Q4_K_M"; the type of most weights when it does not say."""
+        kept = self._text(CHECKPOINT.quantization)
+        if self.keeps_checkpoint and kept and len(kept) <= _NAME_CHARACTERS and kept.isprintable():
+            return kept
         file_type = self.metadata.get("general.file_type")
         if isinstance(file_type, int) and file_type in FILE_TYPES:
             return FILE_TYPES[file_type]

@@ -16,6 +16,7 @@ from registry.pull import PullState, Work
 from registry.transfer.download import BlobProgress
 from runner.errors import InvalidRequest, ShuttingDown
 from runner.server.exchange import Exchange
+from runner.server.listening import is_loopback
 from runner.server.ollama.wire import TransferRequest
 from runner.server.stream import NDJSON
 from runner.server.transfers import Job
@@ -28,7 +29,7 @@ async def pull(exchange: Exchange) -> None:
     asked = await exchange.read(TransferRequest)
     name, insecure = asked.model_name, bool(asked.insecure)
     place = await asyncio.to_thread(exchange.daemon.transfers.short_names.expand, name)
-    reference = reference_of(place, insecure)
+    reference = reference_of(place, insecure, local=is_on_this_machine(exchange))
     async with exchange.cancelled_on_disconnect():
         job = exchange.daemon.transfers.pull(reference, insecure)
         note = None if place == name else f"{name} is {place}"
@@ -44,13 +45,24 @@ async def push(exchange: Exchange) -> None:
         await _follow(exchange, asked, job, "pushing")
 
 
-def reference_of(text: str, insecure: bool) -> Reference:
-    """Where text says that a model comes from. Raises InvalidName, and InvalidRequest for plain
-    http beyond this machine unless insecure."""
+def reference_of(text: str, insecure: bool, local: bool = False) -> Reference:
+    """Where text says that a model comes from. local: it may be a path of this machine. Raises
+    InvalidName, and InvalidRequest for plain http beyond this machine unless insecure."""
     reference = parse(text)
+    if reference.kind == "file" and not local:
+        raise InvalidRequest(
+            f"{text[:200]} is a path; paths are pulled by clients on the daemon's machine only",
+            param="model",
+        )
     if reference.plain and not insecure and not _on_loopback(reference):
         raise InvalidRequest(f"{text[:200]} is plain http; --insecure allows that", param="model")
     return reference
+
+
+def is_on_this_machine(exchange: Exchange) -> bool:
+    """Whether the client may name files of the daemon's machine."""
+    client = exchange.scope.get("client")
+    return client is not None and is_loopback(client[0])
 
 
 def _on_loopback(reference: Reference) -> bool:

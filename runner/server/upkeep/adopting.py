@@ -1,8 +1,8 @@
 """POST /api/import: models of Ollama, LM Studio and the Hugging Face cache, without a copy.
 
 The answer is NDJSON: a line with "found" for each model, {"status", "total", "completed"} while
-one is taken, a line with "imported" for each that was taken or refused, and at last
-{"status": "success"} with the sums. Owns these lines.
+one is taken, a line with "note" for what does not come with it, a line with "imported" for each
+that was taken or refused, and at last {"status": "success"} with the sums. Owns these lines.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from runner.errors import HearthError, InvalidRequest, Unsupported
 from runner.models.counting import Tell, counted
 from runner.models.weights import Ingredients, Workshop
 from runner.server.exchange import Exchange
-from runner.server.listening import is_loopback
+from runner.server.making import projector_fault
+from runner.server.ollama.pulling import is_on_this_machine
 from runner.server.upkeep.candidates import Candidate, candidates
 from runner.server.upkeep.lines import write_line
 from runner.server.upkeep.wire import ImportRequest
 
 Line = dict[str, Any]
+
+_PROJECTOR = "mmproj"  # no name of a file of weights, which end with .gguf
 
 
 async def import_models(exchange: Exchange) -> None:
@@ -40,7 +43,7 @@ async def import_models(exchange: Exchange) -> None:
     store = exchange.daemon.shelf
     if store.read_only and not asked.dry_run:
         raise StoreReadOnly("import models")
-    if asked.path is not None and not _is_on_this_machine(exchange):
+    if asked.path is not None and not is_on_this_machine(exchange):
         raise InvalidRequest("path is for clients on the daemon's machine", param="path")
     async with exchange.cancelled_on_disconnect():
         found = await asyncio.to_thread(candidates, store, asked)
@@ -52,11 +55,6 @@ async def import_models(exchange: Exchange) -> None:
                 await _import(exchange, candidate.model, asked.copy_files, ways)
         await write_line(exchange, _summary(found, ways))
         await exchange.finish()
-
-
-def _is_on_this_machine(exchange: Exchange) -> bool:
-    client = exchange.scope.get("client")
-    return client is not None and is_loopback(client[0])
 
 
 async def _import(exchange: Exchange, model: Foreign, copy: bool, ways: Counter[str]) -> None:
@@ -87,7 +85,7 @@ async def _adopt(store: Store, model: Foreign, copy: bool, ways: Counter[str], t
             f"{model.size_bytes} bytes: --copy allows it"
         )
     digests: dict[str, Digest] = {}
-    with store.holding(file.digest for file in model.files if file.digest is not None):
+    with store.holding(file.digest for file in model.all_files if file.digest is not None):
         try:
             work = partial(_take, store, model, copy, ways, digests)
             await counted(work, f"importing {model.name.short}", model.size_bytes, tell)
@@ -107,9 +105,10 @@ def _take(
 ) -> None:
     """Make the files blobs; digests gets them under names that a build takes: the Hub's files
     are named by their digest. Blocks on the disk."""
-    for number, file in enumerate(model.files, 1):
+    for number, file in enumerate(model.all_files, 1):
         digest, way = take(store, file, copy, report)
-        digests[f"{number:05}-{model.name.model}.gguf"] = digest
+        name = f"{number:05}-{model.name.model}.gguf"
+        digests[_PROJECTOR if file is model.projector else name] = digest
         ways[way] += file.size_bytes
 
 
@@ -118,14 +117,28 @@ async def _install(store: Store, model: Foreign, digests: dict[str, Digest], tel
         manifest = Manifest.from_bytes(model.content)
         await asyncio.to_thread(store.put_manifest, model.name, manifest, model.content)
         return
-    weights = await Workshop(store, Ingredients(files=digests), tell).make()
+    files = {name: digest for name, digest in digests.items() if name != _PROJECTOR}
+    weights = await Workshop(store, Ingredients(files=files), tell).make()
     assert weights.model is not None
-    description = Description(model.name, files={"model.gguf": weights.model})
+    projector = await _projector(store, digests.get(_PROJECTOR), weights.model, tell)
+    description = Description(model.name, files={"model.gguf": weights.model}, projector=projector)
     try:
         with store.holding(weights.made):
             await asyncio.to_thread(lambda: list(build(store, description)))
     finally:
         await asyncio.to_thread(store.discard, weights.made)
+
+
+async def _projector(
+    store: Store, projector: Digest | None, model: Digest, tell: Tell
+) -> Digest | None:
+    """The projector; None, which is told, for one that the model cannot use."""
+    if projector is None:
+        return None
+    fault = await asyncio.to_thread(projector_fault, store, projector, model)
+    if fault is not None:
+        await tell({"note": f"the projector is left out: {fault}"})
+    return projector if fault is None else None
 
 
 def _found(candidate: Candidate) -> Line:

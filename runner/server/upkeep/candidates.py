@@ -90,7 +90,7 @@ def _judged(store: Store, model: Foreign) -> Candidate:
     blobs = {layer.digest for layer in installed.manifest.blobs}
     if model.content is not None and Digest.of(model.content) == installed.digest:
         return Candidate(model, "present")
-    if model.content is None and all(file.digest in blobs for file in model.files):
+    if model.content is None and all(file.digest in blobs for file in model.all_files):
         return Candidate(model, "present")
     short = model.name.short
     return Candidate(model, "blocked", f"a model {short} is installed; `hearth rm {short}` first")

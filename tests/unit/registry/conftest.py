@@ -69,7 +69,7 @@ def pull_model(remote: FakeRegistry, shelf: Store, tmp_path: Path) -> Pull:
         shown = state or PullState()
         name = Name.parse(f"{remote.address}/{path}")
         fetcher = Fetcher(shelf, Rules(wait_scale=0.0, streams=streams))
-        async with Web("hearth/test", stall_s=5.0) as web:
+        async with Web("hearth/test", stall_s=60.0) as web:
             source = repository(web, remote, path, credential, tmp_path)
             await pull(OciHost(source, name, reference), fetcher, shown, Making(no_build))
         return shown

@@ -76,6 +76,12 @@ def test_lm_studio_models_are_named_by_publisher_repository_and_quantization(
         "pub/one": None,
         "pub/parts:Q4_0": None,
     }
+    seeing = [m for m in lmstudio.models(tmp_path) if m.projector is not None]
+    assert [m.name.tag for m in seeing] == ["Q4_K_M", "Q8_0"]
+    for model in seeing:
+        assert model.projector is not None
+        assert model.projector.path.name == "mmproj-repo-f16.gguf"
+        assert model.size_bytes == 2 * len(CONTENT)
     (parts,) = (m for m in lmstudio.models(tmp_path) if m.name.model == "parts")
     assert [file.path.name[-19:-5] for file in parts.files] == ["00001-of-00002", "00002-of-00002"]
 
@@ -112,6 +118,16 @@ def test_links_that_lead_out_of_the_folder_are_not_taken(tmp_path: Path) -> None
         "hf.co/user/repo:Q8_0": "m-Q8_0.gguf is a link that leads out of the folder",
         "hf.co/user/repo:F16": "m-F16.gguf is a link to nothing",
     }
+
+
+def test_a_projector_that_leads_out_of_the_folder_is_left_where_it_is(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.gguf"
+    secret.write_bytes(CONTENT)
+    hub_file(tmp_path / "hub", "user/repo", "abc", "m-Q4_0.gguf", CONTENT)
+    link = tmp_path / "hub/models--user--repo/snapshots/abc/mmproj-m.gguf"
+    link.symlink_to(secret)
+    (model,) = huggingface.models(tmp_path / "hub")
+    assert (model.obstacle, model.projector) == (None, None)
 
 
 def test_folders_come_from_the_programs_own_variables(tmp_path: Path) -> None:

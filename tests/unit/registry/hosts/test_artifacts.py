@@ -35,7 +35,7 @@ def pieces(config: str, *layers: dict[str, Any], **fields: str) -> dict[str, str
 
 
 @pytest.mark.parametrize("version", ["v0.1", "v0.2"])
-def test_the_gguf_of_docker_is_the_model_and_the_projector_is_left_out(version: str) -> None:
+def test_the_gguf_of_docker_is_the_model_and_its_projector_comes_along(version: str) -> None:
     found = read(
         f"{DOCKER}model.config.{version}+json",
         layer(f"{DOCKER}gguf.v3"),
@@ -44,9 +44,28 @@ def test_the_gguf_of_docker_is_the_model_and_the_projector_is_left_out(version: 
         layer(f"{DOCKER}chat.template.jinja"),
     )
     assert found is not None
-    assert [piece.role for piece in found.pieces] == ["license", "template", "weights"]
-    assert found.pieces[-1].title == "model.gguf"
-    assert "projector" in found.notes[0]
+    roles = {piece.title: piece.role for piece in found.pieces[2:]}
+    assert [piece.role for piece in found.pieces[:2]] == ["license", "template"]
+    assert roles == {"model.gguf": "weights", "mmproj.gguf": "projector"}
+    assert found.notes == ("with the projector for images mmproj.gguf (0.0 MB)",)
+
+
+def test_of_the_projectors_of_a_model_pack_the_best_one_is_taken() -> None:
+    kind = f"{CNCF}weight.v1.raw"
+    found = read(
+        f"{CNCF}config.v1+json",
+        layer(kind, "mmproj-m-F32.gguf"),
+        layer(kind, "m-Q8_0.gguf"),
+        layer(kind, "mmproj-m-F16.gguf"),
+    )
+    assert found is not None
+    assert [piece.role for piece in found.pieces] == ["weights", "projector"]
+    assert "mmproj-m-F16.gguf" in found.notes[0]
+
+
+def test_a_projector_without_a_model_is_no_model() -> None:
+    with pytest.raises(RemoteMissing):
+        read(f"{DOCKER}model.config.v0.1+json", layer(f"{DOCKER}mmproj"))
 
 
 def test_several_ggufs_are_the_parts_of_one() -> None:

@@ -47,6 +47,12 @@ def test_what_makes_no_model_stays_where_it_is() -> None:
     ]
 
 
+def test_the_two_files_of_a_tokenizer_come_where_there_is_no_other() -> None:
+    pair = ["merges.txt", "vocab.json"]
+    assert chosen("config.json", "model.safetensors", *pair)[1:3] == pair
+    assert not set(pair) & set(chosen(*SMALL, "model.safetensors", *pair))
+
+
 def test_of_two_forms_of_the_weights_the_usual_one_is_taken() -> None:
     pieces = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
     consolidated = "consolidated.safetensors"
@@ -90,7 +96,8 @@ def test_thousands_of_files_are_refused() -> None:
 @pytest.mark.parametrize(
     ("paths", "words"),
     [
-        (("adapter_config.json", "adapter_model.safetensors"), "ADAPTER"),
+        (("adapter_config.json",), "adapter_model.safetensors is missing"),
+        (("adapter_config.json", "adapter_model.bin"), "a pickle"),
         (("config.json", "pytorch_model.bin"), "a pickle"),
         (("README.md",), "no safetensors"),
         (("unet/model.safetensors", "config.json"), "no safetensors"),

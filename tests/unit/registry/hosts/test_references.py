@@ -38,6 +38,9 @@ DIGEST = "sha256:" + "ab" * 32
             "hub.example/u/r:a-Q8_0",
         ),
         ("https://hub.example/u/resolve/v1/m.gguf", "url", "hub.example/v1/m:latest"),
+        ("/models/Tiny Q8_0.gguf", "file", "registry.ollama.ai/local/Tiny-Q8_0:latest"),
+        ("/models/m-00002-of-00003.gguf", "file", "registry.ollama.ai/local/m:latest"),
+        ("file:///models/a%20b/", "file", "registry.ollama.ai/local/a-b:latest"),
     ],
 )
 def test_what_is_written_has_a_kind_and_a_name(text: str, kind: str, name: str) -> None:
@@ -65,7 +68,7 @@ def test_the_key_is_the_same_for_the_same_model_whatever_the_case() -> None:
     [
         "",
         "../../etc/passwd",
-        "file:///etc/passwd.gguf",
+        "file://host/m.gguf",
         "ftp://example.com/m.gguf",
         "hf.co/u",
         "hf.co/u/r:../x.gguf",

@@ -3,11 +3,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from registry.digest import Digest
 from registry.names import Name
 from registry.pull import PullState
 from registry.transfer.download import BlobProgress
-from runner.server.ollama.pulling import Lines
+from runner.errors import InvalidRequest
+from runner.server.ollama.pulling import Lines, reference_of
 
 DIGEST = Digest.of(b"x")
 
@@ -71,3 +74,9 @@ def test_a_daemon_that_pulls_nothing_loads_no_http_client() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "httpx" not in ran.stdout
     assert "huggingface_hub" not in ran.stdout
+
+
+def test_a_path_is_for_clients_on_the_daemons_machine() -> None:
+    assert reference_of("/models/m.gguf", insecure=False, local=True).url == "/models/m.gguf"
+    with pytest.raises(InvalidRequest, match="is a path"):
+        reference_of("/models/m.gguf", insecure=False)
