@@ -12,8 +12,8 @@ from typing import Final
 _PARSERS: Final = """
     passthrough harmony qwen3 qwen3-thinking qwen3.5 qwen3.8 ornith qwen3-coder qwen3-vl-instruct
     qwen3-vl-thinking ministral mistral cogito deepseek3 deepseek3.1 deepseek3.2 olmo3 olmo3-think
-    nemotron-3-nano nemotron-3.5-nano functiongemma gemma gemma4 gemma4-no-thinking glm-4.6 glm-4.7
-    glm-ocr lfm2 lfm2-thinking laguna poolside-v1 cohere hermes kimi llama3 pythonic json
+    nemotron-3-nano nemotron-3.5-nano functiongemma gemma gemma4 gemma4-no-thinking glimmer glm-4.6
+    glm-4.7 glm-ocr lfm2 lfm2-thinking laguna poolside-v1 cohere hermes kimi llama3 pythonic json
     minimax-m2 granite
 """
 PARSERS: Final = frozenset(_PARSERS.split())

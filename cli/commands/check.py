@@ -65,15 +65,36 @@ def warnings(modelfile: Modelfile) -> Iterator[str]:
     from modelfile.errors import ModelfileError
     from modelfile.parameters import parse_value, warning
 
-    for each in modelfile.parameters:
-        place = f"line {each.line}, column {each.column}"
+    for parameter in modelfile.parameters:
+        place = f"line {parameter.line}, column {parameter.column}"
         try:
-            parse_value(each.name, each.value)
+            parse_value(parameter.name, parameter.value)
         except ModelfileError as error:
             yield f"{place}: {error.message}"
             continue
-        if told := warning(each.name):
+        if told := warning(parameter.name):
             yield f"{place}: {told}"
+    for each in modelfile.commands:
+        if fault := _fault(each.instruction, each.value):
+            yield f"line {each.line}, column {each.column}: {fault}"
+
+
+def _fault(instruction: str, value: str) -> str | None:
+    """What create would say of a template or of the name of a notation; None: nothing."""
+    from modelfile.errors import ModelfileError
+    from modelfile.notations import fault_of
+
+    if instruction in ("renderer", "parser"):
+        return fault_of(instruction, value)
+    if instruction != "template":
+        return None
+    from modelfile.templates.trial import check_template
+
+    try:
+        check_template(value)
+    except ModelfileError as error:
+        return f"TEMPLATE: {error.message}"
+    return None
 
 
 def _accepted(file: str, modelfile: Modelfile, as_json: bool) -> None:

@@ -12,7 +12,9 @@ from functools import lru_cache
 from modelfile.errors import TemplateError
 from modelfile.templates.dialect import GO, engine_of
 
-_THINKING = re.compile(r"\b(?:enable_thinking|reasoning_content|reasoning_effort|thinking)\b")
+_THINKING = re.compile(
+    r"\b(?:enable_thinking|reasoning_content|reasoning_effort|thinking)\b|<think>"
+)
 _TOOLS = re.compile(r"\btools\b")
 
 

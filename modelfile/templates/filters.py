@@ -16,8 +16,8 @@ from modelfile.templates.formats import check_percent, replaced_size
 if TYPE_CHECKING:
     from modelfile.templates.sandbox import Sandbox
 
-# Not known to any chat template, and slow or quadratic on hostile text.
-_LEFT_OUT: Final = frozenset(("pprint", "striptags", "urlize", "xmlattr", "random"))
+_LEFT_OUT: Final = frozenset(("random",))  # a prompt is the same for the same messages
+_MAX_SLOW = 4096  # characters for filters that are quadratic on hostile text
 _MAX_INDENT = 16
 _MAX_PRECISION = 300
 _OBJECT_SIZE = 80
@@ -151,6 +151,13 @@ def _written(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
     budget.room(measure(value, budget.value_size))
 
 
+def _slow(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
+    size = measure(value, budget.value_size)
+    if size > _MAX_SLOW:
+        raise LimitExceeded(f"a filter gets {size} characters, at most {_MAX_SLOW} are allowed")
+    budget.steps(size)
+
+
 _GUARDS: Final[Mapping[str, Callable[..., Any]]] = {
     "batch": _grouped,
     "center": _center,
@@ -161,13 +168,17 @@ _GUARDS: Final[Mapping[str, Callable[..., Any]]] = {
     "indent": _indent,
     "join": _join,
     "list": _characters,
+    "pprint": _slow,
     "replace": _replace,
     "round": _round,
     "slice": _grouped,
     "sort": _characters,
     "string": _written,
+    "striptags": _slow,
     "tojson": _written,
     "unique": _characters,
     "urlencode": _escaped,
+    "urlize": _slow,
     "wordwrap": _wordwrap,
+    "xmlattr": _slow,
 }

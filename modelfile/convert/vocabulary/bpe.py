@@ -13,7 +13,11 @@ from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens, within
 from modelfile.convert.vocabulary.files import brief, child, flag, items, refusal, token_id
 from modelfile.convert.vocabulary.merging import Merge, merges_reach
-from modelfile.convert.vocabulary.pretokenizers import ignores_merges, pre_tokenizer_id
+from modelfile.convert.vocabulary.pretokenizers import (
+    ignores_merges,
+    joins_digits,
+    pre_tokenizer_id,
+)
 from modelfile.convert.vocabulary.steps import steps_of
 from modelfile.convert.vocabulary.tokens import (
     MAX_TOKENS,
@@ -140,6 +144,9 @@ def _pre_tokenizer(
             raise refusal(
                 TOKENIZER, "merges", f"{brief(first + ' ' + second)} has a space in a token"
             )
+        if joins_digits(id) and (first + second).isdecimal():
+            message = f"{brief(first + second)} is a token of digits, which {id} would make"
+            raise refusal(TOKENIZER, "merges", message)
     return id
 
 

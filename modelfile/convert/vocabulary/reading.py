@@ -19,6 +19,7 @@ from modelfile.convert.vocabulary.files import (
     refusal,
 )
 from modelfile.convert.vocabulary.sentencepiece import NAMES, read_sentencepiece
+from modelfile.convert.vocabulary.slow import MERGES, VOCAB, tokenizer_of_pieces
 from modelfile.convert.vocabulary.special import special_metadata
 from modelfile.convert.vocabulary.tokens import TokenTable
 from modelfile.convert.vocabulary.unigram import read_unigram
@@ -34,6 +35,8 @@ def read_vocabulary(files: Mapping[str, Path], vocabulary_size: int) -> tuple[Me
     another, or asks for what llama.cpp cannot do; OSError.
     """
     tokenizer = read_object(files, TOKENIZER, MAX_TOKENIZER_BYTES)
+    if not tokenizer and not any(name in files for name in (*NAMES, VOCABULARY)):
+        tokenizer = tokenizer_of_pieces(files)
     table = TokenTable(vocabulary_size)
     values = _model(files, tokenizer, table)
     return (
@@ -60,6 +63,6 @@ def _model(
     if kind == "BPE":
         return read_byte_fallback(files, tokenizer, table)
     if not tokenizer:
-        known = ", ".join((TOKENIZER, *NAMES, VOCABULARY))
+        known = ", ".join((TOKENIZER, *NAMES, VOCABULARY, f"{VOCAB} with {MERGES}"))
         raise ConvertError(f"no tokenizer beside the weights; expected one of {known}", TOKENIZER)
     raise refusal(TOKENIZER, "model", f"type {brief(kind)} is not supported")

@@ -237,7 +237,8 @@ def _printf(budget: Budget, form: str, *values: Any) -> str:
 
 def _escaper(escape: Callable[[str], str]) -> Callable[..., str]:
     def apply(budget: Budget, *values: Any) -> str:
-        shown = sprint(["<no value>" if is_missing(value) else value for value in values])
+        given = ["<no value>" if is_missing(value) else value for value in values]
+        shown = sprint(given, pointed=True)
         budget.room(6 * len(shown))
         return escape(shown)
 

@@ -21,6 +21,9 @@ _INTEGER = re.compile(
 )
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _HEX_FLOAT = re.compile(r"[+-]?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?[0-9]+")
+_HEX = re.compile(r"[+-]?0[xX]")
+_UNDERSCORE = re.compile(r"(?<=[0-9])_(?=[0-9])")
+_HEX_UNDERSCORE = re.compile(r"(?<=[0-9a-fA-FxX])_(?=[0-9a-fA-F])")
 _INT64: Final = 2**63
 _UINT64: Final = 2**64
 
@@ -134,10 +137,14 @@ def _integer(source: str) -> int | None:
 
 def _float(source: str) -> float | None:
     text = source.replace("_", "")
-    if _HEX_FLOAT.fullmatch(text):
-        return float.fromhex(text)
-    if text != source:
+    between = _HEX_UNDERSCORE if _HEX.match(source) else _UNDERSCORE
+    if len(between.findall(source)) < source.count("_"):
         return None
+    if _HEX_FLOAT.fullmatch(text):
+        try:
+            return float.fromhex(text)
+        except (OverflowError, ValueError):  # too large, or without a digit
+            return None
     if _FLOAT.fullmatch(text) is None or len(text) > 800:
         return None
     value = float(text)

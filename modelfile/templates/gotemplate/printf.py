@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from modelfile.templates.gotemplate.printing import Flags, print_value
+from modelfile.templates.gotemplate.printing import Flags, print_pointed, print_value
 from modelfile.templates.gotemplate.values import is_missing, kind, type_name
 
 _LARGEST: Final = 1_000_000
@@ -15,18 +15,20 @@ _GROWTH: Final = {"q": 10, "x": 12, "X": 12, "v": 10}  # of a string, at the mos
 _DIGITS = re.compile(r"[0-9]*")
 
 
-def sprint(values: Sequence[Any]) -> str:
-    """The values one after the other, a blank between two of which none is a string."""
+def sprint(values: Sequence[Any], *, pointed: bool = False) -> str:
+    """The values one after the other, a blank between two of which none is a string. pointed: of
+    a pointer, what it points at, as actions and the escaping functions write it."""
+    show = print_pointed if pointed else print_value
     if len(values) == 1:
         value = values[0]
-        return value if isinstance(value, str) else print_value(value, "v")
+        return value if isinstance(value, str) else show(value, "v")
     parts: list[str] = []
     after_string = True
     for value in values:
         is_string = isinstance(value, str)
         if parts and not is_string and not after_string:
             parts.append(" ")
-        parts.append(print_value(value, "v"))
+        parts.append(show(value, "v"))
         after_string = is_string
     return "".join(parts)
 

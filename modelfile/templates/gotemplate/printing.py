@@ -70,6 +70,13 @@ def print_value(value: Any, verb: str, flags: Flags = PLAIN, depth: int = 0) -> 
     return _PRINTERS[kind(value)](value, verb, flags, depth)
 
 
+def print_pointed(value: Any, verb: str) -> str:
+    """value as verb wants it; of a pointer, what it points at."""
+    if isinstance(value, Struct) and value.pointer and not hasattr(value, "go_string"):
+        return _print_struct(value, verb, PLAIN, 0)
+    return print_value(value, verb)
+
+
 def bad_verb(value: Any, verb: str, flags: Flags) -> str:
     """The error that stands for a value whose type the verb does not take."""
     if is_missing(value):

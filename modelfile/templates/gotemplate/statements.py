@@ -103,7 +103,7 @@ class Statements:
         def write(frame: Frame, dot: Any) -> None:
             given = value(frame, dot)
             if type(given) is not str:
-                given = "<no value>" if given is None else sprint([given])
+                given = "<no value>" if given is None else sprint([given], pointed=True)
             frame.run.write(given)
 
         return write
@@ -153,9 +153,7 @@ class Statements:
     def _range(self, node: nodes.Range) -> Statement:
         mark = len(self.scope.names)
         pipe = node.pipe
-        value = self._expressions.pipe(
-            pipe if not pipe.assigns else nodes.Pipe(pipe.position, [], False, pipe.commands)
-        )
+        value = self._expressions.pipe(pipe)
         slots = [self.scope.find(variable.names[0]) for variable in pipe.variables]
         body = self._scoped(node.body)
         last = self._scoped(node.or_else)

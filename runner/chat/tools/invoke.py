@@ -1,5 +1,6 @@
 """Calls as <invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke>: MiniMax M2 in
-<minimax:tool_call>, DeepSeek V3.2 in <｜DSML｜function_calls> with its mark before each word.
+<minimax:tool_call>, DeepSeek V3.2 in <｜DSML｜function_calls> and V4 in <｜DSML｜tool_calls> with
+their mark before each word. Their templates put the words together, so that the mark alone tells.
 
 Values are bare texts; the tool's schema says what they are, or string="true" beside the name.
 """
@@ -16,8 +17,9 @@ from runner.types import ToolCall
 _AROUND = (
     ("<minimax:tool_call>", "</minimax:tool_call>"),
     ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+    ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
 )
-MARKERS = tuple(begin for begin, _ in _AROUND)
+MARKERS = ("<minimax:tool_call>", "｜DSML｜")
 KEPT = (*(mark for pair in _AROUND for mark in pair), "｜DSML｜")
 _WORD = r"(?:｜DSML｜)?"
 _INVOKE = re.compile(

@@ -1,14 +1,15 @@
 """The notation of Qwen3-Coder: <tool_call><function=NAME><parameter=KEY>VALUE</parameter>...
 
 Values are bare texts; the tool's schema says what they are. Newlines beside a value belong to the
-notation. Qwen 3.5 and Nemotron 3 write the same, Seed-OSS with a mark of its own.
+notation. Qwen 3.5 and Nemotron 3 write the same, Seed-OSS with a mark of its own; Functionary and
+Llama 3.1 write <function=NAME> and the arguments as JSON.
 """
 
 from __future__ import annotations
 
 import re
 
-from runner.chat.tools.calls import Tools, from_json, gathered, typed
+from runner.chat.tools.calls import Tools, from_json, gathered, new_call, typed
 from runner.chat.tools.marked import MarkedParser, Marks
 from runner.types import ToolCall
 
@@ -49,4 +50,6 @@ def _call(name: str, body: str, tools: Tools) -> ToolCall | None:
         (key, value.removeprefix("\n").removesuffix("\n"))
         for key, value in _PARAMETER.findall(body)
     ]
+    if not texts and body.strip():
+        return new_call(name.strip(), body.strip())
     return typed(name.strip().strip("\"'"), texts, tools)

@@ -22,6 +22,8 @@ from modelfile.templates.dialect import GO, JINJA
         ("{{ messages }}", Capabilities()),
         ("{% if tools %}x{% endif %}", Capabilities(tools=True)),
         ("{% if enable_thinking %}x{% endif %}", Capabilities(thinking=True)),
+        ("{{ '<think>' }}", Capabilities(thinking=True)),
+        ("{{ content.split('</think>')[-1] }}", Capabilities()),
         ("{{ messages[0].toolset }}", Capabilities()),
         ("{{ if .Tools }}", Capabilities()),
     ],

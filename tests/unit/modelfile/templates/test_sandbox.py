@@ -229,3 +229,12 @@ def test_what_is_hidden_is_written_as_nothing(source: str) -> None:
 def test_the_indent_of_json_is_held() -> None:
     text = ChatTemplate("{{ [1] | tojson(indent=99999) }}").render([])
     assert text == "[\n" + " " * 16 + "1\n]"
+
+
+@pytest.mark.parametrize("name", ["pprint", "striptags", "urlize", "xmlattr"])
+def test_filters_that_are_slow_on_hostile_text_take_short_text_only(name: str) -> None:
+    value = "{'k': text}" if name == "xmlattr" else "text"
+    template = ChatTemplate("{{ %s | %s }}" % (value, name))  # noqa: UP031
+    assert "www" in template.render([], text="<b>www</b>")
+    with pytest.raises(TemplateError, match="a filter gets 5"):
+        template.render([], text="<" * 5000)

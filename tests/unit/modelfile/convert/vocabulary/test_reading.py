@@ -23,7 +23,17 @@ DIFFERENT = {
     ("unigram", "\n\n \n"),
     ("unigram", "def f(x):\n    return x\n\n\n    # end  \n"),
 }
+RARE = ("jais-2", "exaone-moe")
 NAMES = sorted(path.stem for path in TRAINED.glob("*.ids"))
+SPECIAL = [
+    name for name in NAMES if not name.startswith(("spm-", "deepseek-coder", "deepseek-llm"))
+]
+
+
+def cases(names: list[str]) -> list[Any]:
+    """Each test is a process of llama.cpp, so that the rare ones run with the slow tests."""
+    marks = pytest.mark.slow
+    return [pytest.param(name, marks=marks if name in RARE else ()) for name in names]
 
 
 def converted(name: str, target: Path) -> dict[str, Any]:
@@ -37,7 +47,7 @@ def converted(name: str, target: Path) -> dict[str, Any]:
     return golden
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases(NAMES))
 def test_llama_cpp_finds_the_ids_that_the_library_finds(name: str, tmp_path: Path) -> None:
     golden = converted(name, tmp_path / "vocabulary.gguf")
     texts = [text for text, _ in golden["plain"] if (name, text) not in DIFFERENT]
@@ -46,7 +56,7 @@ def test_llama_cpp_finds_the_ids_that_the_library_finds(name: str, tmp_path: Pat
     assert dict(zip(texts, found, strict=True)) == {text: known[text] for text in texts}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("spm-")])
+@pytest.mark.parametrize("name", cases(SPECIAL))
 def test_special_tokens_are_found_and_added_as_the_library_does(name: str, tmp_path: Path) -> None:
     golden = converted(name, tmp_path / "vocabulary.gguf")
     texts = [text for text, _ in golden["special"]]

@@ -92,6 +92,12 @@ def split(*expressions: str) -> list[Any]:
     return [*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
 
 
+def deepseek(*expressions: str) -> list[Any]:
+    """Lines apart, then a Split for each expression, then digits."""
+    *splits, last = split("[\r\n]", *expressions)
+    return [*splits, pre_tokenizers.Digits(individual_digits=True), last]
+
+
 def whole() -> Any:
     """ByteLevel with the expression of GPT-2."""
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -116,6 +122,12 @@ def byte_level_kinds() -> dict[str, Tokenizer]:
         "minicpm5": byte_level(split(three, known.MINICPM5), ignore_merges=True),
         "bloom": byte_level(split(known.BLOOM)),
         "viking": byte_level([*split(known.BLOOM)[:1], *split(known._DIGIT)]),
+        "jais-2": byte_level(split(known.JAIS2)),
+        "exaone-moe": byte_level(split(known.EXAONE_MOE)),
+        "deepseek-coder": byte_level(deepseek(r"\s?\p{L}+", r"\s?\p{P}+", known._CJK)),
+        "deepseek-llm": byte_level(
+            deepseek(known.DEEPSEEK_LETTERS, known.DEEPSEEK_SIGNS, r"\s+$", known._CJK)
+        ),
         "falcon": byte_level(
             [
                 pre_tokenizers.Punctuation("contiguous"),

@@ -48,6 +48,8 @@ TEMPLATES = {
     "lfm2": "<|tool_call_start|>",
     "invoke": "<minimax:tool_call>",
     "granite": "<|tool_call|>",
+    "glimmer": "<atem:function_calls>",
+    "listed": "<TOOLCALL>",
 }
 ARGUMENTS = {"a": 5, "s": "7 {x}", "on": True, "items": [1, "b"]}
 AS_JSON = json.dumps(ARGUMENTS)
@@ -81,6 +83,7 @@ INVOKE = (
 )
 DSML = INVOKE.replace("minimax:tool_call", "|function_calls")
 DSML = re.sub(r"<(/?)\|?(?=[fip])", r"<\1｜DSML｜", DSML).replace('"s">', '"s" string="true">')
+ATEM = re.sub(r"<(/?)(?=[fip])", r"<\1atem:", INVOKE.replace("minimax:tool_call", "function_calls"))
 BRACED = "call:add{{a:5,s:{q}7 {{x}}{q},on:true,items:[1,{q}b{q}]}}"
 UNMARKED = ("llama3", "pythonic", "plain_json")
 ONE_CALL = [
@@ -114,6 +117,10 @@ ONE_CALL = [
     ("lfm2", f"<|tool_call_start|>[{PYTHON}]<|tool_call_end|>"),
     ("invoke", INVOKE),
     ("invoke", DSML),
+    ("invoke", DSML.replace("function_calls", "tool_calls")),
+    ("glimmer", ATEM),
+    ("listed", f'<TOOLCALL>[{{"name": "add", "arguments": {AS_JSON}}}]</TOOLCALL>'),
+    ("qwen3_coder", f"<function=add>{AS_JSON}</function>"),
     ("granite", f'<|tool_call|>[{{"name": "add", "arguments": {AS_JSON}}}]'),
     ("qwen3_coder", XML.removeprefix("<tool_call>\n").removesuffix("\n</tool_call>")),
     ("deepseek", V31.removeprefix("<｜tool▁calls▁begin｜>").removesuffix("<｜tool▁calls▁end｜>")),
@@ -357,3 +364,9 @@ def test_text_without_end_in_a_call_is_given_back_when_it_is_too_long() -> None:
     text = "<tool_call>" + "x" * 70_000
     assert parse("hermes", text) == (text, [])
     assert parse("llama3", "{" + "x" * 70_000) == ("{" + "x" * 70_000, [])
+
+
+def test_a_template_that_puts_the_words_of_a_call_together_is_known_by_its_mark() -> None:
+    family = family_of("{% set mark = '｜DSML｜' %}{{ '<' + mark + 'function_calls>' }}")
+    assert family is not None
+    assert family.__name__.endswith("invoke")
