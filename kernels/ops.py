@@ -29,8 +29,15 @@ from kernels.moe import naive as moe
 from kernels.norms import naive as norms
 from kernels.prefill import naive as prefill
 from kernels.quant import fp8, gguf, int4, int8, mxfp4
+from kernels.quant.experts import (
+    Fp8Experts,
+    GgufExperts,
+    Int4Experts,
+    Int8Experts,
+    Mxfp4Experts,
+    PackedExperts,
+)
 from kernels.quant.int4 import Int4Weight
-from kernels.quant.mxfp4 import Mxfp4Experts
 from kernels.rope import naive as rope
 from kernels.rope.naive import Rotation
 from kernels.rope.tables import rope_tables
@@ -39,9 +46,14 @@ from kernels.sampling.naive import Draw, Penalties
 
 __all__ = [
     "CacheScales",
+    "Fp8Experts",
+    "GgufExperts",
+    "Int4Experts",
     "Int4Weight",
+    "Int8Experts",
     "Masking",
     "Mxfp4Experts",
+    "PackedExperts",
     "add_bias",
     "add_rms_norm",
     "attention",
@@ -231,8 +243,8 @@ def route(
 
 def expert_mlp(
     x: Tensor,
-    gate_up: Tensor | Mxfp4Experts,
-    down: Tensor | Mxfp4Experts,
+    gate_up: Tensor | PackedExperts,
+    down: Tensor | PackedExperts,
     weights: Tensor,
     experts: Tensor,
     activation: Callable[[Tensor], Tensor],
@@ -241,7 +253,7 @@ def expert_mlp(
 ) -> Tensor:
     """[T, C] = sum over each token's experts of weight * down(activation(gate_up(x [T, C]))).
 
-    gate_up [E, 2N, C], down [E, C, N], dense or MXFP4; weights and experts [T, top_k] as from
+    gate_up [E, 2N, C], down [E, C, N], dense or packed; weights and experts [T, top_k] as from
     route; biases of gate_up [E, 2N] and of down [E, C]; activation [rows, 2N] -> [rows, N], such
     as silu_mul.
     """

@@ -61,9 +61,9 @@ _ROWS: Final = (
     Parameter(
         "kv_cache_type",
         "choice",
-        "type of the cache of keys and values",
+        "type of the cache of keys and values; fp8: on torch, which has q8_0 as int8",
         None,
-        choices=("f16", "bf16", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_0"),
+        choices=("f16", "bf16", "q8_0", "fp8", "q5_1", "q5_0", "iq4_nl", "q4_0"),
         load=True,
     ),
     Parameter(

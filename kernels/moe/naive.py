@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kernels.quant import mxfp4
-from kernels.quant.mxfp4 import Mxfp4Experts
+from kernels.quant.experts import PackedExperts
 
 Activation = Callable[[Tensor], Tensor]  # [T, 2N] -> [T, N]
-Weights: TypeAlias = Tensor | Mxfp4Experts  # [E, N, C]
+Weights: TypeAlias = Tensor | PackedExperts  # [E, N, C]
 
 
 def route(
@@ -69,11 +68,11 @@ def expert_mlp(
 
 def count(weights: Weights) -> int:
     """How many experts there are."""
-    return len(weights.blocks if isinstance(weights, Mxfp4Experts) else weights)
+    return int(weights.shape[0])
 
 
 def _linear(x: Tensor, weights: Weights, expert: int, biases: Tensor | None) -> Tensor:
     bias = None if biases is None else biases[expert]
-    if isinstance(weights, Mxfp4Experts):
-        return mxfp4.linear(x, weights.blocks[expert], weights.scales[expert], bias)
-    return functional.linear(x, weights[expert], bias)
+    if isinstance(weights, Tensor):
+        return functional.linear(x, weights[expert], bias)
+    return weights.linear(x, expert, bias)

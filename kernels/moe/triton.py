@@ -7,6 +7,7 @@ shapes only, so a CUDA graph can replay it with another routing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import triton
@@ -14,8 +15,8 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.moe.naive import Weights, count, route
-from kernels.quant.mxfp4 import Mxfp4Experts
-from kernels.quant.tiles import DENSE, MXFP4, weight_tile
+from kernels.quant.experts import Fp8Experts, GgufExperts, Int4Experts, Int8Experts
+from kernels.quant.tiles import DENSE, FP8, GGUF_KINDS, INT4, INT8, MXFP4, weight_tile
 
 __all__ = ["expert_mlp", "route"]
 
@@ -37,10 +38,10 @@ def _expert_of(block, starts, experts, ROWS: tl.constexpr):
 
 @triton.jit
 def _grouped_kernel(
-    x, weight, scales, bias, shares, order, starts, out, experts, columns, width, x_stride,
+    x, weight, scales, zeros, bias, shares, order, starts, out, experts, columns, width, x_stride,
     expert_stride, weight_stride, scale_expert_stride, scale_stride, bias_stride,
-    KIND: tl.constexpr, SPREAD: tl.constexpr, GATHERS: tl.constexpr, HAS_BIAS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+    GROUP: tl.constexpr, KIND: tl.constexpr, SPREAD: tl.constexpr, GATHERS: tl.constexpr,
+    HAS_BIAS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(1)
     expert, first_block = _expert_of(block, starts, experts, ROWS)
@@ -64,9 +65,10 @@ def _grouped_kernel(
             at = of_expert + column[None, :].to(tl.int64) * weight_stride + inner[:, None]
             weights = tl.load(at, mask=inside, other=0.0)
         else:
+            beside = expert.to(tl.int64) * scale_expert_stride
             weights = weight_tile(
-                of_expert, scales + expert.to(tl.int64) * scale_expert_stride, scales, column,
-                begin, columns, width, weight_stride, scale_stride, 32, KIND, BLOCK,
+                of_expert, scales + beside, zeros + beside if KIND == 2 else zeros, column,
+                begin, columns, width, weight_stride, scale_stride, GROUP, KIND, BLOCK,
             )  # fmt: skip
             weights = tl.trans(weights.to(tile.dtype))
         total = tl.dot(tile, weights, total, input_precision="ieee")
@@ -80,6 +82,36 @@ def _grouped_kernel(
     inside = real[:, None] & (column < columns)[None, :]
     at = out + target[:, None] * columns + column[None, :]
     tl.store(at, total.to(out.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """What weight_tile reads of each expert: weight [E, N, ...], scales and zeros beside it."""
+
+    kind: int
+    weight: Tensor
+    scales: Tensor
+    zeros: Tensor | None = None
+    group: int = 1
+
+
+def _tiles(weights: Weights, width: int) -> _Tiles:
+    """The parts of weights [E, N, width]."""
+    if isinstance(weights, Tensor):
+        return _Tiles(DENSE, weights, weights)
+    if isinstance(weights, Int4Experts):
+        group = width // weights.scales.shape[2]
+        return _Tiles(INT4, weights.packed, weights.scales, weights.zeros, group)
+    if isinstance(weights, Int8Experts):
+        return _Tiles(INT8, weights.weight, weights.scales, None, width // weights.scales.shape[2])
+    if isinstance(weights, Fp8Experts):
+        if weights.scales.shape[1:] == (weights.weight.shape[1], 1):
+            # A scale a row lies as that of int8 does.
+            return _Tiles(INT8, weights.weight, weights.scales, None, width)
+        return _Tiles(FP8, weights.weight, weights.scales, None, 128)
+    if isinstance(weights, GgufExperts):
+        return _Tiles(GGUF_KINDS[weights.kind], weights.rows, weights.rows.view(torch.float16))
+    return _Tiles(MXFP4, weights.blocks.flatten(2), weights.scales, None, 32)
 
 
 def expert_mlp(
@@ -100,8 +132,7 @@ def expert_mlp(
     edges = torch.arange(count(gate_up) + 1, device=x.device)
     groups = order, torch.searchsorted(sorted_experts, edges)
     up_bias, down_bias = biases or (None, None)
-    rows = (gate_up.blocks if isinstance(gate_up, Mxfp4Experts) else gate_up).shape[1]
-    inner = torch.empty((len(order), rows), dtype=x.dtype, device=x.device)
+    inner = torch.empty((len(order), gate_up.shape[1]), dtype=x.dtype, device=x.device)
     _grouped(x, gate_up, up_bias, groups, inner, (spread, None))
     # Each token's parts are added in their order, so that the sum is the same every time.
     parts = torch.empty((len(order), x.shape[1]), dtype=torch.float32, device=x.device)
@@ -123,22 +154,23 @@ def _grouped(
     without shares row i of out is for token order[i] // spread of x, with them row i of x gives
     row order[i] of out, times its share."""
     (order, starts), (spread, shares) = groups, source
-    if isinstance(weights, Mxfp4Experts):
-        kind, weight, scales = MXFP4, weights.blocks.flatten(2), weights.scales
-    else:
-        kind, weight, scales = DENSE, weights, weights
+    tiles = _tiles(weights, x.shape[1])
+    weight, scales = tiles.weight, tiles.scales
     experts, columns, width = len(weight), weight.shape[1], x.shape[1]
     rows = 16 if len(order) <= 16 * experts else 64
     tile = 64
     grid = (triton.cdiv(columns, tile), len(order) // rows + experts)
     _grouped_kernel[grid](
-        x, weight, scales, bias, shares, order, starts, out, experts, columns, width, x.stride(0),
-        *weight.stride()[:2], *scales.stride()[:2], 0 if bias is None else bias.stride(0),
-        KIND=kind,
+        x, weight, scales, tiles.zeros, bias, shares, order, starts, out, experts, columns, width,
+        x.stride(0), *weight.stride()[:2], *scales.stride()[:2],
+        0 if bias is None else bias.stride(0),
+        GROUP=tiles.group,
+        KIND=tiles.kind,
         SPREAD=spread,
         GATHERS=shares is None,
         HAS_BIAS=bias is not None,
         ROWS=rows,
         COLUMNS=tile,
-        BLOCK=64 if kind == DENSE else 32,
+        # A tile inside one group needs one scale a row.
+        BLOCK=32 if tiles.group % 64 == 32 else 64,
     )  # fmt: skip

@@ -6,8 +6,6 @@ exponent plus 127: the layout of gpt-oss checkpoints. Source: OCP Microscaling F
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -15,15 +13,6 @@ from torch.nn import functional
 BLOCK = 32
 _POSITIVE = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 VALUES = (*_POSITIVE, *(-value for value in _POSITIVE))
-
-
-@dataclass(frozen=True, slots=True)
-class Mxfp4Experts:
-    """The weights [N, C] of E experts: blocks uint8 [E, N, C / 32, 16], scales uint8
-    [E, N, C / 32]."""
-
-    blocks: Tensor
-    scales: Tensor
 
 
 def dequantize(blocks: Tensor, scales: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

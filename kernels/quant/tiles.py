@@ -27,7 +27,7 @@ def weight_tile(
     if KIND == 0:
         result = tl.load(place + column, mask=inside, other=0.0).to(tl.float32)
     elif KIND == 1:
-        quants = tl.load(place + column, mask=inside, other=0).to(tl.float32)
+        quants = tl.load(place + column, mask=inside, other=0.0).to(tl.float32)
         result = quants * _of_group(of_row, begin, inside, column, GROUP, BLOCK).to(tl.float32)
     elif KIND == 2:
         quants = _pairs(place, begin, row < rows, width, BLOCK)

@@ -21,6 +21,7 @@ from modelfile.convert.content import Source
 from modelfile.convert.conversion import TYPES, Converted, names_of, target_name
 from modelfile.convert.decoder import with_prefix
 from modelfile.convert.gemma3 import text_part
+from modelfile.convert.kept import as_converted
 from modelfile.convert.layout import lay_out
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.numerics import WIDTHS
@@ -67,6 +68,8 @@ def convert_adapter(
     if type not in (*TYPES, "auto"):
         raise ConvertError(f"type {shown(type)}, expected {', '.join(TYPES)} or auto")
     config, model = _read_config(files), read_gguf(base)
+    if model.keeps_checkpoint:
+        model = as_converted(model)
     pairs = _pairs(_read_tensors(files), model)
     for pair in pairs:
         _check(pair, model)

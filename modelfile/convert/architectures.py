@@ -55,6 +55,8 @@ def plan_for(config: Config) -> Plan:
         method = config.group("quantization_config").values.get("quant_method", "unknown")
         config.refuse(
             "quantization_config",
-            f"the weights are already quantized ({shown(str(method))}); use the full checkpoint",
+            f"the weights are already quantized ({shown(str(method))}), which llama.cpp cannot"
+            " compute; write PARAMETER backend torch, without quantizing again, to keep them so and"
+            " run them with PyTorch, or use the full checkpoint",
         )
     return ARCHITECTURES[kind](config)

@@ -86,6 +86,17 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """A tensor of any type whose bytes are copied as they are."""
+
+    entry: TensorEntry
+
+    def ranges(self) -> Iterator[tuple[TensorEntry, int, int]]:
+        """See Source.ranges."""
+        yield self.entry, self.entry.start, self.entry.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Given:
     """A tensor of F32 values that no file holds."""
 

@@ -62,8 +62,8 @@ def convert(
     plan = without_output(plan_for(config), tensors)
     entries = match(plan, tensors)
     chosen = _own_type(plan, entries) if type == "auto" else type
-    tokens = (vocabulary or _read_vocabulary)(files, plan.vocabulary_size)
-    _check_vocabulary(tokens, plan.vocabulary_size)
+    tokens = (vocabulary or read_vocabulary)(files, plan.vocabulary_size)
+    check_vocabulary(tokens, plan.vocabulary_size)
     pooled = pooling(plan, files)
     contents = _contents(plan, entries, chosen)
     own = (*general(plan, config, files, chosen), *plan.metadata, *pooled)
@@ -121,7 +121,8 @@ def _own_type(plan: Plan, entries: Mapping[str, TensorEntry]) -> str:
     return "F16"
 
 
-def _check_vocabulary(values: tuple[MetadataValue, ...], size: int) -> None:
+def check_vocabulary(values: tuple[MetadataValue, ...], size: int) -> None:
+    """Raises ConvertError when the tokenizer has another number of tokens."""
     for value in values:
         if value.key == "tokenizer.ggml.tokens" and len(value.value) != size:  # type: ignore[arg-type]
             raise ConvertError(
@@ -130,7 +131,8 @@ def _check_vocabulary(values: tuple[MetadataValue, ...], size: int) -> None:
             )
 
 
-def _read_vocabulary(files: Mapping[str, Path], size: int) -> tuple[MetadataValue, ...]:
-    from modelfile.convert.vocabulary import read_vocabulary
+def read_vocabulary(files: Mapping[str, Path], size: int) -> tuple[MetadataValue, ...]:
+    """The tokenizer's values. Raises ConvertError."""
+    from modelfile.convert import vocabulary
 
-    return read_vocabulary(files, size)
+    return vocabulary.read_vocabulary(files, size)

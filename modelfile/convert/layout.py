@@ -19,7 +19,9 @@ from modelfile.errors import ConvertError
 
 ALIGNMENT: Final = 32
 _VERSION: Final = 3
-_NUMBERS: Final = {"F32": 0, "F16": 1, "BF16": 30}
+_KEPT: Final = {"I8": (24, 1), "I16": (25, 2), "I32": (26, 4), "I64": (27, 8), "F64": (28, 8)}
+_NUMBERS: Final = {"F32": 0, "F16": 1, "BF16": 30} | {kind: row[0] for kind, row in _KEPT.items()}
+_WIDTHS: Final = WIDTHS | {kind: row[1] for kind, row in _KEPT.items()}
 _ARRAY: Final = 9
 _KINDS: Final = {
     "u8": (0, "<u1"),
@@ -44,7 +46,7 @@ class Place:
     @property
     def size_bytes(self) -> int:
         """Its bytes without what pads it."""
-        return prod(self.shape) * WIDTHS[self.type]
+        return prod(self.shape) * _WIDTHS[self.type]
 
 
 @dataclass(frozen=True, slots=True)

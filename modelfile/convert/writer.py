@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from modelfile.convert.content import Given, Source
+from modelfile.convert.content import Copied, Given, Source
 from modelfile.convert.layout import Layout, padded
 from modelfile.errors import ConvertError
 from registry.atomic import FILE_MODE, open_regular, sync_directory
 
+Content = Source | Copied | Given
 Report = Callable[[str, int, int], None]  # status, bytes written, bytes in all
 STATUS: Final = "converting"
 
@@ -26,7 +27,7 @@ _COPY_BYTES: Final = 16 << 20
 _NO_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 
 
-def write(target: Path, layout: Layout, contents: Sequence[Source | Given], report: Report) -> None:
+def write(target: Path, layout: Layout, contents: Sequence[Content], report: Report) -> None:
     """Write the file; contents: one for each place of the layout. Raises ConvertError, OSError."""
     free = shutil.disk_usage(target.parent).free
     if free < layout.size_bytes:
@@ -46,9 +47,7 @@ def write(target: Path, layout: Layout, contents: Sequence[Source | Given], repo
         raise
 
 
-def _write_all(
-    output: int, layout: Layout, contents: Sequence[Source | Given], report: Report
-) -> None:
+def _write_all(output: int, layout: Layout, contents: Sequence[Content], report: Report) -> None:
     _put(output, layout.header)
     done = len(layout.header)
     for place, content in zip(layout.places, contents, strict=True):
@@ -63,9 +62,9 @@ def _write_all(
     report(STATUS, layout.size_bytes, layout.size_bytes)
 
 
-def _tensor(output: int, content: Source | Given) -> Iterator[int]:
+def _tensor(output: int, content: Content) -> Iterator[int]:
     """Writes one tensor; gives the bytes of each piece."""
-    if isinstance(content, Source) and content.plain:
+    if isinstance(content, Copied) or (isinstance(content, Source) and content.plain):
         for entry, start, size_bytes in content.ranges():
             source = open_regular(entry.path)
             try:

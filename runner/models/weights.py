@@ -51,12 +51,14 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True)
 class Ingredients:
-    """What to make weights of: blobs by the names of their files, or an installed model."""
+    """What to make weights of: blobs by the names of their files, or an installed model.
+    keep_quantized: a quantized checkpoint stays as it is, for the torch backend."""
 
     files: Mapping[str, Digest] = field(default_factory=dict)
     adapter_files: Mapping[str, Digest] = field(default_factory=dict)
     from_model: Name | None = None
     quantization: Quantization | None = None
+    keep_quantized: bool = False
 
     @property
     def groups(self) -> tuple[Mapping[str, Digest], ...]:
@@ -145,6 +147,11 @@ class Workshop:
             return None
         header = model_header(path)
         check_header(header)
+        if given.quantization is not None and header.keeps_checkpoint:
+            raise BuildError(
+                f"the model's weights are already quantized ({header.quantization}); they cannot be"
+                " quantized again"
+            )
         if given.quantization is not None and not header.tensors:
             raise BuildError("the model holds no weights; there is nothing to quantize")
         return path
@@ -190,6 +197,7 @@ class Workshop:
             "target": str(target),
             "type": kind,
             "adapter": base is not None,
+            "keep": self._given.keep_quantized and self._given.quantization is None,
             "base": None if base is None else str(base),
         }
         await self._job("converting", job)

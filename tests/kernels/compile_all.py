@@ -23,7 +23,14 @@ from kernels.norms import triton as norms
 from kernels.prefill import triton as prefill
 from kernels.quant import gguf, int4
 from kernels.quant import triton as quant
-from kernels.quant.mxfp4 import Mxfp4Experts
+from kernels.quant.experts import (
+    Fp8Experts,
+    GgufExperts,
+    Int4Experts,
+    Int8Experts,
+    Mxfp4Experts,
+    PackedExperts,
+)
 from kernels.rope import rope_tables
 from kernels.rope import triton as rope
 from kernels.rope.naive import Rotation
@@ -103,11 +110,25 @@ def matmuls() -> None:
     biases = bf16(8, 512), bf16(8, 4096)
     for extra in (None, biases):
         moe.expert_mlp(x, up, down, torch.zeros(64, 2), experts, activations.silu_mul, extra)
-    packed = tuple(
-        Mxfp4Experts(torch.zeros(*sizes, 16).byte(), torch.zeros(sizes).byte())
-        for sizes in ((8, 512, 128), (8, 4096, 8))
-    )
-    moe.expert_mlp(x, *packed, torch.zeros(64, 2), experts, activations.silu_mul)
+    for pair in zip(packed_experts(512, 4096), packed_experts(4096, 256), strict=True):
+        moe.expert_mlp(x, *pair, torch.zeros(64, 2), experts, activations.silu_mul)
+
+
+def packed_experts(rows: int, width: int) -> list[PackedExperts]:
+    """Eight maps [rows, width] in each format."""
+    codes = torch.zeros(8, rows, width, dtype=torch.uint8)
+    groups = bf16(8, rows, width // 128)
+    fp8 = codes.to(torch.float8_e4m3fn)
+    return [
+        Int4Experts(codes[..., ::2].contiguous(), groups, codes[..., : width // 128].contiguous()),
+        Int8Experts(codes.to(torch.int8), groups),
+        Fp8Experts(fp8, torch.zeros(8, rows, 1)),
+        Fp8Experts(fp8, torch.zeros(8, rows // 128, -(-width // 128))),
+        Mxfp4Experts(
+            codes[..., ::2].contiguous().unflatten(2, (-1, 16)), codes[..., : width // 32]
+        ),
+        GgufExperts(torch.zeros(8, rows, width // 32 * 34).byte(), "Q8_0"),
+    ]
 
 
 def main(once: bool) -> None:

@@ -11,7 +11,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -33,6 +33,7 @@ class Machine:
     share: float
     runs: int
     together: int
+    plain: dict[str, float] = field(default_factory=dict)  # rates of the plain copy and matmul
 
     def size(self, full: int) -> int:
         """A number of tokens, bytes or sequences."""
@@ -61,14 +62,21 @@ class Machine:
             torch.cuda.synchronize()
 
     def bytes(self, name: str, operation: Callable[[], object], count: int) -> None:
-        """Print the rate at which an operation moves count bytes."""
+        """Print the rate at which an operation moves count bytes, and its share of a copy's."""
         taken = self.seconds(operation)
-        print(f"{name:<34}{taken * 1e3:10.3f} ms {count / taken / 1e9:10.1f} GB/s")
+        rate = count / taken
+        share = rate / self.plain.setdefault("bytes", rate)
+        print(f"{name:<34}{taken * 1e3:10.3f} ms {rate / 1e9:10.1f} GB/s {share:12.2f} of a copy")
 
     def sums(self, name: str, operation: Callable[[], object], count: float) -> None:
-        """Print the rate at which an operation does count additions and multiplications."""
+        """Print the rate at which an operation does count additions and multiplications, and its
+        share of a matmul's."""
         taken = self.seconds(operation)
-        print(f"{name:<34}{taken * 1e3:10.3f} ms {count / taken / 1e12:10.2f} TFLOP/s")
+        rate = count / taken
+        share = rate / self.plain.setdefault("sums", rate)
+        print(
+            f"{name:<34}{taken * 1e3:10.3f} ms {rate / 1e12:10.2f} TFLOP/s {share:9.2f} of a matmul"
+        )
 
 
 def machine_itself(machine: Machine) -> None:
@@ -92,6 +100,22 @@ def attention(machine: Machine) -> None:
         lambda: ops.decode_attention(query, *caches, tables, lengths, scale=0.09),
         2 * caches[0].numel() * 2,
     )
+    for kind in (torch.int8, torch.float8_e4m3fn):
+        narrow = [cache.to(kind) for cache in caches]
+        ones = torch.ones(caches[0].shape[:3], device=machine.device)
+        machine.bytes(
+            f"  its cache in {str(kind).removeprefix('torch.')}",
+            partial(
+                ops.decode_attention,
+                query,
+                *narrow,
+                tables,
+                lengths,
+                scale=0.09,
+                scales=ops.CacheScales(ones, ones),
+            ),
+            2 * (caches[0].numel() + 4 * ones.numel()),
+        )
     rows, key = machine.normal(context, HEADS, WIDTH), machine.normal(context, KEY_HEADS, WIDTH)
     starts = torch.tensor([0, context], dtype=torch.int32, device=machine.device)
     products = 2.0 * HEADS * WIDTH * context**2
@@ -128,6 +152,29 @@ def matmuls(machine: Machine) -> None:
     machine.bytes("  Q4_K", lambda: ops.linear_gguf(x, blocks, "Q4_K"), blocks.numel())
 
 
+def experts(machine: Machine) -> None:
+    """Mixtures of 8 experts in four bits, and the same in bfloat16: bytes of those chosen."""
+    inner = machine.size(INNER) // 64 * 64 or 64
+    x, count = machine.normal(4, HIDDEN), 8
+    chosen = (torch.arange(8, device=machine.device) % count).int().view(4, 2)
+    shares = torch.full((4, 2), 0.5, device=machine.device)
+
+    def int4(rows: int, width: int) -> ops.Int4Experts:
+        codes = torch.zeros((count, rows, width // 2), dtype=torch.uint8, device=machine.device)
+        scales = torch.ones((count, rows, width // 64), dtype=torch.bfloat16, device=machine.device)
+        return ops.Int4Experts(codes, scales, torch.zeros_like(scales, dtype=torch.uint8))
+
+    packed = int4(2 * inner, HIDDEN), int4(HIDDEN, inner)
+    plain = machine.normal(count, 2 * inner, HIDDEN), machine.normal(count, HIDDEN, inner)
+    sizes = sum(part.numel() for part in plain)
+    for name, pair, size in (("bf16", plain, 2 * sizes), ("int4", packed, sizes // 2)):
+        machine.bytes(
+            f"8 experts, 4 tokens, {name}",
+            partial(ops.expert_mlp, x, *pair, shares, chosen, ops.silu_mul),
+            size,
+        )
+
+
 def rows(machine: Machine) -> None:
     count = machine.size(64)
     x, weight = machine.normal(count, HIDDEN), machine.normal(HIDDEN)
@@ -157,7 +204,7 @@ def main() -> None:
     machine = Machine(chosen.device, share, runs, 10 if chosen.device == "cuda" else 1)
     name = torch.cuda.get_device_name() if chosen.device == "cuda" else "CPU"
     print(f"torch {torch.__version__} on {name}")
-    for measured in (machine_itself, attention, matmuls, rows):
+    for measured in (machine_itself, attention, matmuls, experts, rows):
         measured(machine)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gguf
 import pytest
 import torch
 from hypothesis import given
@@ -11,8 +12,15 @@ from torch import Tensor
 from kernels.activations.naive import silu_mul
 from kernels.moe import naive
 from kernels.moe import triton as kernel
-from kernels.quant import mxfp4
-from kernels.quant.mxfp4 import Mxfp4Experts
+from kernels.quant import fp8, int8, mxfp4
+from kernels.quant.experts import (
+    Fp8Experts,
+    GgufExperts,
+    Int4Experts,
+    Int8Experts,
+    Mxfp4Experts,
+    PackedExperts,
+)
 from tests.kernels.tolerances import EXACT_ENOUGH, apart, assert_near, few, normal
 
 Experts = tuple[Tensor, Tensor, tuple[Tensor, Tensor]]
@@ -95,3 +103,46 @@ def test_experts_in_mxfp4_give_what_their_weights_give() -> None:
     expected = naive.expert_mlp(x, *dense, weights, experts, silu_mul)
     assert_near(naive.expert_mlp(x, up, down, weights, experts, silu_mul), expected)
     assert_near(kernel.expert_mlp(x, up, down, weights, experts, silu_mul), expected)
+
+
+def packed_experts(kind: str, count: int, rows: int, width: int, seed: int) -> PackedExperts:
+    """Random weights [count, rows, width] in this format, about as large as width**-0.5."""
+    dense = normal(count, rows, width, seed=seed) / width**0.5
+    codes = torch.arange(dense.numel()).mul(37 + seed).view(dense.shape)
+    if kind == "int4":
+        groups = width // 32
+        scales = 0.02 + normal(count, rows, groups, seed=seed).abs() / 100
+        zeros = codes[..., :groups].remainder(16).to(torch.uint8)
+        return Int4Experts(codes[..., : width // 2].remainder(256).to(torch.uint8), scales, zeros)
+    if kind in ("int8_rows", "int8_groups"):
+        parts = [int8.quantize(each, 32 if kind == "int8_groups" else None) for each in dense]
+        return Int8Experts(*(torch.stack(values) for values in zip(*parts, strict=True)))
+    if kind in ("fp8_rows", "fp8_blocks"):
+        scales = dense.abs().amax(dim=-1, keepdim=True) / 448
+        if kind == "fp8_blocks":
+            blocks = (count, -(-rows // 128), -(-width // 128))
+            scales = scales.max() * (1 + normal(*blocks, seed=seed).abs())
+        wide = torch.stack([fp8.spread(*pair) for pair in zip(dense, scales, strict=True)])
+        return Fp8Experts((dense / wide).to(torch.float8_e4m3fn), scales)
+    packed = gguf.quants.quantize(dense.numpy(), gguf.GGMLQuantizationType[kind])
+    return GgufExperts(torch.from_numpy(packed), kind)
+
+
+KINDS = ("int4", "int8_rows", "int8_groups", "fp8_rows", "fp8_blocks", "Q8_0", "Q4_0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tokens", [1, 6, 40])
+def test_packed_experts_give_what_their_weights_give(kind: str, tokens: int) -> None:
+    up, down = packed_experts(kind, 3, 128, 160, 1), packed_experts(kind, 3, 160, 64, 2)
+    dense = tuple(
+        torch.stack([part.linear(torch.eye(width), each, None).T for each in range(3)])
+        for part, width in ((up, 160), (down, 64))
+    )
+    assert dense[0].shape == (3, 128, 160)
+    x = normal(tokens, 160, seed=3)
+    biases = normal(3, 128, seed=4), normal(3, 160, seed=5)
+    weights, experts = naive.route(normal(tokens, 3, seed=6), 2, normalize=True)
+    expected = naive.expert_mlp(x, *dense, weights, experts, silu_mul, biases)
+    assert_near(naive.expert_mlp(x, up, down, weights, experts, silu_mul, biases), expected, 3.0)
+    assert_near(kernel.expert_mlp(x, up, down, weights, experts, silu_mul, biases), expected, 3.0)

@@ -8,21 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from kernels import ops
+from kernels.ops import CacheScales
 
 Tensor = Any
+SCALED = (torch.int8, torch.float8_e4m3fn)  # the types of a cache that needs scales
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCache:
-    """Keys and values of one layer over the whole pool [blocks, block_size, heads, head_dim]."""
+    """Keys and values of one layer over the whole pool [blocks, block_size, heads, head_dim].
+    scales: of a cache in int8 or float8."""
 
     keys: Tensor
     values: Tensor
+    scales: CacheScales | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that a block has a part of, each [blocks, block_size, heads, ...]; float8 as the
+        bytes that it is, which all of torch's copies know."""
+        own = tuple(
+            part.view(torch.uint8) if part.dtype == torch.float8_e4m3fn else part
+            for part in (self.keys, self.values)
+        )
+        return own if self.scales is None else (*own, self.scales.keys, self.scales.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,16 @@ class Attending:
     window: int | None = None
     softcap: float | None = None
     sinks: Tensor | None = None
+
+
+class Attends(Protocol):
+    """The attention's part of one step."""
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, how: Attending
+    ) -> Tensor:
+        """Turn query [T, H, D] and key [T, K, D], store key and value [T, K, D], and attend:
+        [T, H, D]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +88,7 @@ class AttentionStep:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, how: Attending
     ) -> Tensor:
-        """Turn query [T, H, D] and key [T, K, D], store key and value [T, K, D], and attend:
-        [T, H, D]."""
+        """See Attends."""
         cache, rope = self.caches[layer], how.rope
         query = ops.rotate_and_store(
             query,
@@ -77,6 +100,7 @@ class AttentionStep:
             cache.keys,
             cache.values,
             self.slots,
+            scales=cache.scales,
         )
         count = self.decodes
         if count == len(self.context_lengths):
@@ -98,6 +122,7 @@ class AttentionStep:
             window=how.window,
             softcap=how.softcap,
             sinks=how.sinks,
+            scales=cache.scales,
         )
 
     def _prefill(self, cache: LayerCache, query: Tensor, how: Attending) -> Tensor:
@@ -113,6 +138,7 @@ class AttentionStep:
             window=how.window,
             softcap=how.softcap,
             sinks=how.sinks,
+            scales=cache.scales,
         )
 
 
@@ -120,11 +146,17 @@ def make_caches(
     layers: int, shape: tuple[int, int, int, int], dtype: Any, device: Any
 ) -> list[LayerCache]:
     """Zeroed caches of shape [blocks, block_size, heads, head_dim]: a page that nobody has
-    written may be read behind a mask, where a NaN would spoil the sum."""
+    written may be read behind a mask, where a NaN would spoil the sum. Those of int8 and float8
+    have a scale for each token and head."""
+    scaled = dtype in SCALED
+
+    def zeros(shape: tuple[int, ...], dtype: Any) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=device)
+
+    def scales() -> CacheScales:
+        return CacheScales(zeros(shape[:3], torch.float32), zeros(shape[:3], torch.float32))
+
     return [
-        LayerCache(
-            torch.zeros(shape, dtype=dtype, device=device),
-            torch.zeros(shape, dtype=dtype, device=device),
-        )
+        LayerCache(zeros(shape, dtype), zeros(shape, dtype), scales() if scaled else None)
         for _ in range(layers)
     ]

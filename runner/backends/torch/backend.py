@@ -22,11 +22,13 @@ from runner.backends.backend import (
     Sampled,
     SavedState,
 )
+from runner.backends.launching import Pending
 from runner.backends.llamacpp.logprobs import score
-from runner.backends.torch.attention import AttentionStep, LayerCache
+from runner.backends.torch.attention import Attends, AttentionStep, LayerCache
 from runner.backends.torch.batch import Layout, StepBatch, lay_out, outputs_of
 from runner.backends.torch.cache import BlockPool, Copy
 from runner.backends.torch.graphs import CudaRecorder, DecodeGraphs
+from runner.backends.torch.launched import Launched
 from runner.backends.torch.sampling import Sampling, TorchSampler
 from runner.backends.torch.saved import SavedSequence, copy_in, copy_out, state_bytes
 from runner.types import SamplingParams
@@ -39,7 +41,7 @@ _ONE = np.ones(1, np.int64)
 class Model(Protocol):
     """What the files of models/ define."""
 
-    def forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, step: Attends) -> Tensor:
         """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -47,7 +49,8 @@ class Model(Protocol):
 
 
 class TorchBackend:
-    """See runner.backends.backend.Backend."""
+    """See runner.backends.backend.Backend, and runner.backends.launching.Launching: on a CPU the
+    host has nothing to do meanwhile."""
 
     def __init__(
         self,
@@ -62,9 +65,10 @@ class TorchBackend:
         self._caches = list(caches)
         self._pool = pool
         self._batch = StepBatch(self._caches, pool, device)
-        self._sampling = Sampling(capacity.vocabulary, together=torch.device(device).type == "cuda")
+        self.launches = torch.device(device).type == "cuda"
+        self._sampling = Sampling(capacity.vocabulary, together=self.launches)
         self._graphs = None
-        if torch.device(device).type == "cuda":
+        if self.launches:
             width = pool.tables.shape[1]
             self._graphs = DecodeGraphs(
                 self._logits, self._caches, capacity.max_sequences, width, CudaRecorder(), device
@@ -101,6 +105,22 @@ class TorchBackend:
         self._forget_drafts(drafted, sampled)
         return sampled
 
+    def follows(self, row: Row) -> bool:
+        """See Launching.follows."""
+        return self._sampling.draws(row)
+
+    def launch(self, rows: Sequence[Row], after: Pending | None) -> Launched:
+        """See Launching.launch."""
+        layout = lay_out(rows, self.capacity, self._pool.lengths)
+        copies = self._pool.extend(layout.sequences, layout.counts)
+        given = after.tokens_of(rows) if isinstance(after, Launched) else None
+
+        def compute() -> Tensor:
+            return self._sampling.draw(rows, self._compute(rows, layout, copies, given))
+
+        with torch.inference_mode():
+            return Launched(rows, self._guarded(compute, layout), self._pool.trim)
+
     def _forget_drafts(self, rows: Sequence[Row], sampled: Sequence[Sampled]) -> None:
         """The tokens of drafts that nothing has confirmed leave the cache."""
         if not rows:
@@ -110,15 +130,23 @@ class TorchBackend:
             confirmed = max(counts[row.sequence] - 1, 0)
             self._pool.trim(row.sequence, row.position + len(row.tokens) + confirmed)
 
-    def _compute(self, rows: Sequence[Row], layout: Layout, copies: Sequence[Copy]) -> Tensor:
+    def _compute(
+        self,
+        rows: Sequence[Row],
+        layout: Layout,
+        copies: Sequence[Copy],
+        given: Tensor | None = None,
+    ) -> Tensor:
         """The logits [outputs, vocabulary] of the rows' targets and of their last tokens where
-        they have a sampler, in the order of rows; None where there are none."""
+        they have a sampler, in the order of rows; None where there are none. given: the tokens,
+        where they are on the device already."""
         assert self._model is not None
         self._copy_blocks(copies)
         tokens, positions, step = self._batch.fill(layout)
+        tokens = tokens if given is None else given
         wanted = outputs_of(rows, layout)
         if wanted == list(range(len(tokens))):
-            if self._graphs is not None and layout.decodes == len(rows):
+            if isinstance(step, AttentionStep) and self._graphs and layout.decodes == len(rows):
                 return self._graphs.run(tokens, positions, step)
             return self._logits(tokens, positions, step)
         hidden = self._model.forward(tokens, positions, step)
@@ -126,7 +154,7 @@ class TorchBackend:
             return None
         return self._model.logits(hidden[torch.tensor(wanted, device=hidden.device)])
 
-    def _logits(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
+    def _logits(self, tokens: Tensor, positions: Tensor, step: Attends) -> Tensor:
         """Of all tokens of the step."""
         assert self._model is not None
         return self._model.logits(self._model.forward(tokens, positions, step))
@@ -151,8 +179,8 @@ class TorchBackend:
     def _copy_blocks(self, copies: Sequence[Copy]) -> None:
         for copy in copies:
             for cache in self._caches:
-                cache.keys[copy.target] = cache.keys[copy.source]
-                cache.values[copy.target] = cache.values[copy.source]
+                for part in cache.tensors:
+                    part[copy.target] = part[copy.source]
 
     def share(self, source: int, target: int, length: int) -> None:
         """See Backend.share."""

@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from runner.backends.backend import BackendError, Capacity, Row
-from runner.backends.torch.attention import AttentionStep, LayerCache
+from runner.backends.torch.attention import Attends, AttentionStep, LayerCache
 from runner.backends.torch.cache import BlockPool
+from runner.backends.torch.host_step import HostStep, views_of
 
 Tensor = Any
 Integers = NDArray[np.int64]
@@ -47,18 +48,22 @@ def lay_out(rows: Sequence[Row], capacity: Capacity, lengths: Integers) -> Layou
     """The rows of a step in order. lengths: tokens of each sequence in the cache. Raises
     BackendError for rows that do not continue what is there."""
     order: Sequence[int] = range(len(rows))
-    sizes = [len(row.tokens) + len(row.draft) for row in rows]
+    sizes = [len(row.tokens) for row in rows]
+    if any(row.draft for row in rows):
+        sizes = [size + len(row.draft) for size, row in zip(sizes, rows, strict=True)]
     decodes = sizes.count(1)
     if decodes not in (0, len(rows)):
         order = sorted(order, key=lambda at: sizes[at] != 1)
         rows, sizes = [rows[at] for at in order], [sizes[at] for at in order]
-    count = len(rows)
-    sequences = np.fromiter((row.sequence for row in rows), np.int64, count)
-    positions = np.fromiter((row.position for row in rows), np.int64, count)
+    sequences = np.array([row.sequence for row in rows], np.int64)
+    positions = np.array([row.position for row in rows], np.int64)
     counts = np.array(sizes, np.int64)
-    given = (token for row in rows for part in (row.tokens, row.draft) for token in part)
+    if decodes == len(rows):
+        given = [row.tokens[0] for row in rows]
+    else:
+        given = [token for row in rows for part in (row.tokens, row.draft) for token in part]
     try:
-        tokens = np.fromiter(given, np.int64, sum(sizes))
+        tokens = np.array(given, np.int64)
     except OverflowError as error:
         raise BackendError(f"a step holds a number that is no token: {error}") from None
     layout = Layout(tokens, sequences, positions, counts, order, decodes)
@@ -97,6 +102,10 @@ def _check(layout: Layout, capacity: Capacity, lengths: Integers) -> None:
 def outputs_of(rows: Sequence[Row], layout: Layout) -> list[int]:
     """Which tokens of the step give logits: those before a row's targets, then its last one and
     its draft where it has a sampler, in the order of rows."""
+    if layout.decodes == len(rows) and all(
+        row.sampler is not None and row.scoring is None for row in rows
+    ):
+        return list(range(len(rows)))
     ends: Sequence[int] = layout.ends.tolist()
     if layout.decodes not in (0, len(rows)):
         places = dict(zip(layout.order, ends, strict=True))
@@ -114,12 +123,16 @@ def outputs_of(rows: Sequence[Row], layout: Layout) -> list[int]:
 class StepBatch:
     """Turns a layout into what the model computes with."""
 
-    def __init__(self, caches: Sequence[LayerCache], pool: BlockPool, device: Any) -> None:
+    def __init__(
+        self, caches: Sequence[LayerCache], pool: BlockPool, device: Any, *, tables: bool = False
+    ) -> None:
+        """tables: attention goes by tensors of block tables on a CPU too."""
         self._caches = caches
         self._pool = pool
         self._device = torch.device(device)
+        self._views = None if tables else views_of(caches)
 
-    def fill(self, layout: Layout) -> tuple[Tensor, Tensor, AttentionStep]:
+    def fill(self, layout: Layout) -> tuple[Tensor, Tensor, Attends]:
         """(tokens [T], positions [T], the attention's part) for a layout that the pool has been
         extended by."""
         counts, size = layout.counts, self._pool.block_size
@@ -139,6 +152,10 @@ class StepBatch:
         longest = self._pool.blocks_for(int(contexts.max()))
         tables = self._pool.tables[layout.sequences, :longest]
         place = self._place(positions)
+        if self._views is not None:
+            slots_placed = self._place(slots)
+            host = HostStep(self._views, place, slots_placed, tables, contexts, starts)
+            return self._place(layout.tokens), place, host
         step = AttentionStep(
             caches=self._caches,
             positions=place,

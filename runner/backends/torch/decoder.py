@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from modelfile.convert.decoder import Shape
-from runner.backends.torch.attention import Attending, AttentionStep
+from runner.backends.torch.attention import Attending, Attends
 from runner.backends.torch.layers import Embedding, Linear, RmsNorm
 
 Tensor = Any
@@ -32,11 +32,12 @@ class Attention:
     query_norm: RmsNorm | None = None
     key_norm: RmsNorm | None = None
 
-    def __call__(self, x: Tensor, step: AttentionStep) -> Tensor:
+    def __call__(self, x: Tensor, step: Attends) -> Tensor:
         """[T, hidden] of x [T, hidden]; the step keeps keys and values."""
         heads, heads_kv = self.shape.heads, self.shape.heads_kv
-        projected = self.projections(x).unflatten(-1, (-1, self.shape.head))
-        query, key, value = projected.split((heads, heads_kv, heads_kv), dim=1)
+        projected = self.projections(x).view(len(x), -1, self.shape.head)
+        query, key = projected[:, :heads], projected[:, heads : heads + heads_kv]
+        value = projected[:, heads + heads_kv :]
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         return self.output(step.attend(self.layer, query, key, value, self.how).flatten(1))
@@ -59,9 +60,7 @@ class Layer(Protocol):
     """One layer. The sum of what came before goes along beside the newest part of it, so that
     adding it and taking the norm is one operation."""
 
-    def __call__(
-        self, x: Tensor, residual: Tensor | None, step: AttentionStep
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Tensor, residual: Tensor | None, step: Attends) -> tuple[Tensor, Tensor]:
         """(the layer's own output, the sum up to it), both [T, hidden]."""
 
 
@@ -74,9 +73,7 @@ class PreNormLayer:
     feed_forward_norm: RmsNorm
     feed_forward: FeedForward
 
-    def __call__(
-        self, x: Tensor, residual: Tensor | None, step: AttentionStep
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Tensor, residual: Tensor | None, step: Attends) -> tuple[Tensor, Tensor]:
         """See Layer."""
         x, residual = add_norm(self.input_norm, x, residual)
         x, residual = self.feed_forward_norm.add(self.attention(x, step), residual)
@@ -94,9 +91,7 @@ class SandwichLayer:
     feed_forward: FeedForward
     output_norm: RmsNorm
 
-    def __call__(
-        self, x: Tensor, residual: Tensor | None, step: AttentionStep
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Tensor, residual: Tensor | None, step: Attends) -> tuple[Tensor, Tensor]:
         """See Layer."""
         x, residual = add_norm(self.input_norm, x, residual)
         x = self.attention_norm(self.attention(x, step))
@@ -114,7 +109,7 @@ class Decoder:
     head: Linear
     softcap: float | None = None
 
-    def forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, step: Attends) -> Tensor:
         """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
         x, residual = self.embedding(tokens), None
         for layer in self.layers:

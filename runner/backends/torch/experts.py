@@ -1,8 +1,8 @@
 """A mixture of experts in place of a feed-forward: which experts a token goes to, and what they
 compute.
 
-Knows no file; the experts' weights lie together where they are floats, and are maps of their own
-where they are packed.
+Knows no file; the experts' weights lie together where they are alike, and are maps of their own
+where they are not.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from typing import Any, Self
 import torch
 
 from kernels import ops
+from kernels.ops import PackedExperts
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import MAX_EXPERTS
 from runner.backends.torch.decoder import Activation, GatedFeedForward
 from runner.backends.torch.layers import DenseLinear, Linear
 from runner.backends.torch.parts import Parts
+from runner.backends.torch.stacks import stacked
 
 Tensor = Any
+_CAPTURED_TOKENS = 256  # the most sequences of a decode step, see runner/models/placement.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,13 @@ class Routing:
 
 @dataclass(frozen=True, slots=True)
 class StackedExperts:
-    """gate_up [E, 2N, C] and down [E, C, N] of all experts; biases [E, 2N] and [E, C]."""
+    """gate_up [E, 2N, C] and down [E, C, N] of all experts, floats or packed; biases [E, 2N] and
+    [E, C]."""
 
     router: Linear
     routing: Routing
-    gate_up: Tensor
-    down: Tensor
+    gate_up: Tensor | PackedExperts
+    down: Tensor | PackedExperts
     activation: Activation
     biases: tuple[Tensor, Tensor] | None = None
 
@@ -65,7 +69,8 @@ class StackedExperts:
 
 @dataclass(frozen=True, slots=True)
 class ListedExperts:
-    """Each expert is a feed-forward of its own."""
+    """Each expert is a feed-forward of its own. On a GPU a step of few tokens, which a CUDA graph
+    may be captured of, asks all of them: which ones are chosen stays on the device."""
 
     router: Linear
     routing: Routing
@@ -74,6 +79,21 @@ class ListedExperts:
     def __call__(self, x: Tensor) -> Tensor:
         """[T, C] of x [T, C]."""
         shares, chosen = _route(self.router, self.routing, x)
+        if x.is_cuda and len(x) <= _CAPTURED_TOKENS:
+            return self.by_all(x, shares, chosen)
+        return self.by_chosen(x, shares, chosen)
+
+    def by_all(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
+        """Every expert computes every token; shares [T, k] of the chosen ones [T, k]."""
+        weights = torch.zeros(len(x), len(self.experts), device=x.device)
+        weights.scatter_(1, chosen.long(), shares)
+        result = torch.zeros_like(x, dtype=torch.float32)
+        for number, expert in enumerate(self.experts):
+            result += expert(x).float() * weights[:, number, None]
+        return result.to(x.dtype)
+
+    def by_chosen(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
+        """Each expert computes the tokens that chose it, whose number the host has to know."""
         order = chosen.flatten().argsort(stable=True)
         counts = torch.bincount(chosen.flatten(), minlength=len(self.experts)).tolist()
         rows, weights = order // self.routing.chosen, shares.flatten()[order, None]
@@ -134,7 +154,22 @@ def read_experts(
     others = (expert(number) for number in range(1, routing.experts))
     if isinstance(first.gate_up, DenseLinear) and isinstance(first.down, DenseLinear):
         return _stack(router, routing, first, others)
-    return ListedExperts(router, routing, (first, *others))
+    return _together(router, routing, (first, *others), activation)
+
+
+def _together(
+    router: Linear,
+    routing: Routing,
+    experts: tuple[GatedFeedForward, ...],
+    activation: Activation,
+) -> StackedExperts | ListedExperts:
+    """Stacks of packed experts, where all are packed alike."""
+    gate_up = stacked([expert.gate_up for expert in experts])
+    down = None if gate_up is None else stacked([expert.down for expert in experts])
+    if gate_up is None or down is None or (gate_up[1] is None) != (down[1] is None):
+        return ListedExperts(router, routing, experts)
+    biases = None if gate_up[1] is None or down[1] is None else (gate_up[1], down[1])
+    return StackedExperts(router, routing, gate_up[0], down[0], activation, biases)
 
 
 def _stack(

@@ -21,56 +21,43 @@ from runner.backends.torch.safetensors import MappedBytes
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
-class GgufTensors:
-    """See weights.TensorSource."""
+def counts_of(header: GgufHeader) -> Counts:
+    """The numbers of a file's model that names depend on."""
+    return Counts(
+        header.block_count or 0,
+        header.head_count or 0,
+        header.head_count_kv or 0,
+        header.expert_count or 0,
+    )
+
+
+class StoredTensors:
+    """The tensors of a GGUF file under its own names."""
 
     def __init__(self, header: GgufHeader) -> None:
-        counts = Counts(
-            header.block_count or 0,
-            header.head_count or 0,
-            header.head_count_kv or 0,
-            header.expert_count or 0,
-        )
-        self._infos = {tensor.name: tensor for tensor in header.tensors}
-        self._origins = origins(header.architecture, counts, self._infos.keys())
+        self.infos: dict[str, TensorInfo] = {tensor.name: tensor for tensor in header.tensors}
         self._header = header
         self._files = MappedBytes()
-        self.names: Collection[str] = self._origins.keys()
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """See TensorSource."""
-        origin = self._origins[name]
-        whole = tuple(reversed(self._infos[origin.name].dimensions))
-        return whole if origin.expert is None else whole[1:]
+    def has(self, name: str) -> bool:
+        """The file has this tensor."""
+        return name in self.infos
 
-    def read(self, name: str) -> Any:
-        """See TensorSource: as float32, or the type of plain floats."""
-        origin = self._origins[name]
-        values = self._floats(self._infos[origin.name], origin.expert)
-        if origin.heads is not None:
-            values = _halves(values, origin.heads)
-        return values - origin.shift if origin.shift else values
-
-    def rows(self, name: str) -> tuple[str, Any] | None:
-        """See TensorSource."""
-        origin = self._origins[name]
-        info = self._infos[origin.name]
-        if info.type not in FORMATS or origin.shift:
-            return None
-        rows = self._bytes(info, origin.expert).view(self.shape(name)[0], -1)
-        return info.type, rows if origin.heads is None else _halves(rows, origin.heads)
-
-    def _bytes(self, info: TensorInfo, expert: int | None) -> Any:
+    def bytes(self, name: str, expert: int | None = None) -> Any:
+        """uint8 [bytes], of one expert where the tensor is a stack of them."""
+        info = self.infos[name]
         start, size = self._header.data_offset + info.offset, info.size_bytes
         if expert is not None:
             size //= info.dimensions[-1]
             start += expert * size
         return self._files.read(self._header.path, start, size)
 
-    def _floats(self, info: TensorInfo, expert: int | None) -> Any:
+    def floats(self, name: str, expert: int | None = None) -> Any:
+        """As float32, or the type of plain floats; good until the next call."""
+        info = self.infos[name]
         shape = tuple(reversed(info.dimensions))
         shape = shape if expert is None else shape[1:]
-        content = self._bytes(info, expert)
+        content = self.bytes(name, expert)
         plain = _PLAIN.get(info.type)
         if plain is not None:
             return content.view(plain).view(shape)
@@ -79,7 +66,39 @@ class GgufTensors:
         return torch.from_numpy(gguf.quants.dequantize(rows, kind)).view(shape)
 
 
-def _halves(values: Any, heads: int) -> Any:
+class GgufTensors:
+    """See weights.TensorSource."""
+
+    def __init__(self, header: GgufHeader) -> None:
+        self._stored = StoredTensors(header)
+        self._origins = origins(header.architecture, counts_of(header), self._stored.infos.keys())
+        self.names: Collection[str] = self._origins.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """See TensorSource."""
+        origin = self._origins[name]
+        whole = tuple(reversed(self._stored.infos[origin.name].dimensions))
+        return whole if origin.expert is None else whole[1:]
+
+    def read(self, name: str) -> Any:
+        """See TensorSource: as float32, or the type of plain floats."""
+        origin = self._origins[name]
+        values = self._stored.floats(origin.name, origin.expert)
+        if origin.heads is not None:
+            values = halves(values, origin.heads)
+        return values - origin.shift if origin.shift else values
+
+    def rows(self, name: str) -> tuple[str, Any] | None:
+        """See TensorSource."""
+        origin = self._origins[name]
+        info = self._stored.infos[origin.name]
+        if info.type not in FORMATS or origin.shift:
+            return None
+        rows = self._stored.bytes(origin.name, origin.expert).view(self.shape(name)[0], -1)
+        return info.type, rows if origin.heads is None else halves(rows, origin.heads)
+
+
+def halves(values: Any, heads: int) -> Any:
     """Rows of neighbouring pairs, for each head, as its two halves."""
     rows = values.shape[0]
     paired = values.reshape(heads, rows // heads // 2, 2, *values.shape[1:])

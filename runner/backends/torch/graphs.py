@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import torch
 
-from runner.backends.torch.attention import AttentionStep, LayerCache
+from runner.backends.torch.attention import Attends, AttentionStep, LayerCache
 
 Tensor = Any
 Compute = Callable[[], Tensor]
-Forward = Callable[[Tensor, Tensor, AttentionStep], Tensor]  # tokens, positions, step -> logits
+Forward = Callable[[Tensor, Tensor, Attends], Tensor]  # tokens, positions, step -> logits
 
 _SMALL = (1, 2, 4, 8)  # then steps of 16: at most a third of a larger batch is padding
 _STEP = 16

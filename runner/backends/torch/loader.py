@@ -16,6 +16,7 @@ from registry.formats.gguf import GgufHeader
 from runner.backends.backend import Capacity, LoadedModel, LoadProgress
 from runner.backends.llamacpp.logprobs import OUTPUT_TOKENS
 from runner.backends.llamacpp.threads import threads_for
+from runner.backends.torch.adapters import Adapters
 from runner.backends.torch.architectures import model_class
 from runner.backends.torch.attention import make_caches
 from runner.backends.torch.backend import TorchBackend
@@ -60,13 +61,16 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
     vocabulary = read_vocabulary(path)
     try:
         with torch.inference_mode():
-            model = build_model(source, place, progress)
+            adapters = Adapters(plan.adapters, source.header) if plan.adapters else None
+            model = build_model(source, place, progress, adapters)
             backend = (
                 _embedder(plan, source.header, model, memory, context)
                 if plan.embedding
-                else _generator(plan, source.config, memory, model, context)
+                else generator(plan, source.config, memory, model, context)
             )
-    except (torch.OutOfMemoryError, MemoryError) as error:
+    except (RuntimeError, MemoryError) as error:
+        if not _is_shortage(error):
+            raise
         raise ModelLoadFailed(
             f"no memory for {path.name}, which needs {memory.describe()}; try a smaller num_ctx"
         ) from error
@@ -81,18 +85,28 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
 
 
 def build_model(
-    source: ModelSource, place: Place, progress: LoadProgress | None = None
+    source: ModelSource,
+    place: Place,
+    progress: LoadProgress | None = None,
+    adapters: Adapters | None = None,
 ) -> Decoder | Encoder:
     """The model of a source with its weights in place, every tensor used. Raises
     ModelLoadFailed, and what progress raises."""
     build = model_class(source.config.model_type)
-    weights = Weights(source.tensors, place, source.config.quantization, progress)
+    weights = Weights(source.tensors, place, source.config.quantization, progress, adapters)
     try:
         model: Decoder | Encoder = build(source.config, weights)
     except ConvertError as error:
         raise ModelLoadFailed(f"the model's config is refused: {error}") from error
     weights.finish()
     return model
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Whether memory was short. On a CPU torch says so in the text of a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(
+        error
+    )
 
 
 def _embedder(
@@ -121,13 +135,15 @@ def _embedder(
     return EmbeddingBackend(model, capacity, pooling_of(header), memory.device)
 
 
-def _generator(
+def generator(
     plan: LoadPlan,
     config: ModelConfig,
     memory: MemoryPlan,
     model: Decoder | Encoder,
     context: int,
 ) -> TorchBackend:
+    """A model with its cache, as memory plans it. Raises ModelLoadFailed for one that only reads,
+    and what torch raises when memory is short."""
     if isinstance(model, Encoder):
         raise ModelLoadFailed(
             f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
@@ -136,7 +152,7 @@ def _generator(
     caches = make_caches(
         shape.layers,
         (memory.blocks, memory.block_size, shape.heads_kv, shape.head),
-        memory.dtype,
+        memory.cache_dtype,
         memory.device,
     )
     capacity = Capacity(

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from runner.backends.torch.attention import SCALED
 from runner.backends.torch.config import ModelConfig
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
@@ -19,6 +20,8 @@ from runner.types import LoadPlan
 BLOCK_SIZE = {"cpu": 16, "cuda": 64}  # tokens; small ones waste less, large ones launch fewer reads
 SPARE_BLOCKS = 2  # of each sequence: its last one is not full, and one it shared half of
 RESERVE_BYTES = 512 << 20  # of a GPU, for CUDA's context and the libraries' workspaces
+# Of the cache, by LoadPlan.kv_cache_type; any other is the computation's
+_CACHE_DTYPES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -28,6 +31,7 @@ class MemoryPlan:
 
     device: str
     dtype: Any
+    cache_dtype: Any
     block_size: int
     blocks: int
     block_bytes: int
@@ -53,8 +57,10 @@ class MemoryPlan:
             f"cache {_mib(self.cache_bytes)} ({self.blocks} blocks of {self.block_size} tokens)",
             f"step {_mib(self.step_bytes)}",
         )
-        name = str(self.dtype).removeprefix("torch.")
-        return f"{_mib(self.total_bytes)} on {self.device} in {name}: {' + '.join(parts)}"
+        names = (str(self.dtype), str(self.cache_dtype))
+        kind, cached = (name.removeprefix("torch.") for name in names)
+        kind = kind if kind == cached else f"{kind}, its cache in {cached}"
+        return f"{_mib(self.total_bytes)} on {self.device} in {kind}: {' + '.join(parts)}"
 
 
 def device_for(plan: LoadPlan) -> str:
@@ -85,13 +91,18 @@ def plan_memory(
     size = BLOCK_SIZE[device]
     context = min(plan.context_length, config.context_length)
     blocks = -(-max(plan.pool_tokens, context) // size) + SPARE_BLOCKS * plan.max_sequences
+    cache_dtype = _CACHE_DTYPES.get(plan.kv_cache_type, dtype)
+    token = 2 * shape.layers * shape.keys * cache_dtype.itemsize
+    if cache_dtype in SCALED:
+        token += 2 * shape.layers * shape.heads_kv * torch.float32.itemsize
     row = shape.vocabulary + 6 * shape.hidden + 3 * shape.feed_forward
     result = MemoryPlan(
         device=device,
         dtype=dtype,
+        cache_dtype=cache_dtype,
         block_size=size,
         blocks=blocks,
-        block_bytes=2 * shape.layers * size * shape.keys * width,
+        block_bytes=size * token,
         weights_bytes=stored_bytes if packed else _bytes_unpacked(config, elements, width, narrow),
         step_bytes=4 * plan.batch_tokens * row,
         packed=packed,

@@ -26,7 +26,7 @@ from runner.types import SamplingParams
 
 Tensor = Any
 _GREEDY = SamplingParams(temperature=0, top_k=0, top_p=1.0)
-_FAULT = (
+NAN_FAULT = (
     "the model computed no usable probabilities (NaN) for the next token; its weights may be"
     " damaged or too large for the type they are computed in"
 )
@@ -68,6 +68,9 @@ class Sampling:
         self._together = together
         self._candidates = Candidates(vocabulary)
         self._masking = Masking(vocabulary)
+        self._held: list[TorchSampler] = []
+        self._held_on: Any = None
+        self._held_columns: tuple[Tensor, ...] = ()
 
     def create(self, params: SamplingParams) -> TorchSampler:
         """See Backend.create_sampler."""
@@ -77,8 +80,12 @@ class Sampling:
         """The token of each row, and one after each token of its draft that the one before it
         confirms; from logits float32 [outputs, vocabulary], of each row one and as many as its
         draft has. Raises RowFault."""
-        samplers = [_sampler(row) for row in rows]
-        tokens = self._drawn(rows, samplers, logits) if self._together else _likeliest(logits)
+        tokens = self.draw(rows, logits).tolist() if self._together else _likeliest(logits)
+        samplers = _samplers(rows)
+        if len(tokens) == len(rows) and min(tokens) >= 0 and self._all_chosen(rows, samplers):
+            for sampler in samplers:
+                sampler.step += 1
+            return [Sampled(row.sequence, token) for row, token in zip(rows, tokens, strict=True)]
         host: NDArray[np.float32] | None = None
         sampled: list[Sampled] = []
         faulty: list[int] = []
@@ -96,8 +103,25 @@ class Sampling:
             sampler.step += len(found)
             at = outputs.stop
         if faulty:
-            raise RowFault(_FAULT, sampled=sampled, sequences=faulty)
+            raise RowFault(NAN_FAULT, sampled=sampled, sequences=faulty)
         return sampled
+
+    def draws(self, row: Row) -> bool:
+        """Whether draw gives the row's token."""
+        return isinstance(row.sampler, TorchSampler) and self._chosen(row, row.sampler)
+
+    def draw(self, rows: Sequence[Row], logits: Tensor) -> Tensor:
+        """For each output, on the device, the token of a row that draws says yes to, -1 where
+        there are NaN; of another row the likeliest."""
+        if not self._together:
+            return torch.tensor(_likeliest(logits))
+        return self._drawn(rows, _samplers(rows), logits)
+
+    def _all_chosen(self, rows: Sequence[Row], samplers: Sequence[TorchSampler]) -> bool:
+        if self._together:
+            return all(sampler.plain for sampler in samplers)
+        likeliest = all(sampler.likeliest for sampler in samplers)
+        return likeliest and all(row.mask is None for row in rows)
 
     def _chosen(self, row: Row, sampler: TorchSampler) -> bool:
         """Whether the row's token has been chosen with those of the others."""
@@ -105,31 +129,47 @@ class Sampling:
 
     def _drawn(
         self, rows: Sequence[Row], samplers: Sequence[TorchSampler], logits: Tensor
-    ) -> list[int]:
-        """For each output the token of a plain row, -1 where there are NaN; of another row the
-        likeliest."""
+    ) -> Tensor:
         outputs = [
-            (row, sampler, sampler.params if sampler.plain else _GREEDY, sampler.step + offset)
+            (row, sampler)
+            for row, sampler in zip(rows, samplers, strict=True)
+            for _ in range(1 + len(row.draft))
+        ]
+        steps = [
+            sampler.step + offset
             for row, sampler in zip(rows, samplers, strict=True)
             for offset in range(1 + len(row.draft))
         ]
         device = logits.device
-
-        def column(values: list[float] | list[int], dtype: Any) -> Tensor:
-            return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
-
-        tokens = ops.sample(
-            logits,
-            column([params.temperature for _, _, params, _ in outputs], torch.float32),
-            column([params.top_k for _, _, params, _ in outputs], torch.int64),
-            column([params.top_p for _, _, params, _ in outputs], torch.float32),
-            column([params.min_p for _, _, params, _ in outputs], torch.float32),
-            column([sampler.seed for _, sampler, _, _ in outputs], torch.int64),
-            column([step for _, _, _, step in outputs], torch.int64),
-            self._masks([(row, sampler) for row, sampler, _, _ in outputs], device),
+        temperature, top_k, top_p, min_p, seeds = self._columns(
+            [sampler for _, sampler in outputs], device
         )
-        found: list[int] = tokens.tolist()
-        return found
+        return ops.sample(
+            logits,
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            seeds,
+            _placed(torch.tensor(steps), device),
+            self._masks(outputs, device),
+        )
+
+    def _columns(self, samplers: list[TorchSampler], device: Any) -> tuple[Tensor, ...]:
+        """What stays the same for the samplers, on the device: made when they are others than
+        those of the last step."""
+        if samplers != self._held or self._held_on != device:
+            params = [one.params if one.plain else _GREEDY for one in samplers]
+            columns = (
+                torch.tensor([one.temperature for one in params], dtype=torch.float32),
+                torch.tensor([one.top_k for one in params]),
+                torch.tensor([one.top_p for one in params], dtype=torch.float32),
+                torch.tensor([one.min_p for one in params], dtype=torch.float32),
+                torch.tensor([one.seed for one in samplers]),
+            )
+            self._held, self._held_on = samplers, device
+            self._held_columns = tuple(_placed(column, device) for column in columns)
+        return self._held_columns
 
     def _masks(self, outputs: Sequence[tuple[Row, TorchSampler]], device: Any) -> Tensor | None:
         """The masks of the plain rows, int32 [outputs, words]; all bits where there is none."""
@@ -141,7 +181,7 @@ class Sampling:
             if row.mask is not None and sampler.plain:
                 bits = np.frombuffer(row.mask.bits(), np.uint8)[: places.shape[1]]
                 places[at, : len(bits)] = bits
-        return torch.from_numpy(words).to(device, non_blocking=True)
+        return _placed(torch.from_numpy(words), device)
 
     def _confirm(
         self, row: Row, sampler: TorchSampler, tokens: Sequence[int], logits: NDArray[np.float32]
@@ -172,11 +212,20 @@ class Sampling:
         return Sampled(row.sequence, token, logprob, top)
 
 
-def _sampler(row: Row) -> TorchSampler:
-    sampler = row.sampler
-    if not isinstance(sampler, TorchSampler):
-        raise BackendError(f"row of sequence {row.sequence}: not a sampler of this backend")
-    return sampler
+def _placed(tensor: Tensor, device: Any) -> Tensor:
+    """The tensor on the device. Only from pinned memory is it copied without waiting for what
+    runs there."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def _samplers(rows: Sequence[Row]) -> list[TorchSampler]:
+    found = [row.sampler for row in rows if isinstance(row.sampler, TorchSampler)]
+    if len(found) < len(rows):
+        wrong = next(row for row in rows if not isinstance(row.sampler, TorchSampler))
+        raise BackendError(f"row of sequence {wrong.sequence}: not a sampler of this backend")
+    return found
 
 
 def _confirmed(row: Row, tokens: Sequence[int]) -> list[Sampled]:

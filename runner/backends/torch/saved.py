@@ -19,40 +19,37 @@ Tensor = Any
 
 @dataclass(frozen=True, slots=True)
 class SavedSequence:
-    """Keys and values of one sequence, for each layer [tokens, heads, head_dim]."""
+    """What the cache has of one sequence, for each layer and tensor [tokens, heads, ...]."""
 
     tokens: int
-    layers: tuple[tuple[Tensor, Tensor], ...]
+    layers: tuple[tuple[Tensor, ...], ...]
 
     @property
     def size_bytes(self) -> int:
         """See SavedState."""
-        return sum(part.numel() * part.element_size() for pair in self.layers for part in pair)
+        return sum(part.numel() * part.element_size() for own in self.layers for part in own)
 
 
 def state_bytes(caches: Sequence[LayerCache], tokens: int) -> int:
     """What a copy of so many tokens takes."""
-    parts = [part for cache in caches for part in (cache.keys, cache.values)]
+    parts = [part for cache in caches for part in cache.tensors]
     return tokens * sum(int(part[0, 0].numel() * part.element_size()) for part in parts)
 
 
 def copy_out(caches: Sequence[LayerCache], blocks: Sequence[int], tokens: int) -> SavedSequence:
     """The tokens in blocks. Raises BackendError when memory is short."""
     try:
-        pairs = [
-            (_rows(cache.keys, blocks, tokens), _rows(cache.values, blocks, tokens))
-            for cache in caches
-        ]
+        layers = [tuple(_rows(part, blocks, tokens) for part in cache.tensors) for cache in caches]
     except (RuntimeError, MemoryError) as error:
         raise BackendError(f"no memory for a copy of {tokens} tokens: {error}") from error
-    return SavedSequence(tokens, tuple(pairs))
+    return SavedSequence(tokens, tuple(layers))
 
 
 def copy_in(caches: Sequence[LayerCache], blocks: Sequence[int], saved: SavedSequence) -> None:
     """Write the copy into blocks, which have room for it."""
-    for cache, (keys, values) in zip(caches, saved.layers, strict=True):
-        _write(cache.keys, blocks, keys)
-        _write(cache.values, blocks, values)
+    for cache, rows in zip(caches, saved.layers, strict=True):
+        for part, own in zip(cache.tensors, rows, strict=True):
+            _write(part, blocks, own)
 
 
 def _rows(cache: Tensor, blocks: Sequence[int], tokens: int) -> Tensor:

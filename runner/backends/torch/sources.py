@@ -17,6 +17,7 @@ from registry.formats.gguf import GgufHeader, read_header
 from runner.backends.torch.config import ModelConfig, model_config, read_model_config
 from runner.backends.torch.gguf_config import config_of
 from runner.backends.torch.gguf_tensors import GgufTensors
+from runner.backends.torch.kept import KeptTensors, kept_config
 from runner.backends.torch.safetensors import Checkpoint
 from runner.backends.torch.weights import TensorSource
 from runner.errors import ModelLoadFailed
@@ -65,8 +66,16 @@ def _weights(name: str, shape: tuple[int, ...]) -> int:
     return prod(shape) * (8 if name.endswith((".qweight", ".weight_packed")) else 1)
 
 
+def _kept(header: GgufHeader) -> ModelSource:
+    config, tensors = model_config(kept_config(header)), KeptTensors(header)
+    elements = sum(_weights(name, tensors.shape(name)) for name in tensors.names)
+    return ModelSource(config, tensors, elements, header.tensors_size_bytes, True, header)
+
+
 def _gguf(path: Path) -> ModelSource:
     header = read_header(path)
+    if header.keeps_checkpoint:
+        return _kept(header)
     config, tensors = model_config(config_of(header)), GgufTensors(header)
     factors = {key: name for key, name in _FACTORS.items() if name in tensors.names}
     if factors and config.rope.scaling is not None:

@@ -3,25 +3,17 @@ part of; every other layer sees a window only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
-from kernels import ops
+from kernels.ops import Mxfp4Experts
 from runner.backends.torch.attention import Attending
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Activation, Decoder, FeedForward, GatedFeedForward
-from runner.backends.torch.experts import (
-    ExpertNames,
-    ListedExperts,
-    Routing,
-    StackedExperts,
-    read_experts,
-)
-from runner.backends.torch.layers import Linear
+from runner.backends.torch.decoder import Activation, Decoder, FeedForward
+from runner.backends.torch.experts import ExpertNames, Routing, StackedExperts, read_experts
 from runner.backends.torch.parts import Biases, Parts, sliding_layers, window_of
 from runner.backends.torch.weights import Weights
 
@@ -29,19 +21,6 @@ Tensor = Any
 _WINDOW, _ALPHA, _LIMIT = 128, 1.702, 7.0
 _NAMES = ExpertNames("gate_proj", "up_proj", "down_proj", "router", bias=True)
 _BLOCK = 32  # weights of one scale in MXFP4
-
-
-@dataclass(frozen=True, slots=True)
-class Mxfp4Linear:
-    """blocks uint8 [outputs, inputs / 32, 16] and scales uint8 [outputs, inputs / 32]."""
-
-    blocks: Tensor
-    scales: Tensor
-    bias: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """See layers.Linear."""
-        return ops.linear_mxfp4(x, self.blocks, self.scales, self.bias)
 
 
 def build(config: ModelConfig, weights: Weights) -> Decoder:
@@ -104,20 +83,20 @@ def _experts(parts: Parts, prefix: str, routing: Routing, activation: Activation
             activation,
             biases,
         )
-    gate_ups = _packed(parts, f"{stem}gate_up_proj", (2 * width, hidden), biases[0], split=True)
-    downs = _packed(parts, f"{stem}down_proj", (hidden, width), biases[1], split=False)
-    experts = (
-        GatedFeedForward(gate_up, down, activation)
-        for gate_up, down in zip(gate_ups, downs, strict=True)
+    return StackedExperts(
+        router,
+        routing,
+        _packed(parts, f"{stem}gate_up_proj", (count, 2 * width, hidden), split=True),
+        _packed(parts, f"{stem}down_proj", (count, hidden, width), split=False),
+        activation,
+        biases,
     )
-    return ListedExperts(router, routing, tuple(experts))
 
 
-def _packed(
-    parts: Parts, name: str, size: tuple[int, int], biases: Tensor, *, split: bool
-) -> Sequence[Linear]:
-    """Each expert's map of size [outputs, inputs]. split: the rows of gate and up take turns."""
-    (outputs, inputs), count = size, len(biases)
+def _packed(parts: Parts, name: str, size: tuple[int, int, int], *, split: bool) -> Mxfp4Experts:
+    """All experts' maps of size [experts, outputs, inputs]. split: the rows of gate and up take
+    turns."""
+    count, outputs, inputs = size
     if inputs % _BLOCK:
         parts.config.values.refuse(
             "quantization_config", f"MXFP4 has blocks of {_BLOCK}, a row has {inputs} values"
@@ -127,7 +106,7 @@ def _packed(
     scales = parts.weights.stored(f"{name}_scales", *shape, dtype=torch.uint8)
     if split:
         blocks, scales = _halves(blocks), _halves(scales)
-    return [Mxfp4Linear(*each) for each in zip(blocks, scales, biases, strict=True)]
+    return Mxfp4Experts(blocks, scales)
 
 
 def _halves(x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from runner.backends.torch.gguf_names import Counts, Origin, model_type, origins
-from runner.backends.torch.gguf_tensors import _halves
+from runner.backends.torch.gguf_tensors import halves
 
 
 def test_query_and_key_of_a_llama_are_known_to_be_interleaved() -> None:
@@ -56,5 +56,5 @@ def test_neighbours_become_halves_again() -> None:
     heads, head, width = 3, 8, 5
     rows = torch.randn(heads * head, width)
     pairs = rows.reshape(heads, 2, head // 2, width).transpose(1, 2).reshape(rows.shape)
-    assert torch.equal(_halves(pairs, heads), rows)
+    assert torch.equal(halves(pairs, heads), rows)
     assert not torch.equal(pairs, rows)

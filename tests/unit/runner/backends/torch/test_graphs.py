@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from runner.backends.backend import LoadedModel, Row
+from runner.backends.torch.attention import AttentionStep
 from runner.backends.torch.backend import TorchBackend
-from runner.backends.torch.batch import lay_out
+from runner.backends.torch.batch import StepBatch, lay_out
 from runner.backends.torch.graphs import DecodeGraphs, sizes_up_to
 
 Tensor = Any
@@ -63,6 +64,7 @@ def test_a_recorded_step_gives_the_logits_of_a_computed_one(loaded: LoadedModel)
 
     recorder = Repeating()
     graphs = DecodeGraphs(forward, backend._caches, 8, pool.tables.shape[1], recorder, "cpu")
+    batch = StepBatch(backend._caches, pool, "cpu", tables=True)
     prompts = ([5, 9, 2], [7] * 20, [3], [11, 12], [40] * 17)
     for sequence, prompt in enumerate(prompts):
         backend.step([Row(sequence, prompt, 0)])
@@ -71,9 +73,10 @@ def test_a_recorded_step_gives_the_logits_of_a_computed_one(loaded: LoadedModel)
         layout = lay_out(rows, backend.capacity, pool.lengths)
         with torch.inference_mode():
             pool.extend(layout.sequences, layout.counts)
-            filled = backend._batch.fill(layout)
-            recorded = graphs.run(*filled).clone()
-            expected = forward(*filled)
+            tokens, positions, step = batch.fill(layout)
+            assert isinstance(step, AttentionStep)
+            recorded = graphs.run(tokens, positions, step).clone()
+            expected = forward(tokens, positions, step)
         assert recorded.shape == expected.shape
         assert np.abs((recorded - expected).numpy()).max() < 0.3
         assert recorded.argmax(-1).tolist() == expected.argmax(-1).tolist()

@@ -162,7 +162,7 @@ def test_a_step_is_laid_out_with_single_tokens_first() -> None:
     rows = [Row(0, [1, 2, 3], 0), Row(2, [4], 0)]
     layout = lay_out(rows, capacity, pool.lengths)
     pool.extend(layout.sequences, layout.counts)
-    tokens, positions, step = StepBatch([], pool, "cpu").fill(layout)
+    tokens, positions, step = StepBatch([], pool, "cpu", tables=True).fill(layout)
     assert tokens.tolist() == [4, 1, 2, 3]
     assert positions.tolist() == [0, 0, 1, 2]
     assert (step.decodes, step.context_lengths.tolist()) == (1, [1, 3])

@@ -1,0 +1,68 @@
+"""gpt-oss: GptOssForCausalLM. Its experts are published as MXFP4 and kept so (kept.py): there is no
+conversion to floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modelfile.convert.config import Config
+from modelfile.convert.decoder import (
+    Shape,
+    attention,
+    attention_biases,
+    hyperparameters,
+    layers_of,
+    norm,
+    outer_weights,
+    read_shape,
+)
+from modelfile.convert.experts import Experts, expert_metadata, read_experts
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.plan import Plan, Weight
+
+_HEAD, _WINDOW = 64, 128
+_BASE, _EPSILON = 150000.0, 1e-5
+
+
+def plan(config: Config) -> Plan:
+    """What a checkpoint with this config.json holds. Raises ConvertError."""
+    shape = read_shape(config, head=_HEAD)
+    experts = read_experts(config, "num_local_experts", "intermediate_size", None)
+    metadata = hyperparameters(config, shape, "gpt-oss", base=_BASE, epsilon=_EPSILON)
+    window = config.integer("sliding_window", _WINDOW)
+    own = (
+        MetadataValue("gpt-oss.expert_feed_forward_length", "u32", experts.feed_forward),
+        MetadataValue("gpt-oss.attention.sliding_window", "u32", window),
+    )
+    biased = config.flag("attention_bias", default=True)
+    return Plan(
+        architecture="gpt-oss",
+        vocabulary_size=shape.vocabulary,
+        block_count=shape.layers,
+        metadata=(*metadata, *expert_metadata(experts, "gpt-oss"), *own),
+        weights=tuple(_weights(shape, experts, biased=biased)),
+        expert_count=experts.count,
+    )
+
+
+def _weights(shape: Shape, experts: Experts, *, biased: bool) -> Iterator[Weight]:
+    yield from outer_weights(shape)
+    for layer in layers_of(shape):
+        yield norm(layer, "input_layernorm", shape.hidden)
+        yield from attention(layer, shape)
+        if biased:
+            yield from attention_biases(layer, shape, output=True)
+        yield Weight(f"{layer}self_attn.sinks", (shape.heads,))
+        yield norm(layer, "post_attention_layernorm", shape.hidden)
+        yield from _experts(f"{layer}mlp.", experts)
+
+
+def _experts(prefix: str, experts: Experts) -> Iterator[Weight]:
+    """The router and the stacks, as Hugging Face names and turns them."""
+    count, hidden, width = experts.count, experts.hidden, experts.feed_forward
+    yield Weight(f"{prefix}router.weight", (count, hidden))
+    yield Weight(f"{prefix}router.bias", (count,))
+    for name, inputs, outputs in (("gate_up", hidden, 2 * width), ("down", width, hidden)):
+        yield Weight(f"{prefix}experts.{name}_proj", (count, inputs, outputs))
+        yield Weight(f"{prefix}experts.{name}_proj_bias", (count, outputs))

@@ -1,0 +1,152 @@
+"""Quantized safetensors through a real daemon: create, show, and answers like their weights."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+if find_spec("torch") is None:
+    pytest.skip("torch is not installed", allow_module_level=True)
+
+import torch
+
+from registry.digest import Digest
+from tests.conformance.convert.weights import weight
+from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
+from tests.conftest import StartDaemon
+from tests.hub_server import hub_server
+from tests.integration.cli_process import hearth, of_daemon
+from tests.integration.test_create_convert import CONFIG, shapes, tokenizer
+from tests.integration.test_pull_made import environment, pull
+from tests.unit.runner.backends.torch.models.running import Running
+
+# As show names them. They take seconds each.
+NAMES = {
+    "fp8_tensor": "FP8",
+    "fp8_blocks": "FP8",
+    "fp8_rows": "FP8",
+    "int8_rows": "INT8",
+    "int4_symmetric": "INT4",
+    "int4_asymmetric": "INT4",
+    "gptq": "GPTQ-INT4",
+    "gptq_reordered": "GPTQ-INT4",
+    "awq": "AWQ-INT4",
+}
+DEFAULT = "fp8_blocks"
+OTHERS = [pytest.param(kind, marks=pytest.mark.slow) for kind in NAMES if kind != DEFAULT]
+PROMPT = "warm hearth"
+COUNT = 24
+BYTES = 256  # the tokens that are bytes, by their number; the few others are left out
+
+
+def write_checkpoints(folder: Path, kind: str) -> None:
+    """Below folder: packed, a checkpoint quantized as kind, and plain, what it decodes to."""
+    tensors = {
+        name: torch.from_numpy(weight("llama", name, shape)) for name, shape in shapes().items()
+    }
+    configs = {"packed": {**CONFIG, "quantization_config": CONFIGS[kind]}, "plain": CONFIG}
+    for part, found in zip(configs, quantized(kind, tensors), strict=True):
+        place = folder / part
+        place.mkdir()
+        (place / "config.json").write_text(json.dumps(configs[part]))
+        (place / "tokenizer.json").write_text(json.dumps(tokenizer()))
+        write_tensors(place / "model.safetensors", found)
+
+
+def uploaded(client: httpx.Client, folder: Path) -> dict[str, str]:
+    """The files of the folder as blobs of the daemon, by their names."""
+    files = {}
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        files[path.name] = str(Digest.of(content))
+        sent = client.post(f"/api/blobs/{files[path.name]}", content=content)
+        assert sent.status_code in (200, 201), sent.text
+    return files
+
+
+def create(client: httpx.Client, folder: Path, **fields: Any) -> httpx.Response:
+    files = uploaded(client, folder)
+    body = {"model": "packed", "files": files, "stream": False, **fields}
+    return client.post("/api/create", json=body)
+
+
+def answer(client: httpx.Client) -> list[int]:
+    """The greedy continuation of PROMPT, as tokens, which are bytes."""
+    body: dict[str, Any] = {"model": "packed", "prompt": PROMPT, "raw": True, "stream": False}
+    banned = {str(token): -100 for token in range(BYTES, CONFIG["vocab_size"])}
+    options = {"temperature": 0, "num_predict": COUNT, "logit_bias": banned}
+    body |= {"logprobs": True, "options": options}
+    response = client.post("/api/generate", json=body)
+    assert response.status_code == 200, response.text
+    return [item["bytes"][0] for item in response.json()["logprobs"]]
+
+
+@pytest.mark.parametrize("kind", [DEFAULT, *OTHERS])
+def test_a_quantized_checkpoint_becomes_a_model_that_answers_like_its_weights(
+    client: httpx.Client, kind: str, tmp_path: Path
+) -> None:
+    write_checkpoints(tmp_path, kind)
+    created = create(client, tmp_path / "packed", parameters={"backend": "torch", "num_ctx": 64})
+    assert created.status_code == 200, created.text
+    shown: Mapping[str, Any] = client.post("/api/show", json={"model": "packed"}).json()
+    assert shown["details"]["quantization_level"] == NAMES[kind]
+    tokens = answer(client)
+    prompt = list(PROMPT.encode())
+    logits = Running(tmp_path / "plain").step((0, [*prompt, *tokens[:-1]]))
+    logits = logits[len(prompt) - 1 :, :BYTES]
+    # The likeliest each time, or so near that bfloat16, in which some CPUs multiply, may differ.
+    chosen = logits[torch.arange(len(tokens)), torch.tensor(tokens)]
+    assert len(tokens) == COUNT
+    assert bool((chosen >= logits.amax(dim=-1) - 0.03 * logits.std()).all())
+
+
+def test_without_the_backend_torch_the_refusal_says_what_to_write(
+    client: httpx.Client, tmp_path: Path
+) -> None:
+    write_checkpoints(tmp_path, "awq")
+    refused = create(client, tmp_path / "packed")
+    assert refused.status_code == 400
+    assert "already quantized ('awq')" in refused.json()["error"]
+    assert "write PARAMETER backend torch" in refused.json()["error"]
+
+
+@pytest.mark.slow
+def test_a_quantized_checkpoint_is_pulled_as_it_is_and_runs_on_torch(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    write_checkpoints(tmp_path, "fp8_tensor")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "packed").iterdir()}
+    with hub_server() as hub:
+        hub.add("someone/tiny", files)
+        daemon = start_daemon(env=environment(hub, tmp_path), names=())
+        lines = pull(daemon, "hf.co/someone/tiny")
+        assert lines[-1] == {"status": "success", "model": "hf.co/someone/tiny"}
+        with daemon.client() as http:
+            body = {"model": "hf.co/someone/tiny", "prompt": "hi", "raw": True, "stream": False}
+            body["options"] = {"num_predict": 4}
+            said = http.post("/api/generate", json=body)
+            loaded = http.get("/api/ps").json()["models"]
+    assert (said.status_code, said.json()["eval_count"]) == (200, 4)
+    assert loaded[0]["details"]["quantization_level"] == "FP8"
+
+
+@pytest.mark.slow
+def test_a_modelfile_names_the_folder_and_show_tells_what_it_takes(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    write_checkpoints(tmp_path, "int8_rows")
+    (tmp_path / "Modelfile").write_text("FROM ./packed\nPARAMETER backend torch\n")
+    environment = of_daemon(start_daemon(names=()))
+    created = hearth(environment, "create", "mine", cwd=tmp_path)
+    assert created.returncode == 0, created.stderr
+    shown = hearth(environment, "show", "mine").stdout
+    assert "INT8" in shown
+    count = sum(math.prod(shape) for shape in shapes().values())
+    assert f"{count / 1000:.1f}K" in shown
