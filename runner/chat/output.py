@@ -6,22 +6,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from runner.chat import harmony
+from runner.chat import glimmer, harmony
 from runner.chat.reasoning import Reasoning, ReasoningParser, marks_of
 from runner.chat.tools import PASSTHROUGH, ToolParser, kept_marks, parser_for
-from runner.chat.tools.calls import Tools
+from runner.chat.tools.calls import Tools, name_of
+from runner.chat.tools.previewing import CallPiece
 from runner.types import ToolCall
 
-Part = str | Reasoning | ToolCall
+Part = str | Reasoning | ToolCall | CallPiece
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a piece of text completes."""
+    """What a piece of text completes. in_order: the parts one by one, where calls come in pieces;
+    calls is empty then."""
 
     content: str = ""
     reasoning: str = ""
     calls: tuple[ToolCall, ...] = ()
+    in_order: tuple[str | Reasoning | CallPiece, ...] = ()
 
     @classmethod
     def of(cls, parts: Iterable[Part]) -> Parts:
@@ -35,13 +38,37 @@ class Parts:
 
     @classmethod
     def joined(cls, pieces: Iterable[Parts]) -> Parts:
-        """What several pieces completed, one after the other."""
+        """What several pieces completed, one after the other, the calls whole."""
         given = tuple(pieces)
+        calls = put_together(
+            part for parts in given for part in parts.in_order if isinstance(part, CallPiece)
+        )
         return cls(
             "".join(parts.content for parts in given),
             "".join(parts.reasoning for parts in given),
-            tuple(call for parts in given for call in parts.calls),
+            (*(call for parts in given for call in parts.calls), *calls),
         )
+
+    @classmethod
+    def pieces_of(cls, parts: Iterable[Part]) -> Parts:
+        """Parts in the order written, calls as pieces."""
+        given = [_as_piece(part) if isinstance(part, ToolCall) else part for part in parts]
+        whole = cls.of(given)
+        return cls(whole.content, whole.reasoning, (), tuple(part for part in given if part))
+
+
+def _as_piece(call: ToolCall) -> CallPiece:
+    return CallPiece(call.id, call.name, call.arguments, last=True)
+
+
+def put_together(pieces: Iterable[CallPiece]) -> tuple[ToolCall, ...]:
+    """Calls of their pieces."""
+    names: dict[str, str] = {}
+    arguments: dict[str, list[str]] = {}
+    for piece in pieces:
+        names.setdefault(piece.id, piece.name or "")
+        arguments.setdefault(piece.id, []).append(piece.arguments)
+    return tuple(ToolCall(id_, name, "".join(arguments[id_])) for id_, name in names.items())
 
 
 class Splitter(Protocol):
@@ -51,31 +78,34 @@ class Splitter(Protocol):
     def thinks(self) -> bool:
         """Whether the text so far ends inside reasoning."""
 
-    def feed(self, text: str) -> Parts:
+    def feed(self, text: str) -> list[Part]:
         """What text completes."""
 
-    def finish(self, text: str = "") -> Parts:
+    def finish(self, text: str = "") -> list[Part]:
         """What the last text completes, with all that was held back."""
 
 
 class HarmonyOutput:
     """A Splitter for harmony, where one notation has all."""
 
-    def __init__(self) -> None:
+    def __init__(self, streamed: Iterable[str] | None = None) -> None:
+        """streamed: names of tools whose calls are shown as they are written."""
         self._parser = harmony.HarmonyParser()
+        if streamed is not None:
+            self._parser.stream(streamed)
 
     @property
     def thinks(self) -> bool:
         """See Splitter."""
         return self._parser.inside
 
-    def feed(self, text: str) -> Parts:
+    def feed(self, text: str) -> list[Part]:
         """See Splitter."""
-        return Parts.of(self._parser.feed(text))
+        return self._parser.feed(text)
 
-    def finish(self, text: str = "") -> Parts:
+    def finish(self, text: str = "") -> list[Part]:
         """See Splitter."""
-        return Parts.of([*self._parser.feed(text), *self._parser.finish()])
+        return [*self._parser.feed(text), *self._parser.finish()]
 
 
 class MarkedOutput:
@@ -86,10 +116,13 @@ class MarkedOutput:
         self,
         marks: tuple[str, str] | None,
         tools: ToolParser | None,
+        channels: glimmer.GlimmerParser | None = None,
     ) -> None:
-        """marks: around the reasoning."""
+        """marks: around the reasoning. channels: what takes the reasoning off in place of them."""
         self._marks = marks
-        self._reasoning = None if marks is None else ReasoningParser(*marks)
+        self._reasoning: ReasoningParser | glimmer.GlimmerParser | None = channels
+        if channels is None and marks is not None:
+            self._reasoning = ReasoningParser(*marks)
         self._tools = tools
         self._again: ReasoningParser | None = None  # of the text after the last call
 
@@ -99,11 +132,11 @@ class MarkedOutput:
         parser = self._again or self._reasoning
         return parser is not None and parser.inside
 
-    def feed(self, text: str) -> Parts:
+    def feed(self, text: str) -> list[Part]:
         """See Splitter."""
-        return Parts.of(self._calls(self._thought(text)))
+        return list(self._calls(self._thought(text)))
 
-    def finish(self, text: str = "") -> Parts:
+    def finish(self, text: str = "") -> list[Part]:
         """See Splitter."""
         parts = list(self._calls(self._thought(text)))
         if self._reasoning is not None:
@@ -112,7 +145,7 @@ class MarkedOutput:
             parts += self._after(self._tools.finish())
         if self._again is not None:
             parts += self._again.finish()
-        return Parts.of(parts)
+        return parts
 
     def _thought(self, text: str) -> list[str | Reasoning]:
         return [text] if self._reasoning is None else self._reasoning.feed(text)
@@ -124,10 +157,12 @@ class MarkedOutput:
             elif part:
                 yield from self._after(self._tools.feed(part))
 
-    def _after(self, parts: Iterable[str | ToolCall]) -> Iterator[Part]:
+    def _after(self, parts: Iterable[str | ToolCall | CallPiece]) -> Iterator[Part]:
         """parts, with the reasoning taken off the text after a call."""
         for part in parts:
-            if isinstance(part, ToolCall):
+            if isinstance(part, CallPiece) and part.name is None:
+                yield part
+            elif not isinstance(part, str):
                 if self._again is not None:
                     yield from self._again.finish()
                 yield part
@@ -142,12 +177,15 @@ class OutputParser:
     """Takes an answer apart as it arrives, and counts the tokens of its reasoning, the marks
     around it included."""
 
-    def __init__(self, splitter: Splitter, *, single: bool = False) -> None:
+    def __init__(
+        self, splitter: Splitter, *, single: bool = False, in_pieces: bool = False
+    ) -> None:
         """single: all calls but the first are left out, which is what parallel_tool_calls=false
-        asks for."""
+        asks for. in_pieces: calls come as pieces, in Parts.in_order."""
         self._splitter = splitter
         self._single = single
-        self._called = False
+        self._in_pieces = in_pieces
+        self._first: str | None = None  # the id of the first call
         self.reasoning_tokens = 0
 
     def feed(self, text: str, token_count: int = 0) -> Parts:
@@ -158,16 +196,21 @@ class OutputParser:
         """What the last text completes, with all that was held back."""
         return self._taken(self._splitter.finish, text, token_count)
 
-    def _taken(self, take: Callable[[str], Parts], text: str, token_count: int) -> Parts:
+    def _taken(self, take: Callable[[str], list[Part]], text: str, token_count: int) -> Parts:
         thought = self._splitter.thinks
-        parts = take(text)
+        given = take(text)
+        if self._single:
+            given = [part for part in given if self._wanted(part)]
+        parts = Parts.pieces_of(given) if self._in_pieces else Parts.of(given)
         if thought or self._splitter.thinks or parts.reasoning:
             self.reasoning_tokens += token_count
-        if not self._single or not parts.calls:
-            return parts
-        calls = () if self._called else parts.calls[:1]
-        self._called = True
-        return Parts(parts.content, parts.reasoning, calls)
+        return parts
+
+    def _wanted(self, part: Part) -> bool:
+        if not isinstance(part, ToolCall | CallPiece):
+            return True
+        self._first = self._first or part.id
+        return part.id == self._first
 
 
 def speaks_harmony(chat_template: str | None, family: str | None = None) -> bool:
@@ -179,12 +222,21 @@ def speaks_harmony(chat_template: str | None, family: str | None = None) -> bool
     )
 
 
+def speaks_glimmer(chat_template: str | None, family: str | None = None) -> bool:
+    """Whether the answers of a model with this template are messages to the user and to itself."""
+    if family is not None:
+        return family == glimmer.FAMILY
+    return chat_template is not None and all(mark in chat_template for mark in glimmer.MARKERS)
+
+
 def marks_to_keep(
     chat_template: str | None, *, tools: bool, family: str | None = None
 ) -> tuple[str, ...]:
     """Control tokens whose text the parser of this template needs."""
     if speaks_harmony(chat_template, family):
         return harmony.KEPT
+    if speaks_glimmer(chat_template, family):
+        return glimmer.KEPT
     return kept_marks(chat_template, family) if tools else ()
 
 
@@ -195,17 +247,21 @@ def output_parser(
     marks: tuple[str, str] | None = None,
     family: str | None = None,
     single: bool = False,
+    in_pieces: bool = False,
 ) -> OutputParser | None:
     """A fresh parser for the answers of models with this chat template; None when there is
     nothing to look for. tools: those that were offered; none: calls are not looked for. marks:
     around the reasoning, where they are known better. family: PARSER's name. single: only the
-    first call counts."""
+    first call counts. in_pieces: calls are shown as they are written."""
     if family == PASSTHROUGH:
         return None
     if speaks_harmony(chat_template, family):
-        return OutputParser(HarmonyOutput(), single=single)
+        names = [name for name in map(name_of, tools) if name is not None] if in_pieces else None
+        return OutputParser(HarmonyOutput(names), single=single, in_pieces=in_pieces)
     found = marks if marks is not None else marks_of(chat_template, family)
-    calls = parser_for(chat_template, tools, family) if tools else None
-    if found is None and calls is None:
+    calls = parser_for(chat_template, tools, family, streams=in_pieces) if tools else None
+    channels = glimmer.GlimmerParser() if speaks_glimmer(chat_template, family) else None
+    if found is None and calls is None and channels is None:
         return None
-    return OutputParser(MarkedOutput(found, calls), single=single)
+    splitter = MarkedOutput(found, calls, channels)
+    return OutputParser(splitter, single=single, in_pieces=in_pieces)

@@ -42,7 +42,7 @@ def tool_choice_of(value: Any, *, parallel: bool | None = None) -> ToolChoice:
         return ToolChoice("none")
     if value in ("required", "any"):
         return ToolChoice("required", None, single)
-    if isinstance(value, dict) and value.get("type") == "function":
+    if isinstance(value, dict) and value.get("type") in ("function", "custom"):
         return ToolChoice("required", (_name(value),), single=True)
     if isinstance(value, dict) and value.get("type") == "allowed_tools":
         return _allowed(value.get("allowed_tools", value), single)
@@ -50,7 +50,8 @@ def tool_choice_of(value: Any, *, parallel: bool | None = None) -> ToolChoice:
 
 
 def _name(value: Any) -> str:
-    function = value.get("function", value) if isinstance(value, dict) else None
+    given = value if isinstance(value, dict) else {}
+    function = given.get("function", given.get("custom", given))
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str):
         raise _invalid("the function has no name")

@@ -124,6 +124,47 @@ def test_in_the_background(sdk: openai.OpenAI) -> None:
     assert finished(sdk, begun.id).output_text == "hello"
 
 
+def test_a_background_response_is_streamed_and_followed_again_from_any_event(
+    sdk: openai.OpenAI,
+) -> None:
+    events = list(sdk.responses.create(model="echo", input="hello", background=True, stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = [event.type.removeprefix("response.") for event in events]
+    assert kinds[:3] == ["created", "queued", "in_progress"]
+    assert kinds[-1] == "completed"
+    ident = events[0].response.id
+    assert events[-1].response.output_text == finished(sdk, ident).output_text == "hello"
+    assert list(sdk.responses.retrieve(ident, stream=True)) == events
+    assert list(sdk.responses.retrieve(ident, stream=True, starting_after=4)) == events[5:]
+    assert list(sdk.responses.retrieve(ident, stream=True, starting_after=9999)) == []
+    sdk.responses.delete(ident)
+    with pytest.raises(openai.NotFoundError):
+        sdk.responses.retrieve(ident, stream=True)
+
+
+def test_a_background_response_lives_on_without_its_stream(sdk: openai.OpenAI) -> None:
+    with sdk.responses.create(
+        model="echo", input="hello there", background=True, stream=True
+    ) as stream:
+        ident = next(iter(stream)).response.id
+    assert finished(sdk, ident).output_text == "hello there"
+
+
+def test_the_events_of_one_that_failed_tell_why(sdk: openai.OpenAI) -> None:
+    begun = sdk.responses.create(model="echo", input="x" * 20000, background=True)
+    *_, last = sdk.responses.retrieve(begun.id, stream=True)
+    assert last.type == "response.failed"
+    assert last.response.error.message == finished(sdk, begun.id).error.message
+
+
+@pytest.mark.parametrize("query", ["stream=maybe", "stream=true&starting_after=-1",
+                                   "stream=true&starting_after=x", "starting_after=1"])  # fmt: skip
+def test_a_place_that_is_none_is_refused(sdk: openai.OpenAI, query: str) -> None:
+    made = sdk.responses.create(model="echo", input="ab")
+    with pytest.raises(openai.BadRequestError, match=r"stream|starting_after"):
+        sdk.get(f"/responses/{made.id}?{query}", cast_to=dict[str, Any])
+
+
 def test_a_background_response_is_cancelled(ember: openai.OpenAI) -> None:
     begun = ember.responses.create(
         model="ember",
@@ -147,7 +188,8 @@ def test_what_a_daemon_did_not_live_to_finish_has_failed(start_daemon: StartDaem
         first.wait()
     with client_of(start_daemon(names=(), home=first.home)) as sdk:
         answer = sdk.responses.retrieve(begun.id)
-    assert answer.status == "failed"
+        *_, last = sdk.responses.retrieve(begun.id, stream=True)
+    assert (answer.status, last.type) == ("failed", "response.failed")
     assert "the daemon ended" in answer.error.message
 
 
@@ -175,7 +217,6 @@ def test_structured_output_is_parsed(ember: openai.OpenAI) -> None:
         ({"input": [{"type": "item_reference", "id": "x"}]}, "item_reference"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input_image"),
         ({"input": [{"type": "function_call_output", "call_id": "x", "output": ""}]}, "call_id"),
-        ({"background": True, "stream": True}, "background"),
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
     ],
 )
@@ -220,6 +261,6 @@ def test_more_than_twenty_alternatives_are_refused(sdk: openai.OpenAI) -> None:
 
 def test_a_stored_response_is_not_streamed_again(sdk: openai.OpenAI) -> None:
     made = sdk.responses.create(model="echo", input="ab")
-    with pytest.raises(openai.BadRequestError, match="not streamed"):
+    with pytest.raises(openai.BadRequestError, match="not made in the background"):
         sdk.responses.retrieve(made.id, stream=True)
     assert sdk.responses.retrieve(made.id).output_text == "ab"

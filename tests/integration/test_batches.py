@@ -18,7 +18,7 @@ import httpx
 
 from tests.conftest import RunningDaemon, StartDaemon
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 ENDED = ("completed", "failed", "expired", "cancelled")
 CHAT = "/v1/chat/completions"
 
@@ -70,7 +70,7 @@ def half_done(daemon: RunningDaemon) -> tuple[str, dict[str, str]]:
     """A batch of 24 slow lines of which some are done."""
     with daemon.client() as http:
         ident = begin(http, [line(f"r{n}", "<|slow|>" * 3) for n in range(24)])
-        until(http, ident, lambda batch: batch["request_counts"]["completed"] >= 6)
+        until(http, ident, lambda batch: batch["request_counts"]["completed"] >= 2)
     return ident, journaled(daemon.home)
 
 
@@ -92,7 +92,7 @@ def test_a_batch_goes_on_after_the_daemon_was_killed(start_daemon: StartDaemon) 
     os.kill(first.pid, signal.SIGKILL)
     assert first.wait() == -signal.SIGKILL
     before = journaled(first.home)
-    assert len(before) >= 6
+    assert len(before) >= 2
     check_completed(start_daemon(home=first.home), ident, before)
 
 

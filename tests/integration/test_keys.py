@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +73,24 @@ def test_the_sdks_send_their_keys_and_read_the_refusals(start_daemon: StartDaemo
     daemon = start_daemon()
     key = add(daemon, "sdk")
     given: Any = {"model": "echo", "max_tokens": 4, "messages": CHAT["messages"]}
-    for secret, allowed in ((key, True), ("wrong", False)):
-        ours = openai.OpenAI(base_url=f"{daemon.url}/v1", api_key=secret, max_retries=0)
-        theirs = [
-            anthropic.Anthropic(base_url=daemon.url, max_retries=0, **how)
-            for how in ({"api_key": secret}, {"auth_token": secret})
-        ]
-        if allowed:
-            assert ours.chat.completions.create(**given).choices[0].message.content == "hi"
-            assert [each.messages.create(**given).content[0].text for each in theirs] == [
-                "hi",
-                "hi",
+    with ExitStack() as opened:
+        url, enter = daemon.url, opened.enter_context
+        for secret, allowed in ((key, True), ("wrong", False)):
+            ours = enter(openai.OpenAI(base_url=f"{url}/v1", api_key=secret, max_retries=0))
+            how: tuple[Any, ...] = ({"api_key": secret}, {"auth_token": secret})
+            theirs = [
+                enter(anthropic.Anthropic(base_url=url, max_retries=0, **each)) for each in how
             ]
-            continue
-        with pytest.raises(openai.AuthenticationError, match="this API key is not known"):
-            ours.chat.completions.create(**given)
-        for each in theirs:
-            with pytest.raises(anthropic.AuthenticationError, match="authentication_error"):
-                each.messages.create(**given)
+            if allowed:
+                assert ours.chat.completions.create(**given).choices[0].message.content == "hi"
+                texts = [each.messages.create(**given).content[0].text for each in theirs]
+                assert texts == ["hi", "hi"]
+                continue
+            with pytest.raises(openai.AuthenticationError, match="this API key is not known"):
+                ours.chat.completions.create(**given)
+            for each in theirs:
+                with pytest.raises(anthropic.AuthenticationError, match="authentication_error"):
+                    each.messages.create(**given)
 
 
 def test_the_commands_of_the_owner_need_no_key_and_those_of_others_say_what_to_do(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.conftest import StartDaemon
 
 CHAT = "/v1/chat/completions"
+DEADLINE_S = 120.0
 
 
 def body(text: str, model: str = "echo", **fields: Any) -> dict[str, Any]:
@@ -23,8 +25,9 @@ def loaded(client: httpx.Client) -> set[str]:
 
 
 def until_loaded(client: httpx.Client, names: set[str]) -> None:
+    limit = time.monotonic() + DEADLINE_S
     while loaded(client) != names:
-        pass
+        assert time.monotonic() < limit, loaded(client)
 
 
 def test_several_models_stay_loaded_at_once(start_daemon: StartDaemon) -> None:
@@ -135,18 +138,20 @@ def test_an_overwritten_name_answers_with_the_new_model(start_daemon: StartDaemo
 def test_a_full_queue_is_refused_with_retry_after(start_daemon: StartDaemon) -> None:
     env = {"HEARTH_NUM_PARALLEL": "1", "HEARTH_MAX_QUEUE": "1"}
     daemon = start_daemon(env=env)
-    slow = body("<|slow|>" + "x" * 60)
-    with daemon.client() as client, ThreadPoolExecutor(2) as pool:
-        client.post(CHAT, json=body("x"))
-        answers = [pool.submit(httpx.post, daemon.url + CHAT, json=slow, trust_env=False)
-                   for _ in range(2)]  # fmt: skip
-        while client.get("/api/ps").json()["models"][0]["requests"] < 2:
-            pass
-        response = client.post(CHAT, json=body("x"))
-        assert response.status_code == 503
-        assert response.json()["error"]["code"] == "queue_full"
-        assert int(response.headers["retry-after"]) >= 1
-        assert [answer.result(30).status_code for answer in answers] == [200, 200]
+    endless = body("<|slow|>" + "x" * 1500, stream=True)
+    with daemon.client() as client, daemon.client() as other, ThreadPoolExecutor(1) as pool:
+        with daemon.client() as first, first.stream("POST", CHAT, json=endless) as up:
+            lines = up.iter_lines()  # kept: without it the answer is closed
+            next(lines)
+            queued = pool.submit(other.post, CHAT, json=body("queued"))
+            limit = time.monotonic() + DEADLINE_S
+            while client.get("/api/ps").json()["models"][0]["requests"] < 2:
+                assert time.monotonic() < limit
+            response = client.post(CHAT, json=body("x"))
+            assert response.status_code == 503
+            assert response.json()["error"]["code"] == "queue_full"
+            assert int(response.headers["retry-after"]) >= 1
+        assert queued.result(DEADLINE_S).status_code == 200  # the stream ahead of it was left
 
 
 @pytest.mark.parametrize("model", ["a", "b"])

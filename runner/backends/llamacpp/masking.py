@@ -6,10 +6,26 @@ import numpy as np
 
 from runner.backends.backend import Mask
 from runner.backends.llamacpp.penalties import FloatRow
+from runner.backends.llamacpp.shortlist import Ids
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+_FEW_WORDS = 64  # of 32 tokens; in a mask with so many that allow any, all of them are looked at
 # [256, 8]: what is added to eight logits for each byte of a mask
 _ADDED = np.where(_BITS, np.float32(0), np.float32(-np.inf)).astype(np.float32)
+
+
+def few_allowed(mask: Mask, vocabulary: int) -> Ids | None:
+    """The ids of the tokens that the mask allows, ascending, where they are few; None: they are
+    many. Waits for the mask. 8 us for 151,936 tokens."""
+    bits = mask.bits()
+    words = np.frombuffer(bits, np.uint32, len(bits) // 4)
+    if len(words) * 32 < vocabulary or np.count_nonzero(words) > _FEW_WORDS:
+        return None
+    places = np.flatnonzero(words)
+    found = np.flatnonzero(np.unpackbits(words[places].view(np.uint8), bitorder="little"))
+    ids: Ids = places[found >> 5] * 32 + (found & 31)
+    known: Ids = ids[ids < vocabulary]
+    return known
 
 
 class Masking:

@@ -63,6 +63,19 @@ class LlamaCppSampler:
             return None
         return best if self._pick is None else self._pick(logits, best)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether more than the logits of the allowed tokens counts."""
+        return self._adjustment.active or self.params.mirostat > 0
+
+    def choose_among(self, logits: FloatRow, ids: Ids) -> int | None:
+        """As choose, where only the tokens ids, ascending, may be chosen: the same token as with
+        the others at -inf, without a look at them. Not where sees_all."""
+        if len(ids) == 1:
+            return int(ids[0]) if math.isfinite(logits[ids[0]]) else None
+        place = self._choose(logits[ids])
+        return None if place is None else int(ids[place])
+
     def close(self) -> None:
         """See Sampler.close."""
         if isinstance(self._pick, _FromCandidates):

@@ -7,7 +7,7 @@ reach the parser; and parser(tools), which makes a fresh one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Protocol
 
@@ -17,12 +17,14 @@ from runner.chat.tools import (
     functiongemma,
     gemma,
     gemma4,
+    glimmer,
     glm,
     granite,
     hermes,
     invoke,
     kimi,
     lfm2,
+    listed,
     llama3,
     mistral,
     olmo3,
@@ -30,11 +32,13 @@ from runner.chat.tools import (
     pythonic,
     qwen3_coder,
 )
-from runner.chat.tools.calls import Tools
+from runner.chat.tools.calls import Tools, name_of
+from runner.chat.tools.previewing import CallPiece
 from runner.types import ToolCall
 
 _IN_ORDER = (
-    *(mistral, deepseek, kimi, cohere, invoke, gemma4, functiongemma, lfm2, olmo3, granite),
+    *(mistral, deepseek, kimi, cohere, invoke, glimmer, gemma4, functiongemma, lfm2, olmo3),
+    *(granite, listed),
     *(qwen3_coder, glm, hermes, pythonic, llama3, gemma, plain_json),
 )
 """Where a template holds the markers of two, the one that is tried first."""
@@ -64,6 +68,7 @@ _BY_NAME = {
     "gemma": gemma,
     "gemma4": gemma4,
     "gemma4-no-thinking": gemma4,
+    "glimmer": glimmer,
     "glm-4.6": glm,
     "glm-4.7": glm,
     "glm-ocr": glm,
@@ -88,10 +93,14 @@ PASSTHROUGH = "passthrough"
 class ToolParser(Protocol):
     """Takes a model's text apart, as it arrives."""
 
-    def feed(self, text: str) -> Sequence[str | ToolCall]:
+    def stream(self, names: Iterable[str]) -> None:
+        """Show calls of the tools with these names as they are written, where the notation allows
+        it: as pieces. Others come whole."""
+
+    def feed(self, text: str) -> Sequence[str | ToolCall | CallPiece]:
         """Content and calls that text completes; what may still become a call is held back."""
 
-    def finish(self) -> Sequence[str | ToolCall]:
+    def finish(self) -> Sequence[str | ToolCall | CallPiece]:
         """What was held back, at the end of the text."""
 
 
@@ -111,14 +120,17 @@ def _speaks(family: ModuleType, chat_template: str) -> bool:
 
 
 def parser_for(
-    chat_template: str | None, tools: Tools = (), name: str | None = None
+    chat_template: str | None, tools: Tools = (), name: str | None = None, *, streams: bool = False
 ) -> ToolParser | None:
     """A fresh parser for models with this chat template; None when its notation is unknown.
-    tools: those that were offered; some notations leave the types of arguments to them."""
+    tools: those that were offered; some notations leave the types of arguments to them. streams:
+    calls are shown as they are written."""
     family = family_of(chat_template, name)
     if family is None:
         return None
     parser: ToolParser = family.parser(tools)
+    if streams:
+        parser.stream(name for name in map(name_of, tools) if name is not None)
     return parser
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runner.chat.tools.free_text import ARGUMENT
 from runner.errors import Unsupported
 
 _MAX_DEPTH = 8
@@ -19,11 +20,13 @@ _MAX_DEPTH = 8
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A function that may be called. schema: of its arguments, a JSON object. path: of that
-    schema in the request."""
+    schema in the request. lark: of its one argument as the inside of a JSON string, where a schema
+    cannot say it."""
 
     name: str
     schema: Mapping[str, Any]
     path: str
+    lark: str | None = None
 
 
 def text(value: str) -> str:
@@ -33,6 +36,10 @@ def text(value: str) -> str:
 
 def as_json(each: Offer, rule: str) -> str:
     """Arguments as a JSON object."""
+    if each.lark is not None:
+        begin = f'"{{" blank {text(json.dumps(ARGUMENT) + ":")} blank'
+        inside = f"{rule}_text: %lark {{\n{each.lark}\n}}"
+        return f'{rule}: {begin} "\\"" {rule}_text "\\"" blank "}}"\n{inside}'
     schema = {**each.schema, "x-guidance": {"whitespace_pattern": r" |\r?\n[ \t]{0,16}"}}
     return f"{rule}: %json {json.dumps(schema, ensure_ascii=False)}"
 

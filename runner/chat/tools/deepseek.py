@@ -7,6 +7,7 @@ import re
 
 from runner.chat.tools.calls import Tools, gathered, new_call
 from runner.chat.tools.marked import MarkedParser, Marks
+from runner.chat.tools.previewing import Heads
 from runner.types import ToolCall
 
 _CALLS = "<｜tool▁calls▁begin｜>"
@@ -16,14 +17,23 @@ _CALL_END = "<｜tool▁call▁end｜>"
 MARKERS = (_CALLS,)
 KEPT = (_CALLS, _CALLS_END, _CALL, _CALL_END, "<｜tool▁sep｜>")
 _EACH = re.compile(f"{_CALL}([^<]{{0,256}})<｜tool▁sep｜>(.*?)(?:{_CALL_END}|\\Z)", re.DOTALL)
+_HEAD = (
+    rf"\s*{_CALL}\s*(?:function\s*<｜tool▁sep｜>\s*(?=\S+\s*```)|(?=[^<]*<｜tool▁sep｜>\s*\{{))"
+    r"([^<`\s]{1,256})\s*(?:<｜tool▁sep｜>|```(?:json)?)\s*(?=\{)"
+)
+_HEADS = Heads.of(_HEAD, rf"\s*(?:```\s*)?(?:{_CALL_END})?{_HEAD}")
 _BLOCK = re.compile(r"\s*(\S{1,256})\s*```(?:json)?\s*(.*?)\s*(?:```\s*|\Z)\Z", re.DOTALL)
 
 
 def parser(tools: Tools) -> MarkedParser:
     """A fresh parser. A call may stand alone, without the marks around all of them."""
     return MarkedParser(
-        Marks(_CALLS, _CALLS_END, _decode),
-        Marks(_CALL, _CALL_END, lambda text: _decode(_CALL + text), noise=(_CALLS_END,)),
+        Marks(_CALLS, _CALLS_END, _decode, heads=_HEADS),
+        Marks(
+            *(_CALL, _CALL_END, lambda text: _decode(_CALL + text), (_CALLS_END,)),
+            heads=_HEADS,
+            before=_CALL,
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from runner.chat.tools.arguments import (
     keyword_values,
     text,
 )
+from runner.errors import Unsupported
 from runner.types import Grammar
 
 MOST_CALLS = 16  # in one answer: a model that repeats itself comes to an end
@@ -52,7 +53,9 @@ def offer(function: Mapping[str, Any], path: str, *, strict: bool = True) -> Off
         schema = {"type": "object"}
     elif not schema or _closes(schema):
         schema = {"type": "object", **schema, "additionalProperties": False}
-    return Offer(str(function["name"]), schema, f"{path}.parameters")
+    lark = function.get("lark")
+    inside = lark if isinstance(lark, str) else None
+    return Offer(str(function["name"]), schema, f"{path}.parameters", inside)
 
 
 def _closes(schema: Mapping[str, Any]) -> bool:
@@ -71,6 +74,13 @@ def grammar_of_calls(
 ) -> Grammar:
     """The grammar of an answer of one to most calls. free: they may be left out, and stand in
     any text. answer: what the text must be when there are no calls, as Lark."""
+    fixed = next((each.name for each in offers if each.lark is not None), None)
+    if fixed is not None and notation.arguments is not as_json:
+        raise Unsupported(
+            f"{fixed}: this model writes no JSON, in which the grammar of a tool's input is "
+            "enforced; leave format out",
+            param="tools",
+        )
     most = 1 if notation.single else most
     rules = [_start(notation, free=free, most=most, answer=answer), _SPACE]
     rules += [f"call: {' | '.join(f'call_{number}' for number in range(len(offers)))}"]

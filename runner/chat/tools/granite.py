@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from runner.chat.tools.calls import Tools, from_json
 from runner.chat.tools.marked import MarkedParser, Marks
+from runner.chat.tools.previewing import HEADS_OF_LIST
 from runner.types import ToolCall
 
 _BEGIN = "<|tool_call|>"
@@ -15,7 +16,7 @@ KEPT = (_BEGIN, _END)
 
 def parser(tools: Tools) -> MarkedParser:
     """A fresh parser."""
-    return MarkedParser(Marks(_BEGIN, None, _decode))
+    return MarkedParser(Marks(_BEGIN, None, _decode, heads=HEADS_OF_LIST))
 
 
 def _decode(text: str) -> list[str | ToolCall] | None:

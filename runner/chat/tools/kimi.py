@@ -6,6 +6,7 @@ import re
 
 from runner.chat.tools.calls import Tools, gathered, new_call
 from runner.chat.tools.marked import MarkedParser, Marks
+from runner.chat.tools.previewing import Heads
 from runner.types import ToolCall
 
 _CALLS = "<|tool_calls_section_begin|>"
@@ -19,13 +20,22 @@ _EACH = re.compile(
     r"<\|tool_call_argument_begin\|>(.*?)(?:<\|tool_call_end\|>|\Z)",
     re.DOTALL,
 )
+_HEAD = (
+    r"\s*<\|tool_call_begin\|>\s*(?:functions\.)?([^\s<:]{1,256})(?::\d+)?\s*"
+    r"<\|tool_call_argument_begin\|>\s*(?=\{)"
+)
+_HEADS = Heads.of(_HEAD, rf"\s*<\|tool_call_end\|>{_HEAD}")
 
 
 def parser(tools: Tools) -> MarkedParser:
     """A fresh parser. A call may stand alone, without the marks around all of them."""
     return MarkedParser(
-        Marks(_CALLS, _CALLS_END, _decode),
-        Marks(_CALL, _CALL_END, lambda text: _decode(_CALL + text), noise=(_CALLS_END,)),
+        Marks(_CALLS, _CALLS_END, _decode, heads=_HEADS),
+        Marks(
+            *(_CALL, _CALL_END, lambda text: _decode(_CALL + text), (_CALLS_END,)),
+            heads=_HEADS,
+            before=_CALL,
+        ),
     )
 
 

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from runner.chat.tools.calls import Tools, from_value, loads, offered
+from runner.chat.tools.previewing import JSON_HEAD, Heads
 from runner.chat.tools.pythonic import BEGINS, python_calls
 from runner.chat.tools.whole import WholeParser
 from runner.types import ToolCall
@@ -15,6 +16,7 @@ from runner.types import ToolCall
 _MARK = "<|python_tag|>"
 MARKERS = (_MARK,)
 KEPT = MARKERS
+_HEADS = Heads.of(rf"\s*{JSON_HEAD}", rf"\s*\}}[;,\s]*{JSON_HEAD}")
 
 
 def parser(tools: Tools) -> WholeParser:
@@ -25,7 +27,7 @@ def parser(tools: Tools) -> WholeParser:
         found = from_value(loads(body), bare=True) or _several(body)
         return found or offered(python_calls(body, tools), tools)
 
-    return WholeParser(BEGINS, decode, _MARK)
+    return WholeParser(BEGINS, decode, _MARK, heads=_HEADS)
 
 
 def _several(text: str) -> list[str | ToolCall] | None:

@@ -8,29 +8,35 @@ family's own matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from runner.chat.tools.calls import in_string
+from runner.chat.tools.previewing import CallPiece, Heads, Preview
 from runner.types import ToolCall
 
 MAX_CALL_CHARS = 65_536  # a longer one is content
 _MOST_ENDS = 16  # end marks in the texts of one call
 
 Decode = Callable[[str], list[str | ToolCall] | None]
+Part = str | ToolCall | CallPiece
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
     """What stands around calls. decode turns what is between into calls, and text beside them;
     None: there are none. end None: calls last to the end of the text. noise: marks that models
-    write after a call and that say nothing. quoted: whether a text ends within a string."""
+    write after a call and that say nothing. quoted: whether a text ends within a string. heads:
+    what stands before arguments that are JSON; None: they are not. before: what heads see before
+    it."""
 
     begin: str
     end: str | None
     decode: Decode
     noise: tuple[str, ...] = ()
     quoted: Callable[[str], bool] = in_string
+    heads: Heads | None = None
+    before: str = ""
 
 
 class MarkedParser:
@@ -49,22 +55,29 @@ class MarkedParser:
         self._ends = 0  # end marks that were taken for a part of a text
         self._inside: Marks | None = None
         self._after_call = False  # white space here only separates calls
+        self._names: frozenset[str] | None = None
+        self._preview: Preview | None = None  # of the call that has begun
 
-    def feed(self, text: str) -> list[str | ToolCall]:
+    def stream(self, names: Iterable[str]) -> None:
+        """See ToolParser."""
+        self._names = frozenset(names)
+
+    def feed(self, text: str) -> list[Part]:
         """See ToolParser."""
         self._held += text
-        parts: list[str | ToolCall] = []
+        parts: list[Part] = []
         while (found := self._take()) is not None:
             parts += [part for part in found if part != ""]
         return parts
 
-    def finish(self) -> list[str | ToolCall]:
+    def finish(self) -> list[Part]:
         """See ToolParser."""
-        parts: list[str | ToolCall] = []
+        parts: list[Part] = []
         while self._inside is not None:
             calls = _decoded(self._inside, self._held[len(self._inside.begin) :])
+            parts += self._shown(self._inside, len(self._held))
             if calls:
-                parts += calls
+                parts += self._settled(calls)
                 self._inside, self._held = None, ""
             else:
                 parts += self._give_up(len(self._held))
@@ -72,11 +85,11 @@ class MarkedParser:
         rest, self._held = self._held, ""
         return [*parts, rest] if rest else parts
 
-    def _take(self) -> list[str | ToolCall] | None:
+    def _take(self) -> list[Part] | None:
         """The next parts that are complete, perhaps nothing to show but more to do, or None."""
         return self._take_content() if self._inside is None else self._take_call(self._inside)
 
-    def _take_content(self) -> list[str | ToolCall] | None:
+    def _take_content(self) -> list[Part] | None:
         if self._after_call and not self._skip_noise():
             return None
         found = self._pattern.search(self._held)
@@ -86,6 +99,7 @@ class MarkedParser:
             self._blanks = before[len(content) :]
             self._inside, self._ends = self._marks[found[0]], 0
             self._searched = len(found[0])
+            self._preview = self._fresh_preview(self._inside)
             return [content]
         keep = possible_start(self._held, *self._begins)
         content, self._held = self._held[: len(self._held) - keep], self._held[-keep:] * bool(keep)
@@ -102,31 +116,67 @@ class MarkedParser:
         self._after_call = not self._held or begun
         return not self._after_call
 
-    def _take_call(self, marks: Marks) -> list[str | ToolCall] | None:
+    def _take_call(self, marks: Marks) -> list[Part] | None:
         end = -1 if marks.end is None else self._held.find(marks.end, self._searched)
+        known = len(self._held) - begun(self._held, marks.end or "") if end < 0 else end
+        shown = self._shown(marks, min(known, MAX_CALL_CHARS))
         if (len(self._held) if end < 0 else end) > MAX_CALL_CHARS:
-            return self._give_up(len(marks.begin))
+            return [*shown, *self._give_up(len(marks.begin))]
         if end < 0 or marks.end is None:
             self._searched = max(len(marks.begin), len(self._held) - len(marks.end or ""))
-            return None
+            return shown or None
         body = self._held[len(marks.begin) : end]
         calls = _decoded(marks, body)
         if not calls and self._ends < _MOST_ENDS and marks.quoted(body):
             self._searched, self._ends = end + len(marks.end), self._ends + 1
-            return []
+            return shown
         if not calls:
-            return self._give_up(end + len(marks.end))
+            return [*shown, *self._give_up(end + len(marks.end))]
         self._inside, self._held = None, self._held[end + len(marks.end) :]
         self._after_call, self._blanks = True, ""
-        return [*calls]
+        return [*shown, *self._settled(calls)]
 
-    def _give_up(self, length: int) -> list[str | ToolCall]:
+    def _fresh_preview(self, marks: Marks) -> Preview | None:
+        if self._names is None or marks.heads is None:
+            return None
+        preview = Preview(marks.heads, self._names)
+        preview.feed(marks.before)
+        return preview
+
+    def _shown(self, marks: Marks, end: int) -> list[Part]:
+        """What is certain of the call before that place of what is held."""
+        if self._preview is None:
+            return []
+        start = len(marks.begin) + self._preview.fed - len(marks.before)
+        return self._preview.feed(self._held[start:end]) if start < end else []
+
+    def _settled(self, calls: list[str | ToolCall]) -> list[Part]:
+        preview, self._preview = self._preview, None
+        return [*calls] if preview is None else [*preview.settle(calls)]
+
+    def _abandoned(self, marks: Marks, length: int) -> list[Part]:
+        """A call that was shown and cannot be read: it is no content any more."""
+        preview, self._preview = self._preview, None
+        assert preview is not None
+        written = len(marks.begin) + preview.shown - len(marks.before)
+        cut = max(length, written)
+        end = (
+            length - len(marks.end or "") if self._held[:length].endswith(marks.end or " ") else cut
+        )
+        parts = preview.abandon(self._held[written : max(end, written)])
+        self._held, self._inside, self._blanks = self._held[cut:], None, ""
+        self._after_call = True
+        return [*parts]
+
+    def _give_up(self, length: int) -> list[Part]:
         """The first length characters as content, but not the last call that begins in them:
         models repeat a mark when they start again."""
         assert self._inside is not None
         begin = self._inside.begin
         again = self._held.rfind(begin, len(begin), length)
         cut = again if again > 0 else length
+        if self._preview is not None and self._preview.begun:
+            return self._abandoned(self._inside, cut)
         content, self._held = self._blanks + self._held[:cut], self._held[cut:]
         self._inside, self._blanks = None, ""
         return [content]
@@ -151,6 +201,8 @@ def possible_start(text: str, *marks: str) -> int:
 
 def begun(text: str, mark: str) -> int:
     """How many characters at the end of text may be the beginning of mark."""
+    if not mark:
+        return 0
     at = text.find(mark[0], max(0, len(text) - len(mark) + 1))
     while at >= 0:
         if mark.startswith(text[at:]):

@@ -8,19 +8,24 @@ import re
 
 from runner.chat.tools.calls import Tools, from_json, from_value, new_call
 from runner.chat.tools.marked import MarkedParser, Marks
+from runner.chat.tools.previewing import JSON_HEAD, Heads
 from runner.types import ToolCall
 
 _CALLS = "[TOOL_CALLS]"
 MARKERS = (_CALLS,)
 KEPT = (_CALLS, "[ARGS]", "[CALL_ID]")
-_NAME = re.compile(r"\s*([^\[\s{]{1,256})\s*(?:\[CALL_ID\][^\[]{0,256})?(?:\[ARGS\])?\s*(?=\{)")
+_NAME = re.compile(r"\s*([^\[\s{]{1,256})\s*(?:\[CALL_ID\][^\[{]{0,256})?(?:\[ARGS\])?\s*(?=\{)")
+_HEADS = Heads.of(
+    rf"(?:\s*(?:\[\s*)?{JSON_HEAD}|{_NAME.pattern})",
+    rf"\s*(?:\}}\s*,\s*{JSON_HEAD}|\[TOOL_CALLS\]{_NAME.pattern})",
+)
 _MARK = re.compile(r"\s*\[TOOL_CALLS\]")
 _DECODER = json.JSONDecoder()
 
 
 def parser(tools: Tools) -> MarkedParser:
     """A fresh parser. Calls last to the end of the answer."""
-    return MarkedParser(Marks(_CALLS, None, _decode))
+    return MarkedParser(Marks(_CALLS, None, _decode, heads=_HEADS))
 
 
 def _decode(text: str) -> list[str | ToolCall] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from runner.chat.tools.calls import Tools, from_value, loads, offered
+from runner.chat.tools.previewing import JSON_HEAD, Heads
 from runner.chat.tools.whole import WholeParser
 from runner.types import ToolCall
 
@@ -18,6 +19,8 @@ _BEGINS = re.compile(
     r"(\{)|\[\s*(?:(\{)|\Z)|`{1,2}\Z|```(?:j(?:s(?:o(?:n)?)?)?)?\s*(?:([{\[])|\Z)|\Z"
 )
 _BLOCK = re.compile(r"```(?:json)?\s*(.*?)\s*(?:```)?\Z", re.DOTALL)
+
+_HEADS = Heads.of(rf"\s*(?:```(?:json)?\s*)?(?:\[\s*)?{JSON_HEAD}", rf"\s*\}}\s*,\s*{JSON_HEAD}")
 
 
 def parser(tools: Tools) -> WholeParser:
@@ -31,4 +34,4 @@ def parser(tools: Tools) -> WholeParser:
             value = value["tool_calls"]
         return offered(from_value(value, bare=True), tools)
 
-    return WholeParser(_BEGINS, decode)
+    return WholeParser(_BEGINS, decode, heads=_HEADS)

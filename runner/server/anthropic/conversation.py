@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from runner.errors import InvalidRequest, Unsupported
 from runner.server.anthropic.wire import Block, CountRequest, Turn
-from runner.types import Message, ToolCall
+from runner.server.images import image_of_base64, placed, plain
+from runner.types import Image, Message, ToolCall
 
 
 def messages_of(asked: CountRequest) -> tuple[Message, ...]:
@@ -27,13 +28,14 @@ def messages_of(asked: CountRequest) -> tuple[Message, ...]:
 
 def _system(given: str | Sequence[Block] | None) -> str:
     if given is None or isinstance(given, str):
-        return given or ""
-    return "\n".join(_text(block, f"system.{index}") for index, block in enumerate(given))
+        return plain(given or "")
+    texts = (_text(block, f"system.{index}") for index, block in enumerate(given))
+    return placed(texts)[0]
 
 
 def _assistant(turn: Turn, where: str, names: dict[str, str]) -> Message:
     if isinstance(turn.content, str):
-        return Message("assistant", turn.content)
+        return Message("assistant", plain(turn.content))
     texts, thoughts, calls = [], [], []
     for index, block in enumerate(turn.content):
         if block.type == "thinking":
@@ -44,7 +46,8 @@ def _assistant(turn: Turn, where: str, names: dict[str, str]) -> Message:
             calls.append(call)
         elif block.type != "redacted_thinking":  # nobody but Anthropic can read it
             texts.append(_text(block, f"{where}.{index}"))
-    return Message("assistant", "".join(texts), "".join(thoughts) or None, tuple(calls))
+    text, thought = plain("".join(texts)), plain("".join(thoughts))
+    return Message("assistant", text, thought or None, tuple(calls))
 
 
 def _call(block: Block, where: str) -> ToolCall:
@@ -58,17 +61,18 @@ def _call(block: Block, where: str) -> ToolCall:
 def _spoken(turn: Turn, where: str, names: dict[str, str]) -> Iterator[Message]:
     """The messages of a turn that is not the model's."""
     if isinstance(turn.content, str):
-        yield Message(turn.role, turn.content)
+        yield Message(turn.role, plain(turn.content))
         return
-    texts = []
+    parts: list[str | Image] = []
     for index, block in enumerate(turn.content):
         place = f"{where}.{index}"
         if block.type == "tool_result":
             yield _result(block, place, names)
         else:
-            texts.append(_text(block, place))
-    if texts:
-        yield Message(turn.role, "\n".join(texts))
+            parts.append(_part(block, place))
+    if parts:
+        content, images = placed(parts)
+        yield Message(turn.role, content, images=images)
 
 
 def _result(block: Block, where: str, names: dict[str, str]) -> Message:
@@ -78,12 +82,31 @@ def _result(block: Block, where: str, names: dict[str, str]) -> Message:
             f"{where}: no tool_use before it has the id {(block.tool_use_id or '')[:60]!r}",
             param=f"{where}.tool_use_id",
         )
-    content = block.content
-    if content is not None and not isinstance(content, str):
-        parts = enumerate(content)
-        content = "\n".join(_text(part, f"{where}.content.{index}") for index, part in parts)
-    text = f"Error: {content or ''}" if block.is_error else content or ""
-    return Message("tool", text, tool_call_id=block.tool_use_id, name=name)
+    given = block.content
+    if isinstance(given, list):
+        places = (f"{where}.content.{index}" for index in range(len(given)))
+        parts = [_part(part, place) for part, place in zip(given, places, strict=True)]
+    else:
+        parts = [given or ""]
+    content, images = placed(parts)
+    text = f"Error: {content}" if block.is_error else content
+    return Message("tool", text, tool_call_id=block.tool_use_id, name=name, images=images)
+
+
+def _part(block: Block, where: str) -> str | Image:
+    """A block of what the user or a tool says. Raises InvalidRequest, Unsupported."""
+    if block.type != "image":
+        return _text(block, where)
+    source = block.source
+    if source is None or (source.type == "base64" and source.data is None):
+        raise InvalidRequest(f"{where}.source.data is missing", param=f"{where}.source")
+    if source.type != "base64":
+        raise Unsupported(
+            f"{where}.source: an image of type {source.type[:40]!r} is not fetched; send it as"
+            " base64",
+            param=f"{where}.source",
+        )
+    return image_of_base64(source.data or "", f"{where}.source.data", source.media_type or "")
 
 
 def _text(block: Block, where: str) -> str:

@@ -26,6 +26,7 @@ from runner.server.asking import (
     think_options,
 )
 from runner.server.exchange import Exchange
+from runner.server.images import require_sight
 from runner.server.stream import collect, send_stream
 from runner.server.tool_choice import check_tools, grammar_of_tools
 from runner.types import GenerateRequest, Message
@@ -38,6 +39,7 @@ async def messages(exchange: Exchange) -> None:
     options, turns = asked.checked_options(), messages_of(asked)
     choice, answer_grammar = asked.choice(), asked.grammar()
     check_tools(choice, [tool.name for tool in asked.tools or ()])
+    await require_sight(exchange.daemon, asked.model, turns, options)
     async with (
         exchange.cancelled_on_disconnect(),
         exchange.daemon.manager.lease(
@@ -50,7 +52,8 @@ async def messages(exchange: Exchange) -> None:
         grammar = grammar_of_tools(lease, functions, choice, answer_grammar, think)
         ask = replace(_ask(asked, lease, turns, tools, options), grammar=grammar)
         (request,) = requests_for(lease, ask)
-        parser = parser_of(lease, tools, single=choice.single)
+        in_pieces = bool(asked.stream and tools)
+        parser = parser_of(lease, tools, single=choice.single, in_pieces=in_pieces)
         if asked.stream:
             prompt_tokens = await lease.worker.count(request)
             generation = lease.worker.generate([request])
@@ -67,6 +70,7 @@ async def count_tokens(exchange: Exchange) -> None:
     asked = await exchange.read(CountRequest)
     asked.refuse_unsupported()
     turns = messages_of(asked)
+    await require_sight(exchange.daemon, asked.model, turns, {})
     async with (
         exchange.cancelled_on_disconnect(),
         exchange.daemon.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,

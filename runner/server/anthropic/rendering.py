@@ -8,6 +8,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from runner.chat.output import OutputParser, Parts
+from runner.chat.reasoning import Reasoning
+from runner.chat.tools.previewing import CallPiece
 from runner.server.identity import new_id
 from runner.server.stream import EVENT_STREAM, Answer, Arrived
 from runner.types import Finish, ToolCall
@@ -84,18 +86,26 @@ class MessageRenderer:
         return _event("message_start", message=started)
 
     def _add(self, out: list[bytes], parts: Parts) -> None:
-        if parts.reasoning:
-            self._open(out, {"type": "thinking", "thinking": "", "signature": ""})
-            self._delta(out, {"type": "thinking_delta", "thinking": parts.reasoning})
-        if parts.content:
-            self._open(out, {"type": "text", "text": ""})
-            self._delta(out, {"type": "text_delta", "text": parts.content})
-        for call in parts.calls:
-            self._close(out)
-            self._open(out, {**_tool_use(call), "input": {}})
-            self._delta(out, {"type": "input_json_delta", "partial_json": call.arguments})
+        for part in parts.in_order or (Reasoning(parts.reasoning), parts.content):
+            if isinstance(part, CallPiece):
+                self._add_call(out, part)
+            elif isinstance(part, Reasoning) and part.text:
+                self._open(out, {"type": "thinking", "thinking": "", "signature": ""})
+                self._delta(out, {"type": "thinking_delta", "thinking": part.text})
+            elif isinstance(part, str) and part:
+                self._open(out, {"type": "text", "text": ""})
+                self._delta(out, {"type": "text_delta", "text": part})
+
+    def _add_call(self, out: list[bytes], piece: CallPiece) -> None:
+        if piece.name is not None:
             self._close(out)
             self._called = True
+            use = {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
+            self._open(out, use)
+        if piece.arguments:
+            self._delta(out, {"type": "input_json_delta", "partial_json": piece.arguments})
+        if piece.last:
+            self._close(out)
 
     def _open(self, out: list[bytes], block: dict[str, Any]) -> None:
         """Begin a block, unless one of its type is open."""

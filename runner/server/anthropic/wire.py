@@ -19,10 +19,11 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Source(WireModel):
-    """Where the content of a document is."""
+    """Where the content of a document or an image is."""
 
     type: str
     data: str | None = None
+    media_type: str | None = None
 
 
 class Block(WireModel):

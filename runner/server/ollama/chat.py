@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from runner.chat.output import OutputParser, Parts
-from runner.errors import InvalidRequest, Unsupported
+from runner.errors import InvalidRequest
 from runner.models.manager import Lease
 from runner.models.options import check
 from runner.server.asking import (
@@ -28,10 +30,11 @@ from runner.server.asking import (
     think_options,
 )
 from runner.server.exchange import Exchange
+from runner.server.images import image_of_base64, image_of_url, placed, plain, require_sight
 from runner.server.ollama.generating import Renderer, load_or_unload, send_answer
 from runner.server.ollama.wire import ChatMessage, ChatRequest, GenerateFields, GenerateRequest
 from runner.server.tool_choice import check_tools, grammar_of_tools, tool_choice_of
-from runner.types import Grammar, Message, ToolCall
+from runner.types import Grammar, Image, Message, ToolCall
 
 
 async def chat(exchange: Exchange) -> None:
@@ -39,20 +42,20 @@ async def chat(exchange: Exchange) -> None:
     asked = await exchange.read(ChatRequest)
     asked.refuse_unsupported()
     if not asked.messages:
-        await load_or_unload(exchange, asked, _word_chat(Parts()))
+        await load_or_unload(exchange, asked, _chat_words()(Parts()))
         return
     messages = tuple(_message(item, index) for index, item in enumerate(asked.messages))
     offered = tuple(_tool(tool) for tool in asked.tools or ())
     grammar, choice = asked.grammar_asked(), tool_choice_of(asked.tool_choice)
     check_tools(choice, [tool["function"]["name"] for tool in offered])
     began_s = asyncio.get_running_loop().time()
-    async with _lease(exchange, asked) as lease:
+    async with _lease(exchange, asked, messages) as lease:
         tools = () if choice.mode == "none" else offered
         if tools:
             require_tools(lease)
         parser = parser_of(lease, tools)
         prompt = dialogue(lease, messages, tools)
-        renderer = Renderer(asked.model_name, _word_chat, parser, began_s, lease.load_s)
+        renderer = Renderer(asked.model_name, _chat_words(), parser, began_s, lease.load_s)
         functions = [tool["function"] for tool in tools]
         grammar = grammar_of_tools(lease, functions, choice, grammar, asked.think)
         await _answer(exchange, asked, lease, prompt, renderer, grammar)
@@ -66,22 +69,26 @@ async def generate(exchange: Exchange) -> None:
     grammar = asked.grammar_asked()
     if asked.raw and asked.system:
         raise InvalidRequest("raw and system exclude each other", param="raw")
-    if not asked.prompt:
+    if not asked.prompt and not asked.images:
         await load_or_unload(exchange, asked, {"response": ""})
         return
+    message = _pictured(Message("user", plain(asked.prompt or "")), asked.images or (), "images")
     began_s = asyncio.get_running_loop().time()
-    async with _lease(exchange, asked) as lease:
+    async with _lease(exchange, asked, (message,)) as lease:
         parser: OutputParser | None = None
         if not asked.raw:
             parser = parser_of(lease, ())
             grammar = after_reasoning(grammar, lease, asked.think)
         renderer = Renderer(asked.model_name, _word_generate, parser, began_s, lease.load_s)
-        await _answer(exchange, asked, lease, _prompt(asked, lease), renderer, grammar)
+        await _answer(exchange, asked, lease, _prompt(asked, lease, message), renderer, grammar)
 
 
 @asynccontextmanager
-async def _lease(exchange: Exchange, asked: GenerateFields) -> AsyncIterator[Lease]:
+async def _lease(
+    exchange: Exchange, asked: GenerateFields, messages: Sequence[Message]
+) -> AsyncIterator[Lease]:
     options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
+    await require_sight(exchange.daemon, asked.model_name, messages, options)
     async with (
         exchange.cancelled_on_disconnect(),
         exchange.daemon.manager.lease(asked.model_name, options, keep_s) as lease,
@@ -105,6 +112,7 @@ async def _answer(
         check(asked.options or {}),
         logprobs=asked.logprob_count(),
         drop_turns=asked.truncate is not False,
+        shifts=asked.shift is not False,
         template_options={} if prompt.messages is None else think_options(lease, think),
         openings=openings(lease),
         kept_marks=()
@@ -117,14 +125,14 @@ async def _answer(
     await send_answer(exchange, generation, renderer, stream=asked.stream is not False)
 
 
-def _prompt(asked: GenerateRequest, lease: Lease) -> Prompt:
+def _prompt(asked: GenerateRequest, lease: Lease, message: Message) -> Prompt:
     if asked.raw:
         return Prompt(text=asked.prompt)
     if asked.suffix:
-        return insertion(lease, asked.prompt or "", asked.suffix, asked.template or None)
-    messages = [Message("user", asked.prompt or "")]
+        return insertion(lease, message.content, asked.suffix, asked.template or None)
+    messages = [message]
     if asked.system:
-        messages.insert(0, Message("system", asked.system))
+        messages.insert(0, Message("system", plain(asked.system)))
     if asked.context:  # of an earlier answer, which the bundle's own turns precede already
         told, before = tuple(messages), tuple(asked.context)
     else:
@@ -133,21 +141,35 @@ def _prompt(asked: GenerateRequest, lease: Lease) -> Prompt:
 
 
 def _message(item: ChatMessage, index: int) -> Message:
-    if item.images:
-        raise Unsupported(f"messages.{index}.images: only text can be read", param="messages")
     calls = tuple(
         ToolCall(call.id or f"call_{number}", call.function.name,
                  json.dumps(call.function.arguments or {}, ensure_ascii=False))
         for number, call in enumerate(item.tool_calls or ())
     )  # fmt: skip
-    return Message(
+    message = Message(
         role=item.role.lower(),
-        content=item.content or "",
-        reasoning=item.thinking,
+        content=plain(item.content or ""),
+        reasoning=plain(item.thinking or "") or None,
         tool_calls=calls,
         tool_call_id=item.tool_call_id,
         name=item.tool_name,
     )
+    return _pictured(message, item.images or (), f"messages.{index}.images")
+
+
+def _pictured(message: Message, given: Sequence[str], where: str) -> Message:
+    """The message with images before its text. Raises InvalidRequest, Unsupported."""
+    if not given:
+        return message
+    parts: list[str | Image] = [
+        # Web pages often give what the browser gives them, a data: URL.
+        image_of_url(text, f"{where}.{index}")
+        if text.startswith("data:")
+        else image_of_base64(text, f"{where}.{index}")
+        for index, text in enumerate(given)
+    ]
+    content, images = placed([*parts, message.content])
+    return replace(message, content=content, images=images)
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
@@ -157,7 +179,13 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _word_chat(parts: Parts) -> dict[str, Any]:
+def _chat_words() -> Callable[[Parts], dict[str, Any]]:
+    """How the parts of one answer are worded; its calls are numbered from the first on."""
+    places = itertools.count()
+    return lambda parts: _word_chat(parts, places)
+
+
+def _word_chat(parts: Parts, places: Iterator[int]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": parts.content}
     if parts.reasoning:
         message["thinking"] = parts.reasoning
@@ -166,12 +194,12 @@ def _word_chat(parts: Parts) -> dict[str, Any]:
             {
                 "id": call.id,
                 "function": {
-                    "index": index,
+                    "index": next(places),
                     "name": call.name,
                     "arguments": json.loads(call.arguments),
                 },
             }
-            for index, call in enumerate(parts.calls)
+            for call in parts.calls
         ]
     return {"message": message}
 

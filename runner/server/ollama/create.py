@@ -17,7 +17,7 @@ from registry.bundle import BundleMessage
 from registry.digest import Digest
 from runner.errors import InvalidRequest
 from runner.models.counting import ended
-from runner.models.ingredients import check_names
+from runner.models.ingredients import check_names, without_projector
 from runner.models.lookup import parse_name
 from runner.models.weights import Ingredients, Quantization, Workshop
 from runner.server.exchange import Exchange
@@ -56,6 +56,10 @@ async def _create(
     """ingredients: of the model and of its draft model."""
     daemon = exchange.daemon
     given, of_draft = ingredients
+    files, projector = await asyncio.to_thread(without_projector, daemon.shelf, given.files)
+    _check_sources(asked, files, projector)
+    given = replace(given, files=files)
+    description = replace(description, projector=projector)
     if asked.from_ is not None:
         base = await installed(daemon, asked.from_, answer.tell)
         description = replace(description, from_model=base)
@@ -75,6 +79,24 @@ async def _create(
     await daemon.manager.forget(description.name.short)
 
 
+def _check_sources(
+    asked: CreateRequest, files: Mapping[str, Digest], projector: Digest | None
+) -> None:
+    """files: those of the model itself. Raises InvalidRequest."""
+    if asked.from_ is not None and files:
+        raise InvalidRequest(
+            "give either from, the name of a model, or files, uploaded blobs; with from, files may"
+            " only hold its projector for images",
+            param="files",
+        )
+    if asked.from_ is None and not files and projector is not None:
+        raise InvalidRequest(
+            f"{next(iter(asked.files or {}))[:80]!r} is a projector for images and no model; give"
+            " the model's file too, or its name in from",
+            param="files",
+        )
+
+
 def _complete(
     description: Description, model: Digest | None, adapters: tuple[Digest, ...] | None
 ) -> Description:
@@ -89,7 +111,7 @@ def _description(asked: CreateRequest) -> Description:
         raise InvalidRequest(
             "draft_quantize is for draft_files, which are missing", param="draft_quantize"
         )
-    if (asked.from_ is None) == (not asked.files):
+    if asked.from_ is None and not asked.files:
         raise InvalidRequest("give either from, the name of a model, or files, uploaded blobs")
     licenses = [asked.license] if isinstance(asked.license, str) else asked.license or []
     messages = asked.messages
@@ -115,6 +137,7 @@ def _ingredients(asked: CreateRequest) -> Ingredients:
         files=_digests(asked.files),
         adapter_files=_digests(asked.adapters),
         quantization=_quantization(asked),
+        keep_quantized=(asked.parameters or {}).get("backend") == "torch",
     )
 
 

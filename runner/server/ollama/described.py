@@ -8,8 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from modelfile.ast import Command, Modelfile
+from modelfile.projectors import ARCHITECTURE as PROJECTOR
 from registry.bundle import Bundle
 from registry.errors import RegistryError
+from registry.manifest import PROJECTOR_TYPE
 from registry.store import Store, StoredModel
 
 _MAX_CONFIG_BYTES = 1 << 20
@@ -21,21 +23,24 @@ def details_of(store: Store, stored: StoredModel) -> dict[str, Any]:
         config = _config(store, stored)
     except (RegistryError, ValueError):
         config = {}
-    return _details(config.get("model_family"), config.get("model_type"), config.get("file_type"))
+    family = config.get("model_family")
+    others = [PROJECTOR] if stored.manifest.of_type(PROJECTOR_TYPE) else []
+    return _details(family, others, config.get("model_type"), config.get("file_type"))
 
 
 def details_of_bundle(bundle: Bundle) -> dict[str, Any]:
     """The same, from the model file's own header."""
     header = bundle.header
-    return _details(header.architecture, header.parameter_size, header.quantization)
+    others = [] if bundle.projector is None else [bundle.projector.header.architecture]
+    return _details(header.architecture, others, header.parameter_size, header.quantization)
 
 
-def _details(family: Any, size: Any, quantization: Any) -> dict[str, Any]:
+def _details(family: Any, others: list[str], size: Any, quantization: Any) -> dict[str, Any]:
     return {
         "parent_model": "",
         "format": "gguf",
         "family": family or "",
-        "families": [family] if family else [],
+        "families": [*([family] if family else []), *others],
         "parameter_size": size or "",
         "quantization_level": quantization or "",
     }

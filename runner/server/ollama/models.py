@@ -11,12 +11,13 @@ from typing import Any
 
 from modelfile.render import render
 from registry.bundle import Bundle, BundleFile, read_bundle
-from registry.formats.gguf import LazyArray
+from registry.formats.gguf import GgufHeader, LazyArray
 from registry.store import StoredModel
 from runner.errors import HearthError
 from runner.models.lookup import parse_name
 from runner.models.need import bits_per_weight, memory_need
 from runner.models.residents import Resident
+from runner.models.seeing import blindness
 from runner.models.shape import abilities_of, draft_of, template_of
 from runner.server.exchange import Exchange
 from runner.server.ollama.described import (
@@ -115,7 +116,8 @@ async def show(exchange: Exchange) -> None:
             "system": bundle.system or "",
             "messages": [{"role": m.role, "content": m.content} for m in bundle.messages],
             "details": details_of_bundle(bundle),
-            "model_info": _model_info(bundle, verbose=bool(asked.verbose)),
+            "model_info": _model_info(bundle.header, verbose=bool(asked.verbose)),
+            **_projector_info(bundle, verbose=bool(asked.verbose)),
             "capabilities": abilities_of(bundle).names(),
             "modified_at": stored.modified_at.isoformat(),
             "digest": stored.digest.hex,
@@ -135,22 +137,33 @@ def _own_fields(exchange: Exchange, bundle: Bundle) -> dict[str, Any]:
         "renderer": bundle.renderer or "",
         "parser": bundle.parser or "",
         "requires": bundle.requires or "",
-        "draft": None if (draft := draft_of(bundle)) is None else _draft(draft),
+        "draft": _file(draft_of(bundle)),
+        "projector": None
+        if (projector := _file(bundle.projector)) is None
+        else {**projector, "fault": blindness(bundle)},
     }
 
 
-def _draft(draft: BundleFile) -> dict[str, Any]:
-    header = draft.header
+def _file(file: BundleFile | None) -> dict[str, Any] | None:
+    if file is None:
+        return None
+    header = file.header
     return {
         "architecture": header.architecture,
         "parameter_size": header.parameter_size,
         "quantization_level": header.quantization,
-        "size": draft.size_bytes,
+        "size": file.size_bytes,
     }
 
 
-def _model_info(bundle: Bundle, *, verbose: bool) -> dict[str, Any]:
-    header = bundle.header
+def _projector_info(bundle: Bundle, *, verbose: bool) -> dict[str, Any]:
+    """The metadata of the projector, where there is one, as Ollama has it."""
+    if bundle.projector is None:
+        return {}
+    return {"projector_info": _model_info(bundle.projector.header, verbose=verbose)}
+
+
+def _model_info(header: GgufHeader, *, verbose: bool) -> dict[str, Any]:
     info = {key: _plain(value, verbose) for key, value in header.metadata.items()}
     info["general.parameter_count"] = header.parameter_count
     return info

@@ -21,9 +21,11 @@ def nanoseconds(seconds: float) -> int:
 def figures(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
     """The figures of a last event. prompt_eval_count counts the whole prompt; cached_count is
     hearth's own: how much of it was not computed; so is truncated, of a conversation that was too
-    long: how many of its oldest messages were left out."""
+    long: how many of its oldest messages were left out, and how many tokens left the context for
+    the answer to go on."""
     usage = finish.usage
-    dropped = finish.messages_dropped
+    left = {"messages_dropped": finish.messages_dropped, "tokens_shifted": finish.shifted_tokens}
+    truncated = {name: count for name, count in left.items() if count}
     return {
         "total_duration": nanoseconds(total_s),
         "load_duration": nanoseconds(load_s),
@@ -32,5 +34,5 @@ def figures(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
         "eval_count": usage.completion_tokens,
         "eval_duration": nanoseconds(usage.decode_s),
         "cached_count": usage.cached_tokens,
-        **({"truncated": {"messages_dropped": dropped}} if dropped else {}),
+        **({"truncated": truncated} if truncated else {}),
     }

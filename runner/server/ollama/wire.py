@@ -78,7 +78,7 @@ class ChatMessage(WireModel):
     role: str = Field(min_length=1)
     content: str | None = None
     thinking: str | None = None
-    images: list[Any] | None = None
+    images: list[str] | None = None
     tool_calls: list[CallInMessage] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
@@ -101,13 +101,14 @@ class GenerateRequest(GenerateFields):
     template: str | None = None
     context: list[int] | None = None
     raw: bool | None = None
-    images: list[Any] | None = None
+    images: list[str] | None = None
 
     def refuse_unsupported(self) -> None:
         """See GenerateFields."""
         super().refuse_unsupported()
-        if self.images:
-            raise Unsupported("images: only text can be read", param="images")
+        for name in ("raw", "suffix"):
+            if self.images and getattr(self, name):
+                raise Unsupported(f"{name} and images exclude each other", param="images")
 
 
 class EmbedRequest(ModelField):

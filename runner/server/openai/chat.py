@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic_core import to_json
 
 from runner.chat.output import OutputParser, Parts
+from runner.chat.tools.free_text import text_of
+from runner.chat.tools.previewing import CallPiece
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
 from runner.server.asking import (
@@ -26,9 +28,11 @@ from runner.server.asking import (
 )
 from runner.server.exchange import Exchange
 from runner.server.identity import new_id
+from runner.server.images import image_of_url, placed, plain, require_sight
+from runner.server.openai.custom import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
-from runner.server.openai.wire import ChatMessage, ChatRequest
+from runner.server.openai.wire import ChatMessage, ChatRequest, ContentPart
 from runner.server.stream import (
     EVENT_STREAM,
     KEEP_ALIVE,
@@ -39,7 +43,7 @@ from runner.server.stream import (
     send_stream,
 )
 from runner.server.tool_choice import ToolChoice, grammar_of_tools
-from runner.types import Delta, Finish, Message, ToolCall
+from runner.types import Delta, Finish, Image, Message, ToolCall
 
 
 async def chat_completions(exchange: Exchange) -> None:
@@ -50,6 +54,7 @@ async def chat_completions(exchange: Exchange) -> None:
     logprobs = asked.logprob_count()
     grammar, choice = asked.grammar_asked(), asked.choice()
     messages = _messages(asked.messages)
+    await require_sight(exchange.daemon, asked.model, messages, options, asked.n or 1)
     manager = exchange.daemon.manager
     async with (
         exchange.cancelled_on_disconnect(),
@@ -77,7 +82,9 @@ async def chat_completions(exchange: Exchange) -> None:
             kept_marks=marks_to_keep(lease, tools=bool(tools)),
             grammar=grammar_of_tools(lease, functions, choice, grammar, asked.think),
         )
-        parsers = [parser_of(lease, tools, single=choice.single) for _ in range(n)]
+        parsers = [
+            parser_of(lease, tools, single=choice.single, in_pieces=bool(tools)) for _ in range(n)
+        ]
         generation = lease.worker.generate(requests_for(lease, ask))
         if asked.stream:
             renderer = ChatRenderer(asked, parsers)
@@ -95,7 +102,7 @@ def _messages(given: Sequence[ChatMessage]) -> tuple[Message, ...]:
 
 def _message(item: ChatMessage, index: int) -> Message:
     calls = tuple(
-        ToolCall(call.id or f"call_{number}", call.function.name, call.function.arguments)
+        ToolCall(call.id or f"call_{number}", *call.called)
         for number, call in enumerate(item.tool_calls or ())
     )
     where = f"messages.{index}"
@@ -103,29 +110,37 @@ def _message(item: ChatMessage, index: int) -> Message:
         _check_arguments(call, where)
     if item.content is None and not calls and item.role != "assistant":
         raise InvalidRequest(f"{where}.content is missing", param=where)
+    given: Sequence[ContentPart | str] = (
+        item.content if isinstance(item.content, list) else [item.content or ""]
+    )
+    content, images = placed(_part(part, where, at) for at, part in enumerate(given))
     return Message(
         role={"developer": "system", "function": "tool"}.get(item.role, item.role),
-        content=_content(item, where),
-        reasoning=item.reasoning_content or item.reasoning,
+        content=content,
+        images=images,
+        reasoning=plain(item.reasoning_content or item.reasoning or "") or None,
         tool_calls=calls,
         tool_call_id=item.tool_call_id,
         name=item.name,
     )
 
 
-def _content(item: ChatMessage, where: str) -> str:
-    if item.content is None or isinstance(item.content, str):
-        return item.content or ""
-    texts = []
-    for part in item.content:
-        text = part.refusal if part.type == "refusal" else part.text
-        if part.type not in ("text", "refusal") or text is None:
-            raise Unsupported(
-                f"{where}.content: a part of type {part.type[:40]!r} cannot be read; send text",
-                param=where,
-            )
-        texts.append(text)
-    return "\n".join(texts)
+def _part(part: ContentPart | str, where: str, at: int) -> str | Image:
+    """What a part of a message holds. Raises InvalidRequest, Unsupported."""
+    if isinstance(part, str):
+        return part
+    if part.type == "image_url" and part.image_url is not None:
+        given = part.image_url
+        url = given if isinstance(given, str) else given.url
+        return image_of_url(url, f"{where}.content.{at}.image_url")
+    text = part.refusal if part.type == "refusal" else part.text
+    if part.type not in ("text", "refusal") or text is None:
+        raise Unsupported(
+            f"{where}.content: a part of type {part.type[:40]!r} cannot be read; send text or"
+            " image_url",
+            param=where,
+        )
+    return text
 
 
 def _check_arguments(call: ToolCall, where: str) -> None:
@@ -144,11 +159,11 @@ def _functions(asked: ChatRequest, choice: ToolChoice, lease: Lease) -> list[dic
     if not asked.tools or choice.mode == "none":
         return []
     require_tools(lease)
-    return [tool.function.model_dump(exclude_none=True) for tool in asked.tools]
+    return [tool.as_function(f"tools.{index}") for index, tool in enumerate(asked.tools)]
 
 
 def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in function.items() if name != "strict"}
+    shown = {name: value for name, value in function.items() if name not in ("strict", "lark")}
     return {"type": "function", "function": {"parameters": {}, **shown}}
 
 
@@ -182,7 +197,7 @@ def _choice(
         message |= _thought(parts.reasoning)
     if parts.calls:
         message["content"] = parts.content or None
-        message["tool_calls"] = [_call(call) for call in parts.calls]
+        message["tool_calls"] = [_call(call, asked.custom_names) for call in parts.calls]
     return {
         "index": index,
         "message": message,
@@ -209,7 +224,10 @@ def _thought(text: str) -> dict[str, str]:
     return {"reasoning": text, "reasoning_content": text}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall, custom: Container[str] = ()) -> dict[str, Any]:
+    if call.name in custom:
+        given = {"name": call.name, "input": text_of(call.arguments)}
+        return {"id": call.id, "type": "custom", "custom": given}
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
 
@@ -236,7 +254,8 @@ class ChatRenderer:
         self._logprobs = bool(asked.logprobs)
         self._include_usage = asked.include_usage
         self._parsers = parsers
-        self._calls = [0] * len(parsers)
+        self._calls: list[dict[str, int]] = [{} for _ in parsers]  # places of calls by their ids
+        self._custom = CustomCalls(asked.custom_names)
         self._finishes: list[Finish | None] = [None] * len(parsers)
         self._begun = [False] * len(parsers)
         head = to_json(
@@ -297,10 +316,23 @@ class ChatRenderer:
         if parts.content or delta.logprobs:
             logprobs = chat_logprobs(delta.logprobs) if self._logprobs else None
             out.append(self._chunk(index, {"content": parts.content}, logprobs=logprobs))
-        for each in parts.calls:
-            call = {"index": self._calls[index], **_call(each)}
-            self._calls[index] += 1
-            out.append(self._chunk(index, {"tool_calls": [call]}))
+        for piece in parts.in_order:
+            if isinstance(piece, CallPiece) and (piece.name is not None or piece.arguments):
+                out.append(self._chunk(index, {"tool_calls": [self._called(index, piece)]}))
+
+    def _called(self, index: int, piece: CallPiece) -> dict[str, Any]:
+        """A piece of a call: its first one has the id and the name."""
+        calls = self._calls[index]
+        place = calls.setdefault(piece.id, len(calls))
+        begun = piece.name is not None and self._custom.begins(piece.id, piece.name)
+        text = self._custom.read(piece.id, piece.arguments, last=piece.last)
+        if text is not None:
+            given = {"name": piece.name, "input": text} if begun else {"input": text}
+            head = {"id": piece.id, "type": "custom"} if begun else {}
+            return {"index": place, **head, "custom": given}
+        if piece.name is None:
+            return {"index": place, "function": {"arguments": piece.arguments}}
+        return {"index": place, **_call(ToolCall(piece.id, piece.name, piece.arguments))}
 
     def _add_finish(self, out: list[bytes], index: int, finish: Finish) -> None:
         self._finishes[index] = finish

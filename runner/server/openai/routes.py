@@ -60,7 +60,7 @@ PATHS = (
         "/v1/completions", ("POST",), completions, "inference", CompletionRequest, Completion, SSE
     ),
     Path("/v1/responses", ("POST",), create_response, "inference", ResponseRequest, Response, SSE),
-    Path("/v1/responses/{id}", ("GET",), show_response, "inference", gives=Response),
+    Path("/v1/responses/{id}", ("GET",), show_response, "inference", None, Response, SSE),
     Path("/v1/responses/{id}", ("DELETE",), delete_response, "inference", gives=DeletedResponse),
     Path("/v1/responses/{id}/cancel", ("POST",), cancel_response, "inference", gives=Response),
     Path("/v1/responses/{id}/input_items", ("GET",), list_input, "inference", gives=InputItems),

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from runner.chat.tools.free_text import arguments_of
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check
 from runner.server.asking import MAX_SEQUENCES
 from runner.server.exchange import WireModel
+from runner.server.openai.custom import as_function
 from runner.server.openai.sampling import Finite, Priority, Salt, SamplingFields
 from runner.server.openai.structured import grammar_of
 from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
@@ -101,12 +103,20 @@ class GenerateFields(SamplingFields):
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
+class ImageUrl(WireModel):
+    """image_url of a part. detail changes nothing here: the model's own size is used."""
+
+    url: str
+    detail: str | None = None
+
+
 class ContentPart(WireModel):
     """A part of a message."""
 
     type: str
     text: str | None = None
     refusal: str | None = None
+    image_url: ImageUrl | str | None = None
 
 
 class CalledFunction(WireModel):
@@ -116,12 +126,34 @@ class CalledFunction(WireModel):
     arguments: str = "{}"
 
 
+class CalledCustom(WireModel):
+    """custom of a tool call."""
+
+    name: str
+    input: str = ""
+
+
 class MessageToolCall(WireModel):
-    """A tool call in the history."""
+    """A tool call in the history: one of function and custom."""
 
     id: str | None = None
     type: str | None = None
-    function: CalledFunction
+    function: CalledFunction | None = None
+    custom: CalledCustom | None = None
+
+    @model_validator(mode="after")
+    def _has_one(self) -> MessageToolCall:
+        _only_one(self.function, self.custom)
+        return self
+
+    @property
+    def called(self) -> tuple[str, str]:
+        """The name and the arguments, a custom tool's as those of the function that stands for
+        it."""
+        if self.custom is not None:
+            return self.custom.name, arguments_of(self.custom.input)
+        assert self.function is not None
+        return self.function.name, self.function.arguments
 
 
 class ChatMessage(WireModel):
@@ -145,11 +177,44 @@ class ToolFunction(WireModel):
     strict: bool | None = None  # the arguments must match parameters
 
 
-class Tool(WireModel):
-    """A tool that is offered."""
+class CustomTool(WireModel):
+    """custom of a tool: its input is a text."""
 
-    type: Literal["function"] = "function"
-    function: ToolFunction
+    name: str = Field(min_length=1, max_length=256)
+    description: str | None = None
+    format: dict[str, Any] | None = None
+
+
+class Tool(WireModel):
+    """A tool that is offered: one of function and custom."""
+
+    type: Literal["function", "custom"] = "function"
+    function: ToolFunction | None = None
+    custom: CustomTool | None = None
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Tool:
+        _only_one(self.function, self.custom)
+        return self
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        given = self.function or self.custom
+        assert given is not None
+        return given.name
+
+    def as_function(self, path: str) -> dict[str, Any]:
+        """What the model is offered. Raises InvalidRequest, Unsupported."""
+        if self.custom is not None:
+            return as_function(self.name, self.custom.description, self.custom.format, path)
+        assert self.function is not None
+        return self.function.model_dump(exclude_none=True)
+
+
+def _only_one(function: object, custom: object) -> None:
+    if (function is None) == (custom is None):
+        raise ValueError("exactly one of function and custom must be given")
 
 
 class ChatRequest(GenerateFields):
@@ -223,8 +288,13 @@ class ChatRequest(GenerateFields):
     def choice(self) -> ToolChoice:
         """What tool_choice says of the tools. Raises InvalidRequest."""
         choice = tool_choice_of(self.tool_choice, parallel=self.parallel_tool_calls)
-        check_tools(choice, [tool.function.name for tool in self.tools or ()])
+        check_tools(choice, [tool.name for tool in self.tools or ()])
         return choice
+
+    @property
+    def custom_names(self) -> frozenset[str]:
+        """Names of the custom tools."""
+        return frozenset(tool.name for tool in self.tools or () if tool.custom is not None)
 
     def logprob_count(self) -> int | None:
         """Alternatives for each token; None: no log-probabilities."""

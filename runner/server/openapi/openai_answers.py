@@ -18,11 +18,12 @@ class Usage(AnswerModel):
 
 
 class ChatCall(AnswerModel):
-    """A tool call."""
+    """A tool call: function and its arguments, or custom and its input, as type says."""
 
     id: str
-    type: Literal["function"]
-    function: dict[str, str]
+    type: Literal["function", "custom"]
+    function: dict[str, str] | None = None
+    custom: dict[str, str] | None = None
 
 
 class ChatAnswer(AnswerModel):

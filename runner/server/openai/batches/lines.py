@@ -17,7 +17,7 @@ from runner.server.exchange import MAX_BODY_BYTES
 
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 MAX_LINES = 50_000
-MAX_LINE_BYTES = MAX_BODY_BYTES  # a longer one could not be sent live either
+MAX_LINE_BYTES = MAX_BODY_BYTES
 MAX_FAULTS = 100
 MAX_ID_CHARS = 512
 _BOM = b"\xef\xbb\xbf"

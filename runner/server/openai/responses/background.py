@@ -13,15 +13,17 @@ from typing import Any
 
 from runner.server.errors import failure_of
 from runner.server.openai.responses.building import Builder
+from runner.server.openai.responses.events import EventLog
 from runner.server.openai.responses.storing import ResponseFile, Stored
 
-Make = Callable[[Callable[[Builder], None]], Awaitable[None]]
+Make = Callable[[Builder, EventLog], Awaitable[None]]
 _UNFINISHED = ("queued", "in_progress")
 
 
 @dataclass(slots=True)
 class _Running:
     builder: Builder
+    log: EventLog
     task: asyncio.Task[None] | None = None
 
 
@@ -34,17 +36,23 @@ class Background:
 
     def start(
         self, ident: str, make: Make, builder: Builder, stored: Callable[[dict[str, Any]], Stored]
-    ) -> None:
-        """Make a response. make is given a function to show the builder it works with; builder
-        stands for it before that. stored: what to keep of the response."""
-        running = _Running(builder)
+    ) -> EventLog:
+        """Make a response with builder, and log its events. stored: what to keep of it."""
+        running = _Running(builder, EventLog())
+        running.log.add(builder.queue())
         self._running[ident] = running
         running.task = asyncio.create_task(self._run(ident, running, make, stored))
+        return running.log
 
     def state(self, ident: str) -> dict[str, Any] | None:
         """A response in the making as it stands; None when it is not one."""
         running = self._running.get(ident)
         return None if running is None else running.builder.response()
+
+    def log(self, ident: str) -> EventLog | None:
+        """The events of a response in the making; None when it is not one."""
+        running = self._running.get(ident)
+        return None if running is None else running.log
 
     def settled(self, stored: Stored) -> Stored:
         """stored, or its failure when it was left unfinished."""
@@ -73,15 +81,16 @@ class Background:
         make: Make,
         stored: Callable[[dict[str, Any]], Stored],
     ) -> None:
-        def show(builder: Builder) -> None:
-            running.builder = builder
-
+        builder, log = running.builder, running.log
         try:
-            await make(show)
+            await make(builder, log)
         except asyncio.CancelledError:
-            running.builder.cancel()
+            log.add(builder.cancel())
         except Exception as error:
-            running.builder.fail(failure_of(error, ident))
+            log.add(builder.fail(failure_of(error, ident)))
         finally:
-            await asyncio.to_thread(self.file.save, stored(running.builder.response()))
-            del self._running[ident]
+            try:
+                await asyncio.to_thread(self.file.save, stored(builder.response()), log.all())
+            finally:
+                del self._running[ident]
+                log.close()

@@ -3,6 +3,7 @@ moment. What is streamed and what is answered whole come from the same steps."""
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,15 @@ from typing import Any
 from pydantic_core import to_json
 
 from runner.chat.output import OutputParser, Parts
+from runner.chat.reasoning import Reasoning
+from runner.chat.tools.previewing import CallPiece
 from runner.server.errors import Failure
 from runner.server.identity import new_id
+from runner.server.openai.custom import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs
 from runner.server.openai.responses.logprobs import Tokens
 from runner.server.openai.responses.wire import ResponseRequest
-from runner.types import Delta, Finish, ToolCall
+from runner.types import Delta, Finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,21 @@ _SUMMARY = _Form(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _CallForm:
+    """Where a call has what it was called with, what its events are called, and its id."""
+
+    field: str
+    events: str
+    ident: str
+
+
+_CALLS = {
+    "function_call": _CallForm("arguments", "function_call_arguments", "fc"),
+    "custom_tool_call": _CallForm("input", "custom_tool_call_input", "ctc"),
+}
+
+
 class Builder:
     """One response. Each method gives the events of what it does, in order."""
 
@@ -53,10 +72,21 @@ class Builder:
         self._sequence = 0
         self._open: dict[str, Any] | None = None  # the item being written, if it has text
         self._tokens = Tokens()
+        self._custom = CustomCalls(asked.custom_names)
 
     def start(self) -> bytes:
         """The response exists."""
         return self._whole("response.created") + self._whole("response.in_progress")
+
+    def queue(self) -> bytes:
+        """The response exists, and waits."""
+        self.status = "queued"
+        return self._whole("response.created") + self._whole("response.queued")
+
+    def begin(self, parser: OutputParser | None) -> bytes:
+        """The response waits no more. parser: of the model's text."""
+        self.status, self._parser = "in_progress", parser
+        return self._whole("response.in_progress")
 
     def add(self, delta: Delta) -> bytes:
         """Take what the model has said."""
@@ -68,10 +98,10 @@ class Builder:
             parts = parser.finish(delta.text, delta.token_count)
         else:
             parts = parser.feed(delta.text, delta.token_count)
-        out = self._text("reasoning", parts.reasoning) + self._text("message", parts.content)
-        out += b"".join(self._call(call) for call in parts.calls)
+        out = b"".join(map(self._part, parts.in_order or _by_kind(parts)))
         if delta.finish is not None:
-            out += self._close() + self._end(delta.finish)
+            cut = delta.finish.reason == "length"
+            out += self._close("incomplete" if cut else "completed") + self._end(delta.finish)
         return out
 
     def fail(self, failure: Failure) -> bytes:
@@ -80,10 +110,10 @@ class Builder:
         self._error = {"code": _error_code(failure), "message": failure.message}
         return self._close("incomplete") + self._whole("response.failed")
 
-    def cancel(self) -> None:
+    def cancel(self) -> bytes:
         """It is no longer wanted."""
         self.status = "cancelled"
-        self._close("incomplete")
+        return self._close("incomplete")
 
     def response(self) -> dict[str, Any]:
         """The response as it stands."""
@@ -114,13 +144,20 @@ class Builder:
             "temperature": asked.temperature,
             "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},
             "tool_choice": asked.tool_choice if asked.tool_choice is not None else "auto",
-            "tools": [_tool(each) for each in asked.functions],
+            "tools": asked.shown_tools,
             "top_logprobs": asked.top_logprobs or 0,
             "top_p": asked.top_p,
             "truncation": asked.truncation or "disabled",
             "usage": self._usage(),
             "user": asked.user,
         }
+
+    def _part(self, part: str | Reasoning | CallPiece) -> bytes:
+        if isinstance(part, CallPiece):
+            return self._call(part)
+        if isinstance(part, Reasoning):
+            return self._text("reasoning", part.text)
+        return self._text("message", part)
 
     def _text(self, kind: str, text: str) -> bytes:
         """Add text to the open item, which is begun if it is of another kind."""
@@ -162,6 +199,8 @@ class Builder:
         item = self._open
         if item is None:
             return b""
+        if item["type"] in _CALLS:
+            return self._end_call(status)
         form = self._form(item["type"])
         part = item[form.place][0]
         item["status"] = status
@@ -171,26 +210,51 @@ class Builder:
         self._open = None
         return out + self._item("response.output_item.done", item, len(self.output) - 1)
 
-    def _call(self, call: ToolCall) -> bytes:
-        out = self._close()
+    def _call(self, piece: CallPiece) -> bytes:
+        out = b"" if piece.name is None else self._close() + self._begin_call(piece)
+        item = self._open
+        assert item is not None
+        text = self._custom.read(piece.id, piece.arguments, last=piece.last)
+        text = piece.arguments if text is None else text
+        if text:
+            item[_CALLS[item["type"]].field] += text
+            out += self._call_event("delta", delta=text)
+        if not piece.last:
+            return out
+        whole = item["type"] != "function_call" or _whole(item["arguments"])
+        return out + self._close("completed" if whole else "incomplete")
+
+    def _begin_call(self, piece: CallPiece) -> bytes:
+        custom = self._custom.begins(piece.id, piece.name or "")
+        kind = "custom_tool_call" if custom else "function_call"
         item: dict[str, Any] = {
-            "id": new_id("fc").replace("-", "_"),
-            "type": "function_call",
+            "id": new_id(_CALLS[kind].ident).replace("-", "_"),
+            "type": kind,
             "status": "in_progress",
-            "call_id": call.id,
-            "name": call.name,
-            "arguments": "",
+            "call_id": piece.id,
+            "name": piece.name,
+            _CALLS[kind].field: "",
         }
-        at = len(self.output)
-        out += self._item("response.output_item.added", item)
-        where = {"item_id": item["id"], "output_index": at}
-        arguments = "response.function_call_arguments"
-        out += self._event(f"{arguments}.delta", **where, delta=call.arguments)
-        done = {"name": call.name, "arguments": call.arguments}
-        out += self._event(f"{arguments}.done", **where, **done)
-        item |= {"arguments": call.arguments, "status": "completed"}
+        out = self._item("response.output_item.added", item)
         self.output.append(item)
+        self._open = item
+        return out
+
+    def _end_call(self, status: str) -> bytes:
+        item, at = self._open, len(self.output) - 1
+        assert item is not None
+        field = _CALLS[item["type"]].field
+        name = {"name": item["name"]} if item["type"] == "function_call" else {}
+        told = {**name, field: item[field]}
+        out = self._call_event("done", **told)
+        item["status"], self._open = status, None
         return out + self._item("response.output_item.done", item, at)
+
+    def _call_event(self, kind: str, **fields: Any) -> bytes:
+        assert self._open is not None
+        where = {"item_id": self._open["id"], "output_index": len(self.output) - 1}
+        name = _CALLS[self._open["type"]].events
+        return self._event(f"response.{name}.{kind}", **where, **fields)
 
     def _end(self, finish: Finish) -> bytes:
         self._finish = finish
@@ -232,13 +296,32 @@ class Builder:
         return _SUMMARY if asked is not None and asked.summary is not None else _REASONING
 
     def _event(self, kind: str, **fields: Any) -> bytes:
-        body = to_json({"type": kind, "sequence_number": self._sequence, **fields})
         self._sequence += 1
-        return b"event: %s\ndata: %s\n\n" % (kind.encode(), body)
+        return _sse(kind, self._sequence - 1, **fields)
 
 
-def _tool(function: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "description": None, **function}
+def failed(response: dict[str, Any]) -> bytes:
+    """The events of a response that ended before any was kept."""
+    kinds = ("response.created", "response.failed")
+    return b"".join(_sse(kind, number, response=response) for number, kind in enumerate(kinds))
+
+
+def _sse(kind: str, number: int, **fields: Any) -> bytes:
+    body = to_json({"type": kind, "sequence_number": number, **fields})
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), body)
+
+
+def _whole(arguments: str) -> bool:
+    """Whether the model has written a call to its end."""
+    try:
+        json.loads(arguments)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _by_kind(parts: Parts) -> tuple[str | Reasoning, ...]:
+    return (Reasoning(parts.reasoning), parts.content)
 
 
 def _error_code(failure: Failure) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner.chat.output import OutputParser
 from runner.errors import Conflict, ResponseNotFound, Unsupported
 from runner.models.manager import Lease
 from runner.server.asking import (
@@ -23,9 +23,12 @@ from runner.server.asking import (
 from runner.server.errors import failure_of
 from runner.server.exchange import Exchange
 from runner.server.identity import new_id
+from runner.server.images import require_sight
 from runner.server.openai.responses.background import Background
-from runner.server.openai.responses.building import Builder
+from runner.server.openai.responses.building import Builder, failed
+from runner.server.openai.responses.events import EventLog, send_events, wanted_from
 from runner.server.openai.responses.items import input_items, left_open, messages_of
+from runner.server.openai.responses.pictures import with_files
 from runner.server.openai.responses.storing import ResponseFile, Stored
 from runner.server.openai.responses.wire import ResponseRequest
 from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, Arrived, send_stream
@@ -52,8 +55,9 @@ async def create_response(exchange: Exchange) -> None:
     """Answer a conversation."""
     asked = await exchange.read(ResponseRequest)
     asked.refuse_unsupported()
-    asked.checked_options(), asked.choice(), asked.grammar()  # refused before anything begins
+    _check(asked)
     job = await _job(exchange, asked)
+    await require_sight(exchange.daemon, asked.model, job.messages, asked.checked_options())
     if asked.background:
         await _begin_in_background(exchange, job)
         return
@@ -62,11 +66,12 @@ async def create_response(exchange: Exchange) -> None:
         exchange.cancelled_on_disconnect(),
         manager.lease(asked.model, asked.checked_options(), keep_s) as lease,
     ):
-        builder, request = _prepared(job, lease)
+        parser, request = _prepared(job, lease)
+        builder = Builder(asked, job.ident, parser)
         if asked.stream:
             await _stream(exchange, lease, builder, request)
         else:
-            await _run(lease, builder, request)
+            await _run(lease, builder, request, None)
     if asked.store is not False and not exchange.gone:
         stored = job.stored(builder.response())
         await asyncio.to_thread(_file(exchange).save, stored)
@@ -74,11 +79,18 @@ async def create_response(exchange: Exchange) -> None:
         await exchange.reply(builder.response())
 
 
+def _check(asked: ResponseRequest) -> None:
+    """Refuse what can be seen to be wrong before anything begins."""
+    _ = asked.checked_options(), asked.choice(), asked.grammar(), asked.functions
+
+
 async def show_response(exchange: Exchange) -> None:
-    """A stored response, or one in the making."""
-    if b"stream=true" in exchange.scope["query_string"]:
-        raise Unsupported("a stored response is not streamed; ask without stream", param="stream")
-    await exchange.reply(await _response(exchange))
+    """A stored response, or one in the making; with stream=true its events."""
+    after = wanted_from(exchange.scope["query_string"])
+    if after is None:
+        await exchange.reply(await _response(exchange))
+    else:
+        await send_events(exchange, await _log(exchange), after)
 
 
 async def list_input(exchange: Exchange) -> None:
@@ -116,17 +128,19 @@ async def _job(exchange: Exchange, asked: ResponseRequest) -> _Job:
     if asked.previous_response_id is not None:
         previous = await _find(exchange, asked.previous_response_id)
         before = [*previous.history, *previous.response["output"]]
-    history = [*before, *input_items(asked.input)]
+    given = await with_files(input_items(asked.input), exchange.daemon.batches.shelf)
+    history = [*before, *given]
     ident = new_id("resp").replace("-", "_")
     return _Job(asked, ident, history, len(before), messages_of(history, asked.instructions))
 
 
-def _prepared(job: _Job, lease: Lease) -> tuple[Builder, GenerateRequest]:
+def _prepared(job: _Job, lease: Lease) -> tuple[OutputParser | None, GenerateRequest]:
     asked, choice = job.asked, job.asked.choice()
     functions = [] if choice.mode == "none" else asked.functions
     if functions:
         require_tools(lease)
-    shown = [{k: v for k, v in each.items() if k != "strict"} for each in functions]
+    hidden = ("strict", "lark")
+    shown = [{k: v for k, v in each.items() if k not in hidden} for each in functions]
     tools = tuple({"type": "function", "function": each} for each in shown)
     given = job.history[job.input_from :]
     prompt = dialogue(lease, job.messages, tools, closed=not left_open(given))
@@ -140,17 +154,20 @@ def _prepared(job: _Job, lease: Lease) -> tuple[Builder, GenerateRequest]:
         kept_marks=marks_to_keep(lease, tools=bool(tools)),
         grammar=grammar_of_tools(lease, functions, choice, asked.grammar(), asked.think),
     )
-    parser = parser_of(lease, tools, single=choice.single)
+    parser = parser_of(lease, tools, single=choice.single, in_pieces=bool(tools))
     (request,) = requests_for(lease, ask)
-    return Builder(asked, job.ident, parser), request
+    return parser, request
 
 
-async def _run(lease: Lease, builder: Builder, request: GenerateRequest) -> None:
+async def _run(
+    lease: Lease, builder: Builder, request: GenerateRequest, log: EventLog | None
+) -> None:
     generation = lease.worker.generate([request])
     try:
         while not generation.done:
-            for _, delta in await generation.read():
-                builder.add(delta)
+            events = b"".join(builder.add(delta) for _, delta in await generation.read())
+            if log is not None:
+                log.add(events)
     finally:
         generation.cancel()
 
@@ -192,28 +209,49 @@ class _Renderer:
 
 
 async def _begin_in_background(exchange: Exchange, job: _Job) -> None:
-    """Answer at once with the state "queued"; the response is made without its client."""
+    """Answer at once with the state "queued", or with the events as they come; the response is
+    made without its client."""
     daemon, asked = exchange.daemon, job.asked
-    file = _file(exchange)
-    waiting = {**Builder(asked, job.ident, None).response(), "status": "queued"}
-    await asyncio.to_thread(file.save, job.stored(waiting))
+    first = Builder(asked, job.ident, None)
+    waiting = {**first.response(), "status": "queued"}
+    await asyncio.to_thread(_file(exchange).save, job.stored(waiting))
 
-    async def make(show: Callable[[Builder], None]) -> None:
+    async def make(builder: Builder, log: EventLog) -> None:
         options = asked.checked_options()
         keep_s = keep_alive_s(asked.keep_alive)
         async with daemon.manager.lease(asked.model, options, keep_s) as lease:
-            builder, request = _prepared(job, lease)
-            show(builder)
-            await _run(lease, builder, request)
+            parser, request = _prepared(job, lease)
+            log.add(builder.begin(parser))
+            await _run(lease, builder, request, log)
 
-    _background(exchange).start(job.ident, make, Builder(asked, job.ident, None), job.stored)
-    await exchange.reply(waiting)
+    log = _background(exchange).start(job.ident, make, first, job.stored)
+    if asked.stream:
+        await send_events(exchange, log)
+    else:
+        await exchange.reply(waiting)
 
 
 async def _response(exchange: Exchange) -> dict[str, Any]:
     ident = exchange.parameter("id")
     running = _background(exchange).state(ident)
     return running or (await _find(exchange, ident)).response
+
+
+async def _log(exchange: Exchange) -> EventLog:
+    """The events of a response. Raises Unsupported for one that was not made in the background."""
+    ident = exchange.parameter("id")
+    running = _background(exchange).log(ident)
+    if running is not None:
+        return running
+    stored = await _find(exchange, ident)
+    if not stored.response.get("background"):
+        raise Unsupported(
+            f"response {ident[:80]} was not made in the background: its events are not kept; ask "
+            "without stream",
+            param="stream",
+        )
+    events = await asyncio.to_thread(_file(exchange).events, ident)
+    return EventLog(failed(stored.response) if events is None else events, closed=True)
 
 
 async def _find(exchange: Exchange, ident: str) -> Stored:

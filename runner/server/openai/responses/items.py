@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from runner.chat.tools.free_text import arguments_of
 from runner.errors import InvalidRequest, Unsupported
 from runner.server.identity import new_id
+from runner.server.images import placed, plain
+from runner.server.openai.responses import albums, pictures
 from runner.server.openai.responses.wire import Item, Part
-from runner.types import Message, ToolCall
+from runner.types import Image, Message, ToolCall
 
+_IDENTS = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 
@@ -26,7 +30,7 @@ def input_items(given: str | Sequence[Item]) -> list[dict[str, Any]]:
 def _stored(item: Item) -> dict[str, Any]:
     fields = item.model_dump(exclude_none=True)
     kind = fields.setdefault("type", "message")
-    fields.setdefault("id", new_id({"message": "msg", "function_call": "fc"}.get(kind, "item")))
+    fields.setdefault("id", new_id(_IDENTS.get(kind, "item")))
     if kind == "message" and isinstance(item.content, str):
         text = "output_text" if item.role == "assistant" else "input_text"
         part: dict[str, Any] = {"type": text, "text": item.content}
@@ -37,14 +41,14 @@ def _stored(item: Item) -> dict[str, Any]:
 def messages_of(items: Sequence[dict[str, Any]], instructions: str | None) -> tuple[Message, ...]:
     """The conversation that items are; reasoning and calls belong to the message of the model
     beside them. Raises InvalidRequest, Unsupported."""
-    messages = [] if instructions is None else [Message("system", instructions)]
+    messages = [] if instructions is None else [Message("system", plain(instructions))]
     turn = _Turn()
     names: dict[str, str] = {}
     for index, fields in enumerate(items):
         item, where = Item.model_validate(fields), f"input.{index}"
         if item.type == "reasoning":
             turn.reasoning += _text(item.content or item.summary, where)
-        elif item.type == "function_call":
+        elif item.type in ("function_call", "custom_tool_call"):
             call = _call(item, where)
             names[call.id] = call.name
             turn.calls.append(call)
@@ -71,7 +75,7 @@ class _Turn:
 
     def taken(self) -> list[Message]:
         """It as a message, none when it is empty; the next one begins."""
-        text, reasoning, calls = self.text, self.reasoning, tuple(self.calls)
+        text, reasoning, calls = plain(self.text), plain(self.reasoning), tuple(self.calls)
         self.__init__()  # type: ignore[misc]
         if not (text or calls):
             return []
@@ -81,15 +85,17 @@ class _Turn:
 def _other(item: Item, where: str, names: dict[str, str]) -> Message:
     if item.type == "message" and item.role is not None:
         role = "system" if item.role == "developer" else item.role
-        return Message(role, _text(item.content, where))
-    if item.type == "function_call_output":
+        content, images = placed(_parts(item.content, where))
+        return Message(role, content, images=images)
+    if item.type in ("function_call_output", "custom_tool_call_output"):
         name = names.get(item.call_id or "")
         if name is None:
             raise InvalidRequest(
-                f"{where}: no function_call before it has call_id {(item.call_id or '')[:60]!r}",
+                f"{where}: no call before it has call_id {(item.call_id or '')[:60]!r}",
                 param=f"{where}.call_id",
             )
-        return Message("tool", _text(item.output, where), tool_call_id=item.call_id, name=name)
+        output, images = placed(_parts(item.output, where))
+        return Message("tool", output, tool_call_id=item.call_id, name=name, images=images)
     raise Unsupported(
         f"{where}: an item of type {(item.type or '')[:40]!r} cannot be read", param=where
     )
@@ -97,7 +103,9 @@ def _other(item: Item, where: str, names: dict[str, str]) -> Message:
 
 def _call(item: Item, where: str) -> ToolCall:
     if not item.call_id or not item.name:
-        raise InvalidRequest(f"{where}: a function_call needs call_id and name", param=where)
+        raise InvalidRequest(f"{where}: a {item.type} needs call_id and name", param=where)
+    if item.type == "custom_tool_call":
+        return ToolCall(item.call_id, item.name, arguments_of(item.input or ""))
     try:
         value = json.loads(item.arguments or "{}")
     except (ValueError, RecursionError):
@@ -105,6 +113,18 @@ def _call(item: Item, where: str) -> ToolCall:
     if not isinstance(value, dict):
         raise InvalidRequest(f"{where}.arguments: not a JSON object", param=f"{where}.arguments")
     return ToolCall(item.call_id, item.name, item.arguments or "{}")
+
+
+def _parts(content: str | Sequence[Part] | None, where: str) -> Iterator[str | Image]:
+    """What a user or a tool says, in order. Raises InvalidRequest, Unsupported."""
+    if content is None or isinstance(content, str):
+        yield content or ""
+        return
+    for at, part in enumerate(content):
+        if part.type == albums.TYPE:
+            yield pictures.image_of(part, f"{where}.content.{at}")
+        else:
+            yield _text([part], where)
 
 
 def _text(content: str | Sequence[Part] | None, where: str) -> str:

@@ -1,6 +1,6 @@
 """What clients of the Responses API send. Fields that this version cannot honour are refused by
-name; user, safety_identifier, service_tier, prompt_cache_* and what include names besides
-log-probabilities change nothing here."""
+name; user, safety_identifier, service_tier, stream_options, prompt_cache_* and what include names
+besides log-probabilities change nothing here, and max_tool_calls limits tools of OpenAI's own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from runner.errors import Unsupported
 from runner.models.options import check
 from runner.server.constraining import any_object, of_schema
 from runner.server.exchange import WireModel
+from runner.server.openai.custom import as_function
 from runner.server.openai.sampling import Priority, Salt
 from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
 from runner.types import Grammar
@@ -27,6 +28,9 @@ class Part(WireModel):
     type: str
     text: str | None = None
     refusal: str | None = None
+    image_url: str | None = None  # a data: URL
+    file_id: str | None = Field(None, max_length=200)  # of an image
+    detail: str | None = None  # of an image; changes nothing here
 
 
 class Item(WireModel):
@@ -41,6 +45,7 @@ class Item(WireModel):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    input: str | None = None
     output: str | list[Part] | None = None
 
 
@@ -52,6 +57,7 @@ class FunctionTool(WireModel):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    format: dict[str, Any] | None = None  # of a custom tool's input
 
 
 class Reasoning(WireModel):
@@ -107,14 +113,12 @@ class ResponseRequest(WireModel):
             if getattr(self, name):
                 raise Unsupported(f"{name} is not supported", param=name)
         for index, tool in enumerate(self.tools or ()):
-            if tool.type != "function" or tool.name is None:
+            if tool.type not in ("function", "custom") or tool.name is None:
                 raise Unsupported(
                     f"tools.{index}: a tool of type {tool.type[:40]!r} cannot be used here; offer "
-                    "functions, with a name",
+                    "functions and custom tools, with a name",
                     param="tools",
                 )
-        if self.background and self.stream:
-            raise Unsupported("background and stream exclude each other here", param="stream")
         if self.background and self.store is False:
             raise Unsupported("background needs store: true", param="background")
 
@@ -131,16 +135,19 @@ class ResponseRequest(WireModel):
 
     @property
     def functions(self) -> list[dict[str, Any]]:
-        """The tools that are offered."""
-        return [
-            {
-                "name": tool.name,
-                **({"description": tool.description} if tool.description else {}),
-                "parameters": tool.parameters or {},
-                "strict": tool.strict is True,
-            }
-            for tool in self.tools or ()
-        ]
+        """The tools that are offered, custom ones as functions. Raises InvalidRequest,
+        Unsupported."""
+        return [_function(tool, f"tools.{index}") for index, tool in enumerate(self.tools or ())]
+
+    @property
+    def custom_names(self) -> frozenset[str]:
+        """Names of the custom tools."""
+        return frozenset(tool.name or "" for tool in self.tools or () if tool.type == "custom")
+
+    @property
+    def shown_tools(self) -> list[dict[str, Any]]:
+        """The tools as a response tells them."""
+        return [_shown(tool) for tool in self.tools or ()]
 
     def choice(self) -> ToolChoice:
         """What tool_choice says of the tools. Raises InvalidRequest."""
@@ -173,3 +180,21 @@ class ResponseRequest(WireModel):
         }
         given = {name: value for name, value in named.items() if value is not None}
         return check({**(self.options or {}), **given})
+
+
+def _function(tool: FunctionTool, path: str) -> dict[str, Any]:
+    if tool.type == "custom":
+        return as_function(tool.name or "", tool.description, tool.format, path)
+    return {
+        "name": tool.name,
+        **({"description": tool.description} if tool.description else {}),
+        "parameters": tool.parameters or {},
+        "strict": tool.strict is True,
+    }
+
+
+def _shown(tool: FunctionTool) -> dict[str, Any]:
+    named = {"type": tool.type, "name": tool.name, "description": tool.description}
+    if tool.type == "custom":
+        return {**named, "format": tool.format or {"type": "text"}}
+    return {**named, "parameters": tool.parameters or {}, "strict": tool.strict is True}

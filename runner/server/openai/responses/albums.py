@@ -1,0 +1,72 @@
+"""The pictures of stored responses: each is kept once, however many responses of a conversation
+have it, and as long as one of them is there.
+
+Owns two tables of the file of stored responses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS pictures (digest TEXT PRIMARY KEY, url TEXT NOT NULL)",
+    """
+CREATE TABLE IF NOT EXISTS picture_holds (
+    response TEXT NOT NULL, picture TEXT NOT NULL, PRIMARY KEY (response, picture)
+) WITHOUT ROWID
+""",
+)
+TYPE = "input_image"
+_REFERENCE = "picture:"
+
+Items = list[dict[str, Any]]
+
+
+def put(database: sqlite3.Connection, ident: str, items: Items) -> Items:
+    """The items of the response ident to store, their pictures kept apart."""
+    kept = [_copied(item) for item in items]
+    for part in _pictures(kept):
+        url = part["image_url"]
+        digest = hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
+        database.execute("INSERT OR IGNORE INTO pictures VALUES (?, ?)", (digest, url))
+        database.execute("INSERT OR IGNORE INTO picture_holds VALUES (?, ?)", (ident, digest))
+        part["image_url"] = _REFERENCE + digest
+    return kept
+
+
+def fill(database: sqlite3.Connection, items: Items) -> Items:
+    """Stored items with their pictures in them again; the same list."""
+    query = "SELECT url FROM pictures WHERE digest = ?"
+    for part in _pictures(items):
+        digest = str(part["image_url"]).removeprefix(_REFERENCE)
+        row = database.execute(query, (digest,)).fetchone()
+        if row is not None:
+            part["image_url"] = row[0]
+    return items
+
+
+def prune(database: sqlite3.Connection) -> None:
+    """Forget the pictures that no response has any more."""
+    gone = "DELETE FROM picture_holds WHERE response NOT IN (SELECT id FROM responses)"
+    if database.execute(gone).rowcount:
+        database.execute(
+            "DELETE FROM pictures WHERE digest NOT IN (SELECT picture FROM picture_holds)"
+        )
+
+
+def _pictures(items: Items) -> Iterator[dict[str, Any]]:
+    for item in items:
+        for name in ("content", "output"):
+            parts = item.get(name)
+            for part in parts if isinstance(parts, list) else ():
+                if part.get("type") == TYPE and part.get("image_url"):
+                    yield part
+
+
+def _copied(item: dict[str, Any]) -> dict[str, Any]:
+    """A copy whose parts can be changed."""
+    parts = {name: item[name] for name in ("content", "output") if isinstance(item.get(name), list)}
+    return {**item, **{name: [dict(part) for part in given] for name, given in parts.items()}}
