@@ -332,10 +332,10 @@ choose_extras() {
         torch=yes
         say "- an NVIDIA GPU is here: PyTorch is installed as well (several GB)"
     fi
-    extras=
-    [ "$torch" != yes ] || extras=torch
-    [ "$dev" != yes ] || extras="dev${extras:+,$extras}"
-    [ -z "$extras" ] || extras="[$extras]"
+    extras=vision
+    [ "$torch" != yes ] || extras=$extras,torch
+    [ "$dev" != yes ] || extras=dev,$extras
+    extras="[$extras]"
 }
 
 # link: the launcher, never in the place of a file that is not ours. Leaves the path in $command.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cli.answer import print_timing, show_answer
 from cli.errors import explain
 from cli.multiline import read_message
+from cli.pictures import taken
 from cli.session import Session
 from cli.slash import execute, is_command
 
@@ -46,7 +47,9 @@ def _explain_interrupt(keyboard: Keyboard) -> None:
 
 def _answer(session: Session, text: str) -> None:
     try:
-        answer = show_answer(session.ask(text), session.word_wrap, session.show_thinking)
+        text, images = taken(session, text)
+        chunks = session.ask(text, images)
+        answer = show_answer(chunks, session.word_wrap, session.show_thinking)
     except KeyboardInterrupt:
         print()
         return
@@ -55,6 +58,6 @@ def _answer(session: Session, text: str) -> None:
         print(f"Error: {explain(error)[0]}", file=sys.stderr)
         return
     print("\n")
-    session.remember(text, answer.text)
+    session.remember(text, answer.text, images)
     if session.verbose:
         print_timing(answer.last)

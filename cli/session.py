@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from runner.client import Client
     from runner.replies import Chunk, Turn
@@ -29,23 +29,30 @@ class Session:
     show_thinking: bool = True
     turns: list[Turn] = field(default_factory=list)
 
-    def ask(self, text: str) -> Generator[Chunk, None, None]:
-        """The answer to one more message. Nothing is remembered until `remember`."""
+    @property
+    def sees(self) -> bool:
+        """Whether the model reads images."""
+        return "vision" in (self.client.show(self.model).get("capabilities") or ())
+
+    def ask(self, text: str, images: Sequence[str] = ()) -> Generator[Chunk, None, None]:
+        """The answer to one more message; images: base64. Nothing is remembered until
+        `remember`."""
         first: list[Turn] = [{"role": "system", "content": self.system}] if self.system else []
-        messages: list[Turn] = [*first, *self.turns, {"role": "user", "content": text}]
+        messages: list[Turn] = [*first, *self.turns, _said(text, images)]
         return self.client.chat(self._body() | {"messages": messages})
 
-    def complete(self, text: str) -> Generator[Chunk, None, None]:
-        """The answer to a single prompt, outside of the conversation."""
-        system = {"system": self.system} if self.system else {}
-        return self.client.generate(self._body() | {"prompt": text} | system)
+    def complete(self, text: str, images: Sequence[str] = ()) -> Generator[Chunk, None, None]:
+        """The answer to a single prompt, outside of the conversation; images: base64."""
+        body = self._body() | {"prompt": text}
+        if self.system:
+            body["system"] = self.system
+        if images:
+            body["images"] = list(images)
+        return self.client.generate(body)
 
-    def remember(self, text: str, answer: str) -> None:
+    def remember(self, text: str, answer: str, images: Sequence[str] = ()) -> None:
         """Add a question and its whole answer to the conversation."""
-        self.turns += [
-            {"role": "user", "content": text},
-            {"role": "assistant", "content": answer},
-        ]
+        self.turns += [_said(text, images), {"role": "assistant", "content": answer}]
 
     def switch(self, model: str) -> None:
         """Load another model and start anew with it; when that fails nothing has changed."""
@@ -65,3 +72,11 @@ class Session:
         if self.think is not None:
             body["think"] = self.think
         return body
+
+
+def _said(text: str, images: Sequence[str]) -> Turn:
+    """A message of the user."""
+    turn: Turn = {"role": "user", "content": text}
+    if images:
+        turn["images"] = list(images)
+    return turn

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from cli.errors import Failure, explain
 from cli.parameters import parameter_help, parse_parameter
+from cli.pictures import ENDS as PICTURE_ENDS
 from cli.session import Session
 
 HELP = """\
@@ -20,7 +21,8 @@ Available commands:
   /bye            Leave (also /exit and Ctrl+D)
   /?, /help       This help; /help set, /help show, /help shortcuts
 
-Begin and end a message of several lines with \"\"\"."""
+Begin and end a message of several lines with \"\"\".
+Write the path of a picture, such as ./cat.png, to send it to a model with vision."""
 
 HELP_SET = """\
 Available commands:
@@ -80,9 +82,11 @@ Words = list[str]
 
 
 def is_command(text: str) -> bool:
-    """Whether a line is a command and not a message: /word, not a path such as /etc/hosts."""
+    """Whether a line is a command and not a message: /word, not a path such as /etc/hosts or that
+    of a picture."""
     word = text.split(maxsplit=1)[0] if text.strip() else ""
-    return word.startswith("/") and "/" not in word[1:]
+    is_path = "/" in word[1:] or word.lower().endswith(PICTURE_ENDS)
+    return word.startswith("/") and not is_path
 
 
 def execute(session: Session, text: str) -> bool:

@@ -23,7 +23,11 @@ _PICKLE_ENDS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _PICKLE_STARTS = (*(bytes((0x80, protocol)) for protocol in range(1, 6)), b"PK\x03\x04")
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.\w+)", re.ASCII)
 _TENSORS = ("model*.safetensors", "adapter*.safetensors", "consolidated*.safetensors")
-_BESIDE = ("*.json", "tokenizer.model", "chat_template.jinja", "README.md")
+_BESIDE = (
+    *("*.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt"),
+    *("merges.txt", "chat_template.jinja", "additional_chat_templates/*.jinja"),
+    *("*_Pooling/config.json", "README.md"),
+)
 _PROJECTOR = re.compile(r"^mmproj|[-._]mmproj[-._]", re.IGNORECASE)
 _INDEX = "model.safetensors.index.json"
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
@@ -129,7 +133,10 @@ def _of_folder(path: Path, border: Path) -> dict[str, Path]:
         files = [*tensors, *_matching(path, _BESIDE)]
         if len(files) > MAX_FILES:
             raise Failure(f"{path} has {len(files)} files, at most {MAX_FILES} make a model")
-        return {file.name: _checked(file, border, file in tensors) for file in files}
+        return {
+            file.relative_to(path).as_posix(): _checked(file, border, file in tensors)
+            for file in files
+        }
     ggufs = [file for file in _matching(path, ("*.gguf",)) if _is_first(file)]
     projectors = [file for file in ggufs if _PROJECTOR.search(file.name)]
     models = [file for file in ggufs if file not in projectors] or projectors

@@ -18,8 +18,9 @@ from modelfile.description import Description, check_notations
 from modelfile.drafts import check_draft, check_vocabulary
 from modelfile.errors import BuildError
 from modelfile.parameters import MAX_STOPS, validate, validate_all
-from modelfile.templates.dialect import compile_template
+from modelfile.projectors import check_projector, is_projector
 from modelfile.templates.renderers import BUILT_IN, needs_template
+from modelfile.templates.trial import check_template
 from registry.bundle import (
     MAX_MESSAGES_BYTES,
     MAX_TEXT_BYTES,
@@ -38,6 +39,7 @@ from registry.manifest import (
     MESSAGES_TYPE,
     MODEL_TYPE,
     PARAMS_TYPE,
+    PROJECTOR_TYPE,
     PROMPT_TYPE,
     SYSTEM_TYPE,
     TEMPLATE_TYPE,
@@ -87,7 +89,11 @@ def build(store: Store, description: Description) -> Iterator[str]:
     yield "reading the model"
     base = _from_file(store, description) if description.files else _from_model(store, description)
     check_notations(description, base.config)
-    others = [*_adapters(store, description, base), *_draft(store, description, base)]
+    others = [
+        *_projector(store, description, base),
+        *_adapters(store, description, base),
+        *_draft(store, description, base),
+    ]
     _check_renderer(description, base)
     layers = _layers(description, base, others)
     config = _config(description, base, [part.layer for part in layers])
@@ -111,7 +117,7 @@ def check_description(description: Description) -> None:
     if description.from_model is None:
         check_notations(description, {})
     if description.template:
-        compile_template(description.template)
+        check_template(description.template)
     for message in description.messages or ():
         if message.role not in ROLES:
             raise BuildError(
@@ -153,12 +159,14 @@ def check_header(header: GgufHeader) -> None:
     """Refuse a GGUF that holds no whole language model. Raises BuildError, InvalidGguf."""
     if header.split_count > 1:
         raise BuildError(f"the GGUF is one of {header.split_count} parts; give the other parts too")
-    kind = header.metadata.get("general.type")
-    if kind in ("mmproj", "adapter", "imatrix") or header.architecture == "clip":
+    if is_projector(header):
         raise BuildError(
-            f"the GGUF holds no language model but {kind or header.architecture!r}, which is not"
-            " supported by this version yet"
+            "the GGUF holds no language model but a projector for images; give the model too, with"
+            " a FROM of its own"
         )
+    kind = header.metadata.get("general.type")
+    if kind in ("adapter", "imatrix") or header.architecture == "clip":
+        raise BuildError(f"the GGUF holds no language model but {kind or header.architecture!r}")
     if not header.tensors and header.architecture != ECHO_ARCHITECTURE:
         raise InvalidGguf("the file has no tensors, it holds a vocabulary only", "tensors")
 
@@ -178,6 +186,19 @@ def _from_model(store: Store, description: Description) -> _Base:
     config = json.loads(store.read_blob(manifest.config.digest, _MAX_CONFIG_BYTES))
     parameters = read_texts(store, manifest).parameters
     return _Base(model, others, header, parameters, config if isinstance(config, dict) else {})
+
+
+def _projector(store: Store, description: Description, base: _Base) -> list[_Part]:
+    """The layer of the projector, checked against the weights: a new one, or that of the base with
+    new weights. Raises BuildError, InvalidGguf."""
+    if description.projector is None:
+        for layer in base.layers:
+            if layer.media_type == PROJECTOR_TYPE and description.weights is not None:
+                check_projector(model_header(store.blob_path(layer.digest)), base.header)
+        return []
+    header = model_header(store.blob_path(description.projector))
+    check_projector(header, base.header)
+    return [_Part(Layer(PROJECTOR_TYPE, description.projector, header.file_size_bytes))]
 
 
 def _adapters(store: Store, description: Description, base: _Base) -> list[_Part]:
@@ -252,6 +273,8 @@ def _replaced_types(description: Description) -> frozenset[str]:
         replaced.append(ADAPTER_TYPE)
     if description.draft is not None:
         replaced.append(DRAFT_TYPE)
+    if description.projector is not None:
+        replaced.append(PROJECTOR_TYPE)
     return frozenset(replaced)
 
 
@@ -284,13 +307,14 @@ def _checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _config(description: Description, base: _Base, layers: list[Layer]) -> bytes:
     header = base.header
+    seeing = any(layer.media_type == PROJECTOR_TYPE for layer in layers)
     figures = {
         "renderer": description.renderer,
         "parser": description.parser,
         "requires": description.requires,
         "model_format": "gguf",
         "model_family": header.architecture,
-        "model_families": [header.architecture],
+        "model_families": [header.architecture, *(["clip"] if seeing else [])],
         "model_type": header.parameter_size,
         "file_type": header.quantization,
         "context_length": header.context_length,

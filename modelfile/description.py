@@ -28,7 +28,8 @@ class Description:
     and parser are names of notations; requires is a version of Ollama, kept and not compared with
     hearth's own. weights: a GGUF blob that stands in for the weights of from_model. adapters:
     blobs of LoRA adapters in GGUF, in the place of those of from_model. draft: a GGUF blob, the
-    model that proposes tokens, in the place of that of from_model."""
+    model that proposes tokens, in the place of that of from_model; projector likewise: what makes
+    embeddings of images."""
 
     name: Name
     from_model: Name | None = None
@@ -44,6 +45,7 @@ class Description:
     weights: Digest | None = None
     adapters: tuple[Digest, ...] | None = None
     draft: Digest | None = None
+    projector: Digest | None = None
 
 
 def from_modelfile(
@@ -52,16 +54,20 @@ def from_modelfile(
     files: Mapping[str, Digest] | None = None,
     adapters: tuple[Digest, ...] | None = None,
     draft: Digest | None = None,
+    projector: Digest | None = None,
 ) -> Description:
     """What a Modelfile describes. files: the store's blobs for a FROM that is a file, by file
     name; None when FROM names an installed model. adapters: the blobs for ADAPTER. draft: the one
-    for DRAFT.
+    for DRAFT. projector: the one for the second FROM.
 
     Raises ParameterError with the line, BuildError, InvalidName.
     """
     sources = modelfile.sources
-    if len(sources) != 1:
-        raise BuildError(f"{len(sources)} FROM lines, this version supports one")
+    if len(sources) != (1 if projector is None else 2):
+        raise BuildError(
+            f"{len(sources)} FROM lines; one names the model, and a second one may name its"
+            " projector for images"
+        )
     if len(modelfile.values("adapter")) != len(adapters or ()):
         raise BuildError("ADAPTER names a file that is not given")
     if (modelfile.last("draft") is None) is not (draft is None):
@@ -81,6 +87,7 @@ def from_modelfile(
         requires=modelfile.last("requires"),
         adapters=adapters,
         draft=draft,
+        projector=projector,
     )
 
 

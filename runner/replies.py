@@ -49,6 +49,7 @@ class Turn(TypedDict, total=False):
 
     role: str
     content: str
+    images: list[str]
     thinking: str
     tool_calls: list[JsonObject]
 

@@ -111,7 +111,8 @@ class GenerateRequest:
 
     messages are rendered by the model's chat template; text is encoded as it stands (with the
     vocabulary's BOS where the model wants one, control tokens in it are honoured); tokens are
-    used as they are.
+    used as they are. shift_keep: when the context is full the older half of what comes after so
+    many tokens of the prompt (-1: all of it) leaves, and the answer goes on; None: it ends there.
     """
 
     id: str
@@ -136,6 +137,7 @@ class GenerateRequest:
     tells_tokens: bool = False  # the last delta tells all tokens, without the end token
     cache_salt: str | None = None  # prefixes are shared with requests of the same one only
     prompt_logprobs: int | None = None  # alternatives for each token of the prompt; None: off
+    shift_keep: int | None = None  # see below
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +181,15 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class Finish:
     """Why a sequence ended. stop_string is the one that matched, if one did. messages_dropped:
-    how many of the conversation's oldest messages were left out to fit the context."""
+    how many of the conversation's oldest messages were left out to fit the context. shifted_tokens:
+    how many left it for the answer to go on."""
 
     reason: FinishReason
     usage: Usage
     stop_string: str | None = None
     messages_dropped: int = 0
     tokens: tuple[int, ...] = ()  # of prompt and answer, where the request asks for them
+    shifted_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,12 +71,16 @@ ROUTES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("GET", "/metrics", None),
     ("GET", "/health", None),
 )
+_PNG = "data:image/png;base64,iVBORw0KGgo="
 _ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, 10**400, 1e308, -0.5, float("nan")),
     *("", "a", "\0", "é" * 50, "x" * 5000, "../../etc/passwd", "hf.co/a/b", "5m", "-1", "json"),
     *([], {}, [[]], [None], {"a": None}, [1, "a", None], ["a"] * 300, {"type": "x"}),
     *({"role": "tool"}, [{"role": "system"}], [{"type": "text"}], {"type": "function"}),
     *({"type": "object"}, {"type": "json_schema"}, {"$ref": "#"}, "auto", "required"),
+    *([{"type": "image_url", "image_url": {"url": _PNG}}], [{"type": "image_url"}], [_PNG]),
+    *([{"type": "input_image", "file_id": "x"}], [{"type": "input_image", "image_url": _PNG}]),
+    *([{"type": "image", "source": {"type": "base64"}}], "<|hearth_image|>", [{"type": "image"}]),
 )
 _WORDS = """
     stream n stop seed temperature top_p top_k logprobs top_logprobs logit_bias tools tool_choice

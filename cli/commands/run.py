@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,6 +69,7 @@ def command(
     """Chat with a model, or answer one prompt.
 
     Text from a pipe is put before the prompt: cat notes.txt | hearth run ember "Sum this up"
+    Paths of pictures in the prompt are sent as images: hearth run MODEL "what is in ./cat.png?"
     """
     from cli.connection import connect
     from cli.parameters import parse_assignments
@@ -78,7 +80,7 @@ def command(
     _check_duration(keepalive)
     options = parse_assignments(parameter) if parameter else {}
     form = _format(format)
-    text = _prompt(prompt or [])
+    asked = _asked(prompt or [])
     settings = load()
     session = Session(
         connect(settings),
@@ -96,29 +98,37 @@ def command(
 
     with session.client:
         try:
-            _begin(session, text, settings)
+            _begin(session, asked, settings)
         except ClientError as error:
             if not is_to_be_pulled(error, model):
                 raise
             session.model = pull_missing(session.client, model, error)
-            _begin(session, text, settings)
+            _begin(session, asked, settings)
 
 
-def _begin(session: Session, text: str | None, settings: Settings) -> None:
-    if text is None:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A prompt: what came from a pipe, and what was typed, in which pictures are looked for."""
+
+    piped: str
+    typed: str
+
+
+def _begin(session: Session, asked: _Asked | None, settings: Settings) -> None:
+    if asked is None:
         _chat(session, settings)
-    elif text == "":
+    elif not (asked.piped or asked.typed):
         session.client.load(session.model, session.keep_alive)
     else:
-        _answer(session, text)
+        _answer(session, asked)
 
 
-def _prompt(words: list[str]) -> str | None:
+def _asked(words: list[str]) -> _Asked | None:
     """The prompt from a pipe and the command line; None: there is a person to ask."""
     piped = None if is_terminal(sys.stdin) else _read_pipe()
-    parts = [part for part in (piped, " ".join(words)) if part]
-    if parts or words:
-        return _checked(" ".join(parts))
+    typed = " ".join(words)
+    if piped or words:
+        return _Asked(_checked(piped or ""), _checked(typed))
     if piped is None and is_terminal(sys.stdout):
         return None
     raise Failure('there is nothing to answer: write a prompt, or "" to load the model', USAGE)
@@ -165,10 +175,14 @@ def _check_duration(text: str | None) -> None:
         raise Failure(f"--keepalive {text} cannot be used: {error}", USAGE) from None
 
 
-def _answer(session: Session, text: str) -> None:
+def _answer(session: Session, asked: _Asked) -> None:
     from cli.answer import print_timing, show_answer
+    from cli.pictures import taken
 
-    answer = show_answer(session.complete(text), session.word_wrap, session.show_thinking)
+    typed, images = taken(session, asked.typed)
+    text = " ".join(part for part in (asked.piped, typed) if part)
+    chunks = session.complete(text, images)
+    answer = show_answer(chunks, session.word_wrap, session.show_thinking)
     sys.stdout.write("\n")
     if session.verbose:
         print("", file=sys.stderr)

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from runner.types import SamplingParams
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class Capacity:
     block_size: int  # sharing and allocation granularity in tokens; 1: exact
     partial_share: bool  # False (recurrent state): only a whole sequence can be shared or kept
     can_save: bool = False  # save and load work
+    whole_copies: bool = False  # what was loaded must not be shared or trimmed below its length
     score_tokens: int = 0  # most tokens of a step in rows with scoring; 0: there are none
     draft_tokens: int = 0  # most tokens in the drafts of a step together; 0: rows have none
 
@@ -62,6 +67,26 @@ class Scoring:
     found: Sequence[tuple[float, tuple[tuple[int, float], ...]]] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class ImagePart:
+    """A piece of a picture as the model reads it, computed whole or not at all.
+
+    vectors: [tokens, width], in place of embedded tokens. advance: by how many positions it moves
+    on what follows, which is not tokens where positions have two dimensions; places then holds
+    them, [4, tokens], less the position of the first. causal False: its tokens see each other
+    in both directions."""
+
+    vectors: NDArray[np.float32]
+    advance: int
+    places: NDArray[np.int32] | None = None
+    causal: bool = True
+
+    @property
+    def tokens(self) -> int:
+        """Places in a sequence."""
+        return len(self.vectors)
+
+
 @dataclass(slots=True)
 class Row:
     """Tokens of one sequence in a step: tokens[0] stands at position. With a sampler, the
@@ -70,7 +95,10 @@ class Row:
 
     draft: tokens that may come next, for a row with a sampler and without a mask. They are
     computed in the same step, and a token is sampled after each of them that the one sampled
-    before it confirms. The cache keeps tokens and the confirmed ones of draft."""
+    before it confirms. The cache keeps tokens and the confirmed ones of draft.
+
+    image: what is computed in place of tokens, which are negative then and only name it: the same
+    ones, the same image. Such a row does not count among the batch's tokens."""
 
     sequence: int
     tokens: Sequence[int]
@@ -79,6 +107,7 @@ class Row:
     mask: Mask | None = None
     scoring: Scoring | None = None
     draft: Sequence[int] = ()
+    image: ImagePart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +227,34 @@ class Tokenizer(Protocol):
         """True for the tokens that end a generation (EOS, EOT, ...)."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """A decoded picture: width * height pixels, row by row, three bytes each (RGB)."""
+
+    width: int
+    height: int
+    rgb: bytes
+
+
+class ImageSlot(Protocol):
+    """A part of a picture that is not encoded yet. Its memory is free when the object is."""
+
+    @property
+    def tokens(self) -> int:
+        """Places it will take in a sequence."""
+
+
+class Vision(Protocol):
+    """What makes embeddings of pictures. Used beside the backend, from one other thread."""
+
+    def read(self, picture: Picture) -> list[list[int] | ImageSlot]:
+        """What stands for the picture in a prompt, in order: token ids that the model has around
+        and between its parts, and the parts. Encodes nothing. Raises InvalidRequest."""
+
+    def encode(self, slot: ImageSlot) -> ImagePart:
+        """Compute the embeddings: seconds for a large picture. Raises BackendError."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """What load gives the worker: the computing part, its vocabulary and its template."""
@@ -208,6 +265,7 @@ class LoadedModel:
     description: str  # what the backend says it is, for logs and /api/version
     tool_template: str | None = None  # its own one for conversations with tools, if it has one
     pair: Callable[[str, str], list[int]] | None = None  # query and document as the input to rank
+    vision: Vision | None = None  # None: the model reads no images
 
 
 LoadProgress = Callable[[float], None]  # share done, 0.0 .. 1.0

@@ -36,9 +36,12 @@ from dataclasses import dataclass, field
 from runner.backends.backend import (
     BackendError,
     Capacity,
+    ImagePart,
+    ImageSlot,
     LoadedModel,
     LoadProgress,
     Mask,
+    Picture,
     PoolFull,
     Row,
     Sampled,
@@ -62,6 +65,7 @@ BOS, EOS, START, END, CRASH, HANG, RAISE, SLOW, HASH = range(256, 256 + len(CONT
 VOCABULARY = 256 + len(CONTROL)
 SLOW_S = 0.02
 EMBEDDING_WIDTH = 16
+IMAGE_PIXELS = 256
 STATE_TOKEN_BYTES = 12  # 4 for the token, 8 for the hash
 
 CHAT_TEMPLATE = (
@@ -131,7 +135,7 @@ class EchoSampler:
         if self.prompt_length is None:
             self.prompt_length = len(tokens)
             self.hashed = HASH in tokens
-            self.reply = [*last_words(tokens), EOS]
+            self.reply = [*(token for token in last_words(tokens) if token >= 0), EOS]
         if self.hashed:
             return EOS if digest % 64 == 0 else 97 + digest % 26
         token = self.reply[(len(tokens) - self.prompt_length) % len(self.reply)]
@@ -162,6 +166,7 @@ class _Cached:
     tokens: list[int] = field(default_factory=list)
     cells: list[int] = field(default_factory=list)
     hashes: list[int] = field(default_factory=list)
+    least: int = 0  # tokens that it needs to be right
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +244,11 @@ class EchoBackend:
             raise BackendError(f"share: {length} of {len(origin.tokens)} tokens")
         if not self.capacity.partial_share and length != len(origin.tokens):
             raise BackendError("share: only a whole sequence can be shared")
+        if self._cuts(origin, length):
+            raise BackendError(f"share: {length} tokens end inside an image or a copy")
         cells = origin.cells[:length]
-        self._sequences[target] = _Cached(origin.tokens[:length], cells, origin.hashes[:length])
+        hashes = origin.hashes[:length]
+        self._sequences[target] = _Cached(origin.tokens[:length], cells, hashes, origin.least)
         for cell in cells:
             self._holders[cell] += 1
 
@@ -251,6 +259,8 @@ class EchoBackend:
             raise BackendError(f"merge: {length} of {len(cached.tokens)} tokens")
         if origin.tokens[:length] != cached.tokens[:length]:
             raise BackendError(f"merge: sequences {source} and {target} differ")
+        if self._cuts(origin, length):
+            raise BackendError(f"merge: {length} tokens end inside an image or a copy")
         for own, cell in zip(cached.cells[:length], origin.cells[:length], strict=True):
             self._holders[cell] += 1
             self._drop(own)
@@ -263,9 +273,12 @@ class EchoBackend:
             raise BackendError(f"trim: {length} of {len(cached.tokens)} tokens")
         if not self.capacity.partial_share and length < len(cached.tokens):
             return False
+        if self._cuts(cached, length):
+            raise BackendError(f"trim: {length} tokens end inside an image or a copy")
         for cell in cached.cells[length:]:
             self._drop(cell)
         del cached.tokens[length:], cached.cells[length:], cached.hashes[length:]
+        cached.least = min(cached.least, length)
         return True
 
     def release(self, sequence: int) -> None:
@@ -296,7 +309,8 @@ class EchoBackend:
         cells = list(range(self._next_cell, self._next_cell + count))
         self._next_cell += count
         self._holders.update(dict.fromkeys(cells, 1))
-        self._sequences[sequence] = _Cached(list(state.tokens), cells, list(state.hashes))
+        least = count if self.capacity.whole_copies else 0
+        self._sequences[sequence] = _Cached(list(state.tokens), cells, list(state.hashes), least)
 
     def reset(self) -> None:
         """See Backend."""
@@ -322,10 +336,11 @@ class EchoBackend:
         """All that must hold before anything is computed."""
         drafted = sum(len(row.draft) for row in rows)
         total = sum(len(row.tokens) for row in rows) + drafted
+        batched = total - sum(len(row.tokens) for row in rows if row.image is not None)
         if drafted > self.capacity.draft_tokens:
             raise BackendError(f"{drafted} tokens in drafts of {self.capacity.draft_tokens}")
-        if not 0 < total <= self.capacity.batch_tokens:
-            raise BackendError(f"{total} tokens in a step of 1 to {self.capacity.batch_tokens}")
+        if total == 0 or batched > self.capacity.batch_tokens:
+            raise BackendError(f"{batched} tokens in a step of 1 to {self.capacity.batch_tokens}")
         if len({row.sequence for row in rows}) != len(rows):
             raise BackendError("a sequence has two rows")
         for row in rows:
@@ -349,8 +364,24 @@ class EchoBackend:
             raise BackendError(f"sequence {row.sequence}: a draft that nothing can confirm")
         if length + len(row.tokens) + len(row.draft) > self.capacity.context_length:
             raise BackendError(f"sequence {row.sequence} is longer than the context")
-        if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= VOCABULARY:
+        if row.image is not None:
+            self._check_image(row, row.image)
+        elif not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= VOCABULARY:
             raise BackendError(f"sequence {row.sequence}: no tokens, or unknown ones")
+
+    def _check_image(self, row: Row, image: ImagePart) -> None:
+        first = row.tokens[0] if row.tokens else 0
+        run = list(range(first, first - image.tokens, -1))
+        if first >= 0 or list(row.tokens) != run or row.draft or row.scoring is not None:
+            raise BackendError(f"sequence {row.sequence}: the row is not one whole image")
+
+    def _cuts(self, cached: _Cached, length: int) -> bool:
+        """Whether an image, or a copy that must stay whole, would lose a part of its tokens."""
+        tokens = cached.tokens
+        if not 0 < length < len(tokens):
+            return False
+        inside = tokens[length] < 0 and tokens[length - 1] == tokens[length] + 1
+        return inside or length < cached.least
 
     def _append(self, sequence: int, tokens: Sequence[int]) -> None:
         cached = self._sequences.setdefault(sequence, _Cached())
@@ -394,6 +425,28 @@ class EchoBackend:
             del self._holders[cell]
 
 
+@dataclass(frozen=True, slots=True)
+class EchoSlot:
+    """A part of a picture: how many tokens it takes."""
+
+    tokens: int
+
+
+class EchoVision:
+    """Sees nothing: a picture is a token and another for each IMAGE_PIXELS pixels. What echo
+    repeats are the words beside it."""
+
+    def read(self, picture: Picture) -> list[list[int] | ImageSlot]:
+        """See Vision."""
+        return [EchoSlot(1 + picture.width * picture.height // IMAGE_PIXELS)]
+
+    def encode(self, slot: ImageSlot) -> ImagePart:
+        """See Vision."""
+        import numpy as np
+
+        return ImagePart(np.zeros((slot.tokens, 1), np.float32), slot.tokens)
+
+
 def _allowed(token: int, bits: bytes) -> int:
     """The token where the mask allows it, else one that it allows, rather one that brings JSON
     to its end."""
@@ -416,7 +469,8 @@ def _unit_vector(tokens: Sequence[int]) -> list[float]:
 
 
 def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
-    """An echo model of the plan's sizes. The file at plan.path is not read."""
+    """An echo model of the plan's sizes, which takes images where the plan has a projector. No
+    file is read."""
     progress(0.0)
     capacity = Capacity(
         pool_tokens=plan.pool_tokens,
@@ -431,4 +485,6 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
         draft_tokens=plan.batch_tokens,
     )
     progress(1.0)
-    return LoadedModel(EchoBackend(capacity), EchoTokenizer(), CHAT_TEMPLATE, "echo")
+    vision = None if plan.projector is None else EchoVision()
+    backend, tokenizer = EchoBackend(capacity), EchoTokenizer()
+    return LoadedModel(backend, tokenizer, CHAT_TEMPLATE, "echo", vision=vision)

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import logging
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 
 from runner.backends.backend import Backend, PoolFull, RowFault, Sampled, Tokenizer
+from runner.engine.ahead import launched_ahead
 from runner.engine.detokenize import TokenTable
+from runner.engine.images import Images, Parts
 from runner.engine.pacing import Pacer
 from runner.engine.scheduler import Scheduler, Step
 from runner.engine.sequence import Matcher, Sequence
+from runner.engine.shifting import shift_of
 from runner.engine.speculation import Speculation
 from runner.errors import (
     Conflict,
@@ -80,6 +84,8 @@ class Engine:
         kept in the cache for their prefix. None: as many as the backend holds. swap_bytes: most
         memory for copies of those that are not kept there. speculation: has effect where the
         backend takes drafts."""
+        if speculation is None:
+            backend = launched_ahead(backend)
         self.capacity = backend.capacity
         self.counters = Counters()
         self._backend = backend
@@ -119,19 +125,23 @@ class Engine:
         tokens: Tokens[int],
         arrived_s: float | None = None,
         matcher: Matcher | None = None,
+        parts: Parts | None = None,
     ) -> None:
         """Queue a request whose prompt is tokens. matcher: of its grammar, at the beginning.
-        Raises InvalidRequest, ContextOverflow, Conflict; then nothing has changed."""
+        parts: of the images that tokens name (runner.engine.images). Raises InvalidRequest,
+        ContextOverflow, Conflict; then nothing has changed."""
         if request.id in self._sequences:
             raise Conflict(f"a request with the id {request.id!r} is running")
-        self._check_tokens(tokens, "prompt")
+        limit = self._limit(request, len(tokens))
+        images = self._images(request, tokens, parts)
+        text = tokens if images is None else [token for token in tokens if token >= 0] or [0]
+        self._check_tokens(text, "prompt")
         if request.sampling.logit_bias:
             self._check_tokens([token for token, _ in request.sampling.logit_bias], "logit_bias")
         if request.prompt_logprobs is not None and not self.capacity.score_tokens:
             raise Unsupported(
                 "this model's backend gives no log-probabilities of prompts", param="logprobs"
             )
-        limit = self._limit(request, len(tokens))
         arrived_s = self._clock() if arrived_s is None else arrived_s
         if request.prompt_logprobs is None and limit <= len(tokens):
             usage = Usage(len(tokens), 0, 0, self._clock() - arrived_s, 0.0, 0.0)
@@ -139,6 +149,11 @@ class Engine:
             return
         table = self._table(request.kept_marks)
         sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, table)
+        sequence.images = images
+        keep = request.shift_keep
+        if keep is not None and images is None and not sequence.scores_only:
+            context = self._context(request)
+            sequence.shift = shift_of(keep, len(tokens), context, request.max_tokens)
         if matcher is not None:
             sequence.constrain(matcher)
         self._arrivals += 1
@@ -205,8 +220,25 @@ class Engine:
                 param=param,
             )
 
+    def _images(
+        self, request: GenerateRequest, tokens: Tokens[int], parts: Parts | None
+    ) -> Images | None:
+        if not parts:
+            return None
+        if request.prompt_logprobs is not None:
+            raise Unsupported(
+                "log-probabilities of a prompt with images are not given; ask for those of the "
+                "answer",
+                param="logprobs",
+            )
+        return Images(array("i", tokens), parts)
+
+    def _context(self, request: GenerateRequest) -> int:
+        """The most tokens that the request's sequence may have at a time."""
+        return min(request.context_length or self.context_length, self.context_length)
+
     def _limit(self, request: GenerateRequest, length: int) -> int:
-        context = min(request.context_length or self.context_length, self.context_length)
+        context = self._context(request)
         wanted = 1 if request.max_tokens is None else max(0, request.max_tokens)
         if length + (1 if wanted or request.prompt_logprobs is None else 0) > context:
             # Clients know an overflow by one of OpenAI's and Anthropic's own phrases in it.
@@ -355,6 +387,13 @@ class Engine:
         outcome.deltas.append((sequence.id, delta))
         if delta.finish is not None:
             self._remove(sequence, beyond)
+        elif sequence.full:
+            if beyond:
+                self.scheduler.cut(sequence, beyond)
+            self.scheduler.drop(sequence)
+            sequence.make_room()
+            self.scheduler.add(sequence)
+            return False
         return delta.finish is None
 
     def _remove(self, sequence: Sequence, beyond: int = 0) -> None:

@@ -14,14 +14,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from runner.engine.images import whole
+
 
 class Holder(Protocol):
-    """A sequence whose first computed tokens are in the backend's cache under the id slot."""
+    """A sequence whose first computed tokens are in the backend's cache under the id slot. Less
+    than least of them cannot be used."""
 
     slot: int | None
     tokens: array[int]
     computed: int
     salt: str | None
+    least: int
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +36,7 @@ class Finished:
     tokens: array[int]
     computed: int
     salt: str | None = None
+    least: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,10 @@ class Sharing:
         length = common_prefix(source.tokens, tokens, limit)
         if length == source.computed:
             return length
-        return length - length % self.block_size if self.partial else 0
+        if not self.partial:
+            return 0
+        length = whole(tokens, length - length % self.block_size)
+        return length if length >= source.least else 0
 
     def shared(self, outer: Holder, inner: Holder) -> int:
         """How many of inner's first tokens can be had from outer in inner's place."""
@@ -84,11 +92,15 @@ class Sharing:
             return 0
         limit = min(outer.computed, inner.computed)
         length = common_prefix(outer.tokens, inner.tokens, limit)
+        if length < outer.least:
+            return 0
         return length if self.partial or length == limit else 0
 
     def covers(self, outer: Holder, inner: Holder) -> bool:
         """True when every use of inner can be had from outer."""
-        return outer.salt == inner.salt and self.shared(outer, inner) == inner.computed
+        if outer.salt != inner.salt or outer.least > inner.least:
+            return False
+        return self.shared(outer, inner) == inner.computed
 
 
 class PrefixCache:
@@ -126,7 +138,7 @@ class PrefixCache:
         caller releases and removes them."""
         holder = self._running.pop(slot)
         tokens = holder.tokens[: holder.computed]
-        kept = Finished(slot, tokens, holder.computed, holder.salt)
+        kept = Finished(slot, tokens, holder.computed, holder.salt, holder.least)
         self._finished[slot] = kept
         covers = self._sharing.covers
         if kept.computed == 0 or any(covers(other, kept) for other in self._others(kept)):
@@ -163,7 +175,7 @@ class PrefixCache:
         for source in self._running.values():
             if source.computed + 1 >= len(source.tokens) or source.salt != salt:
                 continue
-            length = common_prefix(source.tokens, tokens, len(tokens) - 1)
+            length = whole(tokens, common_prefix(source.tokens, tokens, len(tokens) - 1))
             if length > source.computed and (best is None or length > best.length):
                 best = Match(source, length)
         return best

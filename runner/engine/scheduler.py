@@ -237,6 +237,9 @@ class Scheduler:
         for sequence in self._candidates():
             room = self.pool.free + self.pool.idle - self._reserved
             count = min(budget, sequence.pending, room)
+            if sequence.images is not None and count > 0:
+                start, most = sequence.computed, min(budget, sequence.pending)
+                count = sequence.images.portion(start, most, room, alone=not chunks)
             if count <= 0:
                 break
             if sequence.unscored:
@@ -248,7 +251,7 @@ class Scheduler:
             self._evict_to(self._reserved)
             chunks.append((sequence, count))
             budget -= count
-            if budget == 0 or (count == sequence.pending and budget <= left_over):
+            if budget <= 0 or (count == sequence.pending and budget <= left_over):
                 break
         if not chunks and not self.decoding and self.running > 1:
             self._preempt(self._last_in_order())
@@ -350,6 +353,7 @@ class Scheduler:
             match = self._claim(sequence, match)
         assert sequence.slot is not None
         sequence.computed = 0 if match is None else match.length
+        sequence.least = 0 if match is None else match.source.least
         if sequence.cached is None:
             sequence.cached = sequence.computed
         self.cache.add(sequence.slot, sequence)

@@ -14,7 +14,9 @@ from typing import Protocol
 
 from runner.backends.backend import Mask, Row, Sampled, Sampler
 from runner.engine.detokenize import Detokenizer, TokenTable, TokenText
+from runner.engine.images import Images
 from runner.engine.scoring import PromptScores
+from runner.engine.shifting import Shift
 from runner.engine.stop import StopMatcher
 from runner.types import (
     Delta,
@@ -60,7 +62,9 @@ class Sequence:
         "held_until",
         "id",
         "ignore_end",
+        "images",
         "last",
+        "least",
         "limit",
         "matcher",
         "params",
@@ -71,6 +75,7 @@ class Sequence:
         "sampler",
         "scores",
         "scores_only",
+        "shift",
         "slot",
         "stops",
         "tells_tokens",
@@ -101,6 +106,7 @@ class Sequence:
         self.ignore_end = request.ignore_eos
         self.slot: int | None = None
         self.computed = 0
+        self.least = 0  # of its tokens in the cache cannot be used fewer; 0: any number
         self.cached: int | None = None  # prompt tokens that the first admission found computed
         self.sampler: Sampler | None = None
         self.last = [0]  # the token to compute next, shared with row
@@ -114,6 +120,8 @@ class Sequence:
         self.scores_only = limit <= self.prompt_length  # nothing is generated
         self.held_by: Sequence | None = None  # it is computing a prefix that this one waits for
         self.held_until = 0
+        self.images: Images | None = None  # those among tokens, set before the first step
+        self.shift: Shift | None = None  # None: the sequence ends where its context does
 
     @property
     def order(self) -> tuple[int, int]:
@@ -144,6 +152,9 @@ class Sequence:
         last = -1 if any(number < 0 for number in lasts) else max(lasts, default=0)
         if last == 0:
             return []
+        if self.images is not None:
+            seen = [token for token in self.tokens if token >= 0]
+            return seen if last < 0 else seen[-last:]
         return self.tokens.tolist() if last < 0 else self.tokens[-last:].tolist()
 
     def chunk(self, count: int) -> Row:
@@ -154,7 +165,8 @@ class Sequence:
         tokens = self.tokens[self.computed : end].tolist()
         scoring = None if self.scores is None else self.scores.ask(self.computed, count)
         sampler = self.sampler if last else None
-        return Row(self.slot, tokens, self.computed, sampler, self.matcher, scoring)
+        image = None if self.images is None else self.images.at(self.computed)
+        return Row(self.slot, tokens, self.computed, sampler, self.matcher, scoring, image=image)
 
     def begin(self, now_s: float) -> None:
         """The prompt is computed; the row for decode steps is made."""
@@ -163,6 +175,18 @@ class Sequence:
             self.timing.first_token_s = now_s
         row = self.row
         row.sequence, row.position, row.sampler = self.slot, self.computed - 1, self.sampler
+
+    @property
+    def full(self) -> bool:
+        """Whether tokens must leave before the sequence goes on: see make_room."""
+        return self.shift is not None and len(self.tokens) >= self.limit
+
+    def make_room(self) -> None:
+        """Let the oldest tokens that shall leave go. Nothing is computed then. The array is a new
+        one: the cache keeps the old one."""
+        assert self.shift is not None
+        self.computed = 0
+        self.tokens, self.limit = self.shift.shortened(self.tokens)
 
     def push(self, sampled: Sampled, now_s: float) -> Delta:
         """Take a sampled token: what it adds to the answer, and whether that ends here. Sets
@@ -199,7 +223,7 @@ class Sequence:
                 return Delta(text, 1, logprobs, finish)
         if self.matcher is not None and self.matcher.complete:
             return self._end(text, "stop", logprobs, now_s)
-        if len(self.tokens) >= self.limit:
+        if len(self.tokens) >= self.limit and not (self.shift and self.shift.helps(self.tokens)):
             return self._end(text, "length", logprobs, now_s)
         return Delta(text, 1, logprobs)
 
@@ -227,10 +251,17 @@ class Sequence:
 
     def _finish(self, reason: FinishReason, now_s: float, matched: str | None = None) -> Finish:
         tokens: tuple[int, ...] = ()
-        if self.tells_tokens:
-            ended = len(self.tokens) > self.prompt_length and self._table[self.tokens[-1]].is_end
+        if self.tells_tokens and self.images is None:  # which no client could send back
+            ended = self._answered > 0 and self._table[self.tokens[-1]].is_end
             tokens = tuple(self.tokens[:-1] if ended else self.tokens)
-        return Finish(reason, self._usage(now_s), matched, tokens=tokens)
+        gone = 0 if self.shift is None else self.shift.gone
+        return Finish(reason, self._usage(now_s), matched, tokens=tokens, shifted_tokens=gone)
+
+    @property
+    def _answered(self) -> int:
+        """Tokens of the answer, those that have left included."""
+        gone = 0 if self.shift is None else self.shift.gone
+        return len(self.tokens) + gone - self.prompt_length
 
     def _usage(self, now_s: float) -> Usage:
         """The request's account when its last token was sampled now."""
@@ -240,7 +271,7 @@ class Sequence:
         return Usage(
             prompt_tokens=self.prompt_length,
             cached_tokens=self.cached or 0,
-            completion_tokens=len(self.tokens) - self.prompt_length,
+            completion_tokens=self._answered,
             queue_s=started_s - timing.arrived_s,
             prefill_s=first_s - started_s,
             decode_s=now_s - first_s,

@@ -37,7 +37,16 @@ class PromptLookup:
 
     def propose(self, asked: Items[tuple[Sequence, int]]) -> list[list[int]]:
         """See Drafter."""
-        return [followed(sequence.tokens, most) for sequence, most in asked]
+        return [
+            _text(found) if sequence.images is not None else found
+            for sequence, most in asked
+            for found in (followed(sequence.tokens, most),)
+        ]
+
+
+def _text(tokens: list[int]) -> list[int]:
+    """The tokens up to an image."""
+    return tokens[: next((at for at, token in enumerate(tokens) if token < 0), len(tokens))]
 
 
 def followed(tokens: array[int], most: int) -> list[int]:
@@ -70,7 +79,8 @@ class _Draft:
 
 class DraftModel:
     """A smaller model of the same vocabulary, with a cache of its own, which knows sequences by
-    the ids that they have in the large model's cache."""
+    the ids that they have in the large model's cache. It sees no images, and has no idea of
+    sequences with some."""
 
     def __init__(self, backend: Backend) -> None:
         """Takes over backend."""
@@ -111,7 +121,7 @@ class DraftModel:
         room = self._backend.capacity.batch_tokens
         for sequence, most in asked:
             fits = len(sequence.tokens) + most <= self._backend.capacity.context_length
-            if most < 1 or not fits or sequence.slot is None:
+            if most < 1 or not fits or sequence.slot is None or sequence.images is not None:
                 continue
             draft = self._draft(sequence.slot, sequence)
             new = sequence.tokens[draft.sure : draft.sure + room].tolist()

@@ -30,6 +30,7 @@ class Swapped:
     computed: int
     state: SavedState
     salt: str | None = None
+    least: int = 0  # it is used with so many tokens at least
 
 
 class Swap:
@@ -88,7 +89,9 @@ class Swap:
         except BackendError as error:
             log.warning("%d finished tokens are forgotten: %s", entry.computed, error)
             return
-        self._entries[Swapped(None, entry.tokens, entry.computed, state, entry.salt)] = None
+        least = entry.computed if self._backend.capacity.whole_copies else 0
+        copy = Swapped(None, entry.tokens, entry.computed, state, entry.salt, least)
+        self._entries[copy] = None
         self.size_bytes += state.size_bytes
         self.tokens += entry.computed
         self._step_bytes += state.size_bytes

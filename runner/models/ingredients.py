@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from modelfile.errors import BuildError
+from modelfile.projectors import is_projector
+from registry.bundle import model_header
 from registry.digest import Digest
+from registry.errors import InvalidGguf
 from registry.store import Store
 
 MAX_FILES = 4096
@@ -58,9 +61,32 @@ def kind_of(store: Store, files: Mapping[str, Digest]) -> Kind:
     return Kind.SAFETENSORS
 
 
+def without_projector(
+    store: Store, files: Mapping[str, Digest]
+) -> tuple[dict[str, Digest], Digest | None]:
+    """The files of the model itself, and the one that is its projector for images. Raises
+    BuildError for two of these, BlobMissing."""
+    found = {name: digest for name, digest in files.items() if _is_projector(store, digest)}
+    if len(found) > 1:
+        names = ", ".join(sorted(found)[:5])
+        raise BuildError(f"{len(found)} projectors ({names}), a model has one; give one of them")
+    rest = {name: digest for name, digest in files.items() if name not in found}
+    return rest, next(iter(found.values()), None)
+
+
 def sizes_of(store: Store, files: Mapping[str, Digest]) -> dict[str, int]:
     """The bytes of each file. Raises BlobMissing."""
     return {name: store.blob_size(digest) for name, digest in files.items()}
+
+
+def _is_projector(store: Store, digest: Digest) -> bool:
+    """False for a file that is none, or damaged: what is wrong with it is told where it is used."""
+    if _start(store, digest)[:4] != b"GGUF":
+        return False
+    try:
+        return is_projector(model_header(store.blob_path(digest)))
+    except InvalidGguf:
+        return False
 
 
 def _start(store: Store, digest: Digest) -> bytes:

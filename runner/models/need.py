@@ -12,8 +12,8 @@ from modelfile.parameters import PARAMETERS, validate_all
 from registry.bundle import Bundle
 from runner.errors import ModelInvalid
 from runner.models.options import load_options
-from runner.models.placement import TORCH_CACHE_TYPE, Wishes, compute_bytes, context_length
-from runner.models.shape import shape_of
+from runner.models.placement import Wishes, compute_bytes, context_length, torch_cache_type
+from runner.models.shape import computed_by_torch, shape_of
 from runner.settings import Settings
 
 
@@ -42,8 +42,8 @@ def memory_need(bundle: Bundle, settings: Settings) -> MemoryNeed | None:
         return None
     context = context_length(shape, Wishes(options.num_ctx, settings.context_length))
     cache_type = options.kv_cache_type or settings.kv_cache_type
-    if options.backend == "torch":
-        cache_type = TORCH_CACHE_TYPE
+    if computed_by_torch(bundle, options.backend):
+        cache_type = torch_cache_type(cache_type)
     batch = options.num_batch or PARAMETERS["num_batch"].default
     return MemoryNeed(
         context,

@@ -26,6 +26,10 @@ PROCESS_BYTES = 160 << 20  # interpreter, libraries and a large vocabulary: an u
 TORCH_PROCESS_BYTES = 160 << 20  # its libraries: what a process with ember takes more with them
 TORCH_SPARE_TOKENS = 32  # of each sequence: two blocks of its cache
 TORCH_CACHE_TYPE = "f32"  # on a CPU, where it computes GGUF files in float32
+TORCH_GPU_CACHE_TYPE = "bf16"
+TORCH_CACHE_TYPES = {"q8_0": "int8", "fp8": "fp8"}  # what it has for the types that were asked for
+SCALE_BYTES = 4  # of a key or value of one head in those
+PICTURES_BYTES = 256 << 20  # of pictures being decoded, and of their embeddings, which are kept
 GPU_HEADROOM_BYTES = 512 << 20  # CUDA context and library workspaces
 
 # Bytes of one cached value: a q8_0 block is 34 bytes for 32 values, a q4_0 block 18.
@@ -38,14 +42,38 @@ CACHE_BYTES = {
     "q5_0": 22 / 32,
     "iq4_nl": 18 / 32,
     "q4_0": 18 / 32,
+    "int8": 1.0,
+    "fp8": 1.0,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectorShape:
+    """What the plan needs to know of what makes embeddings of images. patches: the most of a
+    picture that are computed at once."""
+
+    weights_bytes: int
+    patches: int
+    embedding_length: int
+    feed_forward_length: int
+    heads: int
+
+    def compute_bytes(self, flash_attention: bool | None) -> int:
+        """An upper estimate of its buffers, and the embeddings that are kept. Measured for the
+        encoder of Gemma 3: 90 MiB, 1132 without flash attention."""
+        attention = 6 * self.embedding_length
+        if flash_attention is False:
+            attention += self.heads * self.patches
+        feed_forward = self.embedding_length + 3 * self.feed_forward_length
+        return 4 * self.patches * max(attention, feed_forward) + PICTURES_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """What the plan needs to know of a model. heads_kv: one number for each layer, 0 where a
     layer has no cache of keys and values. weights_bytes: with those of the adapters. draft: of the
-    model that proposes tokens, loaded beside it."""
+    model that proposes tokens, loaded beside it; projector likewise. stored_bytes: what torch has
+    of the weights on a GPU, where that is not weights_bytes."""
 
     weights_bytes: int
     context_length: int
@@ -57,11 +85,14 @@ class ModelShape:
     key_length: int
     value_length: int
     draft: ModelShape | None = None
+    projector: ProjectorShape | None = None
+    stored_bytes: int | None = None
 
     @property
     def all_weights_bytes(self) -> int:
-        """With those of the draft model."""
-        return self.weights_bytes + (0 if self.draft is None else self.draft.weights_bytes)
+        """With those of the draft model and the projector."""
+        others = (self.draft, self.projector)
+        return self.weights_bytes + sum(item.weights_bytes for item in others if item is not None)
 
     @property
     def layers(self) -> int:
@@ -72,6 +103,8 @@ class ModelShape:
         """Keys and values of one token over all layers."""
         values = sum(self.heads_kv) * (self.key_length + self.value_length)
         own = values * CACHE_BYTES[cache_type]
+        if cache_type in TORCH_CACHE_TYPES.values():
+            own += 2 * sum(self.heads_kv) * SCALE_BYTES
         return own if self.draft is None else own + self.draft.cache_bytes_per_token(cache_type)
 
 
@@ -147,6 +180,7 @@ class Source:
     chat_template: str | None = None
     adapters: tuple[str, ...] = ()
     draft: str | None = None
+    projector: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +196,12 @@ def context_length(shape: ModelShape, wishes: Wishes) -> int:
     model's own up to DEFAULT_CONTEXT; never more than the model was trained for."""
     wish = wishes.num_ctx or wishes.default_context or DEFAULT_CONTEXT
     return max(1, min(wish, shape.context_length))
+
+
+def torch_cache_type(wish: str, plain: str = TORCH_CACHE_TYPE) -> str:
+    """The type that the backend torch gives the cache for the one that was asked for. plain: the
+    one in which it computes."""
+    return TORCH_CACHE_TYPES.get(wish, plain)
 
 
 def pool_tokens(context: int, wishes: Wishes, bytes_per_token: float, free_bytes: int) -> int:
@@ -187,6 +227,8 @@ def compute_bytes(shape: ModelShape, batch: int, pool: int, flash_attention: boo
     if flash_attention is False:
         row += shape.heads * pool
     own = 4 * batch * row + PROCESS_BYTES
+    if shape.projector is not None:
+        own += shape.projector.compute_bytes(flash_attention)
     if shape.draft is None:
         return own
     return own + compute_bytes(shape.draft, batch, pool, flash_attention) - PROCESS_BYTES
@@ -202,11 +244,28 @@ def plan_load(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> 
 
 
 def _propose(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> Placement:
+    if source.backend == "torch" and room.torch_gpu_bytes:
+        # There weights stay as they are stored; on a CPU they are floats.
+        packed = shape.weights_bytes if shape.stored_bytes is None else shape.stored_bytes
+        stored = replace(shape, weights_bytes=packed)
+        found = _proposed(source, stored, wishes, room, TORCH_GPU_CACHE_TYPE)
+        if found.plan.gpu_layers > shape.layers:
+            return found
+        room = replace(room, torch_gpu_bytes=())
+    return _proposed(source, shape, wishes, room, TORCH_CACHE_TYPE)
+
+
+def _proposed(
+    source: Source, shape: ModelShape, wishes: Wishes, room: Room, torch_cache: str
+) -> Placement:
+    """torch_cache: the type of the cache on torch, where no other is asked for."""
     drafted = _draft_tokens(source, wishes)
     if drafted == 0:
         source, shape = replace(source, draft=None), replace(shape, draft=None)
     context = context_length(shape, wishes)
-    cache_type = TORCH_CACHE_TYPE if source.backend == "torch" else wishes.cache_type
+    cache_type = wishes.cache_type
+    if source.backend == "torch":
+        cache_type = torch_cache_type(cache_type, torch_cache)
     per_token = shape.cache_bytes_per_token(cache_type)
     gpus = room.gpus(source.backend)
     after_weights = max(0, room.free_bytes + sum(gpus) - shape.all_weights_bytes)
@@ -241,6 +300,7 @@ def _propose(source: Source, shape: ModelShape, wishes: Wishes, room: Room) -> P
         adapters=tuple((path, wishes.lora_scale) for path in source.adapters),
         draft_tokens=drafted,
         draft_path=source.draft,
+        projector=source.projector,
         sequence_tokens=_sequence_tokens(source, shape, pool),
     )
     return Placement(plan, _on_gpu(price, shape.layers, layers))

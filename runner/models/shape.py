@@ -19,6 +19,7 @@ from registry.bundle import Bundle, BundleFile
 from registry.formats.gguf import GgufHeader, LazyArray
 from runner.errors import ModelInvalid
 from runner.models.placement import ModelShape, Source
+from runner.models.seeing import projector_of, projector_shape
 from runner.types import BackendName
 
 log = logging.getLogger("hearth.models")
@@ -29,6 +30,8 @@ _ENCODERS = ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-
 _RANK = 4  # llama.cpp's LLAMA_POOLING_TYPE_RANK
 _HEADS = ("cls.weight", "cls.output.weight")
 _TORCH_BYTES = 4  # of a weight on a CPU, where it computes GGUF files in float32
+# Queries, keys and values are one map, whose adapters lie in one matrix with zeros between them
+_ADAPTER_FILL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Abilities:
     insert: bool = False  # fills in the middle
     thinking: bool = False
     rerank: bool = False  # scores pairs of texts, and gives no embeddings
+    vision: bool = False  # reads images
 
     def names(self) -> list[str]:
         """The abilities in Ollama's words."""
@@ -51,6 +55,7 @@ class Abilities:
             "insert": self.insert,
             "thinking": self.thinking,
             "rerank": self.rerank,
+            "vision": self.vision,
         }
         return [name for name, has in flags.items() if has]
 
@@ -90,6 +95,7 @@ def abilities_of(bundle: Bundle) -> Abilities:
         insert=not pools and found.insert,
         thinking=not pools and found.thinking,
         rerank=ranks,
+        vision=not pools and projector_of(bundle) is not None,
     )
 
 
@@ -117,15 +123,24 @@ def source_of(bundle: Bundle, backend: str | None = None) -> Source:
         ranking=abilities.rerank,
         chat_template=None if of_file else template,
         adapters=_adapters(bundle),
-        draft=None if (draft := draft_of(bundle, backend)) is None else str(draft.path),
+        draft=_path(draft_of(bundle, backend)),
+        projector=_path(projector_of(bundle, backend)) if abilities.completion else None,
     )
+
+
+def _path(file: BundleFile | None) -> str | None:
+    return None if file is None else str(file.path)
 
 
 def _backend(bundle: Bundle, asked: str | None) -> BackendName:
     own: BackendName = "llamacpp"
     if bundle.header.architecture == ECHO_ARCHITECTURE:
         own = "echo"
+    if computed_by_torch(bundle):
+        own = "torch"
     if asked in (None, "auto", own):
+        if own == "torch":
+            _check_for_torch(bundle)
         return own
     if asked == "torch" and own == "llamacpp":
         _check_for_torch(bundle)
@@ -136,13 +151,14 @@ def _backend(bundle: Bundle, asked: str | None) -> BackendName:
     )
 
 
+def computed_by_torch(bundle: Bundle, asked: str | None = None) -> bool:
+    """Whether the backend torch loads the model: asked for, or the only one that can, for a
+    quantized checkpoint that was kept as it is."""
+    return asked == "torch" or bundle.header.keeps_checkpoint
+
+
 def _check_for_torch(bundle: Bundle) -> None:
     """Raises ModelInvalid for what the torch backend does not do."""
-    if bundle.adapters:
-        raise ModelInvalid(
-            f"{bundle.name.short} has an adapter, which the backend torch cannot apply; create it"
-            " again without PARAMETER backend torch"
-        )
     if abilities_of(bundle).rerank:
         raise ModelInvalid(
             f"{bundle.name.short} scores pairs of texts, which the backend torch does not do;"
@@ -163,6 +179,9 @@ def shape_of(bundle: Bundle, backend: str | None = None) -> ModelShape:
     """The numbers of the memory plan. backend: the one asked for. Raises ModelInvalid when the
     header lacks one."""
     own = _shape(bundle.header, _weights_bytes(bundle, backend))
+    if computed_by_torch(bundle, backend):
+        own = dataclasses.replace(own, stored_bytes=_stored_bytes(bundle))
+    own = dataclasses.replace(own, projector=projector_shape(projector_of(bundle, backend)))
     draft = draft_of(bundle, backend)
     if draft is None:
         return own
@@ -172,7 +191,7 @@ def shape_of(bundle: Bundle, backend: str | None = None) -> ModelShape:
 def draft_of(bundle: Bundle, backend: str | None = None) -> BundleFile | None:
     """The draft model, unless it is one that cannot propose tokens for this model or backend:
     that changes no answer."""
-    draft = None if backend == "torch" else bundle.draft
+    draft = None if computed_by_torch(bundle, backend) else bundle.draft
     try:
         if draft is not None:
             check_draft(draft.header, bundle.header)
@@ -202,9 +221,18 @@ def _shape(header: GgufHeader, weights_bytes: int) -> ModelShape:
 
 
 def _weights_bytes(bundle: Bundle, backend: str | None) -> int:
-    if backend == "torch":
-        return _TORCH_BYTES * bundle.header.parameter_count
+    if computed_by_torch(bundle, backend):
+        return _TORCH_BYTES * (bundle.header.parameter_count + _adapter_weights(bundle))
     return bundle.model_size_bytes + sum(item.size_bytes for item in bundle.adapters)
+
+
+def _stored_bytes(bundle: Bundle) -> int:
+    """Of torch on a GPU: packed weights as they are, adapters in 16 bits."""
+    return bundle.header.tensors_size_bytes + 2 * _adapter_weights(bundle)
+
+
+def _adapter_weights(bundle: Bundle) -> int:
+    return _ADAPTER_FILL * sum(item.header.parameter_count for item in bundle.adapters)
 
 
 def _given(value: int | None, key: str, header: GgufHeader) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 from runner.errors import (
     HearthError,
     InternalError,
+    InvalidRequest,
     ModelLoadFailed,
     WorkerCrashed,
     WorkerTimeout,
@@ -122,7 +123,13 @@ class Worker:
             return generation
         for index, request in enumerate(requests):
             self._sequences[request.id] = (generation, index)
-            self._send({"op": "generate", "id": request.id, "request": request_to_wire(request)})
+            frame = {"op": "generate", "id": request.id, "request": request_to_wire(request)}
+            try:
+                self._send(frame)
+            except InvalidRequest as refusal:
+                self._cancel(ids)
+                generation.fail(refusal)
+                break
         self._touch()
         return generation
 
@@ -241,7 +248,10 @@ class Worker:
                 future.exception()
 
     def _send(self, frame: dict[str, Any]) -> None:
-        self._connection.send(frame)
+        try:
+            self._connection.send(frame)
+        except ProtocolError as error:
+            raise InvalidRequest(f"the request is too large for one message: {error}") from None
 
     def _abort(self, ids: list[str]) -> None:
         """The client is gone."""

@@ -8,7 +8,7 @@ loaded: its tokens belong to the prompt.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -17,9 +17,16 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check
 from runner.server.asking import conversation, keep_alive_s, require_tools
 from runner.server.exchange import Exchange, WireModel
-from runner.types import GenerateRequest, Message, ToolCall
+from runner.server.images import image_of_base64, image_of_url, placed, require_sight
+from runner.types import GenerateRequest, Image, Message, ToolCall
 
 _ROLES = {"developer": "system", "function": "tool"}
+
+
+class ImageUrl(WireModel):
+    """image_url of a part."""
+
+    url: str
 
 
 class Part(WireModel):
@@ -27,6 +34,7 @@ class Part(WireModel):
 
     type: str = "text"
     text: str | None = None
+    image_url: ImageUrl | str | None = None
 
 
 class Function(WireModel):
@@ -48,6 +56,7 @@ class Turn(WireModel):
 
     role: str = Field(min_length=1)
     content: str | list[Part] | None = None
+    images: list[str] | None = None
     reasoning_content: str | None = None
     thinking: str | None = None
     tool_calls: list[Call] | None = None
@@ -75,6 +84,7 @@ async def apply_template(exchange: Exchange) -> None:
     asked = await exchange.read(ApplyTemplateRequest)
     messages = messages_of(asked.messages)
     options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
+    await require_sight(exchange.daemon, asked.model, messages, options)
     async with (
         exchange.cancelled_on_disconnect(),
         exchange.daemon.manager.lease(asked.model, options, keep_s) as lease,
@@ -107,9 +117,11 @@ def messages_of(turns: Sequence[Turn]) -> tuple[Message, ...]:
 
 def _message(turn: Turn, index: int) -> Message:
     role = turn.role.lower()
+    content, images = placed(_parts(turn, index))
     return Message(
         role=_ROLES.get(role, role),
-        content=_content(turn, index),
+        content=content,
+        images=images,
         reasoning=turn.reasoning_content or turn.thinking,
         tool_calls=tuple(_call(call, index) for call in turn.tool_calls or ()),
         tool_call_id=turn.tool_call_id,
@@ -117,17 +129,27 @@ def _message(turn: Turn, index: int) -> Message:
     )
 
 
-def _content(turn: Turn, index: int) -> str:
-    if turn.content is None or isinstance(turn.content, str):
-        return turn.content or ""
-    for part in turn.content:
-        if part.type != "text" or part.text is None:
+def _parts(turn: Turn, index: int) -> Iterator[str | Image]:
+    """The images and texts of a message. Raises InvalidRequest, Unsupported."""
+    where = f"messages.{index}"
+    for at, picture in enumerate(turn.images or ()):
+        yield image_of_base64(picture, f"{where}.images.{at}")
+    if not isinstance(turn.content, list):
+        yield turn.content or ""
+        return
+    for at, part in enumerate(turn.content):
+        if part.type == "image_url" and part.image_url is not None:
+            given = part.image_url
+            url = given if isinstance(given, str) else given.url
+            yield image_of_url(url, f"{where}.content.{at}.image_url")
+        elif part.type != "text" or part.text is None:
             raise Unsupported(
-                f"messages.{index}.content: a part of type {part.type[:40]!r} cannot be read;"
-                " send text",
+                f"{where}.content: a part of type {part.type[:40]!r} cannot be read;"
+                " send text or image_url",
                 param="messages",
             )
-    return "\n".join(part.text or "" for part in turn.content)
+        else:
+            yield part.text
 
 
 def _call(call: Call, index: int) -> ToolCall:

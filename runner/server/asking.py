@@ -16,12 +16,14 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
 from runner.models.options import generation_options
 from runner.models.shape import template_capabilities
+from runner.server.images import plain
 from runner.settings import parse_duration
 from runner.types import GenerateRequest, Grammar, Message
 
 MAX_LOGIT_BIAS = 1024
 MAX_SEQUENCES = 128
 _LONGEST_S = 1e9  # of a keep_alive; below it every timer works
+OLLAMA_NUM_KEEP = 4
 EFFORTS = ("minimal", "low", "medium", "high", "max")
 
 _HARMONY_REASONING = (
@@ -67,6 +69,7 @@ class Ask:
     prompt_logprobs: int | None = None
     cache_salt: str | None = None
     tells_tokens: bool = False
+    shifts: bool = False  # a full context loses its oldest tokens; num_keep of them stay
 
 
 def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
@@ -97,6 +100,7 @@ def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
         prompt_logprobs=ask.prompt_logprobs,
         cache_salt=ask.cache_salt,
         tells_tokens=ask.tells_tokens,
+        shift_keep=_kept(lease, ask) if ask.shifts else None,
         ignore_eos=ask.ignore_eos,
         priority=ask.priority,
         drop_turns=ask.drop_turns,
@@ -107,6 +111,11 @@ def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
         context_length=min(wanted, lease.plan.longest),
     )
     return [_request(template, prompt, number) for prompt in ask.prompts for number in range(ask.n)]
+
+
+def _kept(lease: Lease, ask: Ask) -> int:
+    written = {**lease.parameters, **ask.options}.get("num_keep")
+    return OLLAMA_NUM_KEEP if written is None else int(written)
 
 
 def _request(template: GenerateRequest, prompt: Prompt, number: int) -> GenerateRequest:
@@ -145,8 +154,8 @@ def insertion(lease: Lease, before: str, after: str, template: str | None = None
 def conversation(lease: Lease, messages: Sequence[Message]) -> tuple[Message, ...]:
     """messages with the bundle's own turns before them."""
     bundle = lease.bundle
-    examples = (Message(item.role, item.content) for item in bundle.messages)
-    return with_bundle_turns(messages, bundle.system, examples)
+    examples = (Message(item.role, plain(item.content)) for item in bundle.messages)
+    return with_bundle_turns(messages, plain(bundle.system or ""), examples)
 
 
 def dialogue(
@@ -217,16 +226,21 @@ def marks_to_keep(lease: Lease, *, tools: bool) -> tuple[str, ...]:
 
 
 def parser_of(
-    lease: Lease, tools: Sequence[Mapping[str, Any]], *, single: bool = False
+    lease: Lease,
+    tools: Sequence[Mapping[str, Any]],
+    *,
+    single: bool = False,
+    in_pieces: bool = False,
 ) -> OutputParser | None:
     """A fresh parser for an answer of this model; None: there is nothing to look for. single:
-    only the first tool call counts."""
+    only the first tool call counts. in_pieces: calls are shown as they are written."""
     return output_parser(
         lease.template,
         tools=tools,
         marks=reasoning_marks(lease),
         family=lease.bundle.parser,
         single=single,
+        in_pieces=in_pieces,
     )
 
 

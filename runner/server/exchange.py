@@ -24,8 +24,15 @@ if TYPE_CHECKING:
     from runner.server.daemon import Daemon
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_IMAGES_BODY_BYTES = 64 * 1024 * 1024  # 40 MiB of images in base64, and their conversation
 BODY_TIMEOUT_S = 60.0
 
+_WITH_IMAGES = frozenset(
+    (
+        *("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
+        *("/api/chat", "/api/generate", "/tokenize", "/apply-template"),
+    )
+)
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 WireT = TypeVar("WireT", bound="WireModel")
@@ -81,13 +88,13 @@ class Exchange:
 
     async def body(self) -> bytes:
         """The whole body. Raises HttpError 413 and 408, ClientGone."""
-        parts, size = [], 0
+        parts, size, most = [], 0, body_limit_bytes(self.scope["path"])
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):
                 async for chunk in self.chunks():
                     size += len(chunk)
-                    if size > MAX_BODY_BYTES:
-                        raise too_large()
+                    if size > most:
+                        raise too_large(most)
                     parts.append(chunk)
         except TimeoutError:
             raise HttpError(408, "timeout", "the request body did not arrive in time") from None
@@ -194,12 +201,17 @@ class ClientGone(Exception):
     """The client closed the connection before its request was complete."""
 
 
-def too_large() -> HttpError:
+def body_limit_bytes(path: str) -> int:
+    """The longest body that a path takes."""
+    return MAX_IMAGES_BODY_BYTES if path in _WITH_IMAGES else MAX_BODY_BYTES
+
+
+def too_large(limit_bytes: int) -> HttpError:
     """The refusal of a body over the limit."""
     return HttpError(
         413,
         "body_too_large",
-        f"the body is longer than {MAX_BODY_BYTES // (1 << 20)} MiB",
+        f"the body is longer than {limit_bytes // (1 << 20)} MiB",
         connection="close",
     )
 

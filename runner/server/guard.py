@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runner.server.errors import Failure, HttpError, failure_of, surface_of
-from runner.server.exchange import MAX_BODY_BYTES, request_id_of, too_large
+from runner.server.exchange import body_limit_bytes, request_id_of, too_large
 from runner.settings import Address
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -69,7 +69,8 @@ class Guard:
         if writes and scope["path"] == _FORM_PATH:
             _check_form(headers)
         elif writes and not scope["path"].startswith("/api/blobs/"):
-            _check_body(headers, browser=origin is not None)
+            most = body_limit_bytes(scope["path"])
+            _check_body(headers, most, browser=origin is not None)
         return origin
 
     def _check_host(self, values: list[str]) -> None:
@@ -124,10 +125,10 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _check_body(headers: list[tuple[bytes, bytes]], *, browser: bool) -> None:
+def _check_body(headers: list[tuple[bytes, bytes]], most: int, *, browser: bool) -> None:
     lengths = _values(headers, b"content-length")
-    if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > MAX_BODY_BYTES:
-        raise too_large()
+    if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > most:
+        raise too_large(most)
     if lengths == ["0"] or not (lengths or _values(headers, b"transfer-encoding")):
         return
     kinds = [value.split(";")[0].strip().lower() for value in _values(headers, b"content-type")]

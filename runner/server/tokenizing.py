@@ -12,6 +12,7 @@ from runner.errors import InvalidRequest
 from runner.server.apply_template import Turn, messages_of
 from runner.server.asking import conversation, keep_alive_s, require_tools
 from runner.server.exchange import Exchange, WireModel
+from runner.server.images import require_sight
 from runner.types import GenerateRequest
 
 MAX_TOKENS = 1_000_000
@@ -56,6 +57,8 @@ async def tokenize(exchange: Exchange) -> None:
     given = [part for part in (asked.prompt, asked.content, asked.messages) if part is not None]
     if len(given) != 1:
         raise InvalidRequest("send exactly one of prompt, content and messages", param="prompt")
+    turns = messages_of(asked.messages or ())
+    await require_sight(exchange.daemon, asked.model, turns, {})
     async with (
         exchange.cancelled_on_disconnect(),
         exchange.daemon.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
@@ -67,7 +70,7 @@ async def tokenize(exchange: Exchange) -> None:
             options = {} if asked.add_generation_prompt else {"add_generation_prompt": False}
             request = GenerateRequest(
                 "encode",
-                messages=conversation(lease, messages_of(asked.messages)),
+                messages=conversation(lease, turns),
                 continues=asked.continue_final_message,
                 tools=tuple(asked.tools or ()),
                 template_options=options,

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from modelfile.convert.adapter import convert_adapter
+from modelfile.convert.config import read_config
 from modelfile.convert.conversion import convert
+from modelfile.convert.kept import keep
+from modelfile.convert.quantized import is_quantized
 from runner.worker.job import Report, main
 
 
 def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """job: "files" by their names, "target", "type" (F16, BF16, F32 or auto), "adapter", and
-    "base", the GGUF file that an adapter is for, or null. Gives architecture, type, tensors.
+    "base", the GGUF file that an adapter is for, or null; "keep": a quantized checkpoint is kept
+    as it is. Gives architecture, type, tensors.
 
     Raises ConvertError, InvalidSafetensors, OSError.
     """
@@ -23,6 +27,8 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     if job.get("adapter"):
         base = Path(job["base"]) if job.get("base") else None
         return asdict(convert_adapter(files, target, kind, base, report))
+    if job.get("keep") and is_quantized(read_config(files)):
+        return asdict(keep(files, target, report))
     return asdict(convert(files, target, kind, report))
 
 

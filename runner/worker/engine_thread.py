@@ -72,7 +72,7 @@ class EngineThread(threading.Thread):
                 self._begun[request.id] = prompt.begun
             if prompt.messages_dropped:
                 self._dropped[request.id] = prompt.messages_dropped
-            engine.submit(request, prompt.tokens, arrived_s, matcher)
+            engine.submit(request, prompt.tokens, arrived_s, matcher, prompt.parts)
 
         self._post(request.id, add)
 

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from runner.engine.images import Parts
+from runner.errors import InvalidRequest
 from runner.types import GenerateRequest, Message
 from runner.worker.prompts import Prompts
 
@@ -20,11 +22,12 @@ ANSWER_SHARE = 4  # a dropped conversation leaves at most 1/4 of the context for
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A prompt as the engine gets it. begun: see Prompts.prepare."""
+    """A prompt as the engine gets it. begun: see Prompts.prepare. parts: of its images."""
 
     tokens: list[int]
     begun: str
     messages_dropped: int = 0
+    parts: Parts | None = None
 
 
 def fit(prompts: Prompts, request: GenerateRequest, context: int) -> Fitted:
@@ -47,6 +50,23 @@ def fit(prompts: Prompts, request: GenerateRequest, context: int) -> Fitted:
         *(request.id, len(tokens), context, fitted.messages_dropped, len(fitted.tokens)),
     )
     return fitted
+
+
+def standing(prompts: Prompts, request: GenerateRequest, fitted: Fitted) -> int | None:
+    """How many tokens at the beginning of the prompt stay when a full context is shifted: those
+    that the request says, and the system messages with which it begins."""
+    keep, messages = request.shift_keep, request.messages or ()
+    count = next((at for at, each in enumerate(messages) if each.role != "system"), len(messages))
+    if keep is None or keep < 0 or not count or request.preceding:
+        return keep
+    asked = replace(request, messages=(*messages[:count], Message("user", "")), continues=False)
+    try:
+        begin, _ = prompts.prepare(asked)
+    except InvalidRequest:  # the template wants something else after them
+        return keep
+    pairs = enumerate(zip(begin, fitted.tokens, strict=False))
+    alike = next((at for at, (one, other) in pairs if one != other), len(begin))
+    return max(keep, alike)
 
 
 def droppable(messages: Sequence[Message]) -> list[list[int]]:

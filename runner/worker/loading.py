@@ -17,6 +17,7 @@ from runner.engine.engine import Engine
 from runner.engine.speculation import Drafter, DraftModel, PromptLookup, Speculation
 from runner.errors import HearthError, ModelLoadFailed
 from runner.types import LoadPlan
+from runner.worker.images import ImageLibrary
 from runner.worker.matchers import Matchers
 from runner.worker.prompts import Prompts
 from runner.worker.wording import Wording
@@ -35,6 +36,7 @@ class Loaded:
     model: LoadedModel
     matchers: Matchers
     wording: Wording
+    images: ImageLibrary | None = None
 
     def info(self) -> dict[str, Any]:
         """What the ready frame says of it."""
@@ -50,11 +52,13 @@ def load(plan: LoadPlan, progress: LoadProgress) -> Loaded:
     model = _load_model(plan, progress)
     if plan.chat_template is not None:
         model = dataclasses.replace(model, chat_template=plan.chat_template, tool_template=None)
+    images = None if model.vision is None else ImageLibrary(model.vision)
     prompts = Prompts(
         model.tokenizer,
         model.chat_template,
         tool_template=model.tool_template,
         engine=None if plan.chat_template is not None else JINJA,
+        images=images,
     )
     engine = Engine(
         model.backend,
@@ -64,7 +68,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> Loaded:
         swap_bytes=plan.swap_bytes,
         speculation=_speculation(plan, model),
     )
-    return Loaded(engine, prompts, model, Matchers(model.tokenizer), Wording(model.tokenizer))
+    matchers, wording = Matchers(model.tokenizer), Wording(model.tokenizer)
+    return Loaded(engine, prompts, model, matchers, wording, images)
 
 
 def _load_model(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
@@ -96,6 +101,7 @@ def _speculation(plan: LoadPlan, model: LoadedModel) -> Speculation | None:
             adapters=(),
             draft_tokens=0,
             draft_path=None,
+            projector=None,
         )
         drafter = DraftModel(_load_model(own, lambda share: None).backend)
     return Speculation(drafter, plan.draft_tokens)

@@ -18,12 +18,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from runner.backends.backend import ImagePart
 from runner.engine.engine import Engine
 from runner.engine.sequence import Matcher
-from runner.errors import HearthError, InternalError, InvalidRequest
+from runner.errors import HearthError, InternalError, InvalidRequest, Unsupported
 from runner.types import GenerateRequest, LoadPlan
 from runner.worker.engine_thread import EngineThread
-from runner.worker.fitting import Fitted, fit
+from runner.worker.fitting import Fitted, fit, standing
+from runner.worker.images import ImageLibrary, images_of, used
 from runner.worker.loading import Loaded, load
 from runner.worker.outbox import Outbox
 from runner.worker.pairing import paired_tokens
@@ -97,6 +99,7 @@ class Worker:
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._prompt_thread = ThreadPoolExecutor(1, thread_name_prefix="prompts")
         self._grammar_threads = ThreadPoolExecutor(GRAMMAR_THREADS, "grammars")
+        self._image_thread = ThreadPoolExecutor(1, thread_name_prefix="images")
         self._engine = EngineThread(self._load, self._ready, outbox)
         self._engine.start()
 
@@ -145,7 +148,9 @@ class Worker:
             request = request_from_wire(frame["request"])
             if request.id != id:
                 raise InvalidRequest(f"the request's id {request.id!r} is not the frame's, {id!r}")
+            await self._read_images(request)
             request, fitted = await self._off_loop(lambda loaded: _worded(loaded, request))
+            fitted = await self._with_images(request, fitted)
             matcher = None if request.grammar is None else await self._match(request, fitted)
             self._engine.submit(request, fitted, arrived_s, matcher)
 
@@ -176,9 +181,37 @@ class Worker:
     def _stats(self, id: str, frame: Frame) -> None:
         self._reply(id, dataclasses.asdict(self._engine.stats()))
 
+    async def _read_images(self, request: GenerateRequest) -> None:
+        """Decode the request's pictures on their own thread, so that prompts go on."""
+        images = images_of(request)
+        if images and self._images is not None:
+            for image in images:
+                await self._of_images(self._images.read, image)
+
+    async def _with_images(self, request: GenerateRequest, prompt: Fitted) -> Fitted:
+        """Encode those of the request's pictures that are in the prompt, one after the other, so
+        that others take turns."""
+        images, library = images_of(request), self._images
+        assert self._loaded is not None
+        if not images or library is None or len(prompt.tokens) > _context(self._loaded, request):
+            return prompt  # what is too long the engine refuses
+        parts: dict[int, ImagePart] = {}
+        for image in await self._of_images(used, images, prompt.tokens, library):
+            parts |= await self._of_images(library.encode, image)
+        return dataclasses.replace(prompt, parts=parts)
+
+    @property
+    def _images(self) -> ImageLibrary | None:
+        return None if self._loaded is None else self._loaded.images
+
+    async def _of_images(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._loop.run_in_executor(self._image_thread, work, *arguments)
+
     async def _answer(
         self, id: str, frame: Frame, answer: Callable[[Loaded, Frame], Frame]
     ) -> None:
+        if any(message["images"] for message in frame.get("request", {}).get("messages") or ()):
+            await self._read_images(request_from_wire(frame["request"]))
         self._reply(id, await self._off_loop(lambda loaded: answer(loaded, frame)))
 
     async def _off_loop(self, work: Callable[[Loaded], Any]) -> Any:
@@ -219,13 +252,18 @@ class Worker:
 
 
 def _worded(loaded: Loaded, request: GenerateRequest) -> tuple[GenerateRequest, Fitted]:
-    sampling = loaded.wording.resolve(request.sampling)
-    return dataclasses.replace(request, sampling=sampling), _fit(loaded, request)
+    sampling, fitted = loaded.wording.resolve(request.sampling), _fit(loaded, request)
+    keep = standing(loaded.prompts, request, fitted)
+    return dataclasses.replace(request, sampling=sampling, shift_keep=keep), fitted
 
 
 def _fit(loaded: Loaded, request: GenerateRequest) -> Fitted:
+    return fit(loaded.prompts, request, _context(loaded, request))
+
+
+def _context(loaded: Loaded, request: GenerateRequest) -> int:
     most = loaded.engine.context_length
-    return fit(loaded.prompts, request, min(request.context_length or most, most))
+    return min(request.context_length or most, most)
 
 
 def _pairs_to_tokens(loaded: Loaded, pairs: list[Any], truncate: bool) -> list[list[int]]:
@@ -271,7 +309,13 @@ def _count(loaded: Loaded, frame: Frame) -> Frame:
 
 
 def _encode(loaded: Loaded, frame: Frame) -> Frame:
-    return {"tokens": loaded.prompts.encode(request_from_wire(frame["request"]))}
+    request = request_from_wire(frame["request"])
+    if images_of(request):
+        raise Unsupported(
+            "the tokens of messages with images cannot be listed; their number can be counted",
+            param="messages",
+        )
+    return {"tokens": loaded.prompts.encode(request)}
 
 
 _ANSWERS: dict[str, Answer] = {

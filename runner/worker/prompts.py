@@ -17,8 +17,9 @@ from modelfile.templates.dialect import compile_template
 from modelfile.templates.gochat import GoChatTemplate
 from modelfile.templates.named import DEFAULT, TOOL_USE, NamedTemplates
 from runner.backends.backend import Tokenizer
-from runner.errors import InvalidRequest, ModelInvalid
-from runner.types import GenerateRequest, Message, ToolCall
+from runner.errors import InvalidRequest, ModelInvalid, Unsupported
+from runner.types import IMAGE_MARK, GenerateRequest, Message, ToolCall
+from runner.worker.images import ImageLibrary, images_of
 from runner.worker.tool_results import paired
 
 log = logging.getLogger(__name__)
@@ -90,9 +91,12 @@ class Prompts:
         *,
         tool_template: str | None = None,
         engine: str | None = None,
+        images: ImageLibrary | None = None,
     ) -> None:
         """chat_template: its source; None: PlainTemplate is used. tool_template: of Jinja, for
-        conversations with tools. engine: see modelfile.templates.dialect."""
+        conversations with tools. engine: see modelfile.templates.dialect. images: of a model that
+        reads them."""
+        self._images = images
         self._tokenizer = tokenizer
         self._bos = _text(tokenizer, tokenizer.bos)
         self._eos = _text(tokenizer, tokenizer.eos)
@@ -114,15 +118,62 @@ class Prompts:
             if "suffix" in options:
                 return self._fill(request.messages, options, self._chosen(request))
             messages = [_message_for_template(message) for message in paired(request.messages)]
-            tools = [dict(tool) for tool in request.tools] or None
-            if request.continues:
-                return self._continued(messages, tools, options, self._chosen(request))
-            return self._chosen(request).render(messages, tools, **options)
+            if images_of(request):
+                return self._with_images(request, messages, options)
+            return self._conversation(request, messages, options)
         except ModelfileError as error:
             raise InvalidRequest(
                 f"the model's chat template does not take these messages: {error}",
                 param="messages",
             ) from error
+
+    def _conversation(
+        self, request: GenerateRequest, messages: list[dict[str, Any]], options: dict[str, Any]
+    ) -> str:
+        tools = [dict(tool) for tool in request.tools] or None
+        if request.continues:
+            return self._continued(messages, tools, options, self._chosen(request))
+        return self._chosen(request).render(messages, tools, **options)
+
+    def _with_images(
+        self, request: GenerateRequest, messages: list[dict[str, Any]], options: dict[str, Any]
+    ) -> str:
+        """The prompt with IMAGE_MARK where each image goes. Templates that want contents as lists
+        of parts get the text with its marks as the one part, as in llama.cpp's server: what stands
+        around an image the projector says, not the template."""
+        self._check_images(request)
+        expected, found = len(images_of(request)), 0
+        faults: list[ModelfileError | InvalidRequest] = []
+        for shape in (str, _parts):
+            shaped = [{**message, "content": shape(message["content"])} for message in messages]
+            try:
+                text = self._conversation(request, shaped, options)
+            except (ModelfileError, InvalidRequest) as fault:
+                faults.append(fault)
+                continue
+            found = text.count(IMAGE_MARK)
+            if found == expected:
+                return text
+        if len(faults) > 1:
+            raise faults[0]
+        raise InvalidRequest(
+            f"the model's chat template writes {found} of the {expected} images of these messages; "
+            "send them with the user's messages, or use another template",
+            param="messages",
+        )
+
+    def _check_images(self, request: GenerateRequest) -> None:
+        if self._images is None:
+            raise InvalidRequest(
+                "this model cannot read images; use one with a projector", param="messages"
+            )
+        for message in request.messages or ():
+            if message.content.count(IMAGE_MARK) != len(message.images):
+                raise InvalidRequest(
+                    f"a message has {len(message.images)} images and "
+                    f"{message.content.count(IMAGE_MARK)} places for them",
+                    param="messages",
+                )
 
     def _chosen(self, request: GenerateRequest) -> Template:
         """The template of the request, else the model's. Raises InvalidRequest for a faulty
@@ -150,7 +201,7 @@ class Prompts:
         """The prompt up to the end of the last message's content. A mark is put there and looked
         for in what the template makes of it: what follows would end the turn."""
         mark = _absent(messages)
-        content = messages[-1]["content"] + mark
+        content = _followed(messages[-1]["content"], mark)
         if not isinstance(template, GoChatTemplate):
             options = {**options, "add_generation_prompt": False}
         whole = template.render([*messages[:-1], {**messages[-1], "content": content}],
@@ -169,6 +220,8 @@ class Prompts:
     ) -> str:
         """The prompt for the text between the last message and options["suffix"]."""
         suffix = str(options.pop("suffix"))
+        if any(message.images for message in messages):
+            raise Unsupported("images cannot be sent together with a suffix", param="suffix")
         if not isinstance(template, GoChatTemplate) or not template.supports_insert:
             raise InvalidRequest(
                 "the model's template has no place for a suffix: it does not read .Suffix",
@@ -181,17 +234,25 @@ class Prompts:
         return self.prepare(request)[0]
 
     def prepare(self, request: GenerateRequest) -> tuple[list[int], str]:
-        """The prompt's token ids, and the one of the request's openings with which the template
-        has begun the answer, "" when it has not. Raises InvalidRequest."""
+        """The prompt's token ids, with negative numbers in place of images (runner.worker.images),
+        and the one of the request's openings with which the template has begun the answer, ""
+        when it has not. Raises InvalidRequest."""
         if request.tokens is not None:
             return list(request.tokens), ""
         text = self.render(request)
         end = text.rstrip() if request.messages is not None else ""
         begun = next((opening for opening in request.openings if end.endswith(opening)), "")
+        head, *rest = text.split(IMAGE_MARK) if images_of(request) else [text]
         if request.preceding:
-            tokens = self._tokenizer.encode(text, add_bos=False, parse_special=True)
-            return [*request.preceding, *tokens], begun
-        return self.encode_text(text), begun
+            tokens = self._tokenizer.encode(head, add_bos=False, parse_special=True)
+            tokens = [*request.preceding, *tokens]
+        else:
+            tokens = self.encode_text(head)
+        for image, piece in zip(images_of(request), rest, strict=True):
+            assert self._images is not None
+            tokens += self._images.tokens(image)
+            tokens += self._tokenizer.encode(piece, add_bos=False, parse_special=True)
+        return tokens, begun
 
     def encode_text(self, text: str) -> list[int]:
         """Token ids of a whole prompt: control tokens in it count, and BOS comes first where
@@ -214,10 +275,20 @@ def _compile(
         return BrokenTemplate(fault)
 
 
+def _parts(content: str) -> list[dict[str, str]]:
+    """A content as a list of parts."""
+    return [{"type": "text", "text": content}]
+
+
+def _followed(content: str | list[dict[str, str]], mark: str) -> str | list[dict[str, str]]:
+    """The content with mark behind it."""
+    return content + mark if isinstance(content, str) else _parts(content[0]["text"] + mark)
+
+
 def _absent(messages: Sequence[Mapping[str, Any]]) -> str:
     """A text that stands in no content, of private characters that no template looks for."""
     length = 2
-    while any("\ue0c7" * length in message["content"] for message in messages):
+    while any("\ue0c7" * length in str(message["content"]) for message in messages):
         length *= 2
     return "\ue0c7" * length
 

@@ -6,7 +6,7 @@ a frame that is too long or not an object with a known op.
 
 Daemon to worker
     load      plan                         first frame; LoadPlan as an object
-    generate  id, request                  GenerateRequest as an object
+    generate  id, request                  GenerateRequest as an object; images as base64
     cancel    id                           no answer; the request sends nothing more
     embed     id, inputs, truncate, priority   inputs: list of strings or lists of token ids
     rank      id, pairs, truncate          [[query, document], ...]; answered as embed
@@ -62,16 +62,17 @@ class ProtocolError(Exception):
     """The other side sent something that is no frame."""
 
 
-def encode_frame(frame: Mapping[str, Any], most_bytes: int = MAX_FRAME_BYTES) -> bytes:
-    """The bytes of a frame. Raises ProtocolError when it is longer than most_bytes, or holds
-    what is not JSON or nests too deeply."""
+def encode_frame(frame: Mapping[str, Any], most_bytes: int | None = None) -> bytes:
+    """The bytes of a frame. Raises ProtocolError when it is longer than most_bytes (None:
+    MAX_FRAME_BYTES), or holds what is not JSON or nests too deeply."""
+    limit = MAX_FRAME_BYTES if most_bytes is None else most_bytes
     try:
         text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"the frame cannot be JSON: {error}") from None
     body = text.encode("utf-8", "surrogatepass")
-    if len(body) > most_bytes:
-        raise ProtocolError(f"frame of {len(body)} bytes, at most {most_bytes} are allowed")
+    if len(body) > limit:
+        raise ProtocolError(f"frame of {len(body)} bytes, at most {limit} are allowed")
     return LENGTH.pack(len(body)) + body
 
 

@@ -1,7 +1,7 @@
 """Pages in a real browser: the daemon's own, and foreign ones that the user merely visits.
 
-Needs Chromium in PATH; `make browser` runs them. Names that are not ours are mapped to loopback by the
-browser itself, which is what rebinding of DNS amounts to.
+Needs Chromium in PATH; `make browser` runs them. Names that are not ours are mapped to loopback by
+the browser itself, which is what rebinding of DNS amounts to.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def test_a_chunked_body_over_the_limit_is_refused(client: httpx.Client) -> None:
         for _ in range(34):
             yield b" " * (1 << 20)
 
-    response = client.post(CHAT, content=chunks(), headers=JSON)
+    response = client.post("/v1/embeddings", content=chunks(), headers=JSON)
     assert response.status_code == 413
 
 

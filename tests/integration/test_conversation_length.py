@@ -63,3 +63,24 @@ def test_a_conversation_that_fits_has_no_such_field(client: httpx.Client) -> Non
     body = talk(stream=False)
     body["messages"] = body["messages"][-1:]
     assert "truncated" not in client.post("/api/chat", json=body).json()
+
+
+def long_answer(client: httpx.Client, **more: Any) -> dict[str, Any]:
+    options = {"num_ctx": CONTEXT, "num_predict": 400, "num_keep": 8}
+    body = {"model": "long", "prompt": "a" * 200, "options": options, "stream": False, **more}
+    answer: dict[str, Any] = client.post("/api/generate", json=body).json()
+    return answer
+
+
+def test_ollama_goes_on_beyond_the_context_and_says_how_much_left_it(client: httpx.Client) -> None:
+    answer = long_answer(client)
+    assert answer["prompt_eval_count"] + answer["eval_count"] > CONTEXT
+    assert answer["truncated"]["tokens_shifted"] > 0
+    assert set(answer["response"]) == {"a"}
+
+
+def test_ollama_ends_at_the_context_with_shift_false(client: httpx.Client) -> None:
+    answer = long_answer(client, shift=False)
+    assert answer["done_reason"] == "length"
+    assert answer["prompt_eval_count"] + answer["eval_count"] == CONTEXT
+    assert "truncated" not in answer

@@ -280,8 +280,9 @@ def started_job(daemon: RunningDaemon) -> psutil.Process:
     pause = threading.Event()
     for _ in range(10_000):
         for process in psutil.Process(daemon.pid).children():
-            if CONVERTING in process.cmdline():
-                return process
+            with contextlib.suppress(psutil.NoSuchProcess):  # another one that has just ended
+                if CONVERTING in process.cmdline():
+                    return process
         pause.wait(0.002)
     raise AssertionError("no conversion has begun")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from llama_cpp import llama_cpp as native
@@ -25,24 +26,36 @@ from runner.backends.llamacpp.batch import Batch
 from runner.backends.llamacpp.chain import Candidates
 from runner.backends.llamacpp.context import Context, FloatRows
 from runner.backends.llamacpp.grouping import Grouping
+from runner.backends.llamacpp.images import ImageBatch
 from runner.backends.llamacpp.logprobs import logprobs, score
-from runner.backends.llamacpp.masking import Masking
+from runner.backends.llamacpp.masking import Masking, few_allowed
 from runner.backends.llamacpp.penalties import FloatRow
+from runner.backends.llamacpp.positions import Positions
 from runner.backends.llamacpp.sampler import LlamaCppSampler
 from runner.backends.llamacpp.saved import SavedSequence, copy_in, copy_out, state_bytes
 from runner.types import SamplingParams
+
+if TYPE_CHECKING:
+    from runner.backends.llamacpp.vision import LlamaCppVision
 
 
 class LlamaCppBackend:
     """See runner.backends.backend.Backend."""
 
-    def __init__(self, context: Context, capacity: Capacity) -> None:
+    def __init__(
+        self, context: Context, capacity: Capacity, vision: LlamaCppVision | None = None
+    ) -> None:
+        """Takes over context and vision, which is that of rows with images."""
         self.capacity = capacity
         self._context = context
         self._batch = Batch(capacity.batch_tokens)
         self._candidates = Candidates(capacity.vocabulary)
         self._grouping = Grouping()
         self._masking = Masking(capacity.vocabulary)
+        self._vision = vision
+        differ = vision is not None and vision.places_differ
+        self._positions = Positions() if differ else None
+        self._images = None if vision is None else ImageBatch(context, self._positions)
 
     def create_sampler(self, params: SamplingParams) -> LlamaCppSampler:
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
@@ -65,7 +78,11 @@ class LlamaCppBackend:
         drafted = sum(len(row.draft) for row in sampled)
         if drafted > self.capacity.draft_tokens:
             raise BackendError(f"{drafted} tokens in drafts of {self.capacity.draft_tokens}")
-        logits = self._compute(rows, len(sampled) + drafted + targets)
+        outputs = len(sampled) + drafted + targets
+        if self._images is not None and any(row.image is not None for row in rows):
+            logits = self._compute_images(self._images, rows, outputs)
+        else:
+            logits = self._compute(rows, outputs)
         if logits is not None and targets:
             logits = logits[score(rows, logits)]
         return self._sample(sampled, logits)
@@ -80,7 +97,7 @@ class LlamaCppBackend:
             logits = self._compute_apart(rows)
             self._grouping.measured_apart(len(rows), time.perf_counter() - began_s)
             return logits
-        self._batch.fill(rows)
+        self._batch.fill(rows, places=self._positions or None)
         self._context.decode(self._batch)
         if not outputs:
             return None
@@ -93,7 +110,7 @@ class LlamaCppBackend:
         logits = np.empty((len(rows), self.capacity.vocabulary), np.float32)
         for at, row in enumerate(rows):
             try:
-                self._batch.fill([row])
+                self._batch.fill([row], places=self._positions or None)
                 self._context.decode(self._batch)
             except PoolFull:
                 for done in rows[:at]:
@@ -101,6 +118,27 @@ class LlamaCppBackend:
                 raise
             logits[at] = self._context.logits(1)[0]
         return logits
+
+    def _compute_images(
+        self, images: ImageBatch, rows: Sequence[Row], outputs: int
+    ) -> FloatRows | None:
+        """As _compute, for rows some of which are images: these first, since the logits of a
+        batch are good until the next one."""
+        ends: dict[int, FloatRows] = {}
+        begun: list[Row] = []
+        try:
+            for at, row in enumerate(rows):
+                if row.image is not None:
+                    begun.append(row)
+                    found = images.decode(row)
+                    ends.update({} if found is None else {at: found})
+            text = [row for row in rows if row.image is None]
+            logits = self._compute(text, outputs - len(ends)) if text else None
+        except PoolFull:
+            for row in begun:
+                self.trim(row.sequence, row.position)
+            raise
+        return logits if not ends else _woven(rows, logits, ends)
 
     def _sample(self, rows: Sequence[Row], logits: FloatRows | None) -> list[Sampled]:
         if logits is None:
@@ -144,6 +182,8 @@ class LlamaCppBackend:
         assert isinstance(sampler, LlamaCppSampler)
         if row.mask is None:
             token = sampler.choose(logits)
+        elif not sampler.sees_all and (few := few_allowed(row.mask, len(logits))) is not None:
+            token = sampler.choose_among(logits, few) if len(few) else None
         else:
             token = sampler.choose(self._masking.apply(logits, row.mask))
         if token is None:
@@ -162,8 +202,10 @@ class LlamaCppBackend:
             raise BackendError(
                 f"cannot share {length} tokens of sequence {source}, which has {held}"
             )
-        end = length if self.capacity.partial_share else -1
+        end = self._place(source, length) if self.capacity.partial_share else -1
         native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
+        if self._positions:
+            self._positions.set(target, self._positions.until(source, length))
 
     def merge(self, source: int, target: int, length: int) -> None:
         """See Backend.merge."""
@@ -172,18 +214,25 @@ class LlamaCppBackend:
             raise BackendError(
                 f"cannot merge {length} tokens of sequences {source} and {target}: both have {held}"
             )
-        native.llama_memory_seq_rm(self._context.memory, target, 0, length)
-        native.llama_memory_seq_cp(self._context.memory, source, target, 0, length)
+        end = self._place(source, length)
+        native.llama_memory_seq_rm(self._context.memory, target, 0, end)
+        native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
 
     def trim(self, sequence: int, length: int) -> bool:
         """See Backend.trim."""
         self._check(sequence)
-        return bool(native.llama_memory_seq_rm(self._context.memory, sequence, length, -1))
+        start = self._place(sequence, length)
+        done = bool(native.llama_memory_seq_rm(self._context.memory, sequence, start, -1))
+        if done and self._positions:
+            self._positions.cut(sequence, length)
+        return done
 
     def release(self, sequence: int) -> None:
         """See Backend.release."""
         self._check(sequence)
         native.llama_memory_seq_rm(self._context.memory, sequence, -1, -1)
+        if self._positions:
+            self._positions.cut(sequence, 0)
 
     def state_bytes(self, sequence: int) -> int:
         """See Backend.state_bytes."""
@@ -193,7 +242,9 @@ class LlamaCppBackend:
     def save(self, sequence: int) -> SavedSequence:
         """See Backend.save."""
         self._check(sequence)
-        return copy_out(self._context, sequence)
+        saved = copy_out(self._context, sequence)
+        saved.layout = self._positions.layout(sequence) if self._positions else ()
+        return saved
 
     def load(self, state: SavedState, sequence: int) -> None:
         """See Backend.load."""
@@ -201,10 +252,14 @@ class LlamaCppBackend:
         if not isinstance(state, SavedSequence):
             raise BackendError(f"a {type(state).__name__} is no state of this backend")
         copy_in(self._context, state, sequence)
+        if self._positions is not None:
+            self._positions.set(sequence, state.layout)
 
     def reset(self) -> None:
         """See Backend.reset."""
         native.llama_memory_clear(self._context.memory, False)
+        if self._positions:
+            self._positions.clear()
 
     def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
         """Refused: a context for generation gives no embeddings."""
@@ -212,11 +267,18 @@ class LlamaCppBackend:
 
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""
+        if self._vision is not None:
+            self._vision.close()
         self._context.close()
 
     def _held(self, sequence: int) -> int:
         self._check(sequence)
-        return int(native.llama_memory_seq_pos_max(self._context.memory, sequence)) + 1
+        last = int(native.llama_memory_seq_pos_max(self._context.memory, sequence))
+        return self._positions.length(sequence, last) if self._positions else last + 1
+
+    def _place(self, sequence: int, length: int) -> int:
+        """The position after the sequence's first length tokens."""
+        return self._positions.position(sequence, length) if self._positions else length
 
     def _check(self, sequence: int) -> None:
         # llama.cpp ends the process for an id that is out of range
@@ -224,3 +286,18 @@ class LlamaCppBackend:
             raise BackendError(
                 f"no sequence {sequence}; there are 0 to {self.capacity.max_sequences - 1}"
             )
+
+
+def _woven(rows: Sequence[Row], text: FloatRows | None, ends: dict[int, FloatRows]) -> FloatRows:
+    """The logits of all rows in their order: those after images among those of text."""
+    found: list[FloatRows] = []
+    start = 0
+    for at, row in enumerate(rows):
+        if at in ends:
+            found.append(ends[at])
+        elif row.image is None and text is not None:
+            count = 0 if row.scoring is None else len(row.scoring.targets)
+            count += 0 if row.sampler is None else 1 + len(row.draft)
+            found.append(text[start : start + count])
+            start += count
+    return np.concatenate(found)

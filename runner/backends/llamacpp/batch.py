@@ -14,6 +14,7 @@ from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
 from runner.backends.backend import BackendError, Row
+from runner.backends.llamacpp.positions import Positions
 
 
 class Batch:
@@ -39,10 +40,13 @@ class Batch:
             logits=_pointer(self._output, ctypes.c_int8),
         )
 
-    def fill(self, rows: Sequence[Row], *, all_outputs: bool = False) -> None:
+    def fill(
+        self, rows: Sequence[Row], *, all_outputs: bool = False, places: Positions | None = None
+    ) -> None:
         """Lay out rows one after the other. The last token of a row with a sampler is an
         output, and so are its draft and those before the targets of a row with scoring; with
-        all_outputs every token is. Raises BackendError, the batch unusable."""
+        all_outputs every token is. places: where positions are not the numbers of tokens. Raises
+        BackendError, the batch unusable."""
         tokens: list[int] = []
         positions: list[int] = []
         sequences: list[int] = []
@@ -53,7 +57,8 @@ class Batch:
             count = len(row.tokens) + len(row.draft)
             tokens.extend(row.tokens)
             tokens.extend(row.draft)
-            positions.extend(range(row.position, row.position + count))
+            first = row.position if places is None else places.position(row.sequence, row.position)
+            positions.extend(range(first, first + count))
             sequences.extend([row.sequence] * count)
             if row.scoring is not None:
                 start = len(tokens) - count

@@ -41,10 +41,14 @@ class Context:
 
     def decode(self, batch: Batch) -> None:
         """Compute the batch. Raises PoolFull (nothing changed) or BackendError."""
-        code = native.llama_decode(self.handle, batch.native)
+        self.decode_native(batch.native)
+
+    def decode_native(self, batch: Any) -> None:
+        """Compute a llama_batch. Raises as decode does."""
+        code = native.llama_decode(self.handle, batch)
         if code == 0:
             return
-        size = batch.native.n_tokens
+        size = batch.n_tokens
         if code == _NO_SLOT:
             raise PoolFull(f"no room in the cache for {size} more tokens")
         if code == _INVALID:

@@ -57,6 +57,11 @@ def generation_parameters(plan: LoadPlan, model: Any) -> Any:
     return params
 
 
+def make_room(params: Any, tokens: int) -> None:
+    """Let a batch have so many tokens: an image whose tokens see each other."""
+    params.n_batch = params.n_ubatch = max(params.n_batch, tokens)
+
+
 def drafted(plan: LoadPlan) -> int:
     """Most tokens of a step's drafts together."""
     return DRAFT_TOKENS if plan.draft_tokens else 0

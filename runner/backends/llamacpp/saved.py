@@ -13,6 +13,7 @@ from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import BackendError, PoolFull
 from runner.backends.llamacpp.context import Context
+from runner.backends.llamacpp.positions import Layout
 
 
 class SavedSequence:
@@ -23,6 +24,7 @@ class SavedSequence:
         """Raises BackendError when memory is short."""
         self.size_bytes = size_bytes
         self.tokens = tokens
+        self.layout: Layout = ()  # its images, where positions are not the tokens' numbers
         try:
             self._memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
@@ -77,4 +79,5 @@ def copy_in(context: Context, saved: SavedSequence, sequence: int) -> None:
 
 
 def _length(context: Context, sequence: int) -> int:
+    """Positions of the sequence: its tokens, but for images."""
     return int(native.llama_memory_seq_pos_max(context.memory, sequence)) + 1

@@ -146,6 +146,10 @@ def test_all_parts_of_a_split_model_are_found(tmp_path: Path) -> None:
 
 def test_a_folder_of_safetensors_gives_the_files_that_make_a_model(tmp_path: Path) -> None:
     wanted = {"model.safetensors", "config.json", "tokenizer.model", "chat_template.jinja"}
+    wanted |= {"vocab.txt", "vocab.json", "merges.txt", "1_Pooling/config.json"}
+    wanted |= {"additional_chat_templates/tool_use.jinja"}
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "additional_chat_templates").mkdir()
     write(tmp_path, *wanted, "consolidated.safetensors", "notes.txt", "x.gguf")
     assert set(find(".", tmp_path) or {}) == wanted
 
@@ -194,9 +198,21 @@ def test_a_header_whose_length_looks_like_a_pickle_is_safetensors(tmp_path: Path
         assert find(".", tmp_path) == {"model.safetensors": tmp_path / "model.safetensors"}
 
 
-def test_a_projector_beside_the_model_is_left_out_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["mmproj-F16.gguf", "model-mmproj-f16.gguf"])
+def test_a_projector_beside_the_model_comes_along_which_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    write(tmp_path, "model.gguf", "mmproj-F16.gguf")
-    assert list(find(".", tmp_path) or {}) == ["model.gguf"]
-    assert "projector for images is left out" in capsys.readouterr().err
+    write(tmp_path, "model.gguf", name)
+    assert list(find(".", tmp_path) or {}) == ["model.gguf", name]
+    assert f"with {name}, the projector for images" in capsys.readouterr().err
+
+
+def test_one_of_several_projectors_has_to_be_named(tmp_path: Path) -> None:
+    write(tmp_path, "model.gguf", "mmproj-a.gguf", "mmproj-b.gguf")
+    with pytest.raises(Failure, match=r"several projectors for images \(mmproj-a.gguf, mmproj-b"):
+        find(".", tmp_path)
+
+
+def test_a_projector_alone_is_left_to_the_daemon_to_refuse(tmp_path: Path) -> None:
+    write(tmp_path, "mmproj-a.gguf")
+    assert list(find(".", tmp_path) or {}) == ["mmproj-a.gguf"]

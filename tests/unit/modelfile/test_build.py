@@ -210,11 +210,11 @@ def test_renderer_parser_and_required_version_are_kept_and_inherited(store: Stor
 
 
 def test_a_renderer_that_is_not_built_in_needs_a_template(store: Store) -> None:
-    with pytest.raises(BuildError, match=r"RENDERER glimmer is not built in.* give a TEMPLATE"):
-        make(store, "FROM ./tiny.gguf\nRENDERER glimmer", echo_gguf())
+    with pytest.raises(BuildError, match=r"RENDERER ornith is not built in.* give a TEMPLATE"):
+        make(store, "FROM ./tiny.gguf\nRENDERER ornith", echo_gguf())
     template = "TEMPLATE {{ range .Messages }}{{ .Content }}{{ end }}"
-    made = make(store, f"FROM ./tiny.gguf\nRENDERER glimmer\n{template}", echo_gguf())
-    assert made.renderer == "glimmer"
+    made = make(store, f"FROM ./tiny.gguf\nRENDERER ornith\n{template}", echo_gguf())
+    assert made.renderer == "ornith"
 
 
 def test_names_of_notations_that_only_the_model_knows_make_the_round_trip(store: Store) -> None:
@@ -245,9 +245,13 @@ def test_a_notation_that_cannot_be_one_is_refused(store: Store, line: str, messa
         make(store, f"FROM ./tiny.gguf\n{line}")
 
 
-def test_two_from_lines_are_refused() -> None:
-    with pytest.raises(BuildError, match="2 FROM lines, this version supports one"):
-        from_modelfile(parse("FROM a\nFROM b"), NAME)
+@pytest.mark.parametrize("given", [None, Digest.of(b"projector")])
+def test_as_many_from_lines_are_taken_as_there_are_files_for(given: Digest | None) -> None:
+    lines = ["FROM a"] if given is not None else ["FROM a", "FROM ./p.gguf"]
+    with pytest.raises(BuildError, match=f"{len(lines)} FROM lines; one names the model"):
+        from_modelfile(parse("\n".join(lines)), NAME, projector=given)
+    both = from_modelfile(parse("FROM a\nFROM ./p.gguf"), NAME, projector=Digest.of(b"p"))
+    assert (both.from_model, both.projector) == (Name.parse("a"), Digest.of(b"p"))
 
 
 def test_a_bad_parameter_of_a_modelfile_is_told_with_its_line() -> None:
@@ -318,7 +322,7 @@ def test_a_file_that_is_no_model_is_refused_and_removed(
     ("key", "value", "message"),
     [
         ("split.count", u32(3), "one of 3 parts"),
-        ("general.type", text("mmproj"), "holds no language model but 'mmproj'"),
+        ("general.type", text("mmproj"), "but a projector for images; give the model too"),
         ("general.type", text("adapter"), "holds no language model but 'adapter'"),
     ],
 )

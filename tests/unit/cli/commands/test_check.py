@@ -78,6 +78,19 @@ def test_what_create_would_refuse_or_ignore_is_a_warning(
     assert "did you mean temperature?" in warnings[0]
 
 
+def test_templates_and_names_that_create_would_refuse_are_warnings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bomb = b"TEMPLATE {{ range 999999999 }}x{{ end }}"
+    text = b"FROM x\nRENDERER qwen3-codr\n" + bomb + b"\nTEMPLATE {{ if }}\n"
+    assert check(tmp_path, text) == 0
+    warnings = capsys.readouterr().err.splitlines()
+    assert [part.split(": ")[1] for part in warnings] == [f"line {n}, column 1" for n in (2, 3, 4)]
+    assert "did you mean qwen3-coder" in warnings[0]
+    assert "a short question alone takes that much" in warnings[1]
+    assert "missing value for if" in warnings[2]
+
+
 def test_standard_input_is_read(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

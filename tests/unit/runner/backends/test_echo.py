@@ -3,9 +3,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from runner.backends.backend import Backend, BackendError, Capacity, PoolFull, Row, Tokenizer
+from runner.backends.backend import (
+    Backend,
+    BackendError,
+    Capacity,
+    ImagePart,
+    PoolFull,
+    Row,
+    Tokenizer,
+)
 from runner.backends.echo import (
     BOS,
     EOS,
@@ -233,3 +242,21 @@ def test_control_words_are_tokens_only_where_they_may_be() -> None:
     assert tokenizer.text(EOS) == "<|end|>"
     assert tokenizer.is_end(EOS)
     assert not tokenizer.is_end(97)
+
+
+def test_an_image_is_taken_whole_and_never_cut() -> None:
+    backend = EchoBackend(Capacity(100, 4, 60, 4, VOCABULARY, 1, True))
+    shown = ImagePart(np.zeros((6, 1), np.float32), 6)
+    run = [-1, -2, -3, -4, -5, -6]
+    backend.step([Row(0, [97], 0), Row(1, run, 0, image=shown)])
+    for wrong in (run[:5], [*run[:5], -7], [-2, *run[1:]]):
+        with pytest.raises(BackendError, match="whole image"):
+            backend.step([Row(2, wrong, 0, image=shown)])
+    with pytest.raises(BackendError, match="unknown"):
+        backend.step([Row(2, run[:3], 0)])
+    with pytest.raises(BackendError, match="inside an image"):
+        backend.trim(1, 3)
+    with pytest.raises(BackendError, match="inside an image"):
+        backend.share(1, 3, 5)
+    backend.share(1, 3, 6)
+    assert backend.trim(1, 0)

@@ -7,10 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from unittest.mock import patch
 
+import numpy as np
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from runner.backends.backend import BackendError, Capacity, PoolFull, Row, Sampled, SavedState
+from runner.backends.backend import (
+    BackendError,
+    Capacity,
+    ImagePart,
+    PoolFull,
+    Row,
+    Sampled,
+    SavedState,
+)
 from runner.backends.echo import (
     BOS,
     HASH,
@@ -27,6 +36,12 @@ from runner.engine.speculation import DraftModel, PromptLookup, Speculation, Wor
 from runner.engine.swap import Swap
 from runner.types import Delta, GenerateRequest, SamplingParams
 
+# Images by the first of their numbers; between them lies one that is nobody's
+PARTS = {
+    first: ImagePart(np.zeros((count, 1), np.float32), count)
+    for first, count in ((-1, 3), (-5, 9), (-15, 1), (-17, 30))
+}
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -40,11 +55,23 @@ class Arrival:
     priority: int
     cancel_after: int | None
     seed: int
+    seen: tuple[int, ...] = ()  # images after the first half of what is shared
+    shown: tuple[int, ...] = ()  # images in the end
 
     @property
     def tokens(self) -> list[int]:
         shared = [97 + (self.prefix * 7 + i) % 26 for i in range(self.prefix_length)]
-        return [BOS, *shared, HASH, *self.tail]
+        half = len(shared) // 2
+        shared[half:half] = _numbers(self.seen)
+        return [BOS, *shared, HASH, *self.tail, *_numbers(self.shown)]
+
+    @property
+    def parts(self) -> dict[int, ImagePart]:
+        return {first: PARTS[first] for first in (*self.seen, *self.shown)}
+
+
+def _numbers(images: Sequence[int]) -> list[int]:
+    return [at for first in images for at in range(first, first - PARTS[first].tokens, -1)]
 
 
 arrivals = st.builds(
@@ -57,6 +84,22 @@ arrivals = st.builds(
     priority=st.sampled_from([0, 0, 0, 1, -1]),
     cancel_after=st.one_of(st.none(), st.none(), st.integers(0, 20)),
     seed=st.integers(0, 3),
+)
+
+
+images = st.lists(st.sampled_from(list(PARTS)), max_size=2).map(tuple)
+arrivals_with_images = st.builds(
+    Arrival,
+    step=st.integers(0, 25),
+    prefix=st.integers(0, 1),
+    prefix_length=st.sampled_from([0, 1, 5, 20]),
+    tail=st.lists(st.integers(97, 99), max_size=4).map(tuple),
+    max_tokens=st.sampled_from([1, 2, 10]),
+    priority=st.sampled_from([0, 0, 0, 1, -1]),
+    cancel_after=st.one_of(st.none(), st.none(), st.integers(0, 20)),
+    seed=st.integers(0, 3),
+    seen=images,
+    shown=images,
 )
 
 
@@ -74,6 +117,7 @@ class Machine:
     step_bytes: int = swap_module.STEP_BYTES
     refuse_every: int = 0  # the backend refuses each so-manieth load of a copy
     draft: int = 0  # tokens proposed for a sequence
+    whole_copies: bool = False
     draft_pool: int | None = None  # of the draft model; None: the sequence's own past proposes
 
     @property
@@ -87,6 +131,7 @@ class Machine:
             1,
             self.partial,
             can_save=True,
+            whole_copies=self.whole_copies,
             draft_tokens=self.batch if self.draft and self.partial else 0,
         )
 
@@ -119,6 +164,7 @@ swapping_machines = st.builds(
     worth_tokens=st.sampled_from([1, 8, 64]),
     step_bytes=st.sampled_from([1, 1000, 1 << 20]),
     refuse_every=st.sampled_from([0, 0, 3]),
+    whole_copies=st.booleans(),
 )
 
 
@@ -133,6 +179,21 @@ drafting_machines = st.builds(
     worth_tokens=st.just(8),
     draft=st.sampled_from([1, 3, 8]),
     draft_pool=st.sampled_from([None, 30, 90, 500]),
+)
+
+
+machines_for_images = st.builds(
+    Machine,
+    pool=st.sampled_from([160, 200, 400]),
+    sequences=st.integers(1, 8),
+    batch=st.sampled_from([8, 16, 33, 200]),
+    idle=st.sampled_from([None, 0, 60]),
+    partial=st.sampled_from([True, True, True, False]),
+    swap_tokens=st.sampled_from([0, 130, 2000]),
+    worth_tokens=st.sampled_from([1, 8]),
+    draft=st.sampled_from([0, 0, 3]),
+    draft_pool=st.sampled_from([None, 90]),
+    whole_copies=st.booleans(),
 )
 
 
@@ -158,6 +219,10 @@ class Checked(EchoBackend):
 
     def step(self, rows: Sequence[Row]) -> list[Sampled]:
         self.rows = [(row.sequence, len(row.tokens)) for row in rows]
+        large = [row for row in rows if len(row.tokens) > self.capacity.batch_tokens]
+        beside = [row for row in rows if row not in large and len(row.tokens) > 1]
+        assert len(large) <= 1
+        assert not large or not beside, "what is over the budget is computed alone"
         try:
             return super().step(rows)
         except PoolFull as error:
@@ -189,7 +254,7 @@ def request_of(id: str, arrival: Arrival) -> GenerateRequest:
 def alone(arrival: Arrival) -> str:
     """What the request answers when nobody else is there."""
     engine = Engine(EchoBackend(Capacity(500, 1, 140, 200, VOCABULARY, 1, True)), EchoTokenizer())
-    engine.submit(request_of("alone", arrival), arrival.tokens)
+    engine.submit(request_of("alone", arrival), arrival.tokens, parts=arrival.parts)
     text = ""
     while engine.busy:
         outcome = engine.step()
@@ -229,6 +294,18 @@ def test_drafts_change_no_answer(machine: Machine, load: list[Arrival]) -> None:
     event(f"tokens confirmed: {min(backend.confirmed, 3)}")
 
 
+@given(machines_for_images, st.lists(arrivals_with_images, min_size=1, max_size=10))
+@settings(max_examples=100, derandomize=True, deadline=None)
+def test_images_change_no_answer_and_are_never_cut(machine: Machine, load: list[Arrival]) -> None:
+    with (
+        patch.object(swap_module, "WORTH_TOKENS", machine.worth_tokens),
+        patch.object(scheduler_module, "RESTORE_TOKENS", machine.worth_tokens),
+        patch.object(Worth, "drafting", lambda self, rows: rows > 0),
+    ):
+        backend = check(machine, load)
+    event(f"copies restored: {min(backend.loads, 3)}")
+
+
 def check(machine: Machine, load: list[Arrival]) -> Checked:
     """Run the load; at each step the ledger is right and the swap within its budget, in the end
     each answer is that of the request alone."""
@@ -250,7 +327,7 @@ def check(machine: Machine, load: list[Arrival]) -> Checked:
         assert step < 3000, "the engine does not come to an end"
         for index, arrival in enumerate(load):
             if arrival.step == step:
-                engine.submit(request_of(f"r{index}", arrival), arrival.tokens)
+                engine.submit(request_of(f"r{index}", arrival), arrival.tokens, parts=arrival.parts)
             wait = arrival.cancel_after
             if wait is not None and step == arrival.step + wait and engine.cancel(f"r{index}"):
                 cancelled.add(f"r{index}")

@@ -185,6 +185,35 @@ def test_torch_is_priced_with_its_cache_in_float32_and_its_libraries() -> None:
     assert (torch.plan.idle_tokens, torch.plan.swap_bytes) == (None, 0)
 
 
+def test_a_cache_of_a_byte_on_torch_is_priced_with_a_scale_for_each_head() -> None:
+    plans = {
+        kind: plan_load(Source("/blob", "torch"), QWEN_06B, Wishes(cache_type=kind), Room(64 * GIB))
+        for kind in ("f16", "q8_0", "fp8")
+    }
+    assert {k: p.plan.kv_cache_type for k, p in plans.items()} == {
+        "f16": "f32",
+        "q8_0": "int8",
+        "fp8": "fp8",
+    }
+    heads = sum(QWEN_06B.heads_kv)
+    token = heads * (QWEN_06B.key_length + QWEN_06B.value_length) + 2 * 4 * heads
+    assert QWEN_06B.cache_bytes_per_token("int8") == QWEN_06B.cache_bytes_per_token("fp8") == token
+    assert 3 * plans["fp8"].price.cache_bytes < plans["f16"].price.cache_bytes
+
+
+def test_on_a_gpu_torch_is_priced_by_its_weights_as_they_are_stored() -> None:
+    stored = QWEN_06B.weights_bytes // 4
+    shape, source = replace(QWEN_06B, stored_bytes=stored), Source("/blob", "torch")
+    wishes = Wishes(num_parallel=1, default_context=1024)
+    on_gpu = plan_load(source, shape, wishes, Room(64 * GIB, torch_gpu_bytes=(40 * GIB,)))
+    assert on_gpu.price.weights_bytes == stored
+    assert (on_gpu.plan.kv_cache_type, on_gpu.plan.gpu_layers) == ("bf16", shape.layers + 1)
+    on_cpu = plan_load(source, shape, wishes, Room(64 * GIB))
+    assert on_cpu.price.weights_bytes == QWEN_06B.weights_bytes
+    full = plan_load(source, shape, wishes, Room(64 * GIB, torch_gpu_bytes=(1 << 20,)))
+    assert full == on_cpu
+
+
 def test_torch_takes_a_gpu_as_a_whole_or_not_at_all() -> None:
     for free, layers in ((40 * GIB, 29), (3 * GIB, 0)):
         room = Room(64 * GIB, torch_gpu_bytes=(free,))

@@ -21,10 +21,8 @@ def bundle(
     header = SimpleNamespace(
         architecture="llama", is_embedding=False, chat_template=own, metadata=metadata
     )
-    return cast(
-        Bundle,
-        SimpleNamespace(name=Name.parse("m"), template=template, header=header, renderer=renderer),
-    )
+    fields = {"template": template, "header": header, "renderer": renderer, "projector": None}
+    return cast(Bundle, SimpleNamespace(name=Name.parse("m"), **fields))
 
 
 @pytest.mark.parametrize(
@@ -63,8 +61,8 @@ def test_a_renderer_comes_before_both_templates() -> None:
 
 
 def test_a_model_whose_prompts_cannot_be_written_is_told_by_the_renderers_name() -> None:
-    with pytest.raises(ModelInvalid, match="m needs the renderer glimmer, which is not built in"):
-        source_of(bundle("{{ .Prompt }}", None, "glimmer"))
+    with pytest.raises(ModelInvalid, match="m needs the renderer ornith, which is not built in"):
+        source_of(bundle("{{ .Prompt }}", None, "ornith"))
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,23 @@ import pytest
 
 from registry.bundle import Bundle, read_bundle
 from registry.errors import BlobDamaged
+from registry.formats.gguf.header import CHECKPOINT
 from registry.manifest import ADAPTER_TYPE, CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
 from registry.names import Name
 from registry.store import Store
 from runner.errors import ModelInvalid
 from runner.models.placement import Room, Wishes, plan_load
 from runner.models.shape import shape_of, source_of
-from tests.gguf_files import Tensor, echo_file, gguf_file, llama_file, llama_tensors, text
+from tests.gguf_files import (
+    Tensor,
+    echo_file,
+    gguf_file,
+    llama_file,
+    llama_metadata,
+    llama_tensors,
+    text,
+    u32,
+)
 
 
 @pytest.fixture
@@ -71,10 +81,14 @@ def test_an_adapter_of_another_model_is_refused_before_anything_is_loaded(store:
         source_of(found)
 
 
-def test_torch_takes_neither_adapters_nor_draft_models(store: Store) -> None:
-    with pytest.raises(ModelInvalid, match="an adapter, which the backend torch cannot apply"):
-        source_of(bundle(store, llama_file(), adapter_file()), "torch")
-    assert source_of(bundle(store, llama_file()), "torch").draft is None
+def test_torch_takes_adapters_and_no_draft_model(store: Store) -> None:
+    found = bundle(store, llama_file(), adapter_file())
+    assert [Path(path) for path in source_of(found, "torch").adapters] == [found.adapters[0].path]
+    assert source_of(found, "torch").draft is None
+    weights, added = found.header.parameter_count, found.adapters[0].header.parameter_count
+    shape = shape_of(found, "torch")
+    assert shape.weights_bytes == 4 * (weights + 3 * added)
+    assert shape.stored_bytes == found.header.tensors_size_bytes + 2 * 3 * added
 
 
 def test_an_adapter_cut_short_is_told(store: Store) -> None:
@@ -95,3 +109,18 @@ def test_the_backend_is_that_of_the_file_and_another_is_refused(store: Store) ->
     with pytest.raises(ModelInvalid, match="cannot be loaded by the backend torch"):
         source_of(bundle(store, echo_file()), "torch")
     assert source_of(bundle(store, echo_file()), "echo").backend == "echo"
+
+
+def test_a_quantized_checkpoint_that_was_kept_is_for_torch_alone(store: Store) -> None:
+    facts = {
+        **llama_metadata(),
+        CHECKPOINT.config: text("{}"),
+        CHECKPOINT.quantization: text("FP8"),
+        CHECKPOINT.parameters: u32(1000),
+    }
+    found = bundle(store, gguf_file(facts, llama_tensors()))
+    assert (found.header.quantization, found.header.parameter_count) == ("FP8", 1000)
+    assert source_of(found).backend == source_of(found, "torch").backend == "torch"
+    assert shape_of(found).weights_bytes == 4 * 1000
+    with pytest.raises(ModelInvalid, match="cannot be loaded by the backend llamacpp"):
+        source_of(found, "llamacpp")

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 import textwrap
 from typing import Any
 
 import pytest
 
-from runner.errors import HearthError, ModelLoadFailed, WorkerCrashed, WorkerTimeout
-from runner.models import process
+from runner.errors import (
+    HearthError,
+    InvalidRequest,
+    ModelLoadFailed,
+    WorkerCrashed,
+    WorkerTimeout,
+)
+from runner.models import connection, process
 from runner.models.supervisor import Timeouts, Worker
 from runner.types import GenerateRequest, LoadPlan
+from runner.worker.protocol import encode_frame
 
 PLAN = LoadPlan("/none", "echo", 100, 100, 4)
 PRELUDE = """
@@ -187,4 +195,20 @@ receive()
     worker = await start(monkeypatch, script)
     worker.generate([GenerateRequest(id="1", text="x"), GenerateRequest(id="2", text="x")]).cancel()
     assert await worker.call("stats") == ["1", "2"]
+    await worker.close()
+
+
+async def test_a_request_that_no_frame_can_hold_is_refused_and_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = await start(monkeypatch, READY + "while receive()['op'] != 'shutdown': pass")
+    short = functools.partial(encode_frame, most_bytes=4000)
+    monkeypatch.setattr(connection, "encode_frame", short)
+    asked = [GenerateRequest(id=str(number), text="x" * 5000) for number in range(2)]
+    generation = worker.generate(asked)
+    with pytest.raises(InvalidRequest, match="too large for one message"):
+        await generation.read()
+    with pytest.raises(InvalidRequest, match="too large for one message"):
+        await worker.count(asked[0])
+    assert not worker.busy
     await worker.close()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runner.backends.echo import CHAT_TEMPLATE, EchoTokenizer
 from runner.types import GenerateRequest, Message, ToolCall
-from runner.worker.fitting import Fitted, droppable, fit
+from runner.worker.fitting import Fitted, droppable, fit, standing
 from runner.worker.prompts import Prompts
 
 SYSTEM = Message("system", "Be kind.")
@@ -93,3 +93,23 @@ def test_a_result_never_stays_without_the_message_before_it(
     for before, index in itertools.pairwise(spoken):
         if messages[index].role == "tool" and index not in gone:
             assert before not in gone
+
+
+def stays(messages: list[Message], **fields: Any) -> int | None:
+    request = GenerateRequest("x", messages=tuple(messages), **fields)
+    prompts = Prompts(EchoTokenizer(), CHAT_TEMPLATE)
+    return standing(prompts, request, fit(prompts, request, 10_000))
+
+
+def test_what_stays_of_a_shifted_context_is_what_was_asked_and_the_system_messages() -> None:
+    messages = talk(2)
+    kept = stays(messages, shift_keep=4)
+    assert kept is not None
+    whole = fitted(messages, 10_000).tokens
+    begin = b"".join(EchoTokenizer().piece(token) for token in whole[:kept]).decode()
+    assert "Be kind." in begin
+    assert "ask 0" not in begin
+    assert stays(messages[1:], shift_keep=4) == 4
+    assert stays(messages, shift_keep=kept + 5) == kept + 5
+    assert stays(messages, shift_keep=-1) == -1
+    assert stays(messages) is None

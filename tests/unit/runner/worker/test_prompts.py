@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from runner.backends.echo import BOS, CHAT_TEMPLATE, EchoTokenizer
+from runner.backends.backend import ImagePart, ImageSlot, Picture
+from runner.backends.echo import BOS, CHAT_TEMPLATE, EchoSlot, EchoTokenizer
 from runner.errors import InvalidRequest, ModelInvalid
-from runner.types import GenerateRequest, Message, ToolCall
+from runner.types import IMAGE_MARK, GenerateRequest, Image, Message, ToolCall
+from runner.worker.images import ImageLibrary
 from runner.worker.prompts import MOST_GIVEN, Prompts, inputs_to_tokens
 
 
@@ -213,3 +215,80 @@ def test_a_template_of_a_request_can_fill_in_and_continue() -> None:
     messages = (Message("user", "hi"), Message("assistant", "It is"))
     request = chat(*messages, template=TRIMMING.replace("im_end", "end"), continues=True)
     assert prompts().render(request).endswith("assistant\nIt is")
+
+
+class Sight:
+    """Each picture is two numbers and a word."""
+
+    def read(self, picture: Picture) -> list[list[int] | ImageSlot]:
+        return [EchoSlot(2), [88]]
+
+    def encode(self, slot: ImageSlot) -> ImagePart:
+        raise AssertionError("prompts encode nothing")
+
+
+def seeing(template: str | None = CHAT_TEMPLATE) -> Prompts:
+    library = ImageLibrary(Sight(), lambda data: Picture(1, 1, data))
+    return Prompts(EchoTokenizer(), template, images=library)
+
+
+ONE, TWO = Image(b"one"), Image(b"two")
+PARTS_ONLY = (
+    "{% for m in messages %}{{ m.role }}:{% for part in m.content %}"
+    "{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %};{% endfor %}"
+)
+
+
+def test_images_stand_where_their_marks_are() -> None:
+    text = f"a{IMAGE_MARK}b{IMAGE_MARK}"
+    request = chat(Message("user", text, images=(ONE, TWO)))
+    assert seeing("{{ messages[0].content }}!").encode(request) == [
+        *(BOS, 97, -1, -2, 88, 98, -4, -5, 88, 33)
+    ]
+
+
+def test_a_prompt_may_begin_with_an_image() -> None:
+    request = chat(Message("user", IMAGE_MARK, images=(ONE,)))
+    assert seeing("{{ messages[0].content }}").encode(request) == [BOS, -1, -2, 88]
+    continued = chat(Message("user", IMAGE_MARK, images=(ONE,)), preceding=(7,))
+    assert seeing("{{ messages[0].content }}").encode(continued) == [7, -1, -2, 88]
+
+
+def test_a_template_of_content_parts_gets_the_text_as_one() -> None:
+    messages = (
+        Message("user", f"see {IMAGE_MARK}", images=(ONE,)),
+        Message("assistant", "yes"),
+        Message("user", "and?"),
+    )
+    assert seeing(PARTS_ONLY).render(chat(*messages)) == (
+        f"user:see {IMAGE_MARK};assistant:yes;user:and?;"
+    )
+    begun = (*messages, Message("assistant", "I see "))
+    assert seeing(PARTS_ONLY).render(chat(*begun, continues=True)).endswith("assistant:I see ")
+
+
+def test_a_template_that_refuses_texts_gets_parts() -> None:
+    template = "{% if messages[0].content is string %}{{ raise_exception('no') }}{% endif %}"
+    request = chat(Message("user", IMAGE_MARK, images=(ONE,)))
+    assert IMAGE_MARK in seeing(template + "{{ messages[0].content[0].text }}").render(request)
+
+
+def test_a_template_that_loses_an_image_is_an_error() -> None:
+    with pytest.raises(InvalidRequest, match="0 of the 1 images"):
+        seeing("nothing").render(chat(Message("user", IMAGE_MARK, images=(ONE,))))
+
+
+def test_images_and_their_places_must_be_as_many() -> None:
+    with pytest.raises(InvalidRequest, match="1 images and 0 places"):
+        seeing().render(chat(Message("user", "a", images=(ONE,))))
+
+
+def test_a_mark_without_images_is_text() -> None:
+    request = chat(Message("user", IMAGE_MARK))
+    assert seeing().encode(request) == prompts().encode(request)
+
+
+def test_a_model_without_sight_says_so() -> None:
+    with pytest.raises(InvalidRequest, match="cannot read images") as raised:
+        prompts().render(chat(Message("user", IMAGE_MARK, images=(ONE,))))
+    assert raised.value.details["param"] == "messages"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.llamacpp.chain import Candidates
-from runner.backends.llamacpp.masking import Masking
+from runner.backends.llamacpp.masking import Masking, few_allowed
 from runner.backends.llamacpp.sampler import LlamaCppSampler
 from runner.types import SamplingParams
 
@@ -64,4 +64,67 @@ def test_no_way_of_sampling_leaves_the_mask(params: SamplingParams) -> None:
     for _ in range(20):
         assert sampler.choose(masking.apply(logits, Fixed(*few))) in few
     assert sampler.choose(masking.apply(logits, Fixed(4001))) == 4001
+    sampler.close()
+
+
+@given(st.sets(st.integers(0, VOCABULARY - 1), max_size=60))
+def test_few_allowed_tokens_are_named(tokens: set[int]) -> None:
+    found = few_allowed(Fixed(*tokens), VOCABULARY)
+    assert found is not None
+    assert found.tolist() == sorted(tokens)
+
+
+def test_many_allowed_tokens_are_not() -> None:
+    assert few_allowed(Fixed(*range(0, VOCABULARY, 2)), VOCABULARY) is None
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=0),
+        SamplingParams(seed=1),
+        SamplingParams(seed=1, top_k=3, min_p=0.05),
+        SamplingParams(seed=1, top_k=0, top_p=1.0),
+        SamplingParams(seed=1, top_k=0, top_p=0.5),
+        SamplingParams(seed=1, top_k=0, top_p=1.0, min_p=0.01),
+        SamplingParams(seed=1, top_k=0, typical_p=0.5),
+        SamplingParams(seed=1, top_n_sigma=1.0),
+        SamplingParams(seed=1, dynatemp_range=0.5),
+        SamplingParams(seed=1, xtc_probability=0.5),
+    ],
+    ids=lambda params: repr(params)[15:70],
+)
+def test_among_few_the_same_tokens_are_chosen_as_from_the_masked_row(
+    params: SamplingParams,
+) -> None:
+    masking, random = Masking(VOCABULARY), np.random.default_rng(5)
+    among, whole = (LlamaCppSampler(params, Candidates(VOCABULARY), VOCABULARY) for _ in range(2))
+    assert not among.sees_all
+    for _ in range(60):
+        logits = random.standard_normal(VOCABULARY).astype(np.float32) * 3
+        size = int(random.integers(2, 40))
+        mask = Fixed(*random.choice(VOCABULARY, size, replace=False).tolist())
+        ids = few_allowed(mask, VOCABULARY)
+        assert ids is not None
+        assert among.choose_among(logits, ids) == whole.choose(masking.apply(logits, mask))
+    among.close()
+    whole.close()
+
+
+def test_the_only_allowed_token_is_chosen_unless_its_logit_is_none() -> None:
+    sampler = LlamaCppSampler(SamplingParams(), Candidates(VOCABULARY), VOCABULARY)
+    logits = np.zeros(VOCABULARY, np.float32)
+    assert sampler.choose_among(logits, np.array([17])) == 17
+    logits[17] = np.nan
+    assert sampler.choose_among(logits, np.array([17])) is None
+    sampler.close()
+
+
+@pytest.mark.parametrize(
+    "params", [SamplingParams(mirostat=2), SamplingParams(repeat_penalty=1.5),
+               SamplingParams(logit_bias=((7, 1.0),))]
+)  # fmt: skip
+def test_what_looks_at_more_than_the_allowed_tokens_says_so(params: SamplingParams) -> None:
+    sampler = LlamaCppSampler(params, Candidates(VOCABULARY), VOCABULARY)
+    assert sampler.sees_all
     sampler.close()

@@ -64,7 +64,7 @@ def test_a_document_of_text_is_read() -> None:
 @pytest.mark.parametrize(
     ("turn", "error", "place"),
     [
-        (("user", [{"type": "image"}]), Unsupported, "messages.0.content.0"),
+        (("user", [{"type": "video"}]), Unsupported, "messages.0.content.0"),
         (("user", [{"type": "text"}]), InvalidRequest, "messages.0.content.0.text"),
         (("assistant", [{**USE, "input": 5}]), InvalidRequest, "messages.0.content.0.input"),
         (("assistant", [{**USE, "id": ""}]), InvalidRequest, "messages.0.content.0"),

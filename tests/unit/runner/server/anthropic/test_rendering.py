@@ -26,7 +26,8 @@ def events(data: bytes) -> list[dict[str, Any]]:
 
 
 def streamed(text: str, finish: Finish, size: int = 3) -> list[dict[str, Any]]:
-    renderer = MessageRenderer("m", output_parser(TEMPLATE, tools=TOOLS), ["END"], 10)
+    parser = output_parser(TEMPLATE, tools=TOOLS, in_pieces=True)
+    renderer = MessageRenderer("m", parser, ["END"], 10)
     out = renderer.keep_alive()
     for at in range(0, len(text), size):
         out += renderer.events([(0, Delta(text[at : at + size], 1))])

@@ -1,0 +1,80 @@
+"""Whether a GGUF is a projector, which makes embeddings of images, and whether it is for a model.
+
+The rules are those of llama.cpp's tools/mtmd (clip_n_mmproj_embd, mtmd_init_from_file), which
+would refuse the projector when the model is first used; here it is refused when the model is made.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from modelfile.errors import BuildError
+from registry.formats.gguf import GgufHeader
+
+ARCHITECTURE: Final = "clip"
+_KIND: Final = "mmproj"
+_TYPE_KEYS: Final = ("clip.vision.projector_type", "clip.projector_type")
+
+# Which tensor tells the width of the embeddings, and by which of its dimensions.
+_WIDTHS: Final[dict[str, tuple[str, int]]] = {
+    **dict.fromkeys(
+        ("mlp", "phi4", "pixtral", "lightonocr", "lfm2", "kimivl", "kimik25", "paddleocr"),
+        ("mm.2.weight", 1),
+    ),
+    **dict.fromkeys(
+        ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "exaone4_5", "youtuvl"),
+        ("mm.2.bias", 0),
+    ),
+    **dict.fromkeys(("gemma3", "gemma3nv"), ("mm.input_projection.weight", 0)),
+    **dict.fromkeys(("gemma4v", "gemma4uv"), ("mm.input_projection.weight", 1)),
+    **dict.fromkeys(("idefics3", "llama4"), ("mm.model.fc.weight", 1)),
+    **dict.fromkeys(("internvl", "nemotron_v2_vl"), ("mm.model.mlp.3.weight", 1)),
+    **dict.fromkeys(("glm4v", "cogvlm"), ("mm.down.weight", 1)),
+    "resampler": ("resampler.proj.weight", 0),
+    "adapter": ("adapter.linear.dense_4h_to_h.weight", 1),
+    "ldp": ("mm.model.mb_block.1.block.2.1.bias", 0),
+    "ldpv2": ("mm.model.peg.0.bias", 0),
+}
+_NORMED: Final = ("mm.3.bias", 0)  # of an mlp that ends with a norm
+
+
+def is_projector(header: GgufHeader) -> bool:
+    """Whether the file holds a projector and not a model."""
+    kind = header.metadata.get("general.type")
+    return kind == _KIND or (kind is None and header.architecture == ARCHITECTURE)
+
+
+def check_projector(projector: GgufHeader, base: GgufHeader) -> None:
+    """Refuse what cannot make embeddings of images for the model base. Raises BuildError."""
+    if not is_projector(projector):
+        kind = projector.metadata.get("general.type") or f"a model ({projector.architecture})"
+        raise BuildError(f"the file is no projector but {kind}")
+    if projector.architecture != ARCHITECTURE:
+        raise BuildError(
+            f"the projector is of the architecture {projector.architecture}, expected"
+            f" {ARCHITECTURE}"
+        )
+    if projector.metadata.get("clip.has_vision_encoder") is not True:
+        heard = projector.metadata.get("clip.has_audio_encoder") is True
+        what = "reads sound only" if heard else "has no vision encoder"
+        raise BuildError(f"the projector {what}; only projectors for images can be used")
+    if not projector.tensors:
+        raise BuildError("the projector has no tensors")
+    width, wanted = embedding_width(projector), base.embedding_length
+    if width is not None and wanted is not None and width != wanted:
+        raise BuildError(
+            f"the projector makes embeddings of {width} numbers, the model's have {wanted}: it was"
+            " made for another model"
+        )
+
+
+def embedding_width(projector: GgufHeader) -> int | None:
+    """Numbers of an embedding that it makes; None for a kind whose tensors are not known here."""
+    kind = next((k for key in _TYPE_KEYS if (k := projector.metadata.get(key))), "mlp")
+    dimensions = {tensor.name: tensor.dimensions for tensor in projector.tensors}
+    place = _WIDTHS.get(str(kind))
+    if kind == "mlp" and _NORMED[0] in dimensions:
+        place = _NORMED
+    name, index = place or ("", 0)
+    found = dimensions.get(name, ())
+    return found[index] if index < len(found) else None

@@ -1,0 +1,170 @@
+"""Images in requests: their bytes from what clients send, and their places in a conversation.
+
+Owns the bounds and what is refused before a worker sees it. Knows no wire format, and decodes no
+picture: only its first bytes are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from registry.bundle import read_bundle
+from runner.errors import InvalidRequest, Unsupported
+from runner.models.seeing import blindness
+from runner.types import IMAGE_MARK, Image, Message
+
+if TYPE_CHECKING:
+    from runner.server.daemon import Daemon
+
+MAX_IMAGE_BYTES: Final = 20 << 20
+MAX_IMAGES_BYTES: Final = 40 << 20  # of a request
+MAX_IMAGES: Final = 64
+MAX_COPIED_BYTES: Final = 160 << 20  # each of n answers brings them to the worker once
+
+_WAYS: Final = "send it as data:image/png;base64,... (PNG, JPEG, WebP, GIF or BMP)"
+_STARTS: Final = (
+    (b"\x89PNG\r\n\x1a\n", "PNG"),
+    (b"\xff\xd8\xff", "JPEG"),
+    (b"GIF87a", "GIF"),
+    (b"GIF89a", "GIF"),
+    (b"BM", "BMP"),
+)
+_MEDIA_TYPES: Final = {
+    "image/png": "PNG",
+    "image/jpeg": "JPEG",
+    "image/jpg": "JPEG",
+    "image/pjpeg": "JPEG",
+    "image/gif": "GIF",
+    "image/webp": "WebP",
+    "image/bmp": "BMP",
+    "image/x-bmp": "BMP",
+    "image/x-ms-bmp": "BMP",
+}
+_SAYS_NOTHING: Final = ("", "application/octet-stream", "image/*")
+
+
+def image_of_bytes(data: bytes, where: str, media_type: str = "") -> Image:
+    """A picture, its size and its first bytes checked. media_type: what the client says that it
+    is. Raises InvalidRequest naming the place."""
+    if len(data) > MAX_IMAGE_BYTES:
+        raise _too_large(where, len(data))
+    found = _kind(data)
+    if found is None:
+        raise InvalidRequest(
+            f"{where}: the data is no PNG, JPEG, WebP, GIF or BMP: it begins with {data[:8]!r}",
+            param=where,
+        )
+    said = media_type.strip().lower()
+    if said not in _SAYS_NOTHING and _MEDIA_TYPES.get(said) != found:
+        raise InvalidRequest(
+            f"{where}: the data is a {found}, and its media type says {media_type[:60]!r}",
+            param=where,
+        )
+    return Image(data)
+
+
+def image_of_base64(text: str, where: str, media_type: str = "") -> Image:
+    """A picture in base64, in which line breaks are allowed. Raises InvalidRequest."""
+    if len(text) > 2 * MAX_IMAGE_BYTES:
+        raise _too_large(where, len(text) * 3 // 4)
+    try:
+        data = binascii.a2b_base64("".join(text.split()), strict_mode=True)
+    except ValueError as error:
+        reason = str(error).lower()
+        raise InvalidRequest(f"{where} is not base64: {reason}", param=where) from None
+    return image_of_bytes(data, where, media_type)
+
+
+def image_of_url(url: str, where: str) -> Image:
+    """The picture that a data: URL is. Raises InvalidRequest, Unsupported for one that would have
+    to be fetched."""
+    scheme, colon, rest = url.partition(":")
+    if not colon or scheme.strip().lower() != "data":
+        if scheme.lower() in ("http", "https"):
+            raise Unsupported(
+                f"{where}: pictures are not fetched from the network ({url[:60]!r}); {_WAYS}",
+                param=where,
+            )
+        raise InvalidRequest(f"{where} is {url[:60]!r}, no data: URL; {_WAYS}", param=where)
+    head, comma, content = rest.partition(",")
+    media_type, *options = (option.strip().lower() for option in head[:200].split(";"))
+    if not comma or "base64" not in options:
+        raise InvalidRequest(f"{where} is a data: URL without base64; {_WAYS}", param=where)
+    return image_of_base64(content, where, media_type)
+
+
+def plain(text: str) -> str:
+    """A text without the mark of images, which clients must not bring in. A space takes its place,
+    so that what was around it makes no new one."""
+    return text.replace(IMAGE_MARK, " ") if IMAGE_MARK in text else text
+
+
+def placed(parts: Iterable[str | Image]) -> tuple[str, tuple[Image, ...]]:
+    """Texts and pictures as the content of a message and its images. Texts beside each other are
+    joined by a line break."""
+    content: list[str] = []
+    images: list[Image] = []
+    after_text = False
+    for part in parts:
+        if isinstance(part, Image):
+            images.append(part)
+            content.append(IMAGE_MARK)
+        else:
+            content.append(f"\n{plain(part)}" if after_text else plain(part))
+        after_text = not isinstance(part, Image)
+    return "".join(content), tuple(images)
+
+
+def check_images(messages: Sequence[Message], answers: int = 1) -> bool:
+    """Whether there are any. Raises InvalidRequest for more than a request may have."""
+    sizes = [len(image.data) for message in messages for image in message.images]
+    if len(sizes) > MAX_IMAGES:
+        raise _too_much(f"{len(sizes)} images, at most {MAX_IMAGES} are allowed in a request")
+    total = sum(sizes)
+    if total > MAX_IMAGES_BYTES:
+        raise _too_much(f"the images have {_mib(total)}, at most {_mib(MAX_IMAGES_BYTES)} together")
+    if total * answers > MAX_COPIED_BYTES:
+        raise _too_much(f"{answers} answers to {_mib(total)} of images: ask for fewer at a time")
+    return bool(sizes)
+
+
+async def require_sight(
+    daemon: Daemon,
+    model: str,
+    messages: Sequence[Message],
+    options: Mapping[str, Any],
+    answers: int = 1,
+) -> None:
+    """Nothing where there are no images. Else raises InvalidRequest when they are too many, or the
+    model cannot read them; and what finding and reading it raises."""
+    if not check_images(messages, answers):
+        return
+    stored = daemon.manager.find(model)
+    bundle = await asyncio.to_thread(read_bundle, daemon.shelf, stored)
+    fault = blindness(bundle, options.get("backend"))
+    if fault is not None:
+        raise InvalidRequest(fault, param="messages")
+
+
+def _kind(data: bytes) -> str | None:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "WebP"
+    return next((name for start, name in _STARTS if data.startswith(start)), None)
+
+
+def _too_large(where: str, size_bytes: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"{where}: the image has {size_bytes} bytes, at most {_mib(MAX_IMAGE_BYTES)} are allowed",
+        param=where,
+    )
+
+
+def _too_much(message: str) -> InvalidRequest:
+    return InvalidRequest(message, param="messages")
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 20):.1f} MiB".replace(".0 ", " ")

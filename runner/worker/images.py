@@ -1,0 +1,160 @@
+"""The pictures that a worker has seen: what stands for them in a prompt, and their embeddings.
+
+A picture is known by the SHA-256 and the size of its file. Each part of it has a run of negative
+numbers of its own for the life of the worker (runner.engine.images), which are told from the file
+alone; embeddings are computed when a request needs them and kept while there is room, so that the
+pictures of a conversation are encoded once. Knows neither templates nor the engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runner.backends.backend import BackendError, ImagePart, ImageSlot, Picture, Vision
+from runner.errors import CapacityError, InternalError
+from runner.types import GenerateRequest, Image
+from runner.worker.pictures import decode
+
+KEPT_BYTES: Final = 256 << 20  # of embeddings that no request needs
+MOST_BYTES: Final = 1 << 30  # of all embeddings
+MOST_KNOWN: Final = 4096  # pictures whose numbers are kept: a few hundred bytes each
+MOST_READ: Final = 4  # pictures that are prepared and not encoded: some 10 MB each
+LAST_NUMBER: Final = (1 << 31) - 1
+
+Key = tuple[bytes, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A part of a picture: first, first - 1, ... in the array of tokens."""
+
+    first: int
+    tokens: int
+
+    def numbers(self) -> range:
+        """All of them."""
+        return range(self.first, self.first - self.tokens, -1)
+
+
+Piece = list[int] | _Run
+
+
+class ImageLibrary:
+    """The pictures of one worker. read and encode are for one thread, tokens for any."""
+
+    def __init__(self, vision: Vision, decoder: Callable[[bytes], Picture] = decode) -> None:
+        """vision: of the loaded model."""
+        self._vision = vision
+        self._decoder = decoder
+        self._lock = threading.Lock()  # of _known and _next
+        self._known: OrderedDict[Key, list[Piece]] = OrderedDict()
+        self._next = 1  # the number of the next run, less its sign
+        self._slots: OrderedDict[Key, list[ImageSlot]] = OrderedDict()
+        self._kept: OrderedDict[int, ImagePart] = OrderedDict()  # by the run's first number
+        self._kept_bytes = 0
+        self._alive: weakref.WeakValueDictionary[int, ImagePart] = weakref.WeakValueDictionary()
+
+    def read(self, image: Image) -> None:
+        """Know what stands for the picture; it is decoded unless it was seen before. Raises
+        InvalidRequest, Unsupported."""
+        key = _key(image)
+        if not self._pieces(key):
+            self._read(key, image)
+
+    def tokens(self, image: Image) -> list[int]:
+        """What stands for the picture in a prompt: tokens, and negative numbers for its parts.
+        Raises as read does."""
+        key = _key(image)
+        pieces = self._pieces(key) or self._read(key, image)
+        found: list[int] = []
+        for piece in pieces:
+            found += piece.numbers() if isinstance(piece, _Run) else piece
+        return found
+
+    def encode(self, image: Image) -> dict[int, ImagePart]:
+        """The embeddings of the picture's parts by the first of their numbers. Raises as read
+        does, InternalError when they cannot be computed, and CapacityError when those of running
+        requests take all the memory there may be."""
+        key = _key(image)
+        pieces = self._pieces(key) or self._read(key, image)
+        runs = [piece for piece in pieces if isinstance(piece, _Run)]
+        found = {run.first: part for run in runs if (part := self._alive.get(run.first))}
+        for first in found.keys() & self._kept.keys():
+            self._kept.move_to_end(first)
+        missing = [at for at, run in enumerate(runs) if run.first not in found]
+        if missing:
+            slots = self._slots.pop(key, None) or self._prepare(image)[1]
+            for at in missing:
+                found[runs[at].first] = self._encode(runs[at], slots[at])
+        return found
+
+    def _pieces(self, key: Key) -> list[Piece] | None:
+        with self._lock:
+            pieces = self._known.get(key)
+            if pieces is not None:
+                self._known.move_to_end(key)
+            return pieces
+
+    def _read(self, key: Key, image: Image) -> list[Piece]:
+        parts, slots = self._prepare(image)
+        with self._lock:
+            pieces = self._known.get(key) or [
+                part if isinstance(part, list) else self._number(part.tokens) for part in parts
+            ]
+            self._known[key] = pieces
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+            self._slots[key] = slots
+            if len(self._slots) > MOST_READ:
+                self._slots.popitem(last=False)
+        return pieces
+
+    def _prepare(self, image: Image) -> tuple[list[list[int] | ImageSlot], list[ImageSlot]]:
+        parts = self._vision.read(self._decoder(image.data))
+        return parts, [part for part in parts if not isinstance(part, list)]
+
+    def _number(self, tokens: int) -> _Run:
+        """A run that no other has, and one number that none has after it."""
+        first = self._next
+        if first + tokens >= LAST_NUMBER:
+            raise InternalError("this worker has seen too many images; unload the model")
+        self._next = first + tokens + 1
+        return _Run(-first, tokens)
+
+    def _encode(self, run: _Run, slot: ImageSlot) -> ImagePart:
+        alive = sum(part.vectors.nbytes for part in self._alive.values())
+        if alive > MOST_BYTES:
+            raise CapacityError(
+                f"the images of running requests take {alive >> 20} MB; try again when some of "
+                "them have finished"
+            )
+        try:
+            part = self._vision.encode(slot)
+        except BackendError as error:
+            raise InternalError(f"the image could not be encoded: {error}") from error
+        self._alive[run.first] = self._kept[run.first] = part
+        self._kept_bytes += part.vectors.nbytes
+        while self._kept_bytes > KEPT_BYTES:
+            self._kept_bytes -= self._kept.popitem(last=False)[1].vectors.nbytes
+        return part
+
+
+def images_of(request: GenerateRequest) -> list[Image]:
+    """The pictures of the request's messages, in order."""
+    return [image for message in request.messages or () for image in message.images]
+
+
+def used(images: Sequence[Image], tokens: Sequence[int], library: ImageLibrary) -> list[Image]:
+    """Those of images that stand in tokens: not all, where turns were left out."""
+    present = set(tokens)
+    return [image for image in images if present.issuperset(library.tokens(image))]
+
+
+def _key(image: Image) -> Key:
+    return hashlib.sha256(image.data).digest(), len(image.data)

@@ -1,0 +1,172 @@
+"""A worker in this process, with pictures that are encoded when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runner.backends import echo
+from runner.backends.backend import BackendError, ImagePart, ImageSlot, Picture
+from runner.backends.echo import EchoVision
+from runner.engine.engine import Engine
+from runner.types import IMAGE_MARK, GenerateRequest, Image, LoadPlan, Message
+from runner.worker import process
+from runner.worker.images import ImageLibrary
+from runner.worker.loading import Loaded
+from runner.worker.matchers import Matchers
+from runner.worker.prompts import Prompts
+from runner.worker.protocol import request_to_wire
+from runner.worker.wording import Wording
+
+TIMEOUT_S = 60
+PLAN = LoadPlan("/nowhere", "echo", 2048, 16384, 32, projector="/nowhere")
+
+
+class Gated(EchoVision):
+    """Encodes nothing before it is let; then fails if it shall."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let = threading.Event()
+        self.faulty = False
+
+    def encode(self, slot: ImageSlot) -> ImagePart:
+        self.begun.set()
+        assert self.let.wait(TIMEOUT_S)
+        if self.faulty:
+            raise BackendError("no memory")
+        return super().encode(slot)
+
+
+class Frames:
+    """The daemon's end."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    def send(self, frame: dict[str, Any]) -> None:
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, frame)
+
+    def wait_for_room(self) -> None:
+        return
+
+    async def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        while not wanted(frame := await asyncio.wait_for(self._queue.get(), TIMEOUT_S)):
+            pass
+        return frame
+
+    async def end_of(self, id: str) -> None:
+        """Wait until an answer is complete: its last delta has more than text and a count."""
+        await self.until(
+            lambda frame: any(
+                one == id and len(delta) > 2 for one, delta in frame.get("deltas", ())
+            )
+        )
+
+
+@pytest.fixture
+def vision() -> Iterator[Gated]:
+    gated = Gated()
+    yield gated
+    gated.let.set()
+
+
+@pytest.fixture
+def loaded(vision: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = replace(echo.load(PLAN, lambda share: None), vision=vision)
+    library = ImageLibrary(vision, lambda data: Picture(16, len(data), bytes(48 * len(data))))
+    tokenizer = model.tokenizer
+    prompts = Prompts(tokenizer, model.chat_template, images=library)
+    engine = Engine(model.backend, tokenizer)
+    whole = Loaded(engine, prompts, model, Matchers(tokenizer), Wording(tokenizer), library)
+    monkeypatch.setattr(process, "load", lambda plan, progress: whole)
+
+
+started: list[process.Worker] = []
+
+
+@pytest.fixture(autouse=True)
+def _threads_end() -> Iterator[None]:
+    yield
+    while started:
+        worker = started.pop()
+        for pool in (worker._prompt_thread, worker._image_thread, worker._grammar_threads):
+            pool.shutdown(wait=False)
+
+
+async def start() -> tuple[process.Worker, Frames]:
+    frames = Frames()
+    worker = process.Worker(PLAN, frames)  # type: ignore[arg-type]
+    started.append(worker)
+    await frames.until(lambda frame: frame["op"] == "ready")
+    return worker, frames
+
+
+def ask(worker: process.Worker, id: str, text: str, *images: Image) -> None:
+    request = GenerateRequest(id, messages=(Message("user", text, images=images),))
+    worker.take({"op": "generate", "id": id, "request": request_to_wire(request)})
+
+
+SHOWN = Image(b"a picture")
+
+
+@pytest.mark.usefixtures("loaded")
+async def test_others_are_answered_while_a_picture_is_encoded(vision: Gated) -> None:
+    worker, frames = await start()
+    ask(worker, "picture", f"see {IMAGE_MARK}", SHOWN)
+    await asyncio.to_thread(vision.begun.wait, TIMEOUT_S)
+    ask(worker, "text", "hello")
+    await frames.end_of("text")
+    vision.let.set()
+    await frames.end_of("picture")
+
+
+@pytest.mark.usefixtures("loaded")
+async def test_a_request_that_is_cancelled_while_its_picture_is_encoded_says_nothing(
+    vision: Gated,
+) -> None:
+    worker, frames = await start()
+    ask(worker, "gone", f"see {IMAGE_MARK}", SHOWN)
+    await asyncio.to_thread(vision.begun.wait, TIMEOUT_S)
+    worker.take({"op": "cancel", "id": "gone"})
+    vision.let.set()
+    ask(worker, "next", f"see {IMAGE_MARK}", SHOWN)
+
+    def next_ended(frame: dict[str, Any]) -> bool:
+        assert "gone" not in str(frame)
+        return _done(frame, "next")
+
+    await frames.until(next_ended)
+    stats = worker._engine.stats()
+    assert (stats.cancelled, stats.running, stats.waiting) == (1, 0, 0)
+
+
+@pytest.mark.usefixtures("loaded")
+async def test_a_picture_that_cannot_be_encoded_fails_its_request(vision: Gated) -> None:
+    vision.faulty = True
+    vision.let.set()
+    worker, frames = await start()
+    ask(worker, "bad", f"see {IMAGE_MARK}", SHOWN)
+    ask(worker, "good", "hello")
+    seen: list[dict[str, Any]] = []
+
+    def both(frame: dict[str, Any]) -> bool:
+        seen.append(frame)
+        failed = any(each["op"] == "error" for each in seen)
+        return failed and any(_done(each, "good") for each in seen)
+
+    await frames.until(both)
+    (error,) = [frame for frame in seen if frame["op"] == "error"]
+    assert error["id"] == "bad"
+    assert "could not be encoded: no memory" in error["error"]["message"]
+
+
+def _done(frame: dict[str, Any], id: str) -> bool:
+    """Whether the frame has the answer's last delta: more than text and a count."""
+    return any(one == id and len(delta) > 2 for one, delta in frame.get("deltas", ()))
