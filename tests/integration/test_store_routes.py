@@ -83,7 +83,7 @@ def test_a_file_that_is_no_model_is_refused_by_create(http: httpx.Client, kind: 
     ("fields", "word"),
     [
         ({}, "from"),
-        ({"from": "echo", "files": {"a": "sha256:" + "0" * 64}}, "from"),
+        ({"from": "echo", "files": {"a": "sha256:" + "0" * 64}}, "not in the store"),
         ({"from": "nope"}, "nope"),
         ({"files": {"a": "sha256:" + "0" * 64}}, "not in the store"),
         ({"from": "echo", "parameters": {"temperature": -1}}, "temperature"),

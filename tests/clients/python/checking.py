@@ -21,6 +21,8 @@ EMBEDDER = "echo"
 """ember generates text only; the daemon of the tests has an echo model that embeds."""
 THINKER = "thinker"
 """An echo model that reasons where it is asked THOUGHT."""
+SLOW = "slow"
+"""An echo model that is slow without ENDLESS, for clients that change control tokens in a text."""
 UNKNOWN = "no-such-model"
 ENDLESS = "<|slow|>" + "on and on " * 40
 """The echo model repeats it for 8 seconds."""

@@ -16,6 +16,7 @@ from tests.clients.python.checking import (
     ENDLESS,
     MODEL,
     REPORT,
+    SLOW,
     THINKER,
     THOUGHT,
     UNKNOWN,
@@ -58,7 +59,7 @@ async def a_streamed_run(url: str) -> None:
 
 
 async def a_run_that_is_left_early(url: str) -> None:
-    async with agent(url, EMBEDDER).run_stream(ENDLESS) as stream:
+    async with agent(url, SLOW).run_stream(ENDLESS) as stream:
         async for _ in stream.stream_text(delta=True, debounce_by=None):
             break
         await stream.cancel()  # leaving the loop alone would read to the end
