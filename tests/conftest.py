@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +25,11 @@ settings.register_profile(
     "hearth", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("hearth")
+
+# Shells start what is in the background with Ctrl-C ignored, which every command under test would
+# inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
