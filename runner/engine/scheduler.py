@@ -77,7 +77,7 @@ class Scheduler:
         self.pool = Pool(capacity.pool_tokens, capacity.block_size)
         sharing = Sharing(capacity.partial_share, capacity.block_size)
         self.cache = PrefixCache(sharing)
-        self.swap = Swap(backend, sharing, swap_bytes)
+        self.swap = Swap(backend, sharing, swap_bytes, lambda: pacer.prefill_token_s)
         self._speculation = speculation
         self._draft_tokens = capacity.draft_tokens
         self._reserved = 0  # cells that the rows chosen for this step take

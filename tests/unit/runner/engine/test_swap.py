@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from array import array
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
 
-from runner.backends.backend import BackendError, Capacity, SavedState
+from runner.backends.backend import BackendError, Capacity, Row, SavedState
 from runner.backends.echo import (
     HASH,
     STATE_TOKEN_BYTES,
@@ -15,6 +17,8 @@ from runner.backends.echo import (
 )
 from runner.engine import swap as swap_module
 from runner.engine.engine import Engine
+from runner.engine.prefix_cache import Finished, Sharing
+from runner.engine.swap import Swap
 from runner.types import Delta, GenerateRequest, Usage
 
 
@@ -280,6 +284,52 @@ def test_a_request_cancelled_after_its_copy_was_restored_goes_back_to_the_swap()
     assert not run.engine.busy
     assert run.swap.tokens == 310
     assert run.backend.used == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """A copy that nobody restores."""
+
+    size_bytes: int
+
+
+class Slow(EchoBackend):
+    """Its copies are large, and take as long as is said."""
+
+    def __init__(self) -> None:
+        super().__init__(Capacity(4000, 16, 1000, 512, VOCABULARY, 1, True, True))
+        self.now_s = self.save_s = 0.0
+        self.saves = 0
+
+    def state_bytes(self, sequence: int) -> int:
+        return swap_module.MEASURED_BYTES
+
+    def save(self, sequence: int) -> Large:  # type: ignore[override]
+        self.saves += 1
+        self.now_s += self.save_s
+        return Large(self.state_bytes(sequence))
+
+
+def test_a_copy_for_which_all_would_wait_too_long_is_tried_seldom() -> None:
+    backend = Slow()
+    swap = Swap(backend, Sharing(True, 1), 1 << 40, lambda: 0.005, lambda: backend.now_s)
+
+    def copies(entries: int, tokens: int) -> int:
+        before = backend.saves
+        for number in range(entries):
+            swap.clear()
+            backend.step([Row(0, [number + 1] * tokens, 0)])
+            swap.copy(Finished(0, array("i", [number + 1] * tokens), tokens), 0)
+            backend.release(0)
+        return backend.saves - before
+
+    assert copies(10, 80) == 10, "80 tokens take 400 ms to compute, a copy nothing"
+    backend.save_s = 0.2
+    assert copies(50, 400) == 50, "400 take 2 s"
+    assert 1 <= copies(50, 80) <= 10
+    backend.save_s = 0.01
+    copies(20, 80)
+    assert copies(10, 80) == 10, "it has become fast again"
 
 
 def test_a_reset_forgets_the_copies() -> None:
