@@ -29,9 +29,9 @@ from registry.names import Name
 from registry.pull import PullState
 from registry.store import Store
 from registry.transfer.sharing import Shared
-from runner.errors import RequestError, ShuttingDown
+from runner.errors import RequestError
+from runner.server.following import followed
 
-_TICK_S = 0.06
 _UNUSABLE = (RemoteError, ModelfileError, InvalidGguf, InvalidSafetensors, RequestError)
 
 
@@ -88,20 +88,15 @@ class Bases:
     async def _pulled(self, reference: Reference, state: PullState) -> Name:
         job = self.pull(reference)
         shown = 0
+
+        async def tell() -> None:
+            nonlocal shown
+            news = job.state.steps[shown:]
+            shown += len(news)
+            state.steps.extend(step for step in news if step != "success")
+
         try:
-            while True:
-                ended = job.task.done()
-                news = job.state.steps[shown:]
-                shown += len(news)
-                state.steps.extend(step for step in news if step != "success")
-                if ended:
-                    break
-                await asyncio.wait({job.task}, timeout=_TICK_S)
-            if job.task.cancelled():
-                raise ShuttingDown("the pull was stopped; what has arrived is kept")
-            job.task.result()
-            assert job.state.name is not None
-            return job.state.name
+            return await followed(job, tell)
         finally:
             await self.leave(job)
 

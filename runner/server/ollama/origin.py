@@ -6,10 +6,11 @@ import asyncio
 
 from registry.errors import InvalidName, ModelMissing, RemoteMissing
 from registry.names import Name
-from runner.errors import InvalidRequest, ModelNotFound, ShuttingDown
+from runner.errors import InvalidRequest, ModelNotFound
 from runner.models.counting import Tell
 from runner.server.daemon import Daemon
-from runner.server.ollama.pulling import TICK_S, Lines, reference_of
+from runner.server.following import followed
+from runner.server.ollama.pulling import Lines, reference_of
 
 
 async def installed(daemon: Daemon, text: str, tell: Tell) -> Name:
@@ -44,19 +45,13 @@ async def _pulled(daemon: Daemon, text: str, tell: Tell) -> Name:
         await tell({"status": f"{text} is {place}"})
     job = daemon.transfers.pull(reference_of(place, insecure=False), insecure=False)
     lines = Lines(job.state, "pulling")
+
+    async def tell_news() -> None:
+        for line in lines.news():
+            if line["status"] != "success":  # the pull's, not that of the model to be made
+                await tell(line)
+
     try:
-        while True:
-            done = job.task.done()
-            for line in lines.news():
-                if line["status"] != "success":  # the pull's, not that of the model to be made
-                    await tell(line)
-            if done:
-                break
-            await asyncio.wait({job.task}, timeout=TICK_S)
-        if job.task.cancelled():
-            raise ShuttingDown("the pull was stopped; what has arrived is kept")
-        job.task.result()
-        assert job.state.name is not None
-        return job.state.name
+        return await followed(job, tell_news)
     finally:
         await daemon.transfers.leave(job)

@@ -16,12 +16,11 @@ from registry.pull import PullState, Work
 from registry.transfer.download import BlobProgress
 from runner.errors import InvalidRequest, ShuttingDown
 from runner.server.exchange import Exchange
+from runner.server.following import TICK_S
 from runner.server.listening import is_loopback
 from runner.server.ollama.wire import TransferRequest
 from runner.server.stream import NDJSON
 from runner.server.transfers import Job
-
-TICK_S = 0.06  # as often as Ollama
 
 
 async def pull(exchange: Exchange) -> None:
