@@ -1,17 +1,23 @@
 # The work on hearth: `make dev` once, then check and test. Everything runs in ./.venv.
 PYTHON_BIN := .venv/bin
 STAMP := .venv/hearth-install.txt
+KERNELS := .venv/lib/hearth/built.txt
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .PHONY: dev check test slow bench run ember ember-eval clean
 
-dev: $(STAMP)
+dev: $(STAMP) $(KERNELS)
 
 # install.sh finds or builds llama.cpp the same way here as for users, and keeps its wheel.
 $(STAMP): pyproject.toml constraints.txt install.sh
 	./install.sh --dev
 	@touch $(STAMP)
+
+# install.sh compiles hearth's kernels too; here they follow their sources.
+$(KERNELS): $(STAMP) $(wildcard kernels/native/*)
+	$(PYTHON_BIN)/python -m kernels.native
+	@mkdir -p $(@D) && touch $@
 
 # PyTorch as well, for the tests of its engine and kernels, which are skipped without it: on Linux
 # several GB where pip finds no CPU build.

@@ -266,6 +266,31 @@ try_ember() {
     esac
 }
 
+# hearth's own kernels, against the llama.cpp that is installed. Everything works without them.
+kernels() (
+    cd "$prefix" || exit 1
+    exec bin/python -P -m kernels.native "$@"
+)
+
+build_kernels() {
+    say "- hearth's kernels: compiling them for this processor"
+    started=$(now)
+    logged 900 kernels || :
+    cat "$log"
+    finished "$started"
+}
+
+# try_build: 0 when ember answers with this build of llama.cpp, with hearth's kernels or, when it
+# crashes, without them.
+try_build() {
+    build_kernels
+    try_ember && return
+    [ -d "$prefix/lib/hearth" ] || return 1
+    say "- once more without hearth's kernels"
+    kernels --remove
+    try_ember
+}
+
 # The rungs, beginning with the one that was kept on this machine before.
 ordered_rungs() {
     kept=$(cat "$wheels/kept" 2>/dev/null)
@@ -283,14 +308,14 @@ install_engine() {
     if [ "$(engine_version)" = "$llama" ] && [ "$(recorded machine)" = "$machine" ]; then
         step "packages${extras:+ with $extras}" install_hearth
         hearth_done=yes
-        try_ember && return
+        try_build && return
     fi
     for engine in $(ordered_rungs); do
         make_wheel "$engine" || { say "- llama.cpp: no prebuilt wheel for this machine"; continue; }
         step "llama.cpp: $(describe_rung "$engine")" install_wheel "$wheel"
         [ "$hearth_done" = yes ] || step "packages${extras:+ with $extras}" install_hearth
         hearth_done=yes
-        try_ember || continue
+        try_build || continue
         [ "$status" = 0 ] || return 0
         say "$engine" >"$wheels/kept"
         say "  kept: $(describe_rung "$engine")"

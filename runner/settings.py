@@ -191,6 +191,9 @@ class Settings:
     num_threads: int | None = _setting(
         _optional_count, None, "CPU threads of a model; 0: the cores of this machine"
     )
+    native_kernels: bool = _setting(
+        _flag, True, "0: leave hearth's own CPU kernels out and compute with the libraries' own"
+    )
     memory_limit: int | None = _setting(
         parse_size, None, "most memory that models may use together, such as 8GiB"
     )

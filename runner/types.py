@@ -254,6 +254,7 @@ class LoadPlan:
     kv_cache_type: str = "f16"
     flash_attention: bool | None = None  # None: where the backend supports it
     use_mmap: bool = True
+    native_kernels: bool = True  # hearth's own for the processor, where they were compiled
     embedding: bool = False
     ranking: bool = False  # with embedding: pairs of texts are scored
     chat_template: str | None = None  # Jinja source; None: the model file's own

@@ -121,6 +121,7 @@ class Wishes:
     cache_type: str = "f16"
     flash_attention: bool | None = None
     use_mmap: bool = True
+    native_kernels: bool = True
     lora_scale: float = 1.0
     draft_tokens: int | None = None
 
@@ -294,6 +295,7 @@ def _proposed(
         kv_cache_type=cache_type,
         flash_attention=wishes.flash_attention,
         use_mmap=wishes.use_mmap,
+        native_kernels=wishes.native_kernels,
         embedding=source.embedding,
         ranking=source.ranking,
         chat_template=source.chat_template,

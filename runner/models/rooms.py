@@ -73,6 +73,7 @@ class Rooms:
             cache_type=options.kv_cache_type or settings.kv_cache_type,
             flash_attention=settings.flash_attention,
             use_mmap=True if options.use_mmap is None else options.use_mmap,
+            native_kernels=settings.native_kernels,
             lora_scale=1.0 if options.lora_scale is None else options.lora_scale,
             draft_tokens=options.draft_tokens,
         )

@@ -6,7 +6,7 @@ import pytest
 
 from tests.packaging.conftest import Machine
 
-# Stand-ins for the four functions that download, compile, install and run a model. A build is
+# Stand-ins for the functions that download, compile, install and run a model. A build is
 # known by the folder that its wheel lies in; BROKEN names those that crash.
 FAKES = """
     download_wheel() { return 1; }
@@ -18,6 +18,7 @@ FAKES = """
     install_wheel() { basename "$(dirname "$1")" >current; }
     install_hearth() { touch hearth; }
     engine_version() { :; }
+    kernels() { say "  no kernels"; }
     generate() {
         case " $BROKEN " in *" $(cat current) "*) sh -c 'kill -SEGV $$' ;; *) cat current ;; esac
     }
@@ -118,6 +119,35 @@ def test_prebuilt_wheel_that_does_not_load_is_replaced_by_a_build(machine: Machi
     )
     done = machine.functions(fakes + 'install_engine; say "engine=$engine"')
     assert done.stdout.endswith("engine=native\n")
+
+
+KERNELS = """
+    kernels() {
+        case ${1:-} in
+        --remove) rm -r "$prefix/lib/hearth" ;;
+        *) mkdir -p "$prefix/lib/hearth"; say "  kernels for a test" ;;
+        esac
+    }
+"""
+
+
+def test_own_kernels_are_built_and_stay_where_ember_answers(machine: Machine) -> None:
+    _machine_with(machine, amx=False, gcc=12)
+    script = FAKES + KERNELS + 'BROKEN=; install_engine; ls "$prefix/lib"'
+    done = machine.functions(script)
+    assert "kernels for a test" in done.stdout
+    assert done.stdout.endswith("hearth\n")
+
+
+def test_own_kernels_that_crash_are_removed_and_the_build_is_kept(machine: Machine) -> None:
+    _machine_with(machine, amx=False, gcc=12)
+    crash = """generate() { ! [ -d "$prefix/lib/hearth" ] || sh -c 'kill -ILL $$'; }"""
+    script = FAKES + KERNELS + crash + '\ninstall_engine; say "engine=$engine"; ls "$prefix/lib"'
+    done = machine.functions(script)
+    assert "crashed by signal 4" in done.stdout
+    assert "once more without hearth's kernels" in done.stdout
+    assert done.stdout.endswith("engine=native\n")
+    assert _built(machine) == ["native||"]
 
 
 def test_machine_where_everything_crashes_gets_an_error(machine: Machine) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import Backend, Capacity, LoadedModel, LoadProgress
-from runner.backends.llamacpp import native_log
+from runner.backends.llamacpp import kernels, native_log
 from runner.backends.llamacpp.adapters import apply_adapters
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.backends.llamacpp.context import Context
@@ -114,7 +114,7 @@ def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Sequence[str]
             raised.append(error)  # through C it cannot travel: stop the load and raise it there
         return not raised
 
-    params = model_parameters(plan)
+    params = model_parameters(plan, repack=not (plan.native_kernels and kernels.join()))
     callback = params.progress_callback = native.llama_progress_callback(report)
     model = native.llama_model_load_from_file(os.fsencode(plan.path), params)
     del callback  # it had to live until here

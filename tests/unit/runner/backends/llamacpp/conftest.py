@@ -34,6 +34,8 @@ class TinyModel:
     chat_template: str | None = None
     labels: tuple[str, ...] = ()  # of a reranker's outputs
     rank_template: str | None = None
+    quantized: str | None = None  # GGUF's name of a type for the matrices; None: float32
+    experts: int = 0  # two of them for each token
 
 
 def byte_vocabulary() -> tuple[list[str], list[float], list[int]]:
@@ -51,12 +53,22 @@ def write_model(path: Path, model: TinyModel) -> Path:
     _add_metadata(writer, model)
     random = np.random.default_rng(7)
     for name, dims in _LAYOUTS[model.architecture](model, size):
-        writer.add_tensor(name, _tensor(random, name, dims, model))
+        _add_tensor(writer, name, _tensor(random, name, dims, model), model.quantized)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _add_tensor(
+    writer: gguf.GGUFWriter, name: str, values: np.ndarray[Any, Any], quantized: str | None
+) -> None:
+    if quantized is None or values.ndim == 1:
+        writer.add_tensor(name, values)
+    else:
+        kind = gguf.GGMLQuantizationType[quantized]
+        writer.add_tensor(name, gguf.quantize(values, kind), raw_dtype=kind)
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, model: TinyModel) -> int:
@@ -104,6 +116,9 @@ def _add_metadata(writer: gguf.GGUFWriter, model: TinyModel) -> None:
         writer.add_ssm_inner_size(2 * model.width)
         writer.add_ssm_state_size(8)
         writer.add_ssm_time_step_rank(4)
+    if model.experts:
+        writer.add_expert_count(model.experts)
+        writer.add_expert_used_count(2)
     if model.sliding_window is not None:
         writer.add_sliding_window(model.sliding_window)
     if model.pooling is not None:
@@ -134,11 +149,25 @@ def _llama(model: TinyModel, size: int) -> Layout:
             (f"blk.{block}.attn_v.weight", (keys, width)),
             (f"blk.{block}.attn_output.weight", (width, width)),
             (f"blk.{block}.ffn_norm.weight", (width,)),
-            (f"blk.{block}.ffn_gate.weight", (2 * width, width)),
-            (f"blk.{block}.ffn_up.weight", (2 * width, width)),
-            (f"blk.{block}.ffn_down.weight", (width, 2 * width)),
+            *_feed_forward(model, block),
         ]
     return layout
+
+
+def _feed_forward(model: TinyModel, block: int) -> Layout:
+    width, inner, experts = model.width, 2 * model.width, model.experts
+    if not experts:
+        return [
+            (f"blk.{block}.ffn_gate.weight", (inner, width)),
+            (f"blk.{block}.ffn_up.weight", (inner, width)),
+            (f"blk.{block}.ffn_down.weight", (width, inner)),
+        ]
+    return [
+        (f"blk.{block}.ffn_gate_inp.weight", (experts, width)),
+        (f"blk.{block}.ffn_gate_exps.weight", (experts, inner, width)),
+        (f"blk.{block}.ffn_up_exps.weight", (experts, inner, width)),
+        (f"blk.{block}.ffn_down_exps.weight", (experts, width, inner)),
+    ]
 
 
 def _qwen3(model: TinyModel, size: int) -> Layout:

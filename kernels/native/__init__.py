@@ -1,0 +1,48 @@
+"""Kernels for the processor, in C++: compiled on the machine that they run on, where it has a
+compiler (`python -m kernels.native`). Everything works without them, slower.
+
+Knows where a compiled library lies and for which processors it is; building.py makes them.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+# What a processor must have, in /proc/cpuinfo's words, and the flags for it, best first. Not
+# -march=native: the library may still be there when the machine is another.
+LEVELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "avx512bf16": (
+        ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "f16c"),
+        ("-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"),
+    ),
+    "avx512": (
+        ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "f16c"),
+        ("-march=x86-64-v4", "-mavx512vnni"),
+    ),
+    "avx": (
+        ("avx2", "avx_vnni", "fma", "bmi2", "f16c"),
+        ("-march=x86-64-v3", "-mavxvnni"),
+    ),
+}
+FOLDER = Path(sys.prefix) / "lib" / "hearth"
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+@cache
+def level() -> str | None:
+    """The best of LEVELS that this processor has; None: none of them, or not Linux."""
+    try:
+        lines = _CPUINFO.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
+    return next((name for name, (needed, _) in LEVELS.items() if flags.issuperset(needed)), None)
+
+
+def library(name: str) -> Path | None:
+    """The compiled library of this name for this processor; None: there is none."""
+    mine = level()
+    path = FOLDER / f"{name}-{mine}.so"
+    return path if mine is not None and path.is_file() else None

@@ -1,0 +1,119 @@
+"""Compiles the kernels with the system's C++ compiler.
+
+Owns which sources make which library and when one cannot be made.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from kernels import native
+
+SOURCES = Path(__file__).parent
+FLAGS = ("-std=c++17", "-O3", "-fopenmp", "-shared", "-fPIC", "-w")
+COMPILE_S = 600.0
+# The libraries share their threads with whoever loads them, by using the same OpenMP
+_OPENMP = b"\0libgomp.so.1\0"
+
+
+class CannotBuild(Exception):
+    """Why there is no library; hearth works without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A library: its sources, and what it is compiled and linked with."""
+
+    name: str
+    sources: tuple[str, ...]
+    include: tuple[Path, ...] = ()
+    link: tuple[Path, ...] = ()
+
+
+def build(recipe: Recipe) -> Path:
+    """Compile it, or leave the one that is there in place and raise CannotBuild."""
+    level = native.level()
+    if level is None:
+        raise CannotBuild("this processor has neither AVX-512 VNNI nor AVX-VNNI")
+    compiler = find_compiler()
+    if compiler is None:
+        raise CannotBuild("no C++ compiler with OpenMP was found")
+    native.FOLDER.mkdir(parents=True, exist_ok=True)
+    target = native.FOLDER / f"{recipe.name}-{level}.so"
+    with tempfile.TemporaryDirectory(dir=native.FOLDER) as folder:
+        made = Path(folder) / target.name
+        command = [*compiler, *FLAGS, *native.LEVELS[level][1], "-o", str(made)]
+        command += [f"-I{folder}" for folder in recipe.include]
+        command += [str(SOURCES / source) for source in recipe.sources]
+        for file in recipe.link:
+            command += [str(file), f"-Wl,-rpath,{file.parent}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S)
+        if done.returncode:
+            last = (done.stderr.strip() or "no message").splitlines()[-1]
+            raise CannotBuild(f"{compiler[0]} failed: {last}")
+        os.replace(made, target)
+    return target
+
+
+def find_compiler() -> list[str] | None:
+    """The command of a GCC, which brings the OpenMP that llama.cpp is built with."""
+    named = shlex.split(os.environ.get("CXX", ""))
+    for command in ([named] if named else []) + [["c++"], ["g++"]]:
+        if shutil.which(command[0]) and _is_gcc(command):
+            return command
+    return None
+
+
+def _is_gcc(command: list[str]) -> bool:
+    shown = subprocess.run(
+        [*command, "-dM", "-E", "-x", "c++", "-"], input="", capture_output=True, text=True
+    )
+    return "__GNUC__" in shown.stdout and "__clang__" not in shown.stdout
+
+
+def _llamacpp() -> Recipe:
+    spec = find_spec("llama_cpp")
+    if spec is None or spec.origin is None:
+        raise CannotBuild("llama-cpp-python is not installed")
+    libraries = Path(spec.origin).parent / "lib"
+    headers = Path(spec.origin).parents[1] / "include"
+    base, processor = libraries / "libggml-base.so", libraries / "libggml-cpu.so"
+    if not (headers / "ggml-backend.h").is_file() or not base.is_file():
+        raise CannotBuild("this build of llama.cpp comes without its headers")
+    if not processor.is_file() or _OPENMP not in processor.read_bytes():
+        raise CannotBuild("this build of llama.cpp does not use GCC's OpenMP")
+    return Recipe("llamacpp", ("matmul.cpp", "ggml_backend.cpp"), include=(headers,), link=(base,))
+
+
+def _torch() -> Recipe:
+    if find_spec("torch") is None:
+        raise CannotBuild("PyTorch is not installed")
+    return Recipe("torch", ("linear.cpp",))
+
+
+# Every library, by name; a recipe that does not fit this environment raises CannotBuild.
+RECIPES: dict[str, Callable[[], Recipe]] = {"llamacpp": _llamacpp, "torch": _torch}
+
+
+def remove_all() -> None:
+    """Forget every library."""
+    shutil.rmtree(native.FOLDER, ignore_errors=True)
+
+
+def check(library: Path) -> None:
+    """Let another process see whether the library computes what it should here, since a wrong one
+    may end it; if not, remove it and raise CannotBuild."""
+    command = [sys.executable, "-m", "kernels.native.check", str(library)]
+    done = subprocess.run(command, capture_output=True, timeout=COMPILE_S, cwd=SOURCES.parents[1])
+    if done.returncode:
+        library.unlink()
+        raise CannotBuild("what was compiled computes wrong results here")

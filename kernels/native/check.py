@@ -1,0 +1,37 @@
+"""`python -m kernels.native.check LIBRARY`: does a library compute what it should on this machine?
+
+Exit status 0: yes. Run in a process of its own, which a miscompiled library may end.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from kernels.native.products import Products
+
+Q8_0 = 8
+CLOSE = 0.02  # of the largest value: the columns are rounded to bytes
+
+
+def sound(library: Path) -> bool:
+    """Whether products of random Q8_0 weights come out right, for odd shapes too."""
+    products = Products(library)
+    random = np.random.default_rng(0)
+    for rows, k, columns in ((64, 256, 1), (37, 1056, 5), (100, 3072, 19)):
+        blocks = random.integers(0, 256, (rows, k // 32, 34), np.uint8)
+        scales = random.uniform(0.001, 0.1, (rows, k // 32)).astype(np.float16)
+        blocks[..., :2] = scales[..., None].view(np.uint8)
+        weights = blocks[..., 2:].view(np.int8) * scales[..., None].astype(np.float32)
+        x = random.standard_normal((columns, k), np.float32)
+        expected = x @ weights.reshape(rows, k).T
+        found = products.multiply(Q8_0, [blocks.reshape(rows, -1)], [x], threads=2)[0]
+        if not np.abs(found - expected).max() < CLOSE * np.abs(expected).max():
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(0 if sound(Path(sys.argv[1])) else 1)

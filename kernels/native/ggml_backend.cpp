@@ -1,0 +1,272 @@
+// The matrix products as a backend of ggml, which llama.cpp asks before its own for the operations
+// that it supports. It computes on the processor, with the tensors of the processor's buffers.
+#include <ggml-backend.h>
+#include <ggml.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "matmul.h"
+
+// ggml's interface for backends, from its ggml-backend-impl.h, which is not installed with the
+// library. The loader compares the version.
+constexpr int API_VERSION = 2;
+
+struct ggml_backend_i {
+    const char *(*get_name)(ggml_backend_t);
+    void (*free)(ggml_backend_t);
+    void *set_tensor_async, *get_tensor_async, *set_tensor_2d_async, *get_tensor_2d_async;
+    void *cpy_tensor_async, *synchronize;
+    void *graph_plan_create, *graph_plan_free, *graph_plan_update, *graph_plan_compute;
+    enum ggml_status (*graph_compute)(ggml_backend_t, struct ggml_cgraph *);
+    void *event_record, *event_wait, *graph_optimize;
+};
+
+struct ggml_backend {
+    ggml_guid_t guid;
+    ggml_backend_i iface;
+    ggml_backend_dev_t device;
+    void *context;
+};
+
+struct ggml_backend_device_i {
+    const char *(*get_name)(ggml_backend_dev_t);
+    const char *(*get_description)(ggml_backend_dev_t);
+    void (*get_memory)(ggml_backend_dev_t, size_t *, size_t *);
+    enum ggml_backend_dev_type (*get_type)(ggml_backend_dev_t);
+    void (*get_props)(ggml_backend_dev_t, struct ggml_backend_dev_props *);
+    ggml_backend_t (*init_backend)(ggml_backend_dev_t, const char *);
+    ggml_backend_buffer_type_t (*get_buffer_type)(ggml_backend_dev_t);
+    void *get_host_buffer_type;
+    ggml_backend_buffer_t (*buffer_from_host_ptr)(ggml_backend_dev_t, void *, size_t, size_t);
+    bool (*supports_op)(ggml_backend_dev_t, const struct ggml_tensor *);
+    bool (*supports_buft)(ggml_backend_dev_t, ggml_backend_buffer_type_t);
+    void *offload_op, *event_new, *event_free, *event_synchronize;
+};
+
+struct ggml_backend_device {
+    ggml_backend_device_i iface;
+    ggml_backend_reg_t reg;
+    void *context;
+};
+
+struct ggml_backend_reg_i {
+    const char *(*get_name)(ggml_backend_reg_t);
+    size_t (*get_device_count)(ggml_backend_reg_t);
+    ggml_backend_dev_t (*get_device)(ggml_backend_reg_t, size_t);
+    void *(*get_proc_address)(ggml_backend_reg_t, const char *);
+};
+
+struct ggml_backend_reg {
+    int api_version;
+    ggml_backend_reg_i iface;
+    void *context;
+};
+
+namespace {
+
+constexpr char NAME[] = "hearth";
+constexpr char DESCRIPTION[] = "hearth's kernels for the processor";
+constexpr int64_t FEWEST_ROWS = 64;  // fewer are not worth the way to another backend
+
+// What a backend owns: how many threads it may use, and memory for the quantized columns.
+struct Context {
+    int threads = 1;
+    void *work = nullptr;
+    size_t size = 0;
+    std::vector<const float *> x;
+    std::vector<float *> y;
+    std::vector<hearth_matmul_group> groups;
+    std::vector<int64_t> order;
+
+    bool grow(size_t needed) {
+        if (needed <= size) return true;
+        std::free(work);
+        size = (needed + 4095) / 4096 * 4096;
+        work = std::aligned_alloc(64, size);
+        if (work == nullptr) size = 0;
+        return work != nullptr;
+    }
+    ~Context() { std::free(work); }
+};
+
+bool is_view(enum ggml_op op) {
+    return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW || op == GGML_OP_PERMUTE ||
+           op == GGML_OP_TRANSPOSE;
+}
+
+int64_t columns_of(const ggml_tensor *t) { return t->ne[1] * t->ne[2] * t->ne[3]; }
+
+// One column alone is bound by the memory, whoever multiplies it: ggml's own product of Q8_0
+// reaches its rate too, those of the other formats do not.
+int64_t fewest_columns(enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 2 : 1; }
+
+bool takes_product(const ggml_tensor *y) {
+    const ggml_tensor *w = y->src[0], *x = y->src[1];
+    return hearth_matmul_takes(w->type, w->ne[0]) && w->nb[0] == ggml_type_size(w->type) &&
+           w->ne[1] >= FEWEST_ROWS && x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) &&
+           y->type == GGML_TYPE_F32 && y->nb[0] == sizeof(float) && w->ne[3] == 1 &&
+           (y->op == GGML_OP_MUL_MAT_ID || (w->ne[2] == 1 && columns_of(x) >= fewest_columns(w->type)));
+}
+
+template <class T>
+T *column(const ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3) {
+    return (T *)((char *)t->data + i1 * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3]);
+}
+
+// One matrix, every column.
+void gather(Context &context, const ggml_tensor *w, const ggml_tensor *x, const ggml_tensor *y) {
+    for (int64_t i3 = 0; i3 < x->ne[3]; i3++)
+        for (int64_t i2 = 0; i2 < x->ne[2]; i2++)
+            for (int64_t i1 = 0; i1 < x->ne[1]; i1++) {
+                context.x.push_back(column<const float>(x, i1, i2, i3));
+                context.y.push_back(column<float>(y, i1, i2, i3));
+            }
+    context.groups.push_back({w->data, columns_of(x)});
+}
+
+// A matrix for each expert, and the columns of the tokens that chose it. False: no such expert.
+bool gather_experts(Context &context, const ggml_tensor *w, const ggml_tensor *x, const ggml_tensor *y) {
+    const ggml_tensor *chosen = y->src[2];
+    const int64_t experts = w->ne[2], used = chosen->ne[0], pairs = used * chosen->ne[1];
+    const auto expert_of = [&](int64_t pair) {
+        return *(const int32_t *)((const char *)chosen->data + pair % used * chosen->nb[0] +
+                                  pair / used * chosen->nb[1]);
+    };
+    std::vector<int64_t> &start = context.order;
+    start.assign(experts + 1, 0);
+    for (int64_t pair = 0; pair < pairs; pair++) {
+        const int32_t expert = expert_of(pair);
+        if (expert < 0 || expert >= experts) return false;
+        start[expert + 1]++;
+    }
+    for (int64_t e = 0; e < experts; e++) {
+        if (start[e + 1] > 0) context.groups.push_back({(const char *)w->data + e * w->nb[2], start[e + 1]});
+        start[e + 1] += start[e];
+    }
+    context.x.resize(pairs);
+    context.y.resize(pairs);
+    for (int64_t pair = 0; pair < pairs; pair++) {
+        const int64_t at = start[expert_of(pair)]++, i1 = pair % used, i2 = pair / used;
+        context.x[at] = column<const float>(x, i1 % x->ne[1], i2, 0);
+        context.y[at] = column<float>(y, i1, i2, 0);
+    }
+    return true;
+}
+
+enum ggml_status multiply(Context &context, const ggml_tensor *y) {
+    const ggml_tensor *w = y->src[0], *x = y->src[1];
+    context.x.clear();
+    context.y.clear();
+    context.groups.clear();
+    if (y->op == GGML_OP_MUL_MAT)
+        gather(context, w, x, y);
+    else if (!gather_experts(context, w, x, y))
+        return GGML_STATUS_FAILED;
+    const int64_t groups = (int64_t)context.groups.size();
+    if (!context.grow(hearth_matmul_work(w->ne[0], (int64_t)context.x.size(), groups)))
+        return GGML_STATUS_ALLOC_FAILED;
+    const hearth_matmul_args args = {
+        w->type, context.threads,       w->ne[1],         w->ne[0],         w->nb[1],
+        groups,  context.groups.data(), context.x.data(), context.y.data(), context.work,
+    };
+    hearth_matmul(&args);
+    return GGML_STATUS_SUCCESS;
+}
+
+bool is_product(enum ggml_op op) { return op == GGML_OP_MUL_MAT || op == GGML_OP_MUL_MAT_ID; }
+
+enum ggml_status compute(ggml_backend_t backend, ggml_cgraph *graph) {
+    Context &context = *(Context *)backend->context;
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        const ggml_tensor *node = ggml_graph_node(graph, i);
+        if (is_view(node->op) || (node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) continue;
+        const ggml_status status = is_product(node->op) ? multiply(context, node) : GGML_STATUS_FAILED;
+        if (status != GGML_STATUS_SUCCESS) return status;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+void set_threads(ggml_backend_t backend, int threads) {
+    ((Context *)backend->context)->threads = threads > 1 ? threads : 1;
+}
+
+const char *backend_name(ggml_backend_t) { return NAME; }
+
+void free_backend(ggml_backend_t backend) {
+    delete (Context *)backend->context;
+    delete backend;
+}
+
+ggml_backend_t new_backend(ggml_backend_dev_t device, const char *) {
+    static ggml_guid guid = {0x6f, 0x1d, 0x8a, 0x52, 0xc3, 0x47, 0x4e, 0x0b,
+                             0x9d, 0x21, 0x75, 0xe8, 0x30, 0xb6, 0x5c, 0xfa};
+    ggml_backend_i calls = {};
+    calls.get_name = backend_name;
+    calls.free = free_backend;
+    calls.graph_compute = compute;
+    return new ggml_backend{&guid, calls, device, new Context};
+}
+
+const char *device_name(ggml_backend_dev_t) { return NAME; }
+const char *device_description(ggml_backend_dev_t) { return DESCRIPTION; }
+void device_memory(ggml_backend_dev_t, size_t *free, size_t *total) { *free = *total = 0; }
+enum ggml_backend_dev_type device_type(ggml_backend_dev_t) { return GGML_BACKEND_DEVICE_TYPE_ACCEL; }
+
+void device_props(ggml_backend_dev_t, ggml_backend_dev_props *props) {
+    props->name = NAME;
+    props->description = DESCRIPTION;
+    props->memory_free = props->memory_total = 0;
+    props->type = GGML_BACKEND_DEVICE_TYPE_ACCEL;
+    props->caps = {};
+    props->caps.buffer_from_host_ptr = true;
+    props->caps.mmap_support = true;
+}
+
+ggml_backend_buffer_type_t device_buffers(ggml_backend_dev_t) { return ggml_backend_cpu_buffer_type(); }
+
+ggml_backend_buffer_t device_buffer_from(ggml_backend_dev_t, void *memory, size_t size, size_t) {
+    return ggml_backend_cpu_buffer_from_ptr(memory, size);
+}
+
+bool device_takes(ggml_backend_dev_t, const ggml_tensor *op) {
+    return is_view(op->op) || (is_product(op->op) && takes_product(op));
+}
+
+bool device_reads(ggml_backend_dev_t, ggml_backend_buffer_type_t buffers) {
+    return ggml_backend_buft_is_host(buffers);
+}
+
+const char *registered_name(ggml_backend_reg_t) { return NAME; }
+size_t device_count(ggml_backend_reg_t) { return 1; }
+
+ggml_backend_dev_t device_of(ggml_backend_reg_t reg, size_t) {
+    static ggml_backend_device device = [reg] {
+        ggml_backend_device_i calls = {};
+        calls.get_name = device_name;
+        calls.get_description = device_description;
+        calls.get_memory = device_memory;
+        calls.get_type = device_type;
+        calls.get_props = device_props;
+        calls.init_backend = new_backend;
+        calls.get_buffer_type = device_buffers;
+        calls.buffer_from_host_ptr = device_buffer_from;
+        calls.supports_op = device_takes;
+        calls.supports_buft = device_reads;
+        return ggml_backend_device{calls, reg, nullptr};
+    }();
+    return &device;
+}
+
+void *address_of(ggml_backend_reg_t, const char *name) {
+    return std::strcmp(name, "ggml_backend_set_n_threads") == 0 ? (void *)set_threads : nullptr;
+}
+
+}  // namespace
+
+// What ggml_backend_load() looks for.
+extern "C" ggml_backend_reg_t ggml_backend_init(void) {
+    static ggml_backend_reg reg = {API_VERSION, {registered_name, device_count, device_of, address_of}, nullptr};
+    return &reg;
+}

@@ -1,0 +1,293 @@
+// Matrix products of GGUF's block formats for several columns.
+//
+// The columns are quantized to signed bytes, 32 with one scale, as llama.cpp does. The weights are
+// taken in panels of LANES rows: a panel's next STRETCH values are put into bytes, turned so that a
+// register holds four values of every row, and stay in the first-level cache while the columns, in
+// tiles of TILE, pass over them. Weights are read once, from where they lie in the file.
+#include "matmul.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "formats.h"
+#include "lanes.h"
+
+namespace hearth {
+namespace {
+
+constexpr int TILE = 8;        // columns that are multiplied together
+constexpr int STRETCH = 1024;  // values of a row that are unpacked at a time
+
+// ggml's numbers of the formats.
+enum Type {
+    TYPE_Q4_0 = 2, TYPE_Q4_1 = 3, TYPE_Q5_0 = 6, TYPE_Q5_1 = 7, TYPE_Q8_0 = 8, TYPE_Q2_K = 10,
+    TYPE_Q3_K = 11, TYPE_Q4_K = 12, TYPE_Q5_K = 13, TYPE_Q6_K = 14, TYPE_IQ4_NL = 20, TYPE_MXFP4 = 39,
+};
+
+// TILE columns of x in the order in which they are read: byte j of value 4i + j of column c lies at
+// values[(i * TILE + c) * 4 + j]; what belongs to group g of it at [g * TILE + c].
+struct Tile {
+    int8_t *values;
+    float *scale;    // of 32 values
+    float *sum;      // scale x sum of GROUP values
+    int32_t *start;  // -OFFSET x sum of GROUP values
+};
+
+struct Layout {
+    size_t values, scale, sum, start, tile;
+    explicit Layout(int64_t k) {
+        values = 0;
+        scale = values + TILE * k;
+        sum = scale + TILE * k / 32 * sizeof(float);
+        start = sum + TILE * k / 16 * sizeof(float);
+        tile = (start + TILE * k / 16 * sizeof(int32_t) + 63) / 64 * 64;
+    }
+    Tile at(void *work, int64_t t) const {
+        char *p = (char *)work + t * tile;
+        return {(int8_t *)(p + values), (float *)(p + scale), (float *)(p + sum), (int32_t *)(p + start)};
+    }
+};
+
+// One column of x into column c of a tile.
+template <class F>
+void quantize(const float *x, int64_t k, const Tile &tile, int c) {
+    for (int64_t g = 0; g < k / 32; g++, x += 32) {
+        __m256 v[4];
+        __m256 most = _mm256_setzero_ps(), unordered = most;
+        for (int i = 0; i < 4; i++) {
+            v[i] = _mm256_loadu_ps(x + 8 * i);
+            unordered = _mm256_or_ps(unordered, _mm256_cmp_ps(v[i], v[i], _CMP_UNORD_Q));
+            most = _mm256_max_ps(most, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v[i]));
+        }
+        __m128 m = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps(most, 1));
+        m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+        m = _mm_max_ss(m, _mm_movehdup_ps(m));
+        const float largest = _mm_cvtss_f32(m);
+        // a byte cannot be NaN, the scale can: it must not vanish here
+        const float scale = _mm256_movemask_ps(unordered) ? NAN : largest / 127.0f;
+        const __m256 by = _mm256_set1_ps(largest > 0 ? 127.0f / largest : 0.0f);
+        __m256i q[4];
+        for (int i = 0; i < 4; i++) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], by));
+        const __m256i low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
+        // packing works within halves of a register: put the fours back in order
+        const __m256i packed = _mm256_permutevar8x32_epi32(
+            _mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        int32_t fours[8];
+        _mm256_storeu_si256((__m256i *)fours, packed);
+        for (int i = 0; i < 8; i++)
+            std::memcpy(tile.values + ((g * 8 + i) * TILE + c) * 4, &fours[i], 4);
+        int sums[2] = {0, 0};
+        for (int s = 0; s < 2; s++) {
+            const __m256i four = _mm256_add_epi32(q[2 * s], q[2 * s + 1]);
+            __m128i two = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+            two = _mm_add_epi32(two, _mm_unpackhi_epi64(two, two));
+            sums[s] = _mm_cvtsi128_si32(two) + _mm_extract_epi32(two, 1);
+        }
+        tile.scale[g * TILE + c] = scale;
+        if (F::GROUP == 32) sums[0] += sums[1];
+        for (int part = 0; part < 32 / F::GROUP; part++) {
+            const int64_t at = (g * (32 / F::GROUP) + part) * TILE + c;
+            tile.start[at] = -F::OFFSET * sums[part];
+            if (F::LEAST) tile.sum[at] = scale * (float)sums[part];
+        }
+    }
+}
+
+// STRETCH values of LANES rows, unpacked.
+struct Panel {
+    alignas(64) uint8_t bytes[STRETCH * LANES];
+    alignas(64) float scale[STRETCH / 16 * LANES];
+    alignas(64) float least[STRETCH / 16 * LANES];
+};
+
+// The processor's own prefetching does not follow LANES rows at once: ask for the same share of the
+// panel behind this one, which lies there in one piece.
+template <class F>
+void prefetch(const uint8_t *w, size_t row_bytes, int64_t block) {
+    const uint8_t *next = w + LANES * (row_bytes + block * F::BYTES);
+    for (int i = 0; i < LANES * F::BYTES; i += 64) _mm_prefetch((const char *)next + i, _MM_HINT_T0);
+}
+
+// Values from to from + count of the rows at w; beyond valid rows the last one again.
+template <class F>
+void unpack(const uint8_t *w, size_t row_bytes, int valid, int64_t from, int count, Panel &panel) {
+    const uint8_t *rows[LANES];
+    for (int r = 0; r < LANES; r++)
+        rows[r] = w + std::min(r, valid - 1) * row_bytes + from / F::BLOCK * F::BYTES;
+    constexpr int GROUPS = F::BLOCK / F::GROUP, PARTS = F::BLOCK / 32;
+    uint8_t *bytes = panel.bytes;
+    for (int b = 0; b < count / F::BLOCK; b++) {
+        float *scale = panel.scale + b * GROUPS * LANES;
+        float *least = panel.least + b * GROUPS * LANES;
+        prefetch<F>(w, row_bytes, from / F::BLOCK + b);
+        F::scales(rows, scale, least);
+        for (int part = 0; part < PARTS; part++) {
+            __m256i values[LANES];
+            for (int r = 0; r < LANES; r++) values[r] = F::values(rows[r], part);
+            ints turned[8];
+            turn(values, turned);
+            for (int j = 0; j < 8; j++, bytes += 4 * LANES) store(bytes, turned[j]);
+        }
+        for (int r = 0; r < LANES; r++) rows[r] += F::BYTES;
+    }
+}
+
+// sums[c] += the panel's rows times columns 0 to N - 1 of the tile, values from to from + count.
+template <class F, int N>
+void multiply(const Panel &panel, const Tile &tile, int64_t from, int count, float (*sums)[LANES]) {
+    floats total[N];
+    for (int c = 0; c < N; c++) total[c] = load(sums[c]);
+    const int8_t *x = tile.values + from * TILE;
+    const float *x_scale = tile.scale + from / 32 * TILE, *x_sum = tile.sum + from / F::GROUP * TILE;
+    const int32_t *start = tile.start + from / F::GROUP * TILE;
+    const uint8_t *bytes = panel.bytes;
+    const float *scale = panel.scale, *least = panel.least;
+    for (int g = 0; g < count / 32; g++) {
+        for (int part = 0; part < 32 / F::GROUP; part++) {
+            ints sum[N];
+            for (int c = 0; c < N; c++) sum[c] = all(start[c]);
+            for (int j = 0; j < F::GROUP / 4; j++) {
+                const ints w = load(bytes);
+                for (int c = 0; c < N; c++) {
+                    int32_t four;
+                    std::memcpy(&four, x + 4 * c, 4);
+                    sum[c] = dot(sum[c], w, four);
+                }
+                bytes += 4 * LANES;
+                x += 4 * TILE;
+            }
+            const floats s = load(scale);
+            for (int c = 0; c < N; c++)
+                total[c] = plus_product(to_floats(sum[c]), times(s, all(x_scale[c])), total[c]);
+            scale += LANES;
+            start += TILE;
+            if (!F::LEAST) continue;
+            const floats m = load(least);
+            for (int c = 0; c < N; c++) total[c] = minus_product(m, all(x_sum[c]), total[c]);
+            least += LANES;
+            x_sum += TILE;
+        }
+        x_scale += TILE;
+    }
+    for (int c = 0; c < N; c++) store(sums[c], total[c]);
+}
+
+template <class F>
+void multiply(int n, const Panel &panel, const Tile &tile, int64_t from, int count, float (*sums)[LANES]) {
+    switch (n) {
+    case 1: return multiply<F, 1>(panel, tile, from, count, sums);
+    case 2: return multiply<F, 2>(panel, tile, from, count, sums);
+    case 3: return multiply<F, 3>(panel, tile, from, count, sums);
+    case 4: return multiply<F, 4>(panel, tile, from, count, sums);
+    case 5: return multiply<F, 5>(panel, tile, from, count, sums);
+    case 6: return multiply<F, 6>(panel, tile, from, count, sums);
+    case 7: return multiply<F, 7>(panel, tile, from, count, sums);
+    default: return multiply<F, 8>(panel, tile, from, count, sums);
+    }
+}
+
+constexpr int SPAN = 64 * TILE;  // columns that pass over a panel before it is unpacked again
+
+// Where a group's columns lie among all of them, and its tiles among all tiles.
+struct Place {
+    int64_t column, tile;
+};
+
+// The sums of a panel's rows, a line for each column of a span.
+using Sums = float[SPAN][LANES];
+
+// Rows row to row + LANES - 1 of a group times its columns first to first + columns - 1.
+template <class F>
+void rows_of(const hearth_matmul_args &a, const hearth_matmul_group &group, const Place &place,
+             const Layout &layout, int64_t row, int64_t first, int columns, Panel &panel, Sums &sums) {
+    const int valid = (int)std::min<int64_t>(LANES, a.rows - row);
+    const uint8_t *w = (const uint8_t *)group.w + row * a.row_bytes;
+    std::memset(sums, 0, sizeof(sums[0]) * ((columns + TILE - 1) / TILE * TILE));
+    for (int64_t from = 0; from < a.k; from += STRETCH) {
+        const int count = (int)std::min<int64_t>(STRETCH, a.k - from);
+        unpack<F>(w, a.row_bytes, valid, from, count, panel);
+        for (int c = 0; c < columns; c += TILE)
+            multiply<F>(std::min(TILE, columns - c), panel, layout.at(a.work, place.tile + (first + c) / TILE),
+                        from, count, sums + c);
+    }
+    for (int c = 0; c < columns; c++)
+        std::memcpy(a.y[place.column + first + c] + row, sums[c], valid * sizeof(float));
+}
+
+template <class F>
+void matmul(const hearth_matmul_args &a) {
+    const Layout layout(a.k);
+    const int64_t panels = (a.rows + LANES - 1) / LANES;
+    const int chunk = (int)std::max<int64_t>(1, std::min<int64_t>(16, panels / (a.threads * 4)));
+#pragma omp parallel num_threads(a.threads)
+    {
+        Panel panel;
+        alignas(64) Sums sums;
+        Place place = {0, 0};
+        for (int64_t g = 0; g < a.groups; g++) {
+#pragma omp for schedule(static) nowait
+            for (int64_t c = 0; c < a.group[g].columns; c++)
+                quantize<F>(a.x[place.column + c], a.k, layout.at(a.work, place.tile + c / TILE), (int)(c % TILE));
+            place.column += a.group[g].columns;
+            place.tile += (a.group[g].columns + TILE - 1) / TILE;
+        }
+#pragma omp barrier
+        place = {0, 0};
+        for (int64_t g = 0; g < a.groups; g++) {
+            const int64_t columns = a.group[g].columns;
+#pragma omp for schedule(dynamic, chunk) nowait
+            for (int64_t p = 0; p < panels; p++)
+                for (int64_t first = 0; first < columns; first += SPAN)
+                    rows_of<F>(a, a.group[g], place, layout, p * LANES, first,
+                               (int)std::min<int64_t>(SPAN, columns - first), panel, sums);
+            place.column += columns;
+            place.tile += (columns + TILE - 1) / TILE;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace hearth
+
+using namespace hearth;
+
+extern "C" bool hearth_matmul_takes(int type, int64_t k) {
+    switch (type) {
+    case TYPE_Q4_0:
+    case TYPE_Q4_1:
+    case TYPE_Q5_0:
+    case TYPE_Q5_1:
+    case TYPE_Q8_0:
+    case TYPE_IQ4_NL:
+    case TYPE_MXFP4: return k > 0 && k % 32 == 0;
+    case TYPE_Q2_K:
+    case TYPE_Q3_K:
+    case TYPE_Q4_K:
+    case TYPE_Q5_K:
+    case TYPE_Q6_K: return k > 0 && k % 256 == 0;
+    default: return false;
+    }
+}
+
+extern "C" size_t hearth_matmul_work(int64_t k, int64_t columns, int64_t groups) {
+    return Layout(k).tile * (columns / TILE + groups);
+}
+
+extern "C" void hearth_matmul(const hearth_matmul_args *args) {
+    switch (args->type) {
+    case TYPE_Q4_0: return matmul<Q4_0>(*args);
+    case TYPE_Q4_1: return matmul<Q4_1>(*args);
+    case TYPE_Q5_0: return matmul<Q5_0>(*args);
+    case TYPE_Q5_1: return matmul<Q5_1>(*args);
+    case TYPE_Q8_0: return matmul<Q8_0>(*args);
+    case TYPE_Q2_K: return matmul<Q2_K>(*args);
+    case TYPE_Q3_K: return matmul<Q3_K>(*args);
+    case TYPE_Q4_K: return matmul<Q4_K>(*args);
+    case TYPE_Q5_K: return matmul<Q5_K>(*args);
+    case TYPE_Q6_K: return matmul<Q6_K>(*args);
+    case TYPE_IQ4_NL: return matmul<IQ4_NL>(*args);
+    case TYPE_MXFP4: return matmul<MXFP4>(*args);
+    }
+}

@@ -1,0 +1,88 @@
+"""hearth's own kernels in llama.cpp: the same answers with and without, each in a process of its
+own, since what is registered stays."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernels import native
+
+pytestmark = pytest.mark.skipif(
+    native.library("llamacpp") is None, reason="no kernels were compiled here"
+)
+
+PROGRAM = """
+import ctypes, json, sys
+from llama_cpp import llama_cpp as native
+from runner.backends.backend import Row
+from runner.backends.llamacpp import load
+from runner.types import LoadPlan, SamplingParams
+path, kernels, texts = json.loads(sys.argv[1])
+plan = LoadPlan(path, "llamacpp", 512, 1024, 8, threads=2, native_kernels=kernels)
+backend = load(plan, lambda share: None).backend
+samplers = [backend.create_sampler(SamplingParams(temperature=0, logprobs=20)) for _ in texts]
+answers = []
+for step in range(5):
+    rows = []
+    for i, text in enumerate(texts):
+        end = len(text) - 5 + step
+        first = 0 if step == 0 else end - 1
+        rows.append(Row(i, text[first:end], first, samplers[i]))
+    answers += [dict(outcome.top) for outcome in backend.step(rows)]
+name = native._lib.ggml_backend_dev_name
+name.restype, name.argtypes = ctypes.c_char_p, (ctypes.c_void_p,)
+get = native._lib.ggml_backend_dev_get
+get.restype, get.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+devices = [name(get(i)).decode() for i in range(native._lib.ggml_backend_dev_count())]
+print(json.dumps([devices, answers]))
+"""
+EMBER = Path("registry/builtin/ember/ember.gguf").resolve()
+
+
+def answers(model: Path, kernels: bool, texts: list[list[int]]) -> tuple[list[str], list[Any]]:
+    """The devices that ggml knows, and the 20 best tokens with their log-probabilities after each
+    of the last tokens of texts."""
+    argument = json.dumps([str(model), kernels, texts])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, argument], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    devices, tops = json.loads(done.stdout)
+    return devices, tops
+
+
+def assert_same_answers(model: Path, tokens: int) -> None:
+    """Both ways round the columns to bytes, and neither is nearer to float32: the distance of
+    ember's log-probabilities from that is 0.06 on average either way."""
+    random = np.random.default_rng(0)
+    texts = [random.integers(5, tokens, length).tolist() for length in (40, 7, 6, 90, 21)]
+    with_, without = answers(model, True, texts), answers(model, False, texts)
+    assert ("hearth" in with_[0], "hearth" in without[0]) == (True, False)
+    apart = [
+        abs(found[token] - expected[token])
+        for found, expected in zip(with_[1], without[1], strict=True)
+        for token in found.keys() & expected.keys()
+    ]
+    assert len(apart) > 0.75 * 20 * len(with_[1])
+    assert np.mean(apart) < 0.15
+
+
+@pytest.mark.parametrize("quantized", ["Q8_0", "Q4_0", "Q5_1"])
+@pytest.mark.parametrize("experts", [0, 6])
+def test_a_model_answers_the_same_with_and_without(
+    model_file: Callable[..., Path], quantized: str, experts: int
+) -> None:
+    model = model_file(width=128, experts=experts, quantized=quantized)
+    assert_same_answers(model, tokens=270)
+
+
+def test_ember_answers_the_same_with_and_without() -> None:
+    assert_same_answers(EMBER, tokens=4000)
