@@ -26,8 +26,9 @@ def main(arguments: list[str]) -> int:
 
 def _outcome(name: str) -> str:
     try:
-        library = building.build(building.RECIPES[name]())
-        building.check(library)
+        recipe = building.RECIPES[name]()
+        library = building.build(recipe)
+        building.check(recipe, library)
     except building.CannotBuild as reason:
         return f"no kernels of hearth's own: {reason}"
     return f"kernels for {library.stem.rpartition('-')[2]}"

@@ -37,6 +37,7 @@ class Recipe:
     sources: tuple[str, ...]
     include: tuple[Path, ...] = ()
     link: tuple[Path, ...] = ()
+    check: str | None = None  # a module that says by its exit status whether a library is right
 
 
 def build(recipe: Recipe) -> Path:
@@ -91,13 +92,19 @@ def _llamacpp() -> Recipe:
         raise CannotBuild("this build of llama.cpp comes without its headers")
     if not processor.is_file() or _OPENMP not in processor.read_bytes():
         raise CannotBuild("this build of llama.cpp does not use GCC's OpenMP")
-    return Recipe("llamacpp", ("matmul.cpp", "ggml_backend.cpp"), include=(headers,), link=(base,))
+    return Recipe(
+        "llamacpp",
+        ("matmul.cpp", "attention.cpp", "ggml_backend.cpp"),
+        include=(headers,),
+        link=(base,),
+        check="kernels.native.check",
+    )
 
 
 def _torch() -> Recipe:
     if find_spec("torch") is None:
         raise CannotBuild("PyTorch is not installed")
-    return Recipe("torch", ("linear.cpp",))
+    return Recipe("torch", ("linear.cpp", "decode.cpp"))
 
 
 # Every library, by name; a recipe that does not fit this environment raises CannotBuild.
@@ -109,10 +116,12 @@ def remove_all() -> None:
     shutil.rmtree(native.FOLDER, ignore_errors=True)
 
 
-def check(library: Path) -> None:
+def check(recipe: Recipe, library: Path) -> None:
     """Let another process see whether the library computes what it should here, since a wrong one
     may end it; if not, remove it and raise CannotBuild."""
-    command = [sys.executable, "-m", "kernels.native.check", str(library)]
+    if recipe.check is None:
+        return
+    command = [sys.executable, "-m", recipe.check, str(library)]
     done = subprocess.run(command, capture_output=True, timeout=COMPILE_S, cwd=SOURCES.parents[1])
     if done.returncode:
         library.unlink()

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from kernels.native.attention import F32, Attention, Cached, Scoring
 from kernels.native.products import Products
 
 Q8_0 = 8
 CLOSE = 0.02  # of the largest value: the columns are rounded to bytes
 
 
-def sound(library: Path) -> bool:
+def right_products(library: Path) -> bool:
     """Whether products of random Q8_0 weights come out right, for odd shapes too."""
     products = Products(library)
     random = np.random.default_rng(0)
@@ -33,5 +34,26 @@ def sound(library: Path) -> bool:
     return True
 
 
+def right_attention(library: Path) -> bool:
+    """Whether attention of random vectors comes out right, with a mask and without."""
+    random = np.random.default_rng(1)
+    q = random.standard_normal((3, 4, 64), np.float32)
+    k, v = (random.standard_normal((70, 2, 64), np.float32) for _ in range(2))
+    mask = np.where(random.random((3, 70)) < 0.5, 0, -np.inf).astype(np.float16)
+    attention, cached = Attention(library), (Cached(k, F32, 64), Cached(v, F32, 64))
+    for added in (None, mask):
+        scores = np.einsum("rhd,chd->rhc", q, k.repeat(2, axis=1)) / 8
+        if added is not None:
+            scores += added[:, None, :].astype(np.float32)
+        weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+        weights /= weights.sum(axis=2, keepdims=True)
+        expected = np.einsum("rhc,chd->rhd", weights, v.repeat(2, axis=1))
+        found = attention.attend(q, *cached, Scoring(0.125, added), threads=2)
+        if not np.allclose(found, expected, atol=1e-4):
+            return False
+    return True
+
+
 if __name__ == "__main__":
-    sys.exit(0 if sound(Path(sys.argv[1])) else 1)
+    path = Path(sys.argv[1])
+    sys.exit(0 if right_products(path) and right_attention(path) else 1)

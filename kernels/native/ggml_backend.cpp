@@ -1,5 +1,6 @@
-// The matrix products as a backend of ggml, which llama.cpp asks before its own for the operations
-// that it supports. It computes on the processor, with the tensors of the processor's buffers.
+// The matrix products and the attention as a backend of ggml, which llama.cpp asks before its own
+// for the operations that it supports. It computes on the processor, with the tensors of the
+// processor's buffers.
 #include <ggml-backend.h>
 #include <ggml.h>
 
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "attention.h"
 #include "matmul.h"
 
 // ggml's interface for backends, from its ggml-backend-impl.h, which is not installed with the
@@ -175,6 +177,52 @@ enum ggml_status multiply(Context &context, const ggml_tensor *y) {
     return GGML_STATUS_SUCCESS;
 }
 
+hearth_vectors vectors(const ggml_tensor *t) { return {t->data, t->nb[1], t->nb[2], t->type, t->ne[0]}; }
+
+bool is_cube(const ggml_tensor *t) { return t->ne[3] == 1 && t->nb[0] == ggml_type_size(t->type); }
+
+bool takes_attention(const ggml_tensor *out) {
+    const ggml_tensor *q = out->src[0], *k = out->src[1], *v = out->src[2], *mask = out->src[3];
+    const ggml_tensor *sinks = out->src[4];
+    const bool fits = is_cube(q) && is_cube(k) && is_cube(v) && is_cube(out) && q->type == GGML_TYPE_F32 &&
+                      out->type == GGML_TYPE_F32 && k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] &&
+                      q->ne[0] == k->ne[0] && q->ne[2] % k->ne[2] == 0;
+    const bool masked = mask == nullptr || (is_cube(mask) && mask->type == GGML_TYPE_F16 && mask->ne[2] == 1 &&
+                                            mask->ne[0] >= k->ne[1] && mask->ne[1] >= q->ne[1]);
+    return fits && masked && (sinks == nullptr || (is_cube(sinks) && sinks->type == GGML_TYPE_F32)) &&
+           hearth_attention_takes(k->type, v->type, k->ne[0], v->ne[0]);
+}
+
+enum ggml_status attend(Context &context, const ggml_tensor *out) {
+    const ggml_tensor *q = out->src[0], *k = out->src[1], *mask = out->src[3], *sinks = out->src[4];
+    hearth_attention_args args = {};
+    args.q = vectors(q);
+    args.k = vectors(k);
+    args.v = vectors(out->src[2]);
+    if (mask != nullptr) {
+        args.mask = mask->data;
+        args.mask_bytes = mask->nb[1];
+    }
+    if (sinks != nullptr) args.sinks = (const float *)sinks->data;
+    args.out = (float *)out->data;
+    args.out_head_bytes = out->nb[1];
+    args.out_row_bytes = out->nb[2];
+    args.rows = q->ne[1];
+    args.cells = k->ne[1];
+    args.heads = q->ne[2];
+    args.heads_kv = k->ne[2];
+    float params[3];  // ggml_flash_attn_ext() puts them there in this order
+    std::memcpy(params, out->op_params, sizeof params);
+    args.scale = params[2] != 0 ? params[0] / params[2] : params[0];
+    args.max_bias = params[1];
+    args.softcap = params[2];
+    args.threads = context.threads;
+    if (!context.grow(hearth_attention_work(&args))) return GGML_STATUS_ALLOC_FAILED;
+    args.work = context.work;
+    hearth_attention(&args);
+    return GGML_STATUS_SUCCESS;
+}
+
 bool is_product(enum ggml_op op) { return op == GGML_OP_MUL_MAT || op == GGML_OP_MUL_MAT_ID; }
 
 enum ggml_status compute(ggml_backend_t backend, ggml_cgraph *graph) {
@@ -182,7 +230,9 @@ enum ggml_status compute(ggml_backend_t backend, ggml_cgraph *graph) {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const ggml_tensor *node = ggml_graph_node(graph, i);
         if (is_view(node->op) || (node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) continue;
-        const ggml_status status = is_product(node->op) ? multiply(context, node) : GGML_STATUS_FAILED;
+        ggml_status status = GGML_STATUS_FAILED;
+        if (is_product(node->op)) status = multiply(context, node);
+        if (node->op == GGML_OP_FLASH_ATTN_EXT) status = attend(context, node);
         if (status != GGML_STATUS_SUCCESS) return status;
     }
     return GGML_STATUS_SUCCESS;
@@ -231,7 +281,8 @@ ggml_backend_buffer_t device_buffer_from(ggml_backend_dev_t, void *memory, size_
 }
 
 bool device_takes(ggml_backend_dev_t, const ggml_tensor *op) {
-    return is_view(op->op) || (is_product(op->op) && takes_product(op));
+    return is_view(op->op) || (is_product(op->op) && takes_product(op)) ||
+           (op->op == GGML_OP_FLASH_ATTN_EXT && takes_attention(op));
 }
 
 bool device_reads(ggml_backend_dev_t, ggml_backend_buffer_type_t buffers) {

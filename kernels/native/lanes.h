@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 
+#include <cmath>
 #include <cstdint>
 
 namespace hearth {
@@ -35,6 +36,45 @@ inline ints right(ints v, int bits) { return _mm512_srl_epi32(v, _mm_cvtsi32_si1
 inline ints right_signed(ints v, int bits) { return _mm512_sra_epi32(v, _mm_cvtsi32_si128(bits)); }
 inline floats low_halves(ints v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
 inline floats bits_to_floats(ints v) { return _mm512_castsi512_ps(v); }
+inline floats plus(floats a, floats b) { return _mm512_add_ps(a, b); }
+inline floats minus(floats a, floats b) { return _mm512_sub_ps(a, b); }
+inline floats over(floats a, floats b) { return _mm512_div_ps(a, b); }
+inline floats larger(floats a, floats b) { return _mm512_max_ps(a, b); }
+inline floats smaller(floats a, floats b) { return _mm512_min_ps(a, b); }
+inline float sum_of(floats v) { return _mm512_reduce_add_ps(v); }
+inline float largest_of(floats v) { return _mm512_reduce_max_ps(v); }
+inline floats rounded(floats v) { return _mm512_roundscale_ps(v, 0); }
+inline ints whole(floats v) { return _mm512_cvtps_epi32(v); }
+inline ints plus(ints a, ints b) { return _mm512_add_epi32(a, b); }
+inline floats from_halves(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+inline floats from_bf16(const void *p) {
+    const __m256i v = _mm256_loadu_si256((const __m256i *)p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+inline floats from_bytes(const void *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+// v + mask, and -infinity where the mask is that, whatever v is there.
+inline floats plus_mask(floats v, floats mask) {
+    const floats hidden = _mm512_set1_ps(-INFINITY);
+    return _mm512_mask_add_ps(hidden, _mm512_cmp_ps_mask(mask, hidden, _CMP_NEQ_UQ), v, mask);
+}
+// v, and 0 where x is below low.
+inline floats or_zero_below(floats low, floats x, floats v) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ), v);
+}
+inline __m128 folded(floats v) {
+    const __m256 two = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(two), _mm256_extractf128_ps(two, 1));
+}
+// The sums of four registers' lanes.
+inline __m128 sums_of(floats a, floats b, floats c, floats d) {
+    const floats ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const floats cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512d lo = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    const __m512d hi = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    return folded(_mm512_add_ps(_mm512_castpd_ps(lo), _mm512_castpd_ps(hi)));
+}
 
 // rows[r]: 32 bytes of row r. Afterwards lane r of out[j] has bytes 4j to 4j + 3 of row r.
 inline void turn(const __m256i *rows, ints *out) {
@@ -92,6 +132,44 @@ inline floats low_halves(ints v) {
         _mm256_permute4x64_epi64(_mm256_packus_epi32(halves, halves), 0x08)));
 }
 inline floats bits_to_floats(ints v) { return _mm256_castsi256_ps(v); }
+inline floats plus(floats a, floats b) { return _mm256_add_ps(a, b); }
+inline floats minus(floats a, floats b) { return _mm256_sub_ps(a, b); }
+inline floats over(floats a, floats b) { return _mm256_div_ps(a, b); }
+inline floats larger(floats a, floats b) { return _mm256_max_ps(a, b); }
+inline floats smaller(floats a, floats b) { return _mm256_min_ps(a, b); }
+inline floats rounded(floats v) { return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline ints whole(floats v) { return _mm256_cvtps_epi32(v); }
+inline ints plus(ints a, ints b) { return _mm256_add_epi32(a, b); }
+inline floats from_halves(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+inline floats from_bf16(const void *p) {
+    const __m128i v = _mm_loadu_si128((const __m128i *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+}
+inline floats from_bytes(const void *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+inline floats plus_mask(floats v, floats mask) {
+    const floats hidden = _mm256_set1_ps(-INFINITY);
+    return _mm256_blendv_ps(_mm256_add_ps(v, mask), hidden, _mm256_cmp_ps(mask, hidden, _CMP_EQ_OQ));
+}
+inline floats or_zero_below(floats low, floats x, floats v) {
+    return _mm256_and_ps(_mm256_cmp_ps(x, low, _CMP_NLT_UQ), v);
+}
+inline __m128 folded(floats v) {
+    return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+}
+inline __m128 sums_of(floats a, floats b, floats c, floats d) {
+    return folded(_mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d)));
+}
+inline float sum_of(floats v) {
+    const __m128 four = folded(v), two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float largest_of(floats v) {
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
 
 inline void turn(const __m256i *rows, ints *out) {
     ints t[2][4];
@@ -113,5 +191,19 @@ inline void turn(const __m256i *rows, ints *out) {
 #else
 #error "hearth's kernels need AVX-512 VNNI or AVX-VNNI"
 #endif
+
+// e^x within 2e-7 of it; 0 below -87. NaN stays NaN.
+inline floats exponential(floats x) {
+    const floats low = all(-87.3f), inside = larger(low, smaller(all(88.3f), x));
+    const floats n = rounded(times(inside, all(1.44269504f)));
+    floats r = minus_product(n, all(0.693359375f), inside);
+    r = minus_product(n, all(-2.12194440e-4f), r);
+    floats p = all(1.9875691500e-4f);
+    for (const float c : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 0.5f})
+        p = plus_product(p, r, all(c));
+    p = plus(plus_product(p, times(r, r), r), all(1.0f));
+    const floats scale = bits_to_floats(left(plus(whole(n), all(127)), 23));
+    return or_zero_below(low, x, times(p, scale));
+}
 
 }  // namespace hearth

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
     """Load plan.path as plan says; progress is called on the way, in this thread. Raises
     ModelLoadFailed with the library's own last words, and what progress raises."""
     start_library()
+    plan = _with_kernels(plan)
     with native_log.complaints() as complaints:
         model = load_model(plan, progress, complaints)
         vision = None
@@ -81,6 +83,15 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
     )
 
 
+def _with_kernels(plan: LoadPlan) -> LoadPlan:
+    """The plan as it can be had: with hearth's kernels, and then with flash attention unless it is
+    switched off, or without. Asked to decide, llama.cpp leaves flash attention out when another
+    device than the layer's would compute it."""
+    if not (plan.native_kernels and kernels.join()):
+        return replace(plan, native_kernels=False)
+    return replace(plan, flash_attention=plan.flash_attention is not False)
+
+
 def _backend(
     plan: LoadPlan, context: Context, vision: LlamaCppVision | None
 ) -> tuple[Backend, Pair | None]:
@@ -114,7 +125,7 @@ def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Sequence[str]
             raised.append(error)  # through C it cannot travel: stop the load and raise it there
         return not raised
 
-    params = model_parameters(plan, repack=not (plan.native_kernels and kernels.join()))
+    params = model_parameters(plan)
     callback = params.progress_callback = native.llama_progress_callback(report)
     model = native.llama_model_load_from_file(os.fsencode(plan.path), params)
     del callback  # it had to live until here

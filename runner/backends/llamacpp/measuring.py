@@ -116,6 +116,7 @@ def open_model(subject: Subject) -> Iterator[Opened]:
         pool_tokens=context,
         max_sequences=1,
         adapters=subject.adapters,
+        native_kernels=False,  # an observer wants every product, and figures are compared
     )
     start_library()
     with native_log.complaints() as complaints:

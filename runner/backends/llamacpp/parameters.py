@@ -37,12 +37,12 @@ _FLASH_ATTENTION = {
 }
 
 
-def model_parameters(plan: LoadPlan, *, repack: bool) -> Any:
-    """llama_model_params for the plan, without a progress callback. repack: let llama.cpp copy
-    weights into the order that its own kernels want; hearth's read them as the file has them."""
+def model_parameters(plan: LoadPlan) -> Any:
+    """llama_model_params for the plan, without a progress callback."""
     params = native.llama_model_default_params()
     params.n_gpu_layers = plan.gpu_layers
-    params.use_extra_bufts = repack
+    # Its own kernels want weights copied into another order; hearth's read them as they are
+    params.use_extra_bufts = not plan.native_kernels
     params.load_mode = native.LLAMA_LOAD_MODE_MMAP if plan.use_mmap else native.LLAMA_LOAD_MODE_NONE
     return params
 

@@ -13,6 +13,7 @@ from kernels.native import building
 from kernels.native.__main__ import main
 from kernels.native.building import CannotBuild, Recipe
 
+CHECK = "kernels.native.check"
 ZEN_5 = "avx2 fma bmi2 f16c avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_bf16 avx_vnni"
 needs_gcc = pytest.mark.skipif(
     building.find_compiler() is None or native.level() is None, reason="needs GCC and AVX VNNI"
@@ -86,9 +87,10 @@ def test_a_library_that_computes_wrongly_is_removed(folder: Path, tmp_path: Path
         'extern "C" unsigned long hearth_matmul_work(long, long, long) { return 64; }\n'
         'extern "C" void hearth_matmul(const void *) {}\n'
     )
-    library = building.build(Recipe("wrong", (str(source),)))
+    recipe = Recipe("wrong", (str(source),), check=CHECK)
+    library = building.build(recipe)
     with pytest.raises(CannotBuild, match="computes wrong results here"):
-        building.check(library)
+        building.check(recipe, library)
     assert not library.exists()
 
 
@@ -96,9 +98,10 @@ def test_a_library_that_computes_wrongly_is_removed(folder: Path, tmp_path: Path
 def test_a_library_that_ends_its_process_is_removed(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "crash.cpp"
     source.write_text('extern "C" bool hearth_matmul_takes(int, long) { __builtin_trap(); }\n')
-    library = building.build(Recipe("crash", (str(source),)))
+    recipe = Recipe("crash", (str(source),), check=CHECK)
+    library = building.build(recipe)
     with pytest.raises(CannotBuild):
-        building.check(library)
+        building.check(recipe, library)
     assert not library.exists()
 
 
