@@ -118,7 +118,7 @@ def served(
     if "decode" in loads:
         tokens = 48 if given.quick else serving.OUTPUT_TOKENS
         for count in counts:
-            yield serving.decode_throughput(bench, count, tokens)
+            yield from serving.decode_throughput(bench, count, tokens)
     if "shared" in loads:
         yield from serving.shared_prompt(bench)
     if "repeated" in loads:

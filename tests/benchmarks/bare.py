@@ -21,6 +21,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from runner.backends.llamacpp.kernels import join
+
 
 @dataclass(frozen=True, slots=True)
 class BareRun:
@@ -36,6 +38,7 @@ class BareRun:
     context_sequences: int = 40
     batch_tokens: int = 512
     threads: int = psutil.cpu_count(logical=False) or 1
+    kernels: int = 0  # 1: hearth's own in llama.cpp
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,11 @@ class Loop:
         quiet = llama.llama_log_callback(lambda level, text, data: None)
         llama.llama_log_set(quiet, ctypes.c_void_p(0))
         self._quiet = quiet  # llama.cpp keeps only its address
-        self._model = llama.llama_model_load_from_file(
-            run.model.encode(), llama.llama_model_default_params()
-        )
+        params = llama.llama_model_default_params()
+        if run.kernels and not join():
+            raise SystemExit("there are no kernels of hearth's here")
+        params.use_extra_bufts = not run.kernels
+        self._model = llama.llama_model_load_from_file(run.model.encode(), params)
         if not self._model:
             raise SystemExit(f"llama.cpp cannot load {run.model}")
         self._context = llama.llama_init_from_model(self._model, context_params(run))
@@ -108,6 +113,8 @@ def context_params(run: BareRun) -> llama.llama_context_params:
     params.n_seq_max = params.n_outputs_max = max(run.context_sequences, run.sequences)
     params.n_threads = params.n_threads_batch = run.threads
     params.kv_unified = True
+    if run.kernels:
+        params.flash_attn_type = llama.LLAMA_FLASH_ATTN_TYPE_ENABLED
     return params
 
 

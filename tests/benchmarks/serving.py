@@ -17,6 +17,7 @@ from typing import TypeVar
 from cli.bench.load import LoadError, run
 from cli.bench.summary import Spread, Summary
 from cli.bench.workload import Scale, Workload
+from kernels.native import library
 from tests.benchmarks.bare import BareResult, BareRun
 from tests.benchmarks.comparison import Comparison, Target, compare
 from tests.benchmarks.servers import MODEL_NAME, ROOT, Side, environment
@@ -70,36 +71,41 @@ def bare(wanted: BareRun) -> BareResult:
     return BareResult(**json.loads(done.stdout))
 
 
-def decode_throughput(bench: Bench, clients: int, output_tokens: int) -> Comparison:
-    """Tokens a second while all clients decode, against the bare loop with the same batch."""
+def decode_throughput(bench: Bench, clients: int, output_tokens: int) -> Iterator[Comparison]:
+    """Tokens a second while all clients decode, against the bare loop with the same batch: as
+    llama.cpp is, and with hearth's kernels in it, which shows the price of serving alone."""
     wanted = BareRun(
         str(bench.model),
         sequences=clients,
         prompt_tokens=PROMPT_TOKENS,
         output_tokens=output_tokens,
     )
+    loops = {"bare loop": wanted}
+    if library("llamacpp") is not None:
+        loops["bare loop, hearth's kernels"] = replace(wanted, kernels=1)
     work = Workload(clients, clients, PROMPT_TOKENS, output_tokens)
-
-    def of_hearth(turn: int) -> float:
-        rate = load(bench.hearth, replace(work, seed=f"decode/{turn}"), bench.scale)
-        if rate.decode_tokens_per_s is None:
-            raise LoadError(f"hearth never decoded for {clients} clients at once")
-        return rate.decode_tokens_per_s
-
-    own, other = [], []
+    rates: dict[str, list[float]] = {name: [] for name in ("hearth", *loops)}
     for turn in range(bench.rounds):
-        for side in turned(["bare", "hearth"], turn):
-            if side == "bare":
-                other.append(bare(wanted).decode_tokens_per_s)
+        for side in turned(list(rates), turn):
+            if side == "hearth":
+                rates[side].append(_decode_rate(bench, replace(work, seed=f"decode/{turn}")))
             else:
-                own.append(of_hearth(turn))
-    return compare(
-        f"decode, {clients} client{'s' if clients > 1 else ''}",
-        "tok/s",
-        own,
-        ("bare loop", other),
-        DECODE,
-    )
+                rates[side].append(bare(loops[side]).decode_tokens_per_s)
+    for name, target in zip(loops, (DECODE, None), strict=False):
+        yield compare(
+            f"decode, {clients} client{'s' if clients > 1 else ''}",
+            "tok/s",
+            rates["hearth"],
+            (name, rates[name]),
+            target,
+        )
+
+
+def _decode_rate(bench: Bench, work: Workload) -> float:
+    rate = load(bench.hearth, work, bench.scale).decode_tokens_per_s
+    if rate is None:
+        raise LoadError(f"hearth never decoded for {work.clients} clients at once")
+    return rate
 
 
 def shared_prompt(bench: Bench, work: Workload = SHARED) -> Iterator[Comparison]:

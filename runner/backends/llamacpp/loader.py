@@ -76,7 +76,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
         backend=backend,
         tokenizer=LlamaCppTokenizer(context.vocabulary),
         chat_template=_chat_template(model),
-        description=describe(model),
+        description=describe(model, plan),
         tool_template=_chat_template(model, b"tool_use"),
         pair=pair,
         vision=vision,
@@ -206,9 +206,10 @@ def _chat_template(model: Any, name: bytes | None = None) -> str | None:
     return source.decode("utf-8", "replace") if source else None
 
 
-def describe(model: Any) -> str:
+def describe(model: Any, plan: LoadPlan) -> str:
     """The library with its version, and its short description of the model."""
     buffer = ctypes.create_string_buffer(256)
     native.llama_model_desc(model, buffer, len(buffer))
     model_text = buffer.value.decode("utf-8", "replace")
-    return f"llama.cpp {native.llama_version().decode()}, {model_text}"
+    own = " with hearth's kernels" if plan.native_kernels else ""
+    return f"llama.cpp {native.llama_version().decode()}{own}, {model_text}"

@@ -23,9 +23,10 @@ needs_gcc = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(native, "FOLDER", tmp_path / "lib" / "hearth")
-    native.level.cache_clear()
+    level = native.level
+    level.cache_clear()
     yield native.FOLDER
-    native.level.cache_clear()
+    level.cache_clear()
 
 
 @pytest.fixture
@@ -77,6 +78,22 @@ def test_what_does_not_compile_leaves_the_library_in_place(folder: Path, tmp_pat
         building.build(Recipe("own", (str(broken),)))
     assert old.read_bytes() == b"old"
     assert list(folder.iterdir()) == [old]
+
+
+@pytest.mark.slow
+@needs_gcc
+@pytest.mark.parametrize("level", native.LEVELS)
+def test_every_level_that_the_processor_has_computes_right(
+    level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """15 s of compiling for each."""
+    needed = native.LEVELS[level][0]
+    has = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
+    if not set(has).issuperset(needed):
+        pytest.skip(f"this processor has not {level}")
+    monkeypatch.setattr(native, "level", lambda: level)
+    recipe = building.RECIPES["llamacpp"]()
+    building.check(recipe, building.build(recipe))
 
 
 @needs_gcc
