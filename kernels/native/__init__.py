@@ -21,10 +21,11 @@ LEVELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "f16c"),
         ("-march=x86-64-v4", "-mavx512vnni"),
     ),
-    "avx": (
+    "avxvnni": (
         ("avx2", "avx_vnni", "fma", "bmi2", "f16c"),
         ("-march=x86-64-v3", "-mavxvnni"),
     ),
+    "avx2": (("avx2", "fma", "bmi2", "f16c"), ("-march=x86-64-v3",)),
 }
 FOLDER = Path(sys.prefix) / "lib" / "hearth"
 _CPUINFO = Path("/proc/cpuinfo")

@@ -44,7 +44,7 @@ def build(recipe: Recipe) -> Path:
     """Compile it, or leave the one that is there in place and raise CannotBuild."""
     level = native.level()
     if level is None:
-        raise CannotBuild("this processor has neither AVX-512 VNNI nor AVX-VNNI")
+        raise CannotBuild("this processor has no AVX2")
     compiler = find_compiler()
     if compiler is None:
         raise CannotBuild("no C++ compiler with OpenMP was found")

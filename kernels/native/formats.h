@@ -1,9 +1,10 @@
 // GGUF's block formats as bytes that dot() takes. Layouts: ggml's ggml-common.h.
 //
-// A value is scale x (byte - OFFSET), minus the group's least if the format has such. GROUP values
-// share a scale; BLOCK values lie in one block of BYTES bytes. scales() takes a block of each of
-// LANES rows and writes LANES scales (and least values) for each group; values() gives 32 values of
-// one block, part counting within it. Nothing behind a block is read: a file may end there.
+// A value is scale x (byte - OFFSET), minus the group's least if the format has such; the byte is
+// unsigned, or SIGNED. GROUP values share a scale; BLOCK values lie in one block of BYTES bytes.
+// scales() takes a block of each of LANES rows and writes LANES scales (and least values) for each
+// group; values() gives 32 values of one block, part counting within it. Nothing behind a block is
+// read: a file may end there.
 #pragma once
 
 #include <immintrin.h>
@@ -72,26 +73,33 @@ inline __m256i looked_up(const int8_t *table, __m256i nibbles) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), nibbles);
 }
 
-inline __m256i plus_128(__m256i v) { return _mm256_xor_si256(v, _mm256_set1_epi8((char)0x80)); }
+// Signed bytes as dot() takes them.
+inline __m256i plus_middle(__m256i v) { return _mm256_xor_si256(v, _mm256_set1_epi8((char)MIDDLE)); }
 
 struct Plain {
     static constexpr int BLOCK = 32, GROUP = 32;
-    static constexpr bool LEAST = false;
+    static constexpr bool LEAST = false, SIGNED = false;
     static void scales(Rows rows, float *scale, float *) { store(scale, halves(rows, 0)); }
 };
 
 struct WithLeast {
     static constexpr int BLOCK = 32, GROUP = 32, OFFSET = 0;
-    static constexpr bool LEAST = true;
+    static constexpr bool LEAST = true, SIGNED = false;
     static void scales(Rows rows, float *scale, float *least) {
         store(scale, halves(rows, 0));
         store(least, times(halves(rows, 2), all(-1.0f)));
     }
 };
 
-struct Q8_0 : Plain {
-    static constexpr int BYTES = 34, OFFSET = 128;
-    static __m256i values(const uint8_t *b, int) { return plus_128(bytes32(b + 2)); }
+// 32 signed bytes, or what stands for such.
+struct AllValues : Plain {
+    static constexpr int OFFSET = MIDDLE;
+    static constexpr bool SIGNED = MIDDLE == 0;
+};
+
+struct Q8_0 : AllValues {
+    static constexpr int BYTES = 34;
+    static __m256i values(const uint8_t *b, int) { return plus_middle(bytes32(b + 2)); }
 };
 
 struct Q4_0 : Plain {
@@ -118,16 +126,16 @@ struct Q5_1 : WithLeast {
     }
 };
 
-struct IQ4_NL : Plain {
-    static constexpr int BYTES = 18, OFFSET = 128;
+struct IQ4_NL : AllValues {
+    static constexpr int BYTES = 18;
     static __m256i values(const uint8_t *b, int) {
         static const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-        return plus_128(looked_up(table, nibbles16(b + 2)));
+        return plus_middle(looked_up(table, nibbles16(b + 2)));
     }
 };
 
-struct MXFP4 : Plain {
-    static constexpr int BYTES = 17, OFFSET = 128;
+struct MXFP4 : AllValues {
+    static constexpr int BYTES = 17;
     static void scales(Rows rows, float *scale, float *) {
         // 2^(e - 128): the table holds twice the values. Below 2^-126 a float has no exponent left.
         for (int r = 0; r < LANES; r++) {
@@ -137,14 +145,14 @@ struct MXFP4 : Plain {
     }
     static __m256i values(const uint8_t *b, int) {
         static const int8_t table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-        return plus_128(looked_up(table, nibbles16(b + 1)));
+        return plus_middle(looked_up(table, nibbles16(b + 1)));
     }
 };
 
 // 6-bit scales and least values of Q4_K and Q5_K, eight each in 12 bytes.
 struct SuperBlock {
     static constexpr int BLOCK = 256, GROUP = 32, OFFSET = 0;
-    static constexpr bool LEAST = true;
+    static constexpr bool LEAST = true, SIGNED = false;
     static void scales(Rows rows, float *scale, float *least) {
         ints v[4];
         fours(rows, 0, v);
@@ -178,7 +186,7 @@ struct Q5_K : SuperBlock {
 
 struct Q6_K {
     static constexpr int BLOCK = 256, BYTES = 210, GROUP = 16, OFFSET = 32;
-    static constexpr bool LEAST = false;
+    static constexpr bool LEAST = false, SIGNED = false;
     static void scales(Rows rows, float *scale, float *) {
         ints v[4];
         fours(rows, 192, v);
@@ -196,7 +204,7 @@ struct Q6_K {
 
 struct Q2_K {
     static constexpr int BLOCK = 256, BYTES = 84, GROUP = 16, OFFSET = 0;
-    static constexpr bool LEAST = true;
+    static constexpr bool LEAST = true, SIGNED = false;
     static void scales(Rows rows, float *scale, float *least) {
         ints v[4];
         fours(rows, 0, v);
@@ -213,7 +221,7 @@ struct Q2_K {
 
 struct Q3_K {
     static constexpr int BLOCK = 256, BYTES = 110, GROUP = 16, OFFSET = 4;
-    static constexpr bool LEAST = false;
+    static constexpr bool LEAST = false, SIGNED = false;
     static void scales(Rows rows, float *scale, float *) {
         ints v[4];  // 12 bytes of scales, behind them the common one
         fours<2>(rows, 94, v);

@@ -1,5 +1,8 @@
-// The vector registers that the matrix products are written in: LANES rows of a weight panel side
-// by side, dot() adds four products of an unsigned and a signed byte in each lane.
+// The vector registers that the kernels are written in: LANES rows of a weight panel side by side.
+//
+// dot() adds four products of a weight's byte and a column's in each lane. Columns have signed bytes
+// from -127 to 127. Weights have unsigned ones; those that need all 256 values are moved by MIDDLE,
+// which is 0 for processors that add products in 16 bits: there such weights are SIGNED.
 #pragma once
 
 #include <immintrin.h>
@@ -12,6 +15,7 @@ namespace hearth {
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__)
 
 constexpr int LANES = 16;
+constexpr int MIDDLE = 128;
 using ints = __m512i;
 using floats = __m512;
 
@@ -26,7 +30,9 @@ inline floats to_floats(ints v) { return _mm512_cvtepi32_ps(v); }
 inline floats times(floats a, floats b) { return _mm512_mul_ps(a, b); }
 inline floats plus_product(floats a, floats b, floats c) { return _mm512_fmadd_ps(a, b, c); }
 inline floats minus_product(floats a, floats b, floats c) { return _mm512_fnmadd_ps(a, b, c); }
-inline ints dot(ints sum, ints bytes, int32_t four) {
+template <bool SIGNED>
+ints dot(ints sum, ints bytes, int32_t four) {
+    static_assert(!SIGNED);
     return _mm512_dpbusd_epi32(sum, bytes, _mm512_set1_epi32(four));
 }
 inline ints both(ints a, ints b) { return _mm512_and_si512(a, b); }
@@ -97,9 +103,14 @@ inline void turn(const __m256i *rows, ints *out) {
     }
 }
 
-#elif defined(__AVX2__) && (defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__)))
+#elif defined(__AVX2__)
 
 constexpr int LANES = 8;
+#if defined(__AVXVNNI__)
+constexpr int MIDDLE = 128;
+#else
+constexpr int MIDDLE = 0;
+#endif
 using ints = __m256i;
 using floats = __m256;
 
@@ -114,11 +125,17 @@ inline floats to_floats(ints v) { return _mm256_cvtepi32_ps(v); }
 inline floats times(floats a, floats b) { return _mm256_mul_ps(a, b); }
 inline floats plus_product(floats a, floats b, floats c) { return _mm256_fmadd_ps(a, b, c); }
 inline floats minus_product(floats a, floats b, floats c) { return _mm256_fnmadd_ps(a, b, c); }
-inline ints dot(ints sum, ints bytes, int32_t four) {
+template <bool SIGNED>
+ints dot(ints sum, ints bytes, int32_t four) {
+    const ints column = _mm256_set1_epi32(four);
 #if defined(__AVXVNNI__)
-    return _mm256_dpbusd_avx_epi32(sum, bytes, _mm256_set1_epi32(four));
+    static_assert(!SIGNED);
+    return _mm256_dpbusd_avx_epi32(sum, bytes, column);
 #else
-    return _mm256_dpbusd_epi32(sum, bytes, _mm256_set1_epi32(four));
+    // Two products fit into 16 bits: 2 x 128 x 127, or 2 x 63 x 127 of weights that are not signed
+    const ints two = SIGNED ? _mm256_maddubs_epi16(_mm256_abs_epi8(bytes), _mm256_sign_epi8(column, bytes))
+                            : _mm256_maddubs_epi16(bytes, column);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi16(1)));
 #endif
 }
 inline ints both(ints a, ints b) { return _mm256_and_si256(a, b); }
@@ -189,7 +206,7 @@ inline void turn(const __m256i *rows, ints *out) {
 }
 
 #else
-#error "hearth's kernels need AVX-512 VNNI or AVX-VNNI"
+#error "hearth's kernels need AVX2"
 #endif
 
 // e^x within 2e-7 of it; 0 below -87. NaN stays NaN.

@@ -153,7 +153,7 @@ void multiply(const Panel &panel, const Tile &tile, int64_t from, int count, flo
                 for (int c = 0; c < N; c++) {
                     int32_t four;
                     std::memcpy(&four, x + 4 * c, 4);
-                    sum[c] = dot(sum[c], w, four);
+                    sum[c] = dot<F::SIGNED>(sum[c], w, four);
                 }
                 bytes += 4 * LANES;
                 x += 4 * TILE;

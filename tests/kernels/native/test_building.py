@@ -16,7 +16,7 @@ from kernels.native.building import CannotBuild, Recipe
 CHECK = "kernels.native.check"
 ZEN_5 = "avx2 fma bmi2 f16c avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_bf16 avx_vnni"
 needs_gcc = pytest.mark.skipif(
-    building.find_compiler() is None or native.level() is None, reason="needs GCC and AVX VNNI"
+    building.find_compiler() is None or native.level() is None, reason="needs GCC and AVX2"
 )
 
 
@@ -42,8 +42,9 @@ def flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (ZEN_5, "avx512bf16"),
         (ZEN_5.replace("avx512_bf16 ", ""), "avx512"),
-        ("avx2 fma bmi2 f16c avx_vnni", "avx"),
-        ("avx2 fma bmi2 f16c", None),
+        ("avx2 fma bmi2 f16c avx_vnni", "avxvnni"),
+        ("avx2 fma bmi2 f16c", "avx2"),
+        ("avx2 bmi2 f16c", None),
         ("", None),
     ],
 )
