@@ -20,13 +20,20 @@ using Rows = const uint8_t *const[LANES];
 
 // The 16-bit floats at an offset in every row.
 inline floats halves(Rows rows, int offset) {
-    uint32_t bits[LANES];
-    for (int r = 0; r < LANES; r++) {
+    // inserted one by one: written to memory, they would have to arrive there before they are read
+    const auto at = [&](int r) {
         uint16_t h;
         std::memcpy(&h, rows[r] + offset, sizeof h);
-        bits[r] = h;
-    }
-    return low_halves(load(bits));
+        return (short)h;
+    };
+    const auto eight = [&](int r) {
+        return _mm_setr_epi16(at(r), at(r + 1), at(r + 2), at(r + 3), at(r + 4), at(r + 5), at(r + 6), at(r + 7));
+    };
+#if defined(__AVX512F__)
+    return _mm512_cvtph_ps(_mm256_set_m128i(eight(8), eight(0)));
+#else
+    return _mm256_cvtph_ps(eight(0));
+#endif
 }
 
 // Bytes 4j to 4j + 3 of the 16 at an offset in every row, shifted down by skip bytes, in out[j].

@@ -79,8 +79,10 @@ struct Context {
     size_t size = 0;
     std::vector<const float *> x;
     std::vector<float *> y;
-    std::vector<hearth_matmul_group> groups;
+    std::vector<hearth_matmul_columns> sets;
+    std::vector<hearth_matmul_matrix> matrices;
     std::vector<int64_t> order;
+    std::vector<const ggml_tensor *> nodes;
 
     bool grow(size_t needed) {
         if (needed <= size) return true;
@@ -100,16 +102,12 @@ bool is_view(enum ggml_op op) {
 
 int64_t columns_of(const ggml_tensor *t) { return t->ne[1] * t->ne[2] * t->ne[3]; }
 
-// One column alone is bound by the memory, whoever multiplies it: ggml's own product of Q8_0
-// reaches its rate too, those of the other formats do not.
-int64_t fewest_columns(enum ggml_type type) { return type == GGML_TYPE_Q8_0 ? 2 : 1; }
-
 bool takes_product(const ggml_tensor *y) {
     const ggml_tensor *w = y->src[0], *x = y->src[1];
     return hearth_matmul_takes(w->type, w->ne[0]) && w->nb[0] == ggml_type_size(w->type) &&
            w->ne[1] >= FEWEST_ROWS && x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) &&
            y->type == GGML_TYPE_F32 && y->nb[0] == sizeof(float) && w->ne[3] == 1 &&
-           (y->op == GGML_OP_MUL_MAT_ID || (w->ne[2] == 1 && columns_of(x) >= fewest_columns(w->type)));
+           (y->op == GGML_OP_MUL_MAT_ID || w->ne[2] == 1);
 }
 
 template <class T>
@@ -117,61 +115,84 @@ T *column(const ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3) {
     return (T *)((char *)t->data + i1 * t->nb[1] + i2 * t->nb[2] + i3 * t->nb[3]);
 }
 
-// One matrix, every column.
-void gather(Context &context, const ggml_tensor *w, const ggml_tensor *x, const ggml_tensor *y) {
-    for (int64_t i3 = 0; i3 < x->ne[3]; i3++)
-        for (int64_t i2 = 0; i2 < x->ne[2]; i2++)
-            for (int64_t i1 = 0; i1 < x->ne[1]; i1++) {
-                context.x.push_back(column<const float>(x, i1, i2, i3));
-                context.y.push_back(column<float>(y, i1, i2, i3));
-            }
-    context.groups.push_back({w->data, columns_of(x)});
+template <class T>
+void add_columns(std::vector<T *> &to, const ggml_tensor *t) {
+    for (int64_t i3 = 0; i3 < t->ne[3]; i3++)
+        for (int64_t i2 = 0; i2 < t->ne[2]; i2++)
+            for (int64_t i1 = 0; i1 < t->ne[1]; i1++) to.push_back(column<T>(t, i1, i2, i3));
+}
+
+// Products of the same columns with matrices of one format.
+void gather(Context &context, const ggml_tensor *const *products, int count) {
+    const int64_t columns = columns_of(products[0]->src[1]);
+    add_columns(context.x, products[0]->src[1]);
+    context.sets.push_back({0, columns});
+    for (int i = 0; i < count; i++) add_columns(context.y, products[i]);
+    for (int i = 0; i < count; i++) {
+        const ggml_tensor *w = products[i]->src[0];
+        context.matrices.push_back({w->data, w->ne[1], w->nb[1], 0, context.y.data() + i * columns});
+    }
 }
 
 // A matrix for each expert, and the columns of the tokens that chose it. False: no such expert.
-bool gather_experts(Context &context, const ggml_tensor *w, const ggml_tensor *x, const ggml_tensor *y) {
-    const ggml_tensor *chosen = y->src[2];
+bool gather_experts(Context &context, const ggml_tensor *y) {
+    const ggml_tensor *w = y->src[0], *x = y->src[1], *chosen = y->src[2];
     const int64_t experts = w->ne[2], used = chosen->ne[0], pairs = used * chosen->ne[1];
     const auto expert_of = [&](int64_t pair) {
         return *(const int32_t *)((const char *)chosen->data + pair % used * chosen->nb[0] +
                                   pair / used * chosen->nb[1]);
     };
-    std::vector<int64_t> &start = context.order;
-    start.assign(experts + 1, 0);
+    std::vector<int64_t> &next = context.order;
+    next.assign(experts, 0);
     for (int64_t pair = 0; pair < pairs; pair++) {
         const int32_t expert = expert_of(pair);
         if (expert < 0 || expert >= experts) return false;
-        start[expert + 1]++;
-    }
-    for (int64_t e = 0; e < experts; e++) {
-        if (start[e + 1] > 0) context.groups.push_back({(const char *)w->data + e * w->nb[2], start[e + 1]});
-        start[e + 1] += start[e];
+        next[expert]++;
     }
     context.x.resize(pairs);
     context.y.resize(pairs);
+    int64_t first = 0;
+    for (int64_t e = 0; e < experts; e++) {
+        const int64_t count = next[e];
+        next[e] = first;
+        if (count == 0) continue;
+        const int64_t set = (int64_t)context.sets.size();
+        context.matrices.push_back(
+            {(const char *)w->data + e * w->nb[2], w->ne[1], w->nb[1], set, context.y.data() + first});
+        context.sets.push_back({first, count});
+        first += count;
+    }
     for (int64_t pair = 0; pair < pairs; pair++) {
-        const int64_t at = start[expert_of(pair)]++, i1 = pair % used, i2 = pair / used;
+        const int64_t at = next[expert_of(pair)]++, i1 = pair % used, i2 = pair / used;
         context.x[at] = column<const float>(x, i1 % x->ne[1], i2, 0);
         context.y[at] = column<float>(y, i1, i2, 0);
     }
     return true;
 }
 
-enum ggml_status multiply(Context &context, const ggml_tensor *y) {
-    const ggml_tensor *w = y->src[0], *x = y->src[1];
+enum ggml_status multiply(Context &context, const ggml_tensor *const *products, int count) {
     context.x.clear();
     context.y.clear();
-    context.groups.clear();
-    if (y->op == GGML_OP_MUL_MAT)
-        gather(context, w, x, y);
-    else if (!gather_experts(context, w, x, y))
+    context.sets.clear();
+    context.matrices.clear();
+    const ggml_tensor *first = products[0];
+    if (first->op == GGML_OP_MUL_MAT)
+        gather(context, products, count);
+    else if (!gather_experts(context, first))
         return GGML_STATUS_FAILED;
-    const int64_t groups = (int64_t)context.groups.size();
-    if (!context.grow(hearth_matmul_work(w->ne[0], (int64_t)context.x.size(), groups)))
+    const int64_t k = first->src[0]->ne[0], sets = (int64_t)context.sets.size();
+    if (!context.grow(hearth_matmul_work(k, (int64_t)context.x.size(), sets, context.threads)))
         return GGML_STATUS_ALLOC_FAILED;
     const hearth_matmul_args args = {
-        w->type, context.threads,       w->ne[1],         w->ne[0],         w->nb[1],
-        groups,  context.groups.data(), context.x.data(), context.y.data(), context.work,
+        first->src[0]->type,
+        context.threads,
+        k,
+        context.x.data(),
+        sets,
+        context.sets.data(),
+        (int64_t)context.matrices.size(),
+        context.matrices.data(),
+        context.work,
     };
     hearth_matmul(&args);
     return GGML_STATUS_SUCCESS;
@@ -225,14 +246,29 @@ enum ggml_status attend(Context &context, const ggml_tensor *out) {
 
 bool is_product(enum ggml_op op) { return op == GGML_OP_MUL_MAT || op == GGML_OP_MUL_MAT_ID; }
 
+// Whether two products have the same columns and formats, as those of queries, keys and values have.
+bool go_together(const ggml_tensor *a, const ggml_tensor *b) {
+    return a->op == GGML_OP_MUL_MAT && b->op == GGML_OP_MUL_MAT && a->src[1] == b->src[1] &&
+           a->src[0]->type == b->src[0]->type;
+}
+
 enum ggml_status compute(ggml_backend_t backend, ggml_cgraph *graph) {
     Context &context = *(Context *)backend->context;
+    std::vector<const ggml_tensor *> &nodes = context.nodes;
+    nodes.clear();
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const ggml_tensor *node = ggml_graph_node(graph, i);
-        if (is_view(node->op) || (node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) continue;
+        if (!is_view(node->op) && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0) nodes.push_back(node);
+    }
+    for (size_t i = 0, next; i < nodes.size(); i = next) {
         ggml_status status = GGML_STATUS_FAILED;
-        if (is_product(node->op)) status = multiply(context, node);
-        if (node->op == GGML_OP_FLASH_ATTN_EXT) status = attend(context, node);
+        next = i + 1;
+        if (is_product(nodes[i]->op)) {
+            while (next < nodes.size() && go_together(nodes[i], nodes[next])) next++;
+            status = multiply(context, &nodes[i], (int)(next - i));
+        } else if (nodes[i]->op == GGML_OP_FLASH_ATTN_EXT) {
+            status = attend(context, nodes[i]);
+        }
         if (status != GGML_STATUS_SUCCESS) return status;
     }
     return GGML_STATUS_SUCCESS;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "formats.h"
 #include "lanes.h"
@@ -190,60 +191,85 @@ void multiply(int n, const Panel &panel, const Tile &tile, int64_t from, int cou
 
 constexpr int SPAN = 64 * TILE;  // columns that pass over a panel before it is unpacked again
 
-// Where a group's columns lie among all of them, and its tiles among all tiles.
-struct Place {
-    int64_t column, tile;
-};
-
 // The sums of a panel's rows, a line for each column of a span.
 using Sums = float[SPAN][LANES];
 
-// Rows row to row + LANES - 1 of a group times its columns first to first + columns - 1.
+int64_t tiles_of(int64_t columns) { return (columns + TILE - 1) / TILE; }
+
+// Rows row to row + LANES - 1 of a matrix times columns first to first + columns - 1 of its set,
+// whose tiles begin at work.
 template <class F>
-void rows_of(const hearth_matmul_args &a, const hearth_matmul_group &group, const Place &place,
-             const Layout &layout, int64_t row, int64_t first, int columns, Panel &panel, Sums &sums) {
-    const int valid = (int)std::min<int64_t>(LANES, a.rows - row);
-    const uint8_t *w = (const uint8_t *)group.w + row * a.row_bytes;
-    std::memset(sums, 0, sizeof(sums[0]) * ((columns + TILE - 1) / TILE * TILE));
+void rows_of(const hearth_matmul_args &a, const hearth_matmul_matrix &matrix, const Layout &layout,
+             void *work, int64_t row, int64_t first, int columns, Panel &panel, Sums &sums) {
+    const int valid = (int)std::min<int64_t>(LANES, matrix.rows - row);
+    const uint8_t *w = (const uint8_t *)matrix.w + row * matrix.row_bytes;
+    std::memset(sums, 0, sizeof(sums[0]) * tiles_of(columns) * TILE);
     for (int64_t from = 0; from < a.k; from += STRETCH) {
         const int count = (int)std::min<int64_t>(STRETCH, a.k - from);
-        unpack<F>(w, a.row_bytes, valid, from, count, panel);
+        unpack<F>(w, matrix.row_bytes, valid, from, count, panel);
         for (int c = 0; c < columns; c += TILE)
-            multiply<F>(std::min(TILE, columns - c), panel, layout.at(a.work, place.tile + (first + c) / TILE),
-                        from, count, sums + c);
+            multiply<F>(std::min(TILE, columns - c), panel, layout.at(work, (first + c) / TILE), from, count,
+                        sums + c);
     }
     for (int c = 0; c < columns; c++)
-        std::memcpy(a.y[place.column + first + c] + row, sums[c], valid * sizeof(float));
+        std::memcpy(matrix.y[first + c] + row, sums[c], valid * sizeof(float));
+}
+
+// Few values are quantized by each thread for itself: that takes less time than waiting for others.
+constexpr int64_t FEW_VALUES = 4096;
+
+bool few(int64_t k, int64_t columns) { return k * columns <= FEW_VALUES; }
+
+size_t tiles_bytes(int64_t k, int64_t columns, int64_t sets) { return Layout(k).tile * (columns / TILE + sets); }
+
+template <class F>
+void quantize(const hearth_matmul_args &a, const hearth_matmul_columns &set, const Layout &layout, void *work,
+              int64_t c) {
+    quantize<F>(a.x[set.first + c], a.k, layout.at(work, c / TILE), (int)(c % TILE));
+}
+
+// The tiles of every set, one behind the other, and where each begins.
+template <class F>
+void quantize(const hearth_matmul_args &a, const Layout &layout, bool each, void *work, void **starts) {
+    for (int64_t s = 0; s < a.sets; s++) {
+        const int64_t count = a.set[s].count;
+        starts[s] = work;
+        if (each) {
+            for (int64_t c = 0; c < count; c++) quantize<F>(a, a.set[s], layout, work, c);
+        } else {
+#pragma omp for schedule(static) nowait
+            for (int64_t c = 0; c < count; c++) quantize<F>(a, a.set[s], layout, work, c);
+        }
+        work = (char *)work + tiles_of(count) * layout.tile;
+    }
+    if (!each) {
+#pragma omp barrier
+    }
 }
 
 template <class F>
 void matmul(const hearth_matmul_args &a) {
     const Layout layout(a.k);
-    const int64_t panels = (a.rows + LANES - 1) / LANES;
-    const int chunk = (int)std::max<int64_t>(1, std::min<int64_t>(16, panels / (a.threads * 4)));
+    int64_t columns = 0;
+    for (int64_t s = 0; s < a.sets; s++) columns += a.set[s].count;
+    const bool each = few(a.k, columns);
 #pragma omp parallel num_threads(a.threads)
     {
         Panel panel;
         alignas(64) Sums sums;
-        Place place = {0, 0};
-        for (int64_t g = 0; g < a.groups; g++) {
-#pragma omp for schedule(static) nowait
-            for (int64_t c = 0; c < a.group[g].columns; c++)
-                quantize<F>(a.x[place.column + c], a.k, layout.at(a.work, place.tile + c / TILE), (int)(c % TILE));
-            place.column += a.group[g].columns;
-            place.tile += (a.group[g].columns + TILE - 1) / TILE;
-        }
-#pragma omp barrier
-        place = {0, 0};
-        for (int64_t g = 0; g < a.groups; g++) {
-            const int64_t columns = a.group[g].columns;
+        std::vector<void *> starts(a.sets);
+        char *work = (char *)a.work;
+        if (each) work += omp_get_thread_num() * tiles_bytes(a.k, columns, a.sets);
+        quantize<F>(a, layout, each, work, starts.data());
+        for (int64_t m = 0; m < a.matrices; m++) {
+            const hearth_matmul_matrix &matrix = a.matrix[m];
+            const int64_t panels = (matrix.rows + LANES - 1) / LANES, count = a.set[matrix.columns].count;
+            const int chunk = (int)std::max<int64_t>(1, std::min<int64_t>(16, panels / (a.threads * 4)));
 #pragma omp for schedule(dynamic, chunk) nowait
             for (int64_t p = 0; p < panels; p++)
-                for (int64_t first = 0; first < columns; first += SPAN)
-                    rows_of<F>(a, a.group[g], place, layout, p * LANES, first,
-                               (int)std::min<int64_t>(SPAN, columns - first), panel, sums);
-            place.column += columns;
-            place.tile += (columns + TILE - 1) / TILE;
+                for (int64_t first = 0; first < count; first += SPAN)
+                    rows_of<F>(a, matrix, layout, starts[matrix.columns], p * LANES, first,
+                               (int)std::min<int64_t>(SPAN, count - first), panel, sums);
         }
     }
 }
@@ -271,8 +297,8 @@ extern "C" bool hearth_matmul_takes(int type, int64_t k) {
     }
 }
 
-extern "C" size_t hearth_matmul_work(int64_t k, int64_t columns, int64_t groups) {
-    return Layout(k).tile * (columns / TILE + groups);
+extern "C" size_t hearth_matmul_work(int64_t k, int64_t columns, int64_t sets, int threads) {
+    return tiles_bytes(k, columns, sets) * (few(k, columns) ? threads : 1);
 }
 
 extern "C" void hearth_matmul(const hearth_matmul_args *args) {

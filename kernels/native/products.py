@@ -16,21 +16,30 @@ ALIGNMENT = 64
 Floats = npt.NDArray[np.float32]
 
 
-class _Group(ctypes.Structure):
-    _fields_ = (("w", ctypes.c_void_p), ("columns", ctypes.c_int64))
+class _Columns(ctypes.Structure):
+    _fields_ = (("first", ctypes.c_int64), ("count", ctypes.c_int64))
+
+
+class _Matrix(ctypes.Structure):
+    _fields_ = (
+        ("w", ctypes.c_void_p),
+        ("rows", ctypes.c_int64),
+        ("row_bytes", ctypes.c_size_t),
+        ("columns", ctypes.c_int64),
+        ("y", ctypes.c_void_p),
+    )
 
 
 class _Args(ctypes.Structure):
     _fields_ = (
         ("type", ctypes.c_int),
         ("threads", ctypes.c_int),
-        ("rows", ctypes.c_int64),
         ("k", ctypes.c_int64),
-        ("row_bytes", ctypes.c_size_t),
-        ("groups", ctypes.c_int64),
-        ("group", ctypes.c_void_p),
         ("x", ctypes.c_void_p),
-        ("y", ctypes.c_void_p),
+        ("sets", ctypes.c_int64),
+        ("set", ctypes.c_void_p),
+        ("matrices", ctypes.c_int64),
+        ("matrix", ctypes.c_void_p),
         ("work", ctypes.c_void_p),
     )
 
@@ -45,7 +54,7 @@ class Products:
         self._takes.argtypes = (ctypes.c_int, ctypes.c_int64)
         self._work = self._library.hearth_matmul_work
         self._work.restype = ctypes.c_size_t
-        self._work.argtypes = (ctypes.c_int64,) * 3
+        self._work.argtypes = (*(ctypes.c_int64,) * 3, ctypes.c_int)
         self._matmul = self._library.hearth_matmul
         self._matmul.restype = None
         self._matmul.argtypes = (ctypes.POINTER(_Args),)
@@ -62,31 +71,38 @@ class Products:
         *,
         threads: int = 1,
     ) -> list[Floats]:
-        """x[i] @ weights[i].T for every i: weights [rows, bytes of a row] of one shape, x
-        [columns, k]. Raises ValueError for what the library does not take."""
-        rows, k = weights[0].shape[0], x[0].shape[1]
+        """x[i] @ weights[i].T for every i, x[0] for all where it is the only one: weights [rows,
+        bytes of a row], x [columns, k]. Raises ValueError for what the library does not take."""
+        k = x[0].shape[1]
         if not self.takes(kind, k):
             raise ValueError(f"rows of {k} values of ggml type {kind} cannot be multiplied")
-        y = [np.zeros((len(part), rows), np.float32) for part in x]
-        inputs = [row.ctypes.data for part in x for row in part]
-        outputs = [row.ctypes.data for part in y for row in part]
-        pairs = zip(weights, x, strict=True)
-        groups = [_Group(matrix.ctypes.data, len(part)) for matrix, part in pairs]
-        work = np.zeros(self._work(k, len(inputs), len(groups)) + ALIGNMENT, np.uint8)
-        group_array = (_Group * len(groups))(*groups)
-        x_array = (ctypes.c_void_p * len(inputs))(*inputs)
-        y_array = (ctypes.c_void_p * len(outputs))(*outputs)
+        of = [0] * len(weights) if len(x) == 1 else list(range(len(weights)))
+        y = [np.zeros((len(x[at]), len(w)), np.float32) for at, w in zip(of, weights, strict=True)]
+        inputs = _pointers([row for part in x for row in part])
+        outputs = [_pointers(list(part)) for part in y]
+        firsts = np.cumsum([0, *(len(part) for part in x)]).tolist()
+        sets = (_Columns * len(x))(*(_Columns(firsts[at], len(part)) for at, part in enumerate(x)))
+        matrices = (_Matrix * len(weights))(
+            *(
+                _Matrix(w.ctypes.data, len(w), w.strides[0], at, ctypes.addressof(out))
+                for w, at, out in zip(weights, of, outputs, strict=True)
+            )
+        )
+        work = np.zeros(self._work(k, len(inputs), len(x), threads) + ALIGNMENT, np.uint8)
         args = _Args(
             kind,
             threads,
-            rows,
             k,
-            weights[0].strides[0],
-            len(groups),
-            ctypes.addressof(group_array),
-            ctypes.addressof(x_array),
-            ctypes.addressof(y_array),
+            ctypes.addressof(inputs),
+            len(sets),
+            ctypes.addressof(sets),
+            len(matrices),
+            ctypes.addressof(matrices),
             -(-work.ctypes.data // ALIGNMENT) * ALIGNMENT,
         )
         self._matmul(ctypes.byref(args))
         return y
+
+
+def _pointers(rows: list[Floats]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(rows))(*(row.ctypes.data for row in rows))

@@ -174,6 +174,30 @@ def test_parts_of_a_long_cache_are_put_together() -> None:
     assert_defined(Case(rows=1, cells=3000, heads_kv=1, threads=8), Scoring(0.125))
 
 
+def test_a_row_has_the_same_bits_alone_with_others_and_with_cells_of_others_between() -> None:
+    random = np.random.default_rng(9)
+    q = random.standard_normal((20, 6, 64), np.float32)
+    k, v = (random.standard_normal((150, 2, 64), np.float32) for _ in range(2))
+    mask = causal(20, 150)
+    scoring = Scoring(0.125, mask)
+    together = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), scoring, threads=1)
+    spread = np.sort(random.choice(700, 150, replace=False))
+    far_k, far_v = (random.standard_normal((700, 2, 64), np.float32) for _ in range(2))
+    far_k[spread], far_v[spread] = k, v
+    for row in (0, 7, 19):
+        own = np.full((1, 700), -np.inf, np.float16)
+        own[0, spread] = mask[row]
+        for threads in (1, 2, 8):
+            alone = attention().attend(
+                q[row : row + 1],
+                Cached(far_k, F32, 64),
+                Cached(far_v, F32, 64),
+                Scoring(0.125, own),
+                threads=threads,
+            )
+            assert np.array_equal(alone[0], together[row])
+
+
 def test_nan_in_a_row_stays_in_it() -> None:
     random = np.random.default_rng(0)
     q = random.standard_normal((3, 2, 64), np.float32)

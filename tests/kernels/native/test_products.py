@@ -112,6 +112,28 @@ def test_groups_have_matrices_and_columns_of_their_own(name: str) -> None:
             assert_product(result, own, values(name, matrix))
 
 
+def test_matrices_of_other_heights_share_their_columns() -> None:
+    random = np.random.default_rng(4)
+    weights = [packed(random, "Q4_0", rows, 3) for rows in (70, 16, 33)]
+    x = random.standard_normal((5, 96), np.float32)
+    for matrix, result in zip(
+        weights, products().multiply(kind_of("Q4_0"), weights, [x], threads=2), strict=True
+    ):
+        assert_product(result, x, values("Q4_0", matrix))
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "Q6_K"])
+def test_a_column_has_the_same_bits_alone_and_with_others(name: str) -> None:
+    random = np.random.default_rng(6)
+    weights = [packed(random, name, 100, 5)]
+    x = random.standard_normal((43, 5 * block_of(name)), np.float32)
+    together = products().multiply(kind_of(name), weights, [x], threads=3)[0]
+    for column in (0, 7, 8, 42):
+        own = x[column : column + 1]
+        alone = products().multiply(kind_of(name), weights, [own], threads=2)[0]
+        assert np.array_equal(alone[0], together[column])
+
+
 def test_a_column_of_zeros_gives_zeros_and_nan_stays_in_its_column() -> None:
     random = np.random.default_rng(2)
     weights = packed(random, "Q8_0", 40, 4)

@@ -86,3 +86,53 @@ def test_a_model_answers_the_same_with_and_without(
 
 def test_ember_answers_the_same_with_and_without() -> None:
     assert_same_answers(EMBER, tokens=4000)
+
+
+BITS = """
+import json, sys
+from runner.backends.backend import Row
+from runner.backends.llamacpp import load
+from runner.types import LoadPlan, SamplingParams
+path, texts, threads = json.loads(sys.argv[1])
+plan = LoadPlan(path, "llamacpp", 512, 2048, 8, batch_tokens=512, threads=threads)
+backend = load(plan, lambda share: None).backend
+
+def sampler():
+    return backend.create_sampler(SamplingParams(temperature=0, logprobs=20))
+
+def numbers(rows):
+    return {outcome.sequence: dict(outcome.top) for outcome in backend.step(rows)}
+
+alone = []
+for text in texts:
+    alone.append(numbers([Row(0, text, 0, sampler())])[0])
+    backend.reset()
+together = numbers([Row(i, text, 0, sampler()) for i, text in enumerate(texts)])
+assert [together[i] for i in range(len(texts))] == alone, "together"
+backend.reset()
+for i, text in enumerate(texts):  # token by token, while others are computed
+    others = [Row(j, texts[j], 0) for j in range(i)]
+    backend.step([*others, Row(7, text[:1], 0)])
+    for at in range(1, len(text)):
+        found = numbers([Row(7, text[at : at + 1], at, sampler() if at == len(text) - 1 else None)])
+    assert found[7] == alone[i], f"token by token {i}"
+    backend.reset()
+print("same")
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("model", ["ember", "experts"])
+def test_an_answer_has_the_same_bits_whatever_is_computed_with_it(
+    model_file: Callable[..., Path], model: str, threads: int
+) -> None:
+    path = EMBER if model == "ember" else model_file(width=128, experts=6, quantized="Q8_0")
+    random = np.random.default_rng(3)
+    texts = [random.integers(5, 270, length).tolist() for length in (33, 7, 2, 60)]
+    done = subprocess.run(
+        [sys.executable, "-c", BITS, json.dumps([str(path), texts, threads])],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "same\n", done.stderr
