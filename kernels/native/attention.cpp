@@ -31,11 +31,12 @@ enum Type { F32 = 0, F16 = 1, Q8_0 = 8, BF16 = 30 };
 
 // How the work is divided: items are (key head, block of rows).
 struct Division {
-    int64_t group, rows, blocks, tiles, items, parts, segments;
+    int64_t group, rows, lines, blocks, tiles, items, parts, segments;
     bool divided;  // items are divided further
     explicit Division(const hearth_attention_args &a) {
         group = a.heads / a.heads_kv;
         rows = group * a.rows;
+        lines = std::min<int64_t>(ROWS, rows);  // of the largest block
         blocks = (rows + ROWS - 1) / ROWS;
         tiles = (a.cells + CELLS - 1) / CELLS;
         items = a.heads_kv * blocks;
@@ -61,20 +62,22 @@ struct Block {
 // What the first half leaves for the second: the scores of a block's rows, bit r of seen[tile] for
 // row r that sees something of it, the largest score of each row in each part.
 struct Scores {
-    float *score;    // [tiles][ROWS][CELLS]
-    float *most;     // [parts][ROWS]
+    float *score;    // [tiles][lines][CELLS]
+    float *most;     // [parts][lines]
     uint16_t *seen;  // [tiles]
+    int64_t lines;
 
     static size_t floats_for(const Division &by) {
-        const size_t count = by.tiles * ROWS * CELLS + by.parts * ROWS + (by.tiles + 1) / 2;
+        const size_t count = (by.tiles * CELLS + by.parts) * by.lines + (by.tiles + 1) / 2;
         return (count + 15) / 16 * 16;
     }
     Scores(const Division &by, float *memory) {
+        lines = by.lines;
         score = memory;
-        most = score + by.tiles * ROWS * CELLS;
-        seen = (uint16_t *)(most + by.parts * ROWS);
+        most = score + by.tiles * lines * CELLS;
+        seen = (uint16_t *)(most + by.parts * lines);
     }
-    float *row(int64_t tile, int r) const { return score + (tile * ROWS + r) * CELLS; }
+    float *row(int64_t tile, int r) const { return score + (tile * lines + r) * CELLS; }
 };
 
 // A thread's memory. Lines are as long as the vectors.
@@ -218,7 +221,7 @@ bool any_of(uint16_t seen, int r) { return (seen >> r & ((1 << R) - 1)) != 0; }
 // The scores of a block for the tiles of a part.
 void score_part(const hearth_attention_args &a, const Division &by, const Block &block, const Scratch &s,
                 const Scores &to, int64_t part) {
-    float *most = to.most + part * ROWS, slope[ROWS];
+    float *most = to.most + part * by.lines, slope[ROWS];
     for (int r = 0; r < block.rows; r++) {
         most[r] = -INFINITY;
         slope[r] = slope_of(a, block.head(by, r));
@@ -312,7 +315,7 @@ void sum_up(const hearth_attention_args &a, const Division &by, const Block &blo
     float most[ROWS];
     for (int r = 0; r < block.rows; r++) {
         most[r] = a.sinks ? a.sinks[block.head(by, r)] : -INFINITY;
-        for (int64_t p = 0; p < by.parts; p++) most[r] = std::max(most[r], from.most[p * ROWS + r]);
+        for (int64_t p = 0; p < by.parts; p++) most[r] = std::max(most[r], from.most[p * by.lines + r]);
         if (most[r] == -INFINITY) most[r] = 0;  // it sees nothing, or NaN
     }
     std::memset(s.sum, 0, block.rows * count * sizeof(float));
