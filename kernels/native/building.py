@@ -101,14 +101,14 @@ def _llamacpp() -> Recipe:
     )
 
 
-def _torch() -> Recipe:
+def _torch() -> Recipe | None:
     if find_spec("torch") is None:
-        raise CannotBuild("PyTorch is not installed")
+        return None
     return Recipe("torch", ("linear.cpp", "decode.cpp"))
 
 
-# Every library, by name; a recipe that does not fit this environment raises CannotBuild.
-RECIPES: dict[str, Callable[[], Recipe]] = {"llamacpp": _llamacpp, "torch": _torch}
+# Every library, by name. Who would use it is not installed: None; it cannot be made: CannotBuild.
+RECIPES: dict[str, Callable[[], Recipe | None]] = {"llamacpp": _llamacpp, "torch": _torch}
 
 
 def remove_all() -> None:

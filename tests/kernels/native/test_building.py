@@ -94,6 +94,7 @@ def test_every_level_that_the_processor_has_computes_right(
         pytest.skip(f"this processor has not {level}")
     monkeypatch.setattr(native, "level", lambda: level)
     recipe = building.RECIPES["llamacpp"]()
+    assert recipe is not None
     building.check(recipe, building.build(recipe))
 
 
