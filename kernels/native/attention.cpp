@@ -3,9 +3,9 @@
 //
 // Cells are taken in tiles of CELLS, query rows in blocks of ROWS; a tile that nobody in a block may
 // see is passed over. First all scores of a block, with the largest of each row, then the sums of
-// the values. Not in one pass with corrections as on a GPU, for the sake of what is added in which
-// order: cell by cell, where a cell that a row does not see adds exactly nothing. So a row's result
-// has the same bits whatever other rows are computed with it and whatever lies between its cells.
+// the values, not in one pass with corrections as on a GPU: a row's result has the same bits whatever
+// other rows are computed with it, and wherever its cells lie, of which a cache says nothing. To that
+// end the sums are whole numbers of STEP, in 64 bits: added in any order they are the same.
 // Few blocks and many threads: the scores are divided by cells, the sums by values.
 #include "attention.h"
 
@@ -21,11 +21,18 @@ namespace hearth {
 namespace {
 
 constexpr int CELLS = 32;
-constexpr int ROWS = 16;
+constexpr int VALUE_CELLS = 16;  // so many, as doubles, leave room in the first-level cache
+constexpr int ROWS = 32;
 constexpr int GROUP = 4;        // rows, and cells, that are multiplied together
 constexpr int64_t PART = 4;     // tiles that a thread takes when the scores of a block are divided
 constexpr int64_t SEGMENT = 4 * LANES;  // values that it takes then
 constexpr int64_t MOST_VALUES = 256;
+
+// A product is rounded to STEP by adding ROUNDER, of whose last bit it is the size; the bits are added.
+// A weight is 1 at most. Values from LARGE on are added apart, in floating point; with less and fewer
+// than 2^18 cells no sum is too long.
+constexpr double STEP = 0x1p-35, ROUNDER = 0x1.8p17;
+constexpr float LARGE = 1024;
 
 enum Type { F32 = 0, F16 = 1, Q8_0 = 8, BF16 = 30 };
 
@@ -64,73 +71,131 @@ struct Block {
 struct Scores {
     float *score;    // [tiles][lines][CELLS]
     float *most;     // [parts][lines]
-    uint16_t *seen;  // [tiles]
+    uint32_t *seen;  // [tiles]
     int64_t lines;
 
     static size_t floats_for(const Division &by) {
-        const size_t count = (by.tiles * CELLS + by.parts) * by.lines + (by.tiles + 1) / 2;
+        const size_t count = (by.tiles * CELLS + by.parts) * by.lines + by.tiles;
         return (count + 15) / 16 * 16;
     }
     Scores(const Division &by, float *memory) {
         lines = by.lines;
         score = memory;
         most = score + by.tiles * lines * CELLS;
-        seen = (uint16_t *)(most + by.parts * lines);
+        seen = (uint32_t *)(most + by.parts * lines);
     }
     float *row(int64_t tile, int r) const { return score + (tile * lines + r) * CELLS; }
 };
 
 // A thread's memory. Lines are as long as the vectors.
 struct Scratch {
-    float *q, *tile, *sum;  // [ROWS], [CELLS], [ROWS] vectors
-    alignas(64) float weight[ROWS][CELLS];
-    alignas(64) float total[ROWS][LANES];  // in every lane the same
+    float *q, *k;         // [ROWS], [CELLS] vectors
+    double *v;        // [VALUE_CELLS] vectors
+    int64_t *sum;     // [ROWS] vectors, of STEP
+    double *large;    // [ROWS] vectors: what is added apart
+    alignas(64) double weight[ROWS][CELLS];
+    int64_t total[ROWS];  // of weights, of STEP
+    int64_t added[ROWS];  // products in each sum
+    bool any_large;
+    uint32_t spoiled;     // bit r: row r has a NaN among its weights
 
     static size_t floats_for(const hearth_attention_args &a) {
-        return ((ROWS + CELLS) * std::max(a.q.values, a.v.values) + ROWS * a.v.values + 15) / 16 * 16;
+        return ((ROWS + CELLS) * a.q.values + 2 * (2 * ROWS + VALUE_CELLS) * a.v.values + 15) / 16 * 16;
     }
     Scratch(const hearth_attention_args &a, float *memory) {
-        const int64_t line = std::max(a.q.values, a.v.values);
-        q = memory;
-        tile = q + ROWS * line;
-        sum = tile + CELLS * line;
+        v = (double *)memory;
+        sum = (int64_t *)(v + VALUE_CELLS * a.v.values);
+        large = (double *)(sum + ROWS * a.v.values);
+        q = (float *)(large + ROWS * a.v.values);
+        k = q + ROWS * a.q.values;
+    }
+    void clear(int64_t values) {
+        std::memset(sum, 0, values * sizeof *sum);
+        std::memset(large, 0, values * sizeof *large);
+        std::memset(total, 0, sizeof total);
+        std::memset(added, 0, sizeof added);
+        any_large = false;
+        spoiled = 0;
     }
 };
 
-// Values first to first + count - 1 of a vector.
-void convert(int type, const char *p, int64_t first, int64_t count, float *to) {
-    switch (type) {
-    case F16:
-        for (int64_t i = 0; i < count; i += LANES) store(to + i, from_halves(p + 2 * (first + i)));
-        break;
-    case BF16:
-        for (int64_t i = 0; i < count; i += LANES) store(to + i, from_bf16(p + 2 * (first + i)));
-        break;
-    case F32: std::memcpy(to, p + 4 * first, count * sizeof(float)); break;
-    case Q8_0:
-        for (int64_t i = 0; i < count; i += LANES) {
-            const char *block = p + (first + i) / 32 * 34;
-            uint16_t d;
-            std::memcpy(&d, block, sizeof d);
-            store(to + i, times(all(_cvtsh_ss(d)), from_bytes(block + 2 + (first + i) % 32)));
-        }
-        break;
+// How the types of a cache give LANES values from value i on.
+struct Float {
+    static floats at(const char *p, int64_t i) { return load((const float *)p + i); }
+};
+struct Half {
+    static floats at(const char *p, int64_t i) { return from_halves(p + 2 * i); }
+};
+struct BFloat {
+    static floats at(const char *p, int64_t i) { return from_bf16(p + 2 * i); }
+};
+struct Block8 {
+    static floats at(const char *p, int64_t i) {
+        const char *block = p + i / 32 * 34;
+        uint16_t d;
+        std::memcpy(&d, block, sizeof d);
+        return times(all(_cvtsh_ss(d)), from_bytes(block + 2 + i % 32));
+    }
+};
+
+// Cells of a tile: where the first begins, and how many there are.
+struct Cells {
+    const char *data;
+    int64_t count;
+    Cells(const hearth_attention_args &a, const hearth_vectors &from, int64_t head, int64_t cell, int64_t most) {
+        count = std::max<int64_t>(0, std::min(most, a.cells - cell));
+        data = (const char *)from.data + cell * from.row_bytes + head * from.head_bytes;
+    }
+};
+
+// The keys of CELLS cells as floats, zeros beyond the last one.
+template <class T>
+void convert_keys(const hearth_attention_args &a, int64_t head, int64_t cell, float *to) {
+    const Cells from(a, a.k, head, cell, CELLS);
+    const int64_t count = a.k.values;
+    for (int64_t c = 0; c < from.count; c++)
+        for (int64_t i = 0; i < count; i += LANES)
+            store(to + c * count + i, T::at(from.data + c * a.k.row_bytes, i));
+    std::memset(to + from.count * count, 0, (CELLS - from.count) * count * sizeof(float));
+}
+
+void convert_keys(const hearth_attention_args &a, int64_t head, int64_t cell, float *to) {
+    switch (a.k.type) {
+    case F32: return convert_keys<Float>(a, head, cell, to);
+    case F16: return convert_keys<Half>(a, head, cell, to);
+    case BF16: return convert_keys<BFloat>(a, head, cell, to);
+    default: return convert_keys<Block8>(a, head, cell, to);
     }
 }
 
-// The same of the vectors of a tile, zeros beyond the last cell.
-void convert(const hearth_attention_args &a, const hearth_vectors &from, int64_t head, int64_t tile,
-             int64_t first, int64_t count, float *to) {
-    const int64_t cell = tile * CELLS, cells = std::min<int64_t>(CELLS, a.cells - cell);
-    const char *p = (const char *)from.data + cell * from.row_bytes + head * from.head_bytes;
-    for (int64_t c = 0; c < cells; c++) convert(from.type, p + c * from.row_bytes, first, count, to + c * count);
-    std::memset(to + cells * count, 0, (CELLS - cells) * count * sizeof(float));
+// Values first to first + count - 1 of VALUE_CELLS cells as doubles, zeros beyond the last one. Bit c of
+// the result: some of cell c are LARGE or no numbers.
+template <class T>
+uint32_t convert_values(const hearth_attention_args &a, int64_t head, int64_t cell, int64_t first,
+                        int64_t count, double *to) {
+    const Cells from(a, a.v, head, cell, VALUE_CELLS);
+    uint32_t apart = 0;
+    for (int64_t c = 0; c < from.count; c++) {
+        ints sizes = all(0);
+        for (int64_t i = 0; i < count; i += LANES) {
+            const floats v = T::at(from.data + c * a.v.row_bytes, first + i);
+            sizes = largest_size(sizes, v);
+            store_wide(to + c * count + i, v);
+        }
+        apart |= (uint32_t)!all_sizes_below(sizes, LARGE) << c;
+    }
+    std::memset(to + from.count * count, 0, (VALUE_CELLS - from.count) * count * sizeof(double));
+    return apart;
 }
 
-bool all_finite(const float *p, int64_t count) {
-    floats sum = zeros();
-    for (int64_t i = 0; i < count; i += LANES) sum = plus_product(load(p + i), zeros(), sum);
-    return sum_of(sum) == 0;
+uint32_t convert_values(const hearth_attention_args &a, int64_t head, int64_t cell, int64_t first,
+                        int64_t count, double *to) {
+    switch (a.v.type) {
+    case F32: return convert_values<Float>(a, head, cell, first, count, to);
+    case F16: return convert_values<Half>(a, head, cell, first, count, to);
+    case BF16: return convert_values<BFloat>(a, head, cell, first, count, to);
+    default: return convert_values<Block8>(a, head, cell, first, count, to);
+    }
 }
 
 // Products of rows r to r + R - 1 with all cells of the tile in scratch.
@@ -138,7 +203,7 @@ template <int R>
 void score(const Scratch &s, const Scores &to, int64_t tile, int r, int64_t values) {
     const float *q = s.q + r * values;
     for (int c = 0; c < CELLS; c += GROUP) {
-        const float *k = s.tile + c * values;
+        const float *k = s.k + c * values;
         floats sum[R][GROUP];
         for (int i = 0; i < R; i++)
             for (int j = 0; j < GROUP; j++) sum[i][j] = zeros();
@@ -178,13 +243,17 @@ floats mask_of(const hearth_attention_args &a, int64_t n, float slope, int64_t c
 }
 
 // The rows of a block that see something of a tile, a bit for each.
-uint16_t seers(const hearth_attention_args &a, const Division &by, const Block &block, int64_t tile) {
-    uint16_t bits = 0;
+uint32_t seers(const hearth_attention_args &a, const Division &by, const Block &block, int64_t tile) {
+    uint32_t bits = 0;
+    bool sees = false;
     for (int r = 0; r < block.rows; r++) {
-        floats most = all(-INFINITY);
-        for (int64_t c = 0; c < CELLS; c += LANES)
-            most = larger(most, mask_of(a, block.n(by, r), 1.0f, tile * CELLS + c));
-        if (largest_of(most) > -INFINITY) bits |= (uint16_t)(1u << r);
+        if (r == 0 || block.n(by, r) != block.n(by, r - 1)) {
+            floats most = all(-INFINITY);
+            for (int64_t c = 0; c < CELLS; c += LANES)
+                most = larger(most, mask_of(a, block.n(by, r), 1.0f, tile * CELLS + c));
+            sees = largest_of(most) > -INFINITY;
+        }
+        bits |= (uint32_t)sees << r;
     }
     return bits;
 }
@@ -216,7 +285,7 @@ void start(const hearth_attention_args &a, const Division &by, const Block &bloc
 }
 
 template <int R>
-bool any_of(uint16_t seen, int r) { return (seen >> r & ((1 << R) - 1)) != 0; }
+bool any_of(uint32_t seen, int r) { return (seen >> r & ((1 << R) - 1)) != 0; }
 
 // The scores of a block for the tiles of a part.
 void score_part(const hearth_attention_args &a, const Division &by, const Block &block, const Scratch &s,
@@ -228,9 +297,9 @@ void score_part(const hearth_attention_args &a, const Division &by, const Block 
     }
     const int64_t end = std::min(by.tiles, (part + 1) * PART);
     for (int64_t tile = part * PART; tile < end; tile++) {
-        const uint16_t seen = to.seen[tile] = seers(a, by, block, tile);
+        const uint32_t seen = to.seen[tile] = seers(a, by, block, tile);
         if (seen == 0) continue;
-        convert(a, a.k, block.head_kv, tile, 0, a.k.values, s.tile);
+        convert_keys(a, block.head_kv, tile * CELLS, s.k);
         int r = 0;
         for (; r + 4 <= block.rows; r += 4)
             if (any_of<4>(seen, r)) score<4>(s, to, tile, r, a.q.values);
@@ -243,70 +312,102 @@ void score_part(const hearth_attention_args &a, const Division &by, const Block 
     }
 }
 
-// sum of rows r to r + R - 1 += their weights times the tile's values from first on; TOTAL: their
-// totals too.
-template <int R, int D, bool TOTAL>
-void add_values(Scratch &s, int r, int64_t values, int64_t first) {
-    floats sum[R][D], total[R];
-    for (int i = 0; i < R; i++) {
-        for (int j = 0; j < D; j++) sum[i][j] = load(s.sum + (r + i) * values + first + j * LANES);
-        total[i] = load(s.total[r + i]);
-    }
-    for (int c = 0; c < CELLS; c++) {
-        floats value[D];
-        for (int j = 0; j < D; j++) value[j] = load(s.tile + c * values + first + j * LANES);
+// sum of rows r to r + R - 1 += their weights times the tile's values, D registers from first on.
+template <int R, int D>
+void add_values(Scratch &s, int r, int cell, int64_t values, int64_t first) {
+    const doubles rounder = all(ROUNDER);
+    ints sum[R][D];
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < D; j++) sum[i][j] = load((const void *)(s.sum + (r + i) * values + first + j * LANES / 2));
+    for (int c = 0; c < VALUE_CELLS; c++) {
+        doubles value[D];
+        for (int j = 0; j < D; j++) value[j] = load(s.v + c * values + first + j * LANES / 2);
         for (int i = 0; i < R; i++) {
-            const floats weight = all(s.weight[r + i][c]);
-            for (int j = 0; j < D; j++) sum[i][j] = plus_product(weight, value[j], sum[i][j]);
-            if (TOTAL) total[i] = plus(total[i], weight);
+            const doubles weight = all(s.weight[r + i][cell + c]);
+            for (int j = 0; j < D; j++)
+                sum[i][j] = plus_long(sum[i][j], bits_of(plus_product(weight, value[j], rounder)));
         }
     }
-    for (int i = 0; i < R; i++) {
-        for (int j = 0; j < D; j++) store(s.sum + (r + i) * values + first + j * LANES, sum[i][j]);
-        if (TOTAL) store(s.total[r + i], total[i]);
-    }
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < D; j++) store((void *)(s.sum + (r + i) * values + first + j * LANES / 2), sum[i][j]);
 }
 
 template <int R>
-void add_values(Scratch &s, int r, int64_t values) {
-    int64_t d = 4 * LANES;
-    if (values >= d)
-        add_values<R, 4, true>(s, r, values, 0);
-    else
-        add_values<R, 1, true>(s, r, values, 0), d = LANES;
-    for (; d + 4 * LANES <= values; d += 4 * LANES) add_values<R, 4, false>(s, r, values, d);
-    for (; d < values; d += LANES) add_values<R, 1, false>(s, r, values, d);
+void add_values(Scratch &s, int r, int cell, int64_t values) {
+    int64_t d = 0;
+    for (; d + 2 * LANES <= values; d += 2 * LANES) add_values<R, 4>(s, r, cell, values, d);
+    for (; d < values; d += LANES / 2) add_values<R, 1>(s, r, cell, values, d);
+    for (int i = 0; i < R; i++) s.added[r + i] += VALUE_CELLS;
 }
 
-// The same for a tile with values that are not finite, which spoil only the rows that see them.
-void add_seen_values(Scratch &s, int r, int64_t values) {
-    for (int c = 0; c < CELLS; c++) {
-        const floats weight = all(s.weight[r][c]);
-        if (s.weight[r][c] == 0) continue;
-        for (int64_t d = 0; d < values; d += LANES) {
-            float *sum = s.sum + r * values + d;
-            store(sum, plus_product(weight, load(s.tile + c * values + d), load(sum)));
-        }
-        store(s.total[r], plus(load(s.total[r]), weight));
+// Takes the values of a cell out of the tile, to the sums apart of the rows that see it.
+void add_apart(const Block &block, Scratch &s, int cell, int c, int64_t values) {
+    double *v = s.v + c * values;
+    for (int r = 0; r < block.rows; r++) {
+        const double weight = s.weight[r][cell + c];
+        for (int64_t d = 0; d < values && weight != 0; d++) s.large[r * values + d] += weight * v[d];
     }
+    std::memset(v, 0, values * sizeof(double));
 }
 
-// A tile's weights of a row: 0 for a row that sees nothing of it.
-void weigh(Scratch &s, const Scores &from, int64_t tile, int r, float most) {
-    const bool sees = from.seen[tile] >> r & 1;
-    for (int64_t c = 0; c < CELLS; c += LANES)
-        store(s.weight[r] + c, sees ? exponential(minus(load(from.row(tile, r) + c), all(most))) : zeros());
+int64_t pattern(double number) {
+    int64_t bits;
+    std::memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+// A tile's weights of a row, 0 for a row that sees nothing of it, and their part of its total. False:
+// there is a NaN among them.
+bool weigh(Scratch &s, const Scores &from, int64_t tile, int r, float most) {
+    if (!(from.seen[tile] >> r & 1)) {
+        std::memset(s.weight[r], 0, sizeof s.weight[r]);
+        return true;
+    }
+    ints total = all(0), sizes = all(0);
+    for (int64_t c = 0; c < CELLS; c += LANES) {
+        const floats weight = exponential(minus(load(from.row(tile, r) + c), all(most)));
+        sizes = largest_size(sizes, weight);
+        const doubles low = low_half(weight), high = high_half(weight);
+        store(s.weight[r] + c, low);
+        store(s.weight[r] + c + LANES / 2, high);
+        total = plus_long(total, bits_of(plus(low, all(ROUNDER))));
+        total = plus_long(total, bits_of(plus(high, all(ROUNDER))));
+    }
+    s.total[r] += (int64_t)((uint64_t)sum_of_longs(total) - CELLS * (uint64_t)pattern(ROUNDER));
+    return all_sizes_below(sizes, LARGE);
 }
 
 // A row's sum divided by its total, the head's sink counted in. A row that sees nothing is 0.
 void finish(const hearth_attention_args &a, const Division &by, const Block &block, const Scratch &s, int r,
             float most, int64_t first, int64_t count) {
     const int64_t head = block.head(by, r);
-    float total = s.total[r][0];
-    if (a.sinks) total += std::exp(a.sinks[head] - most);
-    const floats by_total = all(total != 0 ? 1.0f / total : 0.0f);
+    const uint64_t none = (uint64_t)s.added[r] * (uint64_t)pattern(ROUNDER);
+    double total = (double)s.total[r] * STEP;
+    if (a.sinks) total += std::exp((double)a.sinks[head] - most);
+    if (s.spoiled >> r & 1) total = NAN;
+    const double by_total = total != 0 ? 1 / total : 0;
     float *out = (float *)((char *)a.out + block.n(by, r) * a.out_row_bytes + head * a.out_head_bytes) + first;
-    for (int64_t d = 0; d < count; d += LANES) store(out + d, times(by_total, load(s.sum + r * count + d)));
+    for (int64_t d = 0; d < count; d++) {
+        double sum = (double)(int64_t)((uint64_t)s.sum[r * count + d] - none) * STEP;
+        if (s.any_large) sum += s.large[r * count + d];
+        out[d] = (float)(sum * by_total);
+    }
+}
+
+// The sums of a block += the weights of a tile, from one of its cells on, times their values.
+void add_cells(const hearth_attention_args &a, const Block &block, Scratch &s, uint32_t seen, int64_t tile,
+               int cell, int64_t first, int64_t count) {
+    const uint32_t apart = convert_values(a, block.head_kv, tile * CELLS + cell, first, count, s.v);
+    for (int c = 0; apart >> c != 0; c++)
+        if (apart >> c & 1) add_apart(block, s, cell, c, count);
+    s.any_large = s.any_large || apart != 0;
+    int r = 0;
+    for (; r + 4 <= block.rows; r += 4)
+        if (any_of<4>(seen, r)) add_values<4>(s, r, cell, count);
+    for (; r + 2 <= block.rows; r += 2)
+        if (any_of<2>(seen, r)) add_values<2>(s, r, cell, count);
+    for (; r < block.rows; r++)
+        if (any_of<1>(seen, r)) add_values<1>(s, r, cell, count);
 }
 
 // Values first to first + count - 1 of a block's results.
@@ -318,23 +419,13 @@ void sum_up(const hearth_attention_args &a, const Division &by, const Block &blo
         for (int64_t p = 0; p < by.parts; p++) most[r] = std::max(most[r], from.most[p * by.lines + r]);
         if (most[r] == -INFINITY) most[r] = 0;  // it sees nothing, or NaN
     }
-    std::memset(s.sum, 0, block.rows * count * sizeof(float));
-    std::memset(s.total, 0, sizeof s.total);
+    s.clear(block.rows * count);
     for (int64_t tile = 0; tile < by.tiles; tile++) {
         if (from.seen[tile] == 0) continue;
-        for (int r = 0; r < block.rows; r++) weigh(s, from, tile, r, most[r]);
-        convert(a, a.v, block.head_kv, tile, first, count, s.tile);
-        if (!all_finite(s.tile, CELLS * count)) {
-            for (int r = 0; r < block.rows; r++) add_seen_values(s, r, count);
-            continue;
-        }
-        int r = 0;
-        for (; r + 4 <= block.rows; r += 4)
-            if (any_of<4>(from.seen[tile], r)) add_values<4>(s, r, count);
-        for (; r + 2 <= block.rows; r += 2)
-            if (any_of<2>(from.seen[tile], r)) add_values<2>(s, r, count);
-        for (; r < block.rows; r++)
-            if (any_of<1>(from.seen[tile], r)) add_values<1>(s, r, count);
+        for (int r = 0; r < block.rows; r++)
+            if (!weigh(s, from, tile, r, most[r])) s.spoiled |= 1u << r;
+        for (int cell = 0; cell < CELLS; cell += VALUE_CELLS)
+            add_cells(a, block, s, from.seen[tile], tile, cell, first, count);
     }
     for (int r = 0; r < block.rows; r++) finish(a, by, block, s, r, most[r], first, count);
 }

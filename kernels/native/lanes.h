@@ -69,6 +69,28 @@ inline floats plus_mask(floats v, floats mask) {
 inline floats or_zero_below(floats low, floats x, floats v) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ), v);
 }
+// The larger of the sizes of v and of sizes, as the bits of floats: NaN is the largest of all.
+inline ints largest_size(ints sizes, floats v) {
+    return _mm512_max_epi32(sizes, _mm512_castps_si512(_mm512_abs_ps(v)));
+}
+inline bool all_sizes_below(ints sizes, float limit) {
+    return _mm512_cmplt_epi32_mask(sizes, _mm512_castps_si512(all(limit))) == 0xffff;
+}
+using doubles = __m512d;  // half as many
+inline doubles load(const double *p) { return _mm512_loadu_pd(p); }
+inline void store(double *p, doubles v) { _mm512_storeu_pd(p, v); }
+inline doubles all(double v) { return _mm512_set1_pd(v); }
+inline doubles plus(doubles a, doubles b) { return _mm512_add_pd(a, b); }
+inline ints bits_of(doubles v) { return _mm512_castpd_si512(v); }
+inline ints plus_long(ints a, ints b) { return _mm512_add_epi64(a, b); }
+inline int64_t sum_of_longs(ints v) { return _mm512_reduce_add_epi64(v); }
+inline doubles low_half(floats v) { return _mm512_cvtps_pd(_mm512_castps512_ps256(v)); }
+inline doubles high_half(floats v) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)); }
+inline doubles plus_product(doubles a, doubles b, doubles c) { return _mm512_fmadd_pd(a, b, c); }
+inline void store_wide(double *p, floats v) {
+    store(p, low_half(v));
+    store(p + 8, high_half(v));
+}
 inline __m128 folded(floats v) {
     const __m256 two = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     return _mm_add_ps(_mm256_castps256_ps128(two), _mm256_extractf128_ps(two, 1));
@@ -171,6 +193,30 @@ inline floats plus_mask(floats v, floats mask) {
 }
 inline floats or_zero_below(floats low, floats x, floats v) {
     return _mm256_and_ps(_mm256_cmp_ps(x, low, _CMP_NLT_UQ), v);
+}
+inline ints largest_size(ints sizes, floats v) {
+    return _mm256_max_epi32(sizes, _mm256_castps_si256(_mm256_andnot_ps(all(-0.0f), v)));
+}
+inline bool all_sizes_below(ints sizes, float limit) {
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi32(_mm256_castps_si256(all(limit)), sizes)) == -1;
+}
+using doubles = __m256d;  // half as many
+inline doubles load(const double *p) { return _mm256_loadu_pd(p); }
+inline void store(double *p, doubles v) { _mm256_storeu_pd(p, v); }
+inline doubles all(double v) { return _mm256_set1_pd(v); }
+inline doubles plus(doubles a, doubles b) { return _mm256_add_pd(a, b); }
+inline ints bits_of(doubles v) { return _mm256_castpd_si256(v); }
+inline ints plus_long(ints a, ints b) { return _mm256_add_epi64(a, b); }
+inline int64_t sum_of_longs(ints v) {
+    const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    return _mm_cvtsi128_si64(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)));
+}
+inline doubles low_half(floats v) { return _mm256_cvtps_pd(_mm256_castps256_ps128(v)); }
+inline doubles high_half(floats v) { return _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)); }
+inline doubles plus_product(doubles a, doubles b, doubles c) { return _mm256_fmadd_pd(a, b, c); }
+inline void store_wide(double *p, floats v) {
+    store(p, low_half(v));
+    store(p + 4, high_half(v));
 }
 inline __m128 folded(floats v) {
     return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -174,14 +174,15 @@ def test_parts_of_a_long_cache_are_put_together() -> None:
     assert_defined(Case(rows=1, cells=3000, heads_kv=1, threads=8), Scoring(0.125))
 
 
-def test_a_row_has_the_same_bits_alone_with_others_and_with_cells_of_others_between() -> None:
+def test_a_row_has_the_same_bits_alone_with_others_and_wherever_its_cells_lie() -> None:
     random = np.random.default_rng(9)
     q = random.standard_normal((20, 6, 64), np.float32)
     k, v = (random.standard_normal((150, 2, 64), np.float32) for _ in range(2))
+    v[33] *= 5000  # is added apart
     mask = causal(20, 150)
     scoring = Scoring(0.125, mask)
     together = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), scoring, threads=1)
-    spread = np.sort(random.choice(700, 150, replace=False))
+    spread = random.choice(700, 150, replace=False)  # in any order
     far_k, far_v = (random.standard_normal((700, 2, 64), np.float32) for _ in range(2))
     far_k[spread], far_v[spread] = k, v
     for row in (0, 7, 19):
@@ -206,6 +207,19 @@ def test_nan_in_a_row_stays_in_it() -> None:
     found = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), Scoring(0.125))
     assert np.isnan(found[1]).all()
     assert np.isfinite(found[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("size", [1e-6, 900.0, 1100.0, 3e4])
+def test_small_and_large_values_are_added_exactly_enough(size: float) -> None:
+    random = np.random.default_rng(0)
+    q, k = (
+        random.standard_normal((5, 2, 64), np.float32),
+        random.standard_normal((90, 2, 64), np.float32),
+    )
+    v = random.standard_normal((90, 2, 64), np.float32) * np.float32(size)
+    scoring = Scoring(0.125, causal(5, 90))
+    found = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), scoring)
+    assert np.abs(found - defined(q, k, v, scoring)).max() < CLOSE * size + 2.0**-34
 
 
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf])
