@@ -31,9 +31,9 @@ inline floats times(floats a, floats b) { return _mm512_mul_ps(a, b); }
 inline floats plus_product(floats a, floats b, floats c) { return _mm512_fmadd_ps(a, b, c); }
 inline floats minus_product(floats a, floats b, floats c) { return _mm512_fnmadd_ps(a, b, c); }
 template <bool SIGNED>
-ints dot(ints sum, ints bytes, int32_t four) {
+ints dot(ints sum, ints bytes, ints column) {
     static_assert(!SIGNED);
-    return _mm512_dpbusd_epi32(sum, bytes, _mm512_set1_epi32(four));
+    return _mm512_dpbusd_epi32(sum, bytes, column);
 }
 inline ints both(ints a, ints b) { return _mm512_and_si512(a, b); }
 inline ints either(ints a, ints b) { return _mm512_or_si512(a, b); }
@@ -148,8 +148,7 @@ inline floats times(floats a, floats b) { return _mm256_mul_ps(a, b); }
 inline floats plus_product(floats a, floats b, floats c) { return _mm256_fmadd_ps(a, b, c); }
 inline floats minus_product(floats a, floats b, floats c) { return _mm256_fnmadd_ps(a, b, c); }
 template <bool SIGNED>
-ints dot(ints sum, ints bytes, int32_t four) {
-    const ints column = _mm256_set1_epi32(four);
+ints dot(ints sum, ints bytes, ints column) {
 #if defined(__AVXVNNI__)
     static_assert(!SIGNED);
     return _mm256_dpbusd_avx_epi32(sum, bytes, column);

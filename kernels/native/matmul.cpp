@@ -18,8 +18,9 @@
 namespace hearth {
 namespace {
 
-constexpr int TILE = 8;        // columns that are multiplied together
-constexpr int STRETCH = 1024;  // values of a row that are unpacked at a time
+constexpr int PANELS = LANES == 16 ? 2 : 1;  // that are multiplied together
+constexpr int TILE = LANES == 16 ? 4 : 8;    // columns that are: a load for each, shared by the panels
+constexpr int STRETCH = 512;                 // values of a row that are unpacked at a time
 
 // ggml's numbers of the formats.
 enum Type {
@@ -107,7 +108,7 @@ struct Panel {
 // panel behind this one, which lies there in one piece.
 template <class F>
 void prefetch(const uint8_t *w, size_t row_bytes, int64_t block) {
-    const uint8_t *next = w + LANES * (row_bytes + block * F::BYTES);
+    const uint8_t *next = w + LANES * (PANELS * row_bytes + block * F::BYTES);
     for (int i = 0; i < LANES * F::BYTES; i += 64) _mm_prefetch((const char *)next + i, _MM_HINT_T0);
 }
 
@@ -135,84 +136,104 @@ void unpack(const uint8_t *w, size_t row_bytes, int valid, int64_t from, int cou
     }
 }
 
-// sums[c] += the panel's rows times columns 0 to N - 1 of the tile, values from to from + count.
-template <class F, int N>
-void multiply(const Panel &panel, const Tile &tile, int64_t from, int count, float (*sums)[LANES]) {
-    floats total[N];
-    for (int c = 0; c < N; c++) total[c] = load(sums[c]);
+// The sums of panels' rows, a line for each column.
+using Sums = float (*)[PANELS][LANES];
+
+// sums[c][p] += the rows of panel p times column c of the tile, for the first N columns and P panels,
+// values from to from + count.
+template <class F, int N, int P>
+void multiply(const Panel *panels, const Tile &tile, int64_t from, int count, Sums sums) {
+    floats total[N][P];
+    for (int c = 0; c < N; c++)
+        for (int p = 0; p < P; p++) total[c][p] = load(sums[c][p]);
     const int8_t *x = tile.values + from * TILE;
     const float *x_scale = tile.scale + from / 32 * TILE, *x_sum = tile.sum + from / F::GROUP * TILE;
     const int32_t *start = tile.start + from / F::GROUP * TILE;
-    const uint8_t *bytes = panel.bytes;
-    const float *scale = panel.scale, *least = panel.least;
+    int bytes = 0, scale = 0;
     for (int g = 0; g < count / 32; g++) {
         for (int part = 0; part < 32 / F::GROUP; part++) {
-            ints sum[N];
-            for (int c = 0; c < N; c++) sum[c] = all(start[c]);
+            ints sum[N][P];
+            for (int c = 0; c < N; c++)
+                for (int p = 0; p < P; p++) sum[c][p] = all(start[c]);
             for (int j = 0; j < F::GROUP / 4; j++) {
-                const ints w = load(bytes);
+                ints w[P];
+                for (int p = 0; p < P; p++) w[p] = load(panels[p].bytes + bytes);
                 for (int c = 0; c < N; c++) {
                     int32_t four;
                     std::memcpy(&four, x + 4 * c, 4);
-                    sum[c] = dot<F::SIGNED>(sum[c], w, four);
+                    const ints column = all(four);
+                    for (int p = 0; p < P; p++) sum[c][p] = dot<F::SIGNED>(sum[c][p], w[p], column);
                 }
                 bytes += 4 * LANES;
                 x += 4 * TILE;
             }
-            const floats s = load(scale);
-            for (int c = 0; c < N; c++)
-                total[c] = plus_product(to_floats(sum[c]), times(s, all(x_scale[c])), total[c]);
+            for (int p = 0; p < P; p++) {
+                const floats s = load(panels[p].scale + scale);
+                for (int c = 0; c < N; c++)
+                    total[c][p] = plus_product(to_floats(sum[c][p]), times(s, all(x_scale[c])), total[c][p]);
+                if (!F::LEAST) continue;
+                const floats m = load(panels[p].least + scale);
+                for (int c = 0; c < N; c++) total[c][p] = minus_product(m, all(x_sum[c]), total[c][p]);
+            }
             scale += LANES;
             start += TILE;
-            if (!F::LEAST) continue;
-            const floats m = load(least);
-            for (int c = 0; c < N; c++) total[c] = minus_product(m, all(x_sum[c]), total[c]);
-            least += LANES;
             x_sum += TILE;
         }
         x_scale += TILE;
     }
-    for (int c = 0; c < N; c++) store(sums[c], total[c]);
+    for (int c = 0; c < N; c++)
+        for (int p = 0; p < P; p++) store(sums[c][p], total[c][p]);
 }
 
-template <class F>
-void multiply(int n, const Panel &panel, const Tile &tile, int64_t from, int count, float (*sums)[LANES]) {
+template <class F, int P>
+void multiply(int n, const Panel *panels, const Tile &tile, int64_t from, int count, Sums sums) {
     switch (n) {
-    case 1: return multiply<F, 1>(panel, tile, from, count, sums);
-    case 2: return multiply<F, 2>(panel, tile, from, count, sums);
-    case 3: return multiply<F, 3>(panel, tile, from, count, sums);
-    case 4: return multiply<F, 4>(panel, tile, from, count, sums);
-    case 5: return multiply<F, 5>(panel, tile, from, count, sums);
-    case 6: return multiply<F, 6>(panel, tile, from, count, sums);
-    case 7: return multiply<F, 7>(panel, tile, from, count, sums);
-    default: return multiply<F, 8>(panel, tile, from, count, sums);
+    case 1: return multiply<F, 1, P>(panels, tile, from, count, sums);
+    case 2: return multiply<F, 2, P>(panels, tile, from, count, sums);
+    case 3: return multiply<F, 3, P>(panels, tile, from, count, sums);
+    case 4: return multiply<F, 4, P>(panels, tile, from, count, sums);
+    case 5: return multiply<F, std::min(5, TILE), P>(panels, tile, from, count, sums);
+    case 6: return multiply<F, std::min(6, TILE), P>(panels, tile, from, count, sums);
+    case 7: return multiply<F, std::min(7, TILE), P>(panels, tile, from, count, sums);
+    default: return multiply<F, TILE, P>(panels, tile, from, count, sums);
     }
 }
 
-constexpr int SPAN = 64 * TILE;  // columns that pass over a panel before it is unpacked again
+constexpr int SPAN = 64 * TILE;  // columns that pass over panels before they are unpacked again
+constexpr int HEIGHT = PANELS * LANES;
 
-// The sums of a panel's rows, a line for each column of a span.
-using Sums = float[SPAN][LANES];
+// What a thread needs.
+struct Room {
+    Panel panels[PANELS];
+    alignas(64) float sums[SPAN][PANELS][LANES];
+};
 
 int64_t tiles_of(int64_t columns) { return (columns + TILE - 1) / TILE; }
 
-// Rows row to row + LANES - 1 of a matrix times columns first to first + columns - 1 of its set,
+// Rows row to row + HEIGHT - 1 of a matrix times columns first to first + columns - 1 of its set,
 // whose tiles begin at work.
 template <class F>
 void rows_of(const hearth_matmul_args &a, const hearth_matmul_matrix &matrix, const Layout &layout,
-             void *work, int64_t row, int64_t first, int columns, Panel &panel, Sums &sums) {
-    const int valid = (int)std::min<int64_t>(LANES, matrix.rows - row);
+             void *work, int64_t row, int64_t first, int columns, Room &room) {
+    const int valid = (int)std::min<int64_t>(HEIGHT, matrix.rows - row);
     const uint8_t *w = (const uint8_t *)matrix.w + row * matrix.row_bytes;
-    std::memset(sums, 0, sizeof(sums[0]) * tiles_of(columns) * TILE);
+    std::memset(room.sums, 0, sizeof(room.sums[0]) * columns);
     for (int64_t from = 0; from < a.k; from += STRETCH) {
         const int count = (int)std::min<int64_t>(STRETCH, a.k - from);
-        unpack<F>(w, matrix.row_bytes, valid, from, count, panel);
-        for (int c = 0; c < columns; c += TILE)
-            multiply<F>(std::min(TILE, columns - c), panel, layout.at(work, (first + c) / TILE), from, count,
-                        sums + c);
+        for (int p = 0; p * LANES < valid; p++)
+            unpack<F>(w + p * LANES * matrix.row_bytes, matrix.row_bytes, std::min(LANES, valid - p * LANES), from,
+                      count, room.panels[p]);
+        for (int c = 0; c < columns; c += TILE) {
+            const Tile tile = layout.at(work, (first + c) / TILE);
+            const int n = std::min(TILE, columns - c);
+            if (valid > LANES)
+                multiply<F, PANELS>(n, room.panels, tile, from, count, room.sums + c);
+            else
+                multiply<F, 1>(n, room.panels, tile, from, count, room.sums + c);
+        }
     }
     for (int c = 0; c < columns; c++)
-        std::memcpy(matrix.y[first + c] + row, sums[c], valid * sizeof(float));
+        std::memcpy(matrix.y[first + c] + row, room.sums[c], valid * sizeof(float));
 }
 
 // Few values are quantized by each thread for itself: that takes less time than waiting for others.
@@ -255,21 +276,20 @@ void matmul(const hearth_matmul_args &a) {
     const bool each = few(a.k, columns);
 #pragma omp parallel num_threads(a.threads)
     {
-        Panel panel;
-        alignas(64) Sums sums;
+        Room room;
         std::vector<void *> starts(a.sets);
         char *work = (char *)a.work;
         if (each) work += omp_get_thread_num() * tiles_bytes(a.k, columns, a.sets);
         quantize<F>(a, layout, each, work, starts.data());
         for (int64_t m = 0; m < a.matrices; m++) {
             const hearth_matmul_matrix &matrix = a.matrix[m];
-            const int64_t panels = (matrix.rows + LANES - 1) / LANES, count = a.set[matrix.columns].count;
+            const int64_t panels = (matrix.rows + HEIGHT - 1) / HEIGHT, count = a.set[matrix.columns].count;
             const int chunk = (int)std::max<int64_t>(1, std::min<int64_t>(16, panels / (a.threads * 4)));
 #pragma omp for schedule(dynamic, chunk) nowait
             for (int64_t p = 0; p < panels; p++)
                 for (int64_t first = 0; first < count; first += SPAN)
-                    rows_of<F>(a, matrix, layout, starts[matrix.columns], p * LANES, first,
-                               (int)std::min<int64_t>(SPAN, count - first), panel, sums);
+                    rows_of<F>(a, matrix, layout, starts[matrix.columns], p * HEIGHT, first,
+                               (int)std::min<int64_t>(SPAN, count - first), room);
         }
     }
 }
