@@ -27,7 +27,9 @@ from runner.backends.llamacpp.logprobs import score
 from runner.backends.torch.attention import Attends, AttentionStep, LayerCache
 from runner.backends.torch.batch import Layout, StepBatch, lay_out, outputs_of
 from runner.backends.torch.cache import BlockPool, Copy
+from runner.backends.torch.fused import fused
 from runner.backends.torch.graphs import CudaRecorder, DecodeGraphs
+from runner.backends.torch.host_step import HostStep
 from runner.backends.torch.launched import Launched
 from runner.backends.torch.sampling import Sampling, TorchSampler
 from runner.backends.torch.saved import SavedSequence, copy_in, copy_out, state_bytes
@@ -68,6 +70,7 @@ class TorchBackend:
         self.launches = torch.device(device).type == "cuda"
         self._sampling = Sampling(capacity.vocabulary, together=self.launches)
         self._graphs = None
+        self._fused = fused(model, self._caches)
         if self.launches:
             width = pool.tables.shape[1]
             self._graphs = DecodeGraphs(
@@ -149,7 +152,7 @@ class TorchBackend:
             if isinstance(step, AttentionStep) and self._graphs and layout.decodes == len(rows):
                 return self._graphs.run(tokens, positions, step)
             return self._logits(tokens, positions, step)
-        hidden = self._model.forward(tokens, positions, step)
+        hidden = self._forward(tokens, positions, step)
         if not wanted:
             return None
         return self._model.logits(hidden[torch.tensor(wanted, device=hidden.device)])
@@ -157,7 +160,15 @@ class TorchBackend:
     def _logits(self, tokens: Tensor, positions: Tensor, step: Attends) -> Tensor:
         """Of all tokens of the step."""
         assert self._model is not None
-        return self._model.logits(self._model.forward(tokens, positions, step))
+        return self._model.logits(self._forward(tokens, positions, step))
+
+    def _forward(self, tokens: Tensor, positions: Tensor, step: Attends) -> Tensor:
+        """The model's hidden states, by its faster self where there is one."""
+        assert self._model is not None
+        fused = self._fused
+        if fused is not None and isinstance(step, HostStep) and fused.fits(step):
+            return fused.forward(tokens, step)
+        return self._model.forward(tokens, positions, step)
 
     def _guarded(self, compute: Callable[[], Tensor], layout: Layout) -> Tensor:
         """compute(), after whose failure the pool holds what it held before."""
@@ -239,7 +250,7 @@ class TorchBackend:
 
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""
-        self._model = self._graphs = None
+        self._model = self._graphs = self._fused = None
         self._caches.clear()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -16,7 +16,7 @@ from kernels.quant.gguf import FORMATS
 from registry.formats.gguf import GgufHeader
 from registry.formats.gguf.header import TensorInfo
 from runner.backends.torch.gguf_names import Counts, origins
-from runner.backends.torch.safetensors import MappedBytes
+from runner.backends.torch.mapped import MappedBytes
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -43,22 +43,22 @@ class StoredTensors:
         """The file has this tensor."""
         return name in self.infos
 
-    def bytes(self, name: str, expert: int | None = None) -> Any:
-        """uint8 [bytes], of one expert where the tensor is a stack of them."""
+    def bytes(self, name: str, expert: int | None = None, *, keep: bool = False) -> Any:
+        """uint8 [bytes], of one expert where the tensor is a stack of them; keep as for read."""
         info = self.infos[name]
         start, size = self._header.data_offset + info.offset, info.size_bytes
         if expert is not None:
             size //= info.dimensions[-1]
             start += expert * size
-        return self._files.read(self._header.path, start, size)
+        return self._files.read(self._header.path, start, size, keep=keep)
 
-    def floats(self, name: str, expert: int | None = None) -> Any:
-        """As float32, or the type of plain floats; good until the next call."""
+    def floats(self, name: str, expert: int | None = None, *, keep: bool = False) -> Any:
+        """As float32, or the type of plain floats; keep as for read."""
         info = self.infos[name]
         shape = tuple(reversed(info.dimensions))
         shape = shape if expert is None else shape[1:]
-        content = self.bytes(name, expert)
         plain = _PLAIN.get(info.type)
+        content = self.bytes(name, expert, keep=keep and plain is not None)
         if plain is not None:
             return content.view(plain).view(shape)
         kind = gguf.GGMLQuantizationType[info.type]
@@ -80,21 +80,24 @@ class GgufTensors:
         whole = tuple(reversed(self._stored.infos[origin.name].dimensions))
         return whole if origin.expert is None else whole[1:]
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str, *, keep: bool = False) -> Any:
         """See TensorSource: as float32, or the type of plain floats."""
         origin = self._origins[name]
-        values = self._stored.floats(origin.name, origin.expert)
+        keep = keep and origin.heads is None and not origin.shift
+        values = self._stored.floats(origin.name, origin.expert, keep=keep)
         if origin.heads is not None:
             values = halves(values, origin.heads)
         return values - origin.shift if origin.shift else values
 
-    def rows(self, name: str) -> tuple[str, Any] | None:
+    def rows(self, name: str, *, keep: bool = False) -> tuple[str, Any] | None:
         """See TensorSource."""
         origin = self._origins[name]
         info = self._stored.infos[origin.name]
         if info.type not in FORMATS or origin.shift:
             return None
-        rows = self._stored.bytes(origin.name, origin.expert).view(self.shape(name)[0], -1)
+        keep = keep and origin.heads is None
+        content = self._stored.bytes(origin.name, origin.expert, keep=keep)
+        rows = content.view(self.shape(name)[0], -1)
         return info.type, rows if origin.heads is None else halves(rows, origin.heads)
 
 

@@ -13,7 +13,8 @@ from modelfile.convert.quantized import config_from
 from registry.errors import shown
 from registry.formats.gguf import GgufHeader, LazyArray
 from registry.formats.gguf.header import CHECKPOINT, TensorInfo
-from runner.backends.torch.safetensors import DTYPES, MappedBytes
+from runner.backends.torch.mapped import MappedBytes
+from runner.backends.torch.safetensors import DTYPES
 from runner.errors import ModelLoadFailed
 
 
@@ -41,14 +42,14 @@ class KeptTensors:
         """See TensorSource. A single number is a tensor of one."""
         return tuple(reversed(self._tensors[name][0].dimensions))
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str, *, keep: bool = False) -> Any:
         """See TensorSource."""
         info, kind = self._tensors[name]
         start = self._header.data_offset + info.offset
-        content = self._files.read(self._header.path, start, info.size_bytes)
+        content = self._files.read(self._header.path, start, info.size_bytes, keep=keep)
         return content.view(DTYPES[kind]).view(self.shape(name))
 
-    def rows(self, name: str) -> None:
+    def rows(self, name: str, *, keep: bool = False) -> None:
         """See TensorSource: there are none."""
 
 

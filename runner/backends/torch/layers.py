@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from kernels import ops
+from kernels.quant.gguf import dequantize
 
 Tensor = Any
 
@@ -79,15 +80,20 @@ class SideBySide:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """One row of weight [vocabulary, hidden] a token; scale, a number that the weight's type
-    has, multiplies it (Gemma)."""
+    """One row of weight [vocabulary, hidden] a token, in dtype, that of the weight if None; scale,
+    a number that dtype has, multiplies it (Gemma). kind: weight is uint8 [vocabulary, bytes of a
+    row] in this format of GGUF."""
 
     weight: Tensor
     scale: float | None = None
+    dtype: Any = None
+    kind: str | None = None
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """The rows [T, hidden] of tokens [T] int64."""
-        rows = torch.nn.functional.embedding(tokens, self.weight)
+        rows = self.weight.index_select(0, tokens)
+        rows = rows if self.kind is None else dequantize(rows, self.kind)
+        rows = rows if self.dtype is None else rows.to(self.dtype)
         return rows if self.scale is None else rows * self.scale
 
 

@@ -46,7 +46,12 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
             " create makes a model file of it, in the type its weights have"
         )
     memory = plan_memory(
-        source.config, plan, source.elements, source.stored_bytes, quantized=source.quantized
+        source.config,
+        plan,
+        source.elements,
+        source.stored_bytes,
+        quantized=source.quantized,
+        lying=source.lying,
     )
     log.info("memory plan of %s: %s", path.name, memory.describe())
     torch.set_num_threads(plan.threads or threads_for(memory.weights_bytes))
@@ -57,6 +62,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
         context,
         memory.packed,
         memory.narrow and not plan.embedding,
+        memory.native,
+        plan.use_mmap,
     )
     vocabulary = read_vocabulary(path)
     try:

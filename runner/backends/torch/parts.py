@@ -121,7 +121,7 @@ class Parts:
         """The whole. scale: of the embedding; softcap: of the logits. Raises ModelLoadFailed."""
         shape, weights = self.config.shape, self.weights
         embedding = weights.embedding("model.embed_tokens", shape.vocabulary, shape.hidden, scale)
-        head = weights.head(embedding, "lm_head", tied=shape.tied)
+        head = weights.head(embedding, "lm_head", shape.hidden, tied=shape.tied)
         return Decoder(embedding, layers, self.norm("model.norm"), head, softcap)
 
 

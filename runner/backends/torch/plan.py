@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kernels.native.linear import kernels
 from runner.backends.torch.attention import SCALED
 from runner.backends.torch.config import ModelConfig
 from runner.errors import ModelLoadFailed
@@ -26,8 +27,16 @@ _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch
 
 
 @dataclass(frozen=True, slots=True)
+class Lying:
+    """Weights of a file that a CPU's own kernels multiply as they lie there."""
+
+    elements: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """packed, narrow: see weights.Place."""
+    """packed, narrow, native: see weights.Place."""
 
     device: str
     dtype: Any
@@ -39,6 +48,7 @@ class MemoryPlan:
     step_bytes: int
     packed: bool
     narrow: bool
+    native: bool
 
     @property
     def cache_bytes(self) -> int:
@@ -80,11 +90,20 @@ def dtype_for(config: ModelConfig, device: str) -> Any:
 
 
 def plan_memory(
-    config: ModelConfig, plan: LoadPlan, elements: int, stored_bytes: int, *, quantized: bool
+    config: ModelConfig,
+    plan: LoadPlan,
+    elements: int,
+    stored_bytes: int,
+    *,
+    quantized: bool,
+    lying: Lying = Lying(),
 ) -> MemoryPlan:
     """What the model takes. elements: its weights; stored_bytes: of them in the file, where
-    quantized tells that they are packed. Raises ModelLoadFailed when the device has less."""
+    quantized tells that they are packed; lying: those which need not be unpacked on a CPU. Raises
+    ModelLoadFailed when the device has less."""
     device = device_for(plan)
+    native = device == "cpu" and plan.native_kernels and kernels() is not None
+    kept = lying if native else Lying()
     dtype, packed = dtype_for(config, device), quantized and device != "cpu"
     narrow = quantized and dtype is torch.float32 and multiplies_bfloat16()
     shape, width = config.shape, dtype.itemsize
@@ -103,10 +122,14 @@ def plan_memory(
         block_size=size,
         blocks=blocks,
         block_bytes=size * token,
-        weights_bytes=stored_bytes if packed else _bytes_unpacked(config, elements, width, narrow),
+        weights_bytes=stored_bytes
+        if packed
+        else min(kept.size_bytes, kept.elements * width)
+        + _bytes_unpacked(config, elements - kept.elements, width, narrow),
         step_bytes=4 * plan.batch_tokens * row,
         packed=packed,
         narrow=narrow,
+        native=native,
     )
     _check_fits(result)
     return result

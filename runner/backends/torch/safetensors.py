@@ -6,8 +6,6 @@ modelfile/convert/checkpoint.py). Knows no architecture.
 
 from __future__ import annotations
 
-import mmap
-import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +15,7 @@ import torch
 
 from modelfile.convert.checkpoint import read_tensors
 from registry.formats.safetensors import TensorEntry
+from runner.backends.torch.mapped import MappedBytes
 
 DTYPES: Final = MappingProxyType(
     {
@@ -38,41 +37,6 @@ DTYPES: Final = MappingProxyType(
         "F64": torch.float64,
     }
 )
-# Of Linux 5.14; the module mmap has no name for it. A page at a time is mapped without it.
-_POPULATE = 22 if sys.platform == "linux" else None
-
-
-class MappedBytes:
-    """Files mapped into memory, one at a time. The map is private: writing into it, which nobody
-    does, would not reach the file."""
-
-    def __init__(self) -> None:
-        self._path: Path | None = None
-        self._map: mmap.mmap | None = None
-        self._range = (0, 0)
-
-    def read(self, path: Path, start: int, size_bytes: int) -> Any:
-        """These bytes as uint8 [size_bytes], not none of them. The pages of those read before go
-        back to the system's cache."""
-        if self._map is None or path != self._path:
-            with path.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-            self._path, self._range = path, (0, 0)
-        if self._range[1]:
-            _advise(self._map, getattr(mmap, "MADV_DONTNEED", None), self._range)
-        first = start // mmap.PAGESIZE * mmap.PAGESIZE
-        self._range = (first, start + size_bytes - first)
-        _advise(self._map, _POPULATE, self._range)
-        return torch.frombuffer(self._map, dtype=torch.uint8, count=size_bytes, offset=start)
-
-
-def _advise(map: mmap.mmap, advice: int | None, range: tuple[int, int]) -> None:
-    if advice is None:
-        return
-    try:
-        map.madvise(advice, *range)
-    except OSError:
-        return  # a kernel that does not know it: slower, not wrong
 
 
 class Checkpoint:
@@ -99,14 +63,14 @@ class Checkpoint:
         """See TensorSource."""
         return self._entries[name].shape
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str, *, keep: bool = False) -> Any:
         """See TensorSource."""
         entry = self._entries[name]
         dtype = DTYPES[entry.dtype]
         if not entry.elements:
             return torch.empty(entry.shape, dtype=dtype)
-        content = self._files.read(entry.path, entry.start, entry.size_bytes)
+        content = self._files.read(entry.path, entry.start, entry.size_bytes, keep=keep)
         return content.view(dtype).view(entry.shape)
 
-    def rows(self, name: str) -> None:
+    def rows(self, name: str, *, keep: bool = False) -> None:
         """See TensorSource: there are none."""

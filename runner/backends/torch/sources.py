@@ -18,11 +18,13 @@ from runner.backends.torch.config import ModelConfig, model_config, read_model_c
 from runner.backends.torch.gguf_config import config_of
 from runner.backends.torch.gguf_tensors import GgufTensors
 from runner.backends.torch.kept import KeptTensors, kept_config
+from runner.backends.torch.plan import Lying
 from runner.backends.torch.safetensors import Checkpoint
 from runner.backends.torch.weights import TensorSource
 from runner.errors import ModelLoadFailed
 
 _PLAIN = ("F32", "F16")
+_LYING = ("F32", "F16", "BF16", "Q8_0")  # types of tensors
 # Tensors that say how the rope is stretched: of Llama 3.1, of Phi-3
 _FACTORS = {
     "divisors": "rope_freqs.weight",
@@ -34,13 +36,14 @@ _FACTORS = {
 @dataclass(frozen=True, slots=True)
 class ModelSource:
     """elements: of all weights; stored_bytes: what they take in the file, where quantized tells
-    that they are packed. header: of a GGUF."""
+    that they are packed; lying: those that may stay as they are there. header: of a GGUF."""
 
     config: ModelConfig
     tensors: TensorSource
     elements: int
     stored_bytes: int
     quantized: bool
+    lying: Lying
     header: GgufHeader | None = None
 
 
@@ -58,7 +61,8 @@ def _checkpoint(folder: Path) -> ModelSource:
     tensors = Checkpoint(folder, text_part if config.model_type == "gemma3_text" else None)
     elements = sum(_weights(name, tensors.shape(name)) for name in tensors.names)
     quantized = config.quantization is not None
-    return ModelSource(config, tensors, elements, tensors.size_bytes, quantized)
+    lying = Lying() if quantized else Lying(elements, tensors.size_bytes)
+    return ModelSource(config, tensors, elements, tensors.size_bytes, quantized, lying)
 
 
 def _weights(name: str, shape: tuple[int, ...]) -> int:
@@ -69,7 +73,7 @@ def _weights(name: str, shape: tuple[int, ...]) -> int:
 def _kept(header: GgufHeader) -> ModelSource:
     config, tensors = model_config(kept_config(header)), KeptTensors(header)
     elements = sum(_weights(name, tensors.shape(name)) for name in tensors.names)
-    return ModelSource(config, tensors, elements, header.tensors_size_bytes, True, header)
+    return ModelSource(config, tensors, elements, header.tensors_size_bytes, True, Lying(), header)
 
 
 def _gguf(path: Path) -> ModelSource:
@@ -84,4 +88,8 @@ def _gguf(path: Path) -> ModelSource:
         config = dataclasses.replace(config, rope=rope)
     size_bytes = header.tensors_size_bytes
     quantized = header.quantization not in _PLAIN
-    return ModelSource(config, tensors, header.parameter_count, size_bytes, quantized, header)
+    plain = [tensor for tensor in header.tensors if tensor.type in _LYING]
+    lying = Lying(sum(one.elements for one in plain), sum(one.size_bytes for one in plain))
+    return ModelSource(
+        config, tensors, header.parameter_count, size_bytes, quantized, lying, header
+    )

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
+from kernels.native.linear import Q8_0, Kernels
 from registry.errors import shown
 from runner.backends.torch import quantization as quantizations
 from runner.backends.torch.adapters import Adapters, adapted
@@ -26,6 +27,7 @@ from runner.backends.torch.layers import (
     SideBySide,
     TransposedLinear,
 )
+from runner.backends.torch.native import NativeLinear, Rows, kernels_for, matrices_of
 from runner.backends.torch.packed import GgufRows, PackedWeight, side_by_side
 from runner.errors import ModelLoadFailed
 
@@ -51,13 +53,13 @@ class TensorSource(Protocol):
     def shape(self, name: str) -> tuple[int, ...]:
         """Of the tensor as read gives it, slowest dimension first. name is one of names."""
 
-    def read(self, name: str) -> Tensor:
+    def read(self, name: str, *, keep: bool = False) -> Tensor:
         """The tensor in the machine's memory, in the type it is stored in; it may look into the
-        file, whose pages are read again where that is used after the next read."""
+        file, whose pages leave memory at the next read unless keep says that they are used on."""
 
-    def rows(self, name: str) -> tuple[str, Tensor] | None:
+    def rows(self, name: str, *, keep: bool = False) -> tuple[str, Tensor] | None:
         """The rows of a matrix as GGUF's block format of this name packs them, uint8 [rows, bytes
-        of a row]; None where it is not packed so. As good as read's."""
+        of a row]; None where it is not packed so. keep as for read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class Place:
 
     packed: quantized weights stay so; unpacking them at each step is cheap on a GPU, which waits
     for memory, and dear on a CPU. narrow: linear maps multiply in bfloat16, but that to logits;
-    all else is in dtype.
+    all else is in dtype. native: by hearth's own kernels, where they were compiled; mapped: which
+    use the file's own pages.
     """
 
     dtype: Any
@@ -75,6 +78,8 @@ class Place:
     positions: int
     packed: bool = False
     narrow: bool = False
+    native: bool = True
+    mapped: bool = True
 
     @property
     def weights_dtype(self) -> Any:
@@ -102,6 +107,7 @@ class Weights:
         self._source = source
         self._progress = progress
         self._adapters = adapters
+        self._kernels = kernels_for(place.dtype, place.device) if place.native else None
         sample = torch.empty((1, 1), dtype=place.weights_dtype, device=place.device)
         wide = place.device.type == "cpu" and place.weights_dtype == torch.float32
         self._blocks = place.weights_dtype == torch.bfloat16 and can_block(sample)
@@ -168,23 +174,34 @@ class Weights:
     ) -> Embedding:
         """The rows of tokens, called name, without ".weight"; scale is rounded to the
         computation's type. Raises ModelLoadFailed."""
+        if self._kernels is not None:
+            weight, kind = self._rows(name, hidden, vocabulary, self.place.dtype)
+            rounded = None if scale is None else float(torch.tensor(scale, dtype=self.place.dtype))
+            return Embedding(weight, rounded, self.place.dtype, kind)
         weight = self._floats(f"{name}.weight", (vocabulary, hidden))
         if weight.dtype != self.place.dtype or self.place.device.type != "cpu":
             weight = weight.to(device=self.place.device, dtype=self.place.dtype, copy=True)
         rounded = None if scale is None else float(torch.tensor(scale, dtype=weight.dtype))
         return Embedding(weight, rounded)
 
-    def head(self, embedding: Embedding, name: str, *, tied: bool) -> Linear:
+    def head(self, embedding: Embedding, name: str, hidden: int, *, tied: bool) -> Linear:
         """The map to logits: the embedding's own rows where they are tied. Never in a narrower
         type than the computation's, in which close logits could become the same."""
-        vocabulary, hidden = embedding.weight.shape
+        vocabulary = len(embedding.weight)
+        if tied and self.has(f"{name}.weight"):
+            self._note(f"{name}.weight")
+        if self._kernels is not None:
+            rows = Rows(embedding.weight, embedding.kind)
+            rows = rows if tied else self._rows(name, hidden, vocabulary, self.place.dtype)
+            narrow = self.place.dtype == torch.bfloat16
+            matrices = matrices_of(self._kernels, [rows])
+            plain = NativeLinear(matrices, narrow=narrow, dtype=torch.float32)
+            return plain if tied else self._adapted(plain, [(name, vocabulary)], hidden)
         if tied:
-            if self.has(f"{name}.weight"):
-                self._note(f"{name}.weight")
             return self._head(embedding.weight)
         if self.place.narrow:
-            plain = self._head(self.tensor(f"{name}.weight", vocabulary, hidden))
-            return self._adapted(plain, [(name, vocabulary)], hidden)
+            wide = self._head(self.tensor(f"{name}.weight", vocabulary, hidden))
+            return self._adapted(wide, [(name, vocabulary)], hidden)
         return self.linear(name, hidden, vocabulary)
 
     def norm(self, name: str, width: int, epsilon: float, offset: float = 0.0) -> RmsNorm:
@@ -215,9 +232,40 @@ class Weights:
         return adapted(base, added, self.place.dtype, self.place.device)
 
     def _dense(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
+        if self._kernels is not None:
+            return self._native(self._kernels, parts, inputs, bias=bias)
         weight = self._rows_of(parts, inputs)
         biases = [self._bias(name, outputs, bias) for name, outputs in parts]
         return self._multiplying(weight, torch.cat(biases) if bias else None)
+
+    def _native(
+        self, kernels: Kernels, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool
+    ) -> Linear:
+        most = self.place.weights_dtype
+        rows = [self._rows(name, inputs, outputs, most) for name, outputs in parts]
+        biases = [self._bias(name, outputs, bias) for name, outputs in parts]
+        added = torch.cat(biases) if bias else None
+        return NativeLinear(matrices_of(kernels, rows), added, most == torch.bfloat16)
+
+    def _rows(self, name: str, inputs: int, outputs: int, most: Any) -> Rows:
+        """The map's weights as they are stored where kernels multiply them so, in most where they
+        are wider."""
+        if self.quantization is not None:
+            packed = quantizations.read_packed(self.quantization, self, name, inputs, outputs)
+            if packed is not None:
+                return Rows(packed.dense(most))
+        whole = f"{name}.weight"
+        self._check_present(whole)
+        self._check_shape(whole, (outputs, inputs))
+        mapped = self.place.mapped
+        found = self._source.rows(whole, keep=mapped)
+        if found is not None and found[0] == Q8_0:
+            self._note(whole)
+            return Rows(found[1] if mapped else found[1].clone(), found[0])
+        weight = self._floats(whole, (outputs, inputs), keep=mapped)
+        if weight.itemsize > most.itemsize:
+            return Rows(weight.to(most))
+        return Rows(weight if mapped else weight.clone())
 
     def _rows_of(self, parts: Sequence[tuple[str, int]], inputs: int) -> Tensor:
         """The parts' weights one below the other. Where they are rearranged next, they lie in the
@@ -278,9 +326,9 @@ class Weights:
             return TransposedLinear(turned, bias)
         return DenseLinear(weight, bias)
 
-    def _floats(self, name: str, shape: tuple[int, ...]) -> Tensor:
+    def _floats(self, name: str, shape: tuple[int, ...], *, keep: bool = False) -> Tensor:
         """As _take. Numbers that stand for others, without what says for which, are refused."""
-        tensor = self._take(name, shape)
+        tensor = self._take(name, shape, keep=keep)
         if tensor.dtype not in _FLOATS:
             raise ModelLoadFailed(
                 f"tensor {shown(name)} is {tensor.dtype}, expected floats: its quantization's"
@@ -288,11 +336,11 @@ class Weights:
             )
         return tensor
 
-    def _take(self, name: str, shape: tuple[int, ...]) -> Tensor:
+    def _take(self, name: str, shape: tuple[int, ...], *, keep: bool = False) -> Tensor:
         self._check_present(name)
         self._check_shape(name, shape)
         self._note(name)
-        return self._source.read(name)
+        return self._source.read(name, keep=keep)
 
     def _note(self, name: str) -> None:
         self._used.add(name)

@@ -15,7 +15,7 @@ import torch
 
 from modelfile.convert.config import Config
 from runner.backends.torch.config import model_config
-from runner.backends.torch.sources import ModelSource
+from runner.backends.torch.sources import Lying, ModelSource
 
 GROUP: Final = 128  # weights of one scale in int4
 _LLAMA: Final[dict[str, Any]] = {
@@ -140,7 +140,8 @@ def random_source(values: Mapping[str, Any], quantization: str, device: str) -> 
     tensors = dict(_tensors(values, quantization))
     stored = sum(prod(each.shape) * each.dtype.itemsize for each in tensors.values())
     elements = sum(prod(shape) for _, shape in _maps(values)) + _outer(values)
-    return ModelSource(config, RandomTensors(tensors, device), elements, stored, packed is not None)
+    made = RandomTensors(tensors, device)
+    return ModelSource(config, made, elements, stored, packed is not None, Lying())
 
 
 def computed_bytes(source: ModelSource, values: Mapping[str, Any]) -> int:

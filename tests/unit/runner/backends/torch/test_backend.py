@@ -305,13 +305,12 @@ def test_no_memory_for_a_step_leaves_the_cache_as_it_was(
     loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
-    model = backend._model  # type: ignore[attr-defined]
 
     def fail(*_arguments: object) -> object:
         raise MemoryError("12 GiB")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(model), "forward", fail)
+        patched.setattr(type(backend), "_forward", fail)
         with pytest.raises(BackendError, match="no memory for a step"):
             backend.step([Row(0, tokens, 0)])
     assert first(backend, tokens).token == continued(loaded_again(loaded), tokens, 1)[0]

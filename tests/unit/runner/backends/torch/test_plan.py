@@ -10,7 +10,7 @@ import torch
 from modelfile.convert.config import Config
 from runner.backends.torch import plan as planning
 from runner.backends.torch.config import model_config
-from runner.backends.torch.plan import SPARE_BLOCKS, MemoryPlan, dtype_for, plan_memory
+from runner.backends.torch.plan import SPARE_BLOCKS, Lying, MemoryPlan, dtype_for, plan_memory
 from runner.errors import ModelLoadFailed
 from tests.unit.runner.backends.torch.checkpoints import LLAMA
 from tests.unit.runner.backends.torch.conftest import ember_plan
@@ -40,6 +40,22 @@ def test_unpacked_weights_are_priced_as_they_will_be(monkeypatch: pytest.MonkeyP
     assert plan().weights_bytes == 4000
     assert plan(quantized=True).narrow
     assert 2000 < plan(quantized=True).weights_bytes <= 4000
+
+
+def test_weights_that_lie_in_the_file_are_priced_as_they_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "multiplies_bfloat16", lambda: False)
+
+    def weights_bytes(**changes: Any) -> int:
+        plan, lying = ember_plan("torch", **changes), Lying(900, 1000)
+        return plan_memory(CONFIG, plan, 1000, 1400, quantized=True, lying=lying).weights_bytes
+
+    monkeypatch.setattr(planning, "kernels", lambda: object())
+    assert weights_bytes() == 1000 + 4 * 100
+    assert weights_bytes(native_kernels=False) == 4000
+    monkeypatch.setattr(planning, "kernels", lambda: None)
+    assert weights_bytes() == 4000
 
 
 @pytest.mark.parametrize("multiplies", [True, False])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from kernels.native.linear import kernels
 from runner.backends.torch.attention import AttentionStep, make_caches
 from runner.backends.torch.batch import StepBatch, lay_out
 from runner.backends.torch.cache import BlockPool
@@ -28,12 +29,14 @@ Tensor = Any
 TOKENS = (5, 9, 2, 33, 60, 1, 0, 17)
 
 
-def logits_of(path: Path, *, packed: bool = False, dtype: Any = torch.float32) -> Tensor:
+def logits_of(
+    path: Path, *, packed: bool = False, dtype: Any = torch.float32, native: bool = True
+) -> Tensor:
     """The logits of all TOKENS [8, vocabulary] by the model at path."""
     source = open_source(path)
     shape = source.config.shape
     with torch.inference_mode():
-        model = build_model(source, Place(dtype, torch.device("cpu"), 64, packed))
+        model = build_model(source, Place(dtype, torch.device("cpu"), 64, packed, native=native))
         tokens = torch.tensor(TOKENS)
         positions = torch.arange(len(TOKENS))
         step = AttentionStep(
@@ -83,9 +86,42 @@ def test_half_precision_is_close_to_float32(tmp_path: Path, dtype: Any) -> None:
 
 
 def test_packed_rows_of_a_gguf_file_give_what_unpacked_ones_give() -> None:
-    unpacked, packed = logits_of(EMBER), logits_of(EMBER, packed=True)
+    unpacked, packed = logits_of(EMBER, native=False), logits_of(EMBER, packed=True)
     assert unpacked.std() > 0.1
     assert torch.allclose(unpacked, packed, atol=1e-3)
+    assert torch.allclose(unpacked, logits_of(EMBER), atol=1e-3)
+
+
+@pytest.mark.skipif(kernels() is None, reason="no kernels were compiled here")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_weights_are_used_where_they_lie_unless_they_are_wider_than_the_computation(
+    tmp_path: Path, dtype: Any
+) -> None:
+    tensors = {name: tensor.to(dtype) for name, tensor in llama_tensors().items()}
+    source = open_source(write_checkpoint(tmp_path / "m", tensors))
+    for computed in (torch.float32, torch.bfloat16):
+        model: Any = build_model(source, Place(computed, torch.device("cpu"), 64))
+        narrower = dtype.itemsize <= computed.itemsize
+        expected = dtype if narrower else computed
+        for layer in model.layers:
+            for linear in (layer.attention.projections, layer.feed_forward.down):
+                assert {weight.dtype for weight in linear.matrices.weights} == {expected}
+        assert model.embedding.weight.dtype == expected
+
+
+@pytest.mark.skipif(kernels() is None, reason="no kernels were compiled here")
+def test_copies_of_the_weights_give_what_the_file_s_pages_give(tmp_path: Path) -> None:
+    source = open_source(write_checkpoint(tmp_path / "m", llama_tensors()))
+    for mapped in (True, False):
+        place = Place(torch.float32, torch.device("cpu"), 64, mapped=mapped)
+        model: Any = build_model(source, place)
+        first = model.layers[0].feed_forward.down.matrices.weights[0]
+        stored = source.tensors.read("model.layers.0.mlp.down_proj.weight")
+        assert torch.equal(first, stored)
+        with Path("/proc/self/maps").open() as maps:
+            ranges = [line.split()[0] for line in maps if str(tmp_path) in line]
+        edges = [[int(edge, 16) for edge in pages.split("-")] for pages in ranges]
+        assert any(start <= first.data_ptr() < end for start, end in edges) == mapped
 
 
 def test_a_gguf_file_gives_what_its_tensors_give_as_a_checkpoint(tmp_path: Path) -> None:

@@ -58,9 +58,11 @@ def write_quantized(folder: Path, kind: str) -> Path:
     return folder
 
 
-def load(folder: Path, dtype: torch.dtype = torch.float32, *, packed: bool = False) -> Any:
+def load(
+    folder: Path, dtype: torch.dtype = torch.float32, *, packed: bool = False, native: bool = True
+) -> Any:
     """What the checkpoint's architecture builds of it."""
-    place = Place(dtype, torch.device("cpu"), POSITIONS, packed=packed)
+    place = Place(dtype, torch.device("cpu"), POSITIONS, packed=packed, native=native)
     with torch.inference_mode():
         return build_model(open_source(folder), place)
 
@@ -71,9 +73,14 @@ class Running:
     name = ""  # of the case
 
     def __init__(
-        self, folder: Path, dtype: torch.dtype = torch.float32, *, packed: bool = False
+        self,
+        folder: Path,
+        dtype: torch.dtype = torch.float32,
+        *,
+        packed: bool = False,
+        native: bool = True,
     ) -> None:
-        self.model = load(folder, dtype, packed=packed)
+        self.model = load(folder, dtype, packed=packed, native=native)
         shape = open_source(folder).config.shape
         self.lengths = [0, 0, 0, 0]
         # Neighbours in a sequence are no neighbours in the cache.

@@ -23,12 +23,13 @@ DECODERS = [name for name, config in CASES.items() if config["model_type"] not i
 TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2}
 
 
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("name", DECODERS)
 def test_the_logits_of_a_prompt_are_those_of_the_reference(
-    name: str, dtype: str, tmp_path: Path
+    name: str, dtype: str, native: bool, tmp_path: Path
 ) -> None:
-    running = Running(write_checkpoint(tmp_path, name), getattr(torch, dtype))
+    running = Running(write_checkpoint(tmp_path, name), getattr(torch, dtype), native=native)
     found = running.step((0, prompt(name)))
     assert difference(found, GOLDEN[name]["rows"]) <= TOLERANCES[dtype]
 

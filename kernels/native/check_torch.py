@@ -1,0 +1,33 @@
+"""`python -m kernels.native.check_torch LIBRARY`: does the torch backend's library compute what it
+should on this machine? See check.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from kernels.native.linear import Kernels, Matrices
+
+CLOSE = 0.02  # of the largest value: some of the products are rounded to bfloat16
+
+
+def right_linear(library: Path) -> bool:
+    """Whether products come out right by weights of each type, for odd shapes too."""
+    kernels, random = Kernels(library), torch.Generator().manual_seed(0)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for rows, k, columns in ((64, 256, 1), (37, 1057, 5), (100, 2100, 40)):
+            weight = torch.randn(rows, k, generator=random).to(dtype)
+            x = torch.randn(columns, k, generator=random)
+            expected = x @ weight.float().t()
+            matrices = Matrices(kernels, [weight], [None])
+            for narrow in (False, True):
+                found = matrices.multiply(x, dtype=torch.float32, narrow=narrow)
+                if not (found - expected).abs().max() < CLOSE * expected.abs().max():
+                    return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(0 if right_linear(Path(sys.argv[1])) else 1)

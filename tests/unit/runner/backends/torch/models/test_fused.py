@@ -1,0 +1,193 @@
+"""The layers of a decoder in one native call: what its modules compute, and the reference."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernels.native.linear import kernels
+from runner.backends.torch.adapters import AdaptedLinear
+from runner.backends.torch.attention import make_caches
+from runner.backends.torch.decoder import Decoder, GatedFeedForward, PreNormLayer
+from runner.backends.torch.fused import FusedDecoder, fused
+from runner.backends.torch.host_step import HostStep, views_of
+from tests.conformance.logits.cases import GENERATED, prompt
+from tests.unit.runner.backends.torch.models.running import (
+    BLOCK,
+    GOLDEN,
+    Piece,
+    Running,
+    difference,
+    write_checkpoint,
+)
+
+pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels were compiled here")
+
+# Plain, with biases, windows, head norms, one map for all three, ropes that are scaled
+COMPUTED = (
+    "llama2",
+    "llama3",
+    "llama_wide",
+    "mistral_window",
+    "qwen2_window",
+    "qwen3_bias",
+    "phi3_window",
+    "phi3_long",
+)
+OTHERS = ("gemma2", "gemma3_text", "mixtral", "gpt_oss")
+TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2}
+EXACT = 1e-5
+
+
+class FusedRunning(Running):
+    """The same by the fused decoder."""
+
+    fused: FusedDecoder
+
+    def step(self, *pieces: Piece) -> torch.Tensor:
+        sequences, counts = [one for one, _ in pieces], [len(piece) for _, piece in pieces]
+        before = [self.lengths[sequence] for sequence in sequences]
+        for sequence, count in zip(sequences, counts, strict=True):
+            self.lengths[sequence] += count
+        positions = torch.cat(
+            [torch.arange(at, at + count) for at, count in zip(before, counts, strict=True)]
+        )
+        rows = torch.tensor(np.repeat(sequences, counts))
+        step = HostStep(
+            views_of(self.caches) or [],
+            positions,
+            self.tables[rows, positions // BLOCK].long() * BLOCK + positions % BLOCK,
+            self.tables[sequences].numpy(),
+            np.array([self.lengths[sequence] for sequence in sequences]),
+            np.array([0, *np.cumsum(counts)], np.int32),
+        )
+        tokens = torch.tensor([token for _, piece in pieces for token in piece])
+        with torch.inference_mode():
+            logits: torch.Tensor = self.model.logits(self.fused.forward(tokens, step))
+        return logits
+
+
+def running(folder: Path, name: str, dtype: torch.dtype = torch.float32) -> FusedRunning:
+    found = FusedRunning(write_checkpoint(folder, name), dtype)
+    native = fused(found.model, found.caches)
+    assert native is not None
+    found.fused, found.name = native, name
+    return found
+
+
+@pytest.fixture(scope="module", params=("llama3", "mistral_window", "phi3_long"))
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FusedRunning:
+    return running(tmp_path_factory.mktemp("checkpoint"), request.param)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_the_logits_of_a_prompt_are_those_of_the_reference(
+    name: str, dtype: str, tmp_path: Path
+) -> None:
+    found = running(tmp_path, name, getattr(torch, dtype)).step((0, prompt(name)))
+    assert difference(found, GOLDEN[name]["rows"]) <= TOLERANCES[dtype]
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_the_greedy_continuation_is_that_of_the_reference(name: str, tmp_path: Path) -> None:
+    assert running(tmp_path, name).greedy(0, prompt(name), GENERATED) == GOLDEN[name]["greedy"]
+
+
+@given(cuts=st.sets(st.integers(1, 11)))
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_prompt_in_chunks_has_the_logits_of_the_whole(case: FusedRunning, cuts: set[int]) -> None:
+    case.lengths[0] = 0
+    tokens = prompt(case.name)
+    edges = [0, *sorted(cuts), len(tokens)]
+    found = [case.step((0, tokens[start:end])) for start, end in pairwise(edges)]
+    assert difference(torch.cat(found), GOLDEN[case.name]["rows"]) <= EXACT
+
+
+def test_sequences_of_one_step_do_not_see_each_other(case: FusedRunning) -> None:
+    case.lengths[:] = [0, 0, 0, 0]
+    tokens, wanted = prompt(case.name), torch.tensor(GOLDEN[case.name]["rows"])
+    case.step((2, tokens[:5]))
+    other = [token % 60 + 1 for token in tokens]
+    pieces: list[Piece] = [(2, tokens[5:6]), (0, tokens), (3, other), (1, tokens[:4])]
+    found = case.step(*pieces)
+    ends = torch.tensor([len(piece) for _, piece in pieces]).cumsum(0).tolist()
+    assert difference(found[:1], wanted[5:6]) <= EXACT
+    assert difference(found[1 : ends[1]], wanted) <= EXACT
+    assert difference(found[ends[2] :], wanted[:4]) <= EXACT
+
+
+def test_the_modules_go_on_where_the_call_stopped(case: FusedRunning) -> None:
+    tokens, wanted = prompt(case.name), torch.tensor(GOLDEN[case.name]["rows"])
+    case.lengths[0] = 0
+    case.step((0, tokens[:7]))
+    found = Running.step(case, (0, tokens[7:]))
+    assert difference(found, wanted[7:]) <= EXACT
+
+
+def test_a_long_prompt_is_what_the_modules_compute(case: FusedRunning) -> None:
+    tokens, found = [at * at % 61 + 1 for at in range(100)], []
+    for step in (case.step, lambda piece: Running.step(case, piece)):
+        case.lengths[:] = [0, 0, 0, 0]
+        found.append(step((1, tokens)))
+    assert difference(found[0], found[1]) <= EXACT
+
+
+def test_two_threads_compute_what_one_does(tmp_path: Path) -> None:
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            (tmp_path / str(threads)).mkdir()
+            found.append(running(tmp_path / str(threads), "llama3").step((0, prompt("llama3"))))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_architectures_are_left_to_their_modules(name: str, tmp_path: Path) -> None:
+    found = Running(write_checkpoint(tmp_path, name))
+    assert fused(found.model, found.caches) is None
+
+
+def test_many_tokens_that_see_a_long_context_are_left_to_the_modules(case: FusedRunning) -> None:
+    def fits(tokens: int, context: int) -> bool:
+        lengths, starts = np.array([context]), np.array([0, tokens], np.int32)
+        indexes = torch.zeros(tokens, dtype=torch.int64)
+        return case.fused.fits(HostStep([], indexes, indexes, np.zeros((1, 1)), lengths, starts))  # type: ignore[arg-type]
+
+    assert fits(1, 100_000)
+    assert fits(500, 1000)
+    assert not fits(500, 2000)
+
+
+def test_caches_with_scales_are_left_to_the_modules(tmp_path: Path) -> None:
+    found = Running(write_checkpoint(tmp_path, "llama3"))
+    shape = found.caches[0].keys.shape
+    scaled = make_caches(len(found.caches), tuple(shape), torch.int8, "cpu")  # type: ignore[arg-type]
+    assert fused(found.model, scaled) is None
+    assert fused(found.model, []) is None
+
+
+def test_maps_that_adapters_change_are_left_to_the_modules(tmp_path: Path) -> None:
+    found = Running(write_checkpoint(tmp_path, "llama3"))
+    model = found.model
+    first = model.layers[0]
+    down, up = torch.zeros(first.feed_forward.down.matrices.k, 1), torch.zeros(1, 64)
+    changed = GatedFeedForward(
+        first.feed_forward.gate_up,
+        AdaptedLinear(first.feed_forward.down, down, up),
+        first.feed_forward.activation,
+    )
+    layer = PreNormLayer(first.input_norm, first.attention, first.feed_forward_norm, changed)
+    other = Decoder(model.embedding, [layer, *model.layers[1:]], model.norm, model.head)
+    assert fused(other, found.caches) is None
