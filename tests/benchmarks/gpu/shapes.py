@@ -118,7 +118,7 @@ class RandomTensors:
         """See TensorSource."""
         return self._tensors[name].shape
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str, *, keep: bool = False) -> Any:
         """See TensorSource."""
         wanted = self._tensors[name]
         if wanted.dtype is torch.int32:
@@ -128,7 +128,7 @@ class RandomTensors:
         found = torch.randn(wanted.shape, dtype=torch.bfloat16, device=self._device)
         return (found * wanted.deviation).to(wanted.dtype)
 
-    def rows(self, name: str) -> None:
+    def rows(self, name: str, *, keep: bool = False) -> None:
         """See TensorSource: there are none."""
 
 
