@@ -12,23 +12,21 @@ from pathlib import Path
 
 # What a processor must have, in /proc/cpuinfo's words, and the flags for it, best first. Not
 # -march=native: the library may still be there when the machine is another.
-LEVELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "avx512bf16": (
-        ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "f16c"),
-        ("-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"),
-    ),
-    "avx512": (
-        ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "f16c"),
-        ("-march=x86-64-v4", "-mavx512vnni"),
-    ),
-    "avxvnni": (
-        ("avx2", "avx_vnni", "fma", "bmi2", "f16c"),
-        ("-march=x86-64-v3", "-mavxvnni"),
-    ),
-    "avx2": (("avx2", "fma", "bmi2", "f16c"), ("-march=x86-64-v3",)),
+_AVX2 = ("avx2", "fma", "bmi2", "f16c")
+_AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni")
+LEVELS: dict[str, tuple[str, ...]] = {
+    "avx512bf16": (*_AVX512, "avx512_bf16"),
+    "avx512": _AVX512,
+    "avxvnni": (*_AVX2, "avx_vnni"),
+    "avx2": _AVX2,
 }
 FOLDER = Path(sys.prefix) / "lib" / "hearth"
 _CPUINFO = Path("/proc/cpuinfo")
+
+
+def compiler_flags(level: str) -> list[str]:
+    """What lets a compiler use the instructions of a level."""
+    return [f"-m{name.replace('_', '')}" for name in LEVELS[level]]
 
 
 @cache
@@ -39,7 +37,7 @@ def level() -> str | None:
     except OSError:
         return None
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
-    return next((name for name, (needed, _) in LEVELS.items() if flags.issuperset(needed)), None)
+    return next((name for name, needed in LEVELS.items() if flags.issuperset(needed)), None)
 
 
 def library(name: str) -> Path | None:

@@ -32,8 +32,7 @@ def _outcome(name: str) -> str | None:
         if recipe is None:
             return None
         library = building.build(recipe)
-        building.check(recipe, library)
-    except building.CannotBuild as reason:
+    except (building.CannotBuild, OSError) as reason:
         return f"no kernels of hearth's own: {reason}"
     return f"kernels for {library.stem.rpartition('-')[2]}"
 

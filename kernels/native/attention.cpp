@@ -1,11 +1,13 @@
 // Flash attention on the processor: what the cells have is converted to floats once for all rows
 // that look at them, rows of all heads that share a key among them.
 //
-// Cells are taken in tiles of CELLS, query rows in blocks of ROWS; a tile that nobody in a block may
-// see is passed over. First all scores of a block, with the largest of each row, then the sums of
-// the values, not in one pass with corrections as on a GPU: a row's result has the same bits whatever
-// other rows are computed with it, and wherever its cells lie, of which a cache says nothing. To that
-// end the sums are whole numbers of STEP, in 64 bits: added in any order they are the same.
+// Query rows are taken in blocks of ROWS. The cells that they see are gathered from the mask, since
+// a cache mixes those of many sequences, and taken in tiles of CELLS: cells that all rows of a block
+// see together, the others for each row apart, or all of them together where that is less work.
+// First all scores of a block, with the largest of each row, then the sums of the values, not in one
+// pass with corrections as on a GPU: a row's result has the same bits whatever other rows are
+// computed with it, and wherever its cells lie. To that end the sums are whole numbers of STEP, in
+// 64 bits: added in any order they are the same.
 // Few blocks and many threads: the scores are divided by cells, the sums by values.
 #include "attention.h"
 
@@ -14,77 +16,41 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "lanes.h"
+#include "selection.h"
 
 namespace hearth {
 namespace {
 
-constexpr int CELLS = 32;
 constexpr int VALUE_CELLS = 16;  // so many, as doubles, leave room in the first-level cache
-constexpr int ROWS = 32;
 constexpr int GROUP = 4;        // rows, and cells, that are multiplied together
-constexpr int64_t PART = 4;     // tiles that a thread takes when the scores of a block are divided
-constexpr int64_t SEGMENT = 4 * LANES;  // values that it takes then
 constexpr int64_t MOST_VALUES = 256;
 
 // A product is rounded to STEP by adding ROUNDER, of whose last bit it is the size; the bits are added.
-// A weight is 1 at most. Values from LARGE on are added apart, in floating point; with less and fewer
-// than 2^18 cells no sum is too long.
+// A weight is 1 at most. Values from LARGE on are added apart, in floating point; with less and up to
+// MANY cells no sum is too long.
 constexpr double STEP = 0x1p-35, ROUNDER = 0x1.8p17;
 constexpr float LARGE = 1024;
+constexpr int64_t MANY = (int64_t)1 << 18;
 
 enum Type { F32 = 0, F16 = 1, Q8_0 = 8, BF16 = 30 };
 
-// How the work is divided: items are (key head, block of rows).
-struct Division {
-    int64_t group, rows, lines, blocks, tiles, items, parts, segments;
-    bool divided;  // items are divided further
-    explicit Division(const hearth_attention_args &a) {
-        group = a.heads / a.heads_kv;
-        rows = group * a.rows;
-        lines = std::min<int64_t>(ROWS, rows);  // of the largest block
-        blocks = (rows + ROWS - 1) / ROWS;
-        tiles = (a.cells + CELLS - 1) / CELLS;
-        items = a.heads_kv * blocks;
-        parts = (tiles + PART - 1) / PART;
-        segments = (a.v.values + SEGMENT - 1) / SEGMENT;
-        divided = a.threads > 1 && items < 2 * a.threads;
-    }
-};
-
-// The rows of an item.
-struct Block {
-    int64_t head_kv, row;
-    int rows;
-    Block(const Division &by, int64_t item) {
-        head_kv = item / by.blocks;
-        row = item % by.blocks * ROWS;
-        rows = (int)std::min<int64_t>(ROWS, by.rows - row);
-    }
-    int64_t n(const Division &by, int r) const { return (row + r) / by.group; }
-    int64_t head(const Division &by, int r) const { return head_kv * by.group + (row + r) % by.group; }
-};
-
-// What the first half leaves for the second: the scores of a block's rows, bit r of seen[tile] for
-// row r that sees something of it, the largest score of each row in each part.
+// What the first half leaves for the second: the scores of a tile's rows, the largest of each row of
+// the block in each part.
 struct Scores {
-    float *score;    // [tiles][lines][CELLS]
-    float *most;     // [parts][lines]
-    uint32_t *seen;  // [tiles]
-    int64_t lines;
+    float *score;  // [lines of all tiles][CELLS]
+    float *most;   // [parts][lines of the block]
 
     static size_t floats_for(const Division &by) {
-        const size_t count = (by.tiles * CELLS + by.parts) * by.lines + by.tiles;
-        return (count + 15) / 16 * 16;
+        return (by.most_lines() * CELLS + by.parts * by.lines + 15) / 16 * 16;
     }
     Scores(const Division &by, float *memory) {
-        lines = by.lines;
         score = memory;
-        most = score + by.tiles * lines * CELLS;
-        seen = (uint32_t *)(most + by.parts * lines);
+        most = score + by.most_lines() * CELLS;
     }
-    float *row(int64_t tile, int r) const { return score + (tile * lines + r) * CELLS; }
+    float *row(const Selection::Tile &tile, int r) const { return score + (tile.line + r - tile.row) * CELLS; }
 };
 
 // A thread's memory. Lines are as long as the vectors.
@@ -94,6 +60,7 @@ struct Scratch {
     int64_t *sum;     // [ROWS] vectors, of STEP
     double *large;    // [ROWS] vectors: what is added apart
     alignas(64) double weight[ROWS][CELLS];
+    alignas(64) float mask[CELLS];  // what one row of it has for a tile
     int64_t total[ROWS];  // of weights, of STEP
     int64_t added[ROWS];  // products in each sum
     bool any_large;
@@ -138,69 +105,72 @@ struct Block8 {
     }
 };
 
-// Cells of a tile: where the first begins, and how many there are.
-struct Cells {
-    const char *data;
-    int64_t count;
-    Cells(const hearth_attention_args &a, const hearth_vectors &from, int64_t head, int64_t cell, int64_t most) {
-        count = std::max<int64_t>(0, std::min(most, a.cells - cell));
-        data = (const char *)from.data + cell * from.row_bytes + head * from.head_bytes;
-    }
-};
+float large_of(const hearth_attention_args &a) { return a.cells <= MANY ? LARGE : LARGE * MANY / a.cells; }
 
-// The keys of CELLS cells as floats, zeros beyond the last one.
+const char *start_of(const hearth_vectors &from, int64_t head, int32_t cell) {
+    return (const char *)from.data + cell * from.row_bytes + head * from.head_bytes;
+}
+
+// The keys of CELLS cells as floats, zeros for those that are none.
 template <class T>
-void convert_keys(const hearth_attention_args &a, int64_t head, int64_t cell, float *to) {
-    const Cells from(a, a.k, head, cell, CELLS);
+void convert_keys(const hearth_attention_args &a, int64_t head, const int32_t *cells, float *to) {
     const int64_t count = a.k.values;
-    for (int64_t c = 0; c < from.count; c++)
-        for (int64_t i = 0; i < count; i += LANES)
-            store(to + c * count + i, T::at(from.data + c * a.k.row_bytes, i));
-    std::memset(to + from.count * count, 0, (CELLS - from.count) * count * sizeof(float));
-}
-
-void convert_keys(const hearth_attention_args &a, int64_t head, int64_t cell, float *to) {
-    switch (a.k.type) {
-    case F32: return convert_keys<Float>(a, head, cell, to);
-    case F16: return convert_keys<Half>(a, head, cell, to);
-    case BF16: return convert_keys<BFloat>(a, head, cell, to);
-    default: return convert_keys<Block8>(a, head, cell, to);
+    for (int c = 0; c < CELLS; c++, to += count) {
+        if (cells[c] < 0) {
+            std::memset(to, 0, count * sizeof(float));
+            continue;
+        }
+        const char *p = start_of(a.k, head, cells[c]);
+        for (int64_t i = 0; i < count; i += LANES) store(to + i, T::at(p, i));
     }
 }
 
-// Values first to first + count - 1 of VALUE_CELLS cells as doubles, zeros beyond the last one. Bit c of
-// the result: some of cell c are LARGE or no numbers.
+void convert_keys(const hearth_attention_args &a, int64_t head, const int32_t *cells, float *to) {
+    switch (a.k.type) {
+    case F32: return convert_keys<Float>(a, head, cells, to);
+    case F16: return convert_keys<Half>(a, head, cells, to);
+    case BF16: return convert_keys<BFloat>(a, head, cells, to);
+    default: return convert_keys<Block8>(a, head, cells, to);
+    }
+}
+
+// Values first to first + count - 1 of VALUE_CELLS cells as doubles, zeros for those that are none. Bit
+// c of the result: some of cell c are LARGE or no numbers.
 template <class T>
-uint32_t convert_values(const hearth_attention_args &a, int64_t head, int64_t cell, int64_t first,
+uint32_t convert_values(const hearth_attention_args &a, int64_t head, const int32_t *cells, int64_t first,
                         int64_t count, double *to) {
-    const Cells from(a, a.v, head, cell, VALUE_CELLS);
+    const float large = large_of(a);
     uint32_t apart = 0;
-    for (int64_t c = 0; c < from.count; c++) {
+    for (int c = 0; c < VALUE_CELLS; c++, to += count) {
+        if (cells[c] < 0) {
+            std::memset(to, 0, count * sizeof(double));
+            continue;
+        }
+        const char *p = start_of(a.v, head, cells[c]);
         ints sizes = all(0);
         for (int64_t i = 0; i < count; i += LANES) {
-            const floats v = T::at(from.data + c * a.v.row_bytes, first + i);
+            const floats v = T::at(p, first + i);
             sizes = largest_size(sizes, v);
-            store_wide(to + c * count + i, v);
+            store_wide(to + i, v);
         }
-        apart |= (uint32_t)!all_sizes_below(sizes, LARGE) << c;
+        apart |= (uint32_t)!all_sizes_below(sizes, large) << c;
     }
-    std::memset(to + from.count * count, 0, (VALUE_CELLS - from.count) * count * sizeof(double));
     return apart;
 }
 
-uint32_t convert_values(const hearth_attention_args &a, int64_t head, int64_t cell, int64_t first,
+uint32_t convert_values(const hearth_attention_args &a, int64_t head, const int32_t *cells, int64_t first,
                         int64_t count, double *to) {
     switch (a.v.type) {
-    case F32: return convert_values<Float>(a, head, cell, first, count, to);
-    case F16: return convert_values<Half>(a, head, cell, first, count, to);
-    case BF16: return convert_values<BFloat>(a, head, cell, first, count, to);
-    default: return convert_values<Block8>(a, head, cell, first, count, to);
+    case F32: return convert_values<Float>(a, head, cells, first, count, to);
+    case F16: return convert_values<Half>(a, head, cells, first, count, to);
+    case BF16: return convert_values<BFloat>(a, head, cells, first, count, to);
+    default: return convert_values<Block8>(a, head, cells, first, count, to);
     }
 }
 
 // Products of rows r to r + R - 1 with all cells of the tile in scratch.
 template <int R>
-void score(const Scratch &s, const Scores &to, int64_t tile, int r, int64_t values) {
+void score(const Scratch &s, const Scores &to, const Selection::Tile &tile, int r, int64_t values) {
     const float *q = s.q + r * values;
     for (int c = 0; c < CELLS; c += GROUP) {
         const float *k = s.k + c * values;
@@ -227,47 +197,27 @@ float slope_of(const hearth_attention_args &a, int64_t head) {
                         : std::pow(std::exp2(-a.max_bias / 2 / power), (float)(2 * (head - power) + 1));
 }
 
-// What a row's mask has for LANES cells from cell on; -infinity beyond the last one.
-floats mask_of(const hearth_attention_args &a, int64_t n, float slope, int64_t cell) {
-    const uint16_t *m = a.mask ? (const uint16_t *)((const char *)a.mask + n * a.mask_bytes) + cell : nullptr;
-    const int64_t count = a.cells - cell;
-    floats add = zeros();
-    if (count < LANES) {
-        float values[LANES];
-        for (int64_t i = 0; i < LANES; i++) values[i] = i >= count ? -INFINITY : m ? _cvtsh_ss(m[i]) : 0.0f;
-        add = load(values);
-    } else if (m) {
-        add = from_halves(m);
+// What row n of the mask has for a tile's cells; -infinity for those that are none.
+void read_mask(const hearth_attention_args &a, int64_t n, const int32_t *cells, float *to) {
+    const uint16_t *m = a.mask != nullptr ? mask_row(a, n) : nullptr;
+    if (cells[CELLS - 1] >= 0 && (m == nullptr || cells[CELLS - 1] - cells[0] == CELLS - 1)) {  // in one piece
+        for (int c = 0; c < CELLS; c += LANES) store(to + c, m != nullptr ? from_halves(m + cells[0] + c) : zeros());
+        return;
     }
-    return a.max_bias > 0 ? times(add, all(slope)) : add;
-}
-
-// The rows of a block that see something of a tile, a bit for each.
-uint32_t seers(const hearth_attention_args &a, const Division &by, const Block &block, int64_t tile) {
-    uint32_t bits = 0;
-    bool sees = false;
-    for (int r = 0; r < block.rows; r++) {
-        if (r == 0 || block.n(by, r) != block.n(by, r - 1)) {
-            floats most = all(-INFINITY);
-            for (int64_t c = 0; c < CELLS; c += LANES)
-                most = larger(most, mask_of(a, block.n(by, r), 1.0f, tile * CELLS + c));
-            sees = largest_of(most) > -INFINITY;
-        }
-        bits |= (uint32_t)sees << r;
-    }
-    return bits;
+    for (int c = 0; c < CELLS; c++) to[c] = cells[c] < 0 ? -INFINITY : m != nullptr ? _cvtsh_ss(m[cells[c]]) : 0.0f;
 }
 
 // A row's products of a tile into scores, in place. The largest of them and of most.
-float settle(const hearth_attention_args &a, float *score, int64_t n, float slope, int64_t tile, float most) {
+float settle(const hearth_attention_args &a, float *score, const float *mask, float slope, float most) {
     floats largest = all(most);
-    for (int64_t c = 0; c < CELLS; c += LANES) {
-        floats v = load(score + c);
+    for (int c = 0; c < CELLS; c += LANES) {
+        floats v = load(score + c), add = load(mask + c);
         if (a.softcap != 0) {
             const floats e = exponential(times(v, all(2.0f)));
             v = times(all(a.softcap), over(minus(e, all(1.0f)), plus(e, all(1.0f))));
         }
-        v = plus_mask(v, mask_of(a, n, slope, tile * CELLS + c));
+        if (a.max_bias > 0) add = times(add, all(slope));
+        v = plus_mask(v, add);
         largest = larger(v, largest);  // a NaN is left out; the weights will have it
         store(score + c, v);
     }
@@ -284,31 +234,28 @@ void start(const hearth_attention_args &a, const Division &by, const Block &bloc
     }
 }
 
-template <int R>
-bool any_of(uint32_t seen, int r) { return (seen >> r & ((1 << R) - 1)) != 0; }
-
 // The scores of a block for the tiles of a part.
-void score_part(const hearth_attention_args &a, const Division &by, const Block &block, const Scratch &s,
-                const Scores &to, int64_t part) {
+void score_part(const hearth_attention_args &a, const Division &by, const Block &block, const Selection &chosen,
+                Scratch &s, const Scores &to, int64_t part) {
     float *most = to.most + part * by.lines, slope[ROWS];
     for (int r = 0; r < block.rows; r++) {
         most[r] = -INFINITY;
         slope[r] = slope_of(a, block.head(by, r));
     }
-    const int64_t end = std::min(by.tiles, (part + 1) * PART);
-    for (int64_t tile = part * PART; tile < end; tile++) {
-        const uint32_t seen = to.seen[tile] = seers(a, by, block, tile);
-        if (seen == 0) continue;
-        convert_keys(a, block.head_kv, tile * CELLS, s.k);
-        int r = 0;
-        for (; r + 4 <= block.rows; r += 4)
-            if (any_of<4>(seen, r)) score<4>(s, to, tile, r, a.q.values);
-        for (; r + 2 <= block.rows; r += 2)
-            if (any_of<2>(seen, r)) score<2>(s, to, tile, r, a.q.values);
-        for (; r < block.rows; r++)
-            if (any_of<1>(seen, r)) score<1>(s, to, tile, r, a.q.values);
-        for (r = 0; r < block.rows; r++)
-            if (seen >> r & 1) most[r] = settle(a, to.row(tile, r), block.n(by, r), slope[r], tile, most[r]);
+    const int64_t end = std::min<int64_t>(chosen.tiles.size(), (part + 1) * PART);
+    for (int64_t t = part * PART; t < end; t++) {
+        const Selection::Tile &tile = chosen.tiles[t];
+        const int32_t *cells = chosen.cells.data() + t * CELLS;
+        convert_keys(a, block.head_kv, cells, s.k);
+        int r = tile.row;
+        const int last = tile.row + tile.rows;
+        for (; r + 4 <= last; r += 4) score<4>(s, to, tile, r, a.q.values);
+        for (; r + 2 <= last; r += 2) score<2>(s, to, tile, r, a.q.values);
+        for (; r < last; r++) score<1>(s, to, tile, r, a.q.values);
+        for (r = tile.row; r < last; r++) {
+            if (r == tile.row || block.n(by, r) != block.n(by, r - 1)) read_mask(a, block.n(by, r), cells, s.mask);
+            most[r] = settle(a, to.row(tile, r), s.mask, slope[r], most[r]);
+        }
     }
 }
 
@@ -340,14 +287,17 @@ void add_values(Scratch &s, int r, int cell, int64_t values) {
     for (int i = 0; i < R; i++) s.added[r + i] += VALUE_CELLS;
 }
 
-// Takes the values of a cell out of the tile, to the sums apart of the rows that see it.
-void add_apart(const Block &block, Scratch &s, int cell, int c, int64_t values) {
+// Takes what is not below a limit out of a cell's values, to the sums apart of the rows that see it.
+void add_apart(Scratch &s, const Selection::Tile &tile, int cell, int c, int64_t values, double limit) {
     double *v = s.v + c * values;
-    for (int r = 0; r < block.rows; r++) {
-        const double weight = s.weight[r][cell + c];
-        for (int64_t d = 0; d < values && weight != 0; d++) s.large[r * values + d] += weight * v[d];
+    for (int64_t d = 0; d < values; d++) {
+        if (std::fabs(v[d]) < limit) continue;
+        for (int r = tile.row; r < tile.row + tile.rows; r++) {
+            const double weight = s.weight[r][cell + c];
+            if (weight != 0) s.large[r * values + d] += weight * v[d];
+        }
+        v[d] = 0;
     }
-    std::memset(v, 0, values * sizeof(double));
 }
 
 int64_t pattern(double number) {
@@ -356,16 +306,11 @@ int64_t pattern(double number) {
     return bits;
 }
 
-// A tile's weights of a row, 0 for a row that sees nothing of it, and their part of its total. False:
-// there is a NaN among them.
-bool weigh(Scratch &s, const Scores &from, int64_t tile, int r, float most) {
-    if (!(from.seen[tile] >> r & 1)) {
-        std::memset(s.weight[r], 0, sizeof s.weight[r]);
-        return true;
-    }
+// A tile's weights of a row and their part of its total. False: there is a NaN among them.
+bool weigh(Scratch &s, const float *score, int r, float most) {
     ints total = all(0), sizes = all(0);
     for (int64_t c = 0; c < CELLS; c += LANES) {
-        const floats weight = exponential(minus(load(from.row(tile, r) + c), all(most)));
+        const floats weight = exponential(minus(load(score + c), all(most)));
         sizes = largest_size(sizes, weight);
         const doubles low = low_half(weight), high = high_half(weight);
         store(s.weight[r] + c, low);
@@ -394,48 +339,55 @@ void finish(const hearth_attention_args &a, const Division &by, const Block &blo
     }
 }
 
-// The sums of a block += the weights of a tile, from one of its cells on, times their values.
-void add_cells(const hearth_attention_args &a, const Block &block, Scratch &s, uint32_t seen, int64_t tile,
-               int cell, int64_t first, int64_t count) {
-    const uint32_t apart = convert_values(a, block.head_kv, tile * CELLS + cell, first, count, s.v);
+// The sums of a tile's rows += the weights from one of its cells on times their values.
+void add_cells(const hearth_attention_args &a, int64_t head, Scratch &s, const Selection::Tile &tile,
+               const int32_t *cells, int cell, int64_t first, int64_t count) {
+    const uint32_t apart = convert_values(a, head, cells + cell, first, count, s.v);
     for (int c = 0; apart >> c != 0; c++)
-        if (apart >> c & 1) add_apart(block, s, cell, c, count);
+        if (apart >> c & 1) add_apart(s, tile, cell, c, count, large_of(a));
     s.any_large = s.any_large || apart != 0;
-    int r = 0;
-    for (; r + 4 <= block.rows; r += 4)
-        if (any_of<4>(seen, r)) add_values<4>(s, r, cell, count);
-    for (; r + 2 <= block.rows; r += 2)
-        if (any_of<2>(seen, r)) add_values<2>(s, r, cell, count);
-    for (; r < block.rows; r++)
-        if (any_of<1>(seen, r)) add_values<1>(s, r, cell, count);
+    int r = tile.row;
+    const int last = tile.row + tile.rows;
+    for (; r + 4 <= last; r += 4) add_values<4>(s, r, cell, count);
+    for (; r + 2 <= last; r += 2) add_values<2>(s, r, cell, count);
+    for (; r < last; r++) add_values<1>(s, r, cell, count);
 }
 
 // Values first to first + count - 1 of a block's results.
-void sum_up(const hearth_attention_args &a, const Division &by, const Block &block, Scratch &s,
-            const Scores &from, int64_t first, int64_t count) {
+void sum_up(const hearth_attention_args &a, const Division &by, const Block &block, const Selection &chosen,
+            Scratch &s, const Scores &from, int64_t first, int64_t count) {
     float most[ROWS];
     for (int r = 0; r < block.rows; r++) {
-        most[r] = a.sinks ? a.sinks[block.head(by, r)] : -INFINITY;
-        for (int64_t p = 0; p < by.parts; p++) most[r] = std::max(most[r], from.most[p * by.lines + r]);
+        // without the sink: far below it the weights would be less than STEP
+        most[r] = -INFINITY;
+        for (int64_t p = 0; p < chosen.parts(); p++) most[r] = std::max(most[r], from.most[p * by.lines + r]);
         if (most[r] == -INFINITY) most[r] = 0;  // it sees nothing, or NaN
     }
     s.clear(block.rows * count);
-    for (int64_t tile = 0; tile < by.tiles; tile++) {
-        if (from.seen[tile] == 0) continue;
-        for (int r = 0; r < block.rows; r++)
-            if (!weigh(s, from, tile, r, most[r])) s.spoiled |= 1u << r;
+    for (size_t t = 0; t < chosen.tiles.size(); t++) {
+        const Selection::Tile &tile = chosen.tiles[t];
+        for (int r = tile.row; r < tile.row + tile.rows; r++)
+            if (!weigh(s, from.row(tile, r), r, most[r])) s.spoiled |= 1u << r;
         for (int cell = 0; cell < CELLS; cell += VALUE_CELLS)
-            add_cells(a, block, s, from.seen[tile], tile, cell, first, count);
+            add_cells(a, block.head_kv, s, tile, chosen.cells.data() + t * CELLS, cell, first, count);
     }
     for (int r = 0; r < block.rows; r++) finish(a, by, block, s, r, most[r], first, count);
 }
 
-void whole(const hearth_attention_args &a, const Division &by, int64_t item, Scratch &s, const Scores &scores) {
+void whole(const hearth_attention_args &a, const Division &by, int64_t item, Scratch &s, const Scores &scores,
+           Selection &chosen) {
     const Block block(by, item);
+    chosen.choose(a, by, block);
     start(a, by, block, s);
-    for (int64_t part = 0; part < by.parts; part++) score_part(a, by, block, s, scores, part);
-    sum_up(a, by, block, s, scores, 0, a.v.values);
+    for (int64_t part = 0; part < chosen.parts(); part++) score_part(a, by, block, chosen, s, scores, part);
+    sum_up(a, by, block, chosen, s, scores, 0, a.v.values);
 }
+
+// One of the parts of all items' scores, or of the segments of their sums.
+struct Share {
+    int64_t item, at;
+    Share(int64_t i, int64_t each) : item(i / each), at(i % each) {}
+};
 
 }  // namespace
 }  // namespace hearth
@@ -465,23 +417,32 @@ extern "C" void hearth_attention(const hearth_attention_args *args) {
     {
         const int thread = omp_get_thread_num();
         Scratch s(a, memory + thread * own);
+        static thread_local Selection chosen;  // keeps its memory
         if (!by.divided) {
 #pragma omp for schedule(dynamic, 1)
-            for (int64_t item = 0; item < by.items; item++) whole(a, by, item, s, Scores(by, scores + thread * size));
+            for (int64_t item = 0; item < by.items; item++) whole(a, by, item, s, Scores(by, scores + thread * size), chosen);
         } else {
             int64_t begun = -1;
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < by.items * by.parts; i++) {
-                const int64_t item = i / by.parts;
-                const Block block(by, item);
-                if (item != begun) start(a, by, block, s);
-                begun = item;
-                score_part(a, by, block, s, Scores(by, scores + item * size), i % by.parts);
+                const Share part(i, by.parts);
+                const Block block(by, part.item);
+                if (part.item != begun) {
+                    chosen.choose(a, by, block);
+                    start(a, by, block, s);
+                    begun = part.item;
+                }
+                if (part.at < chosen.parts())
+                    score_part(a, by, block, chosen, s, Scores(by, scores + part.item * size), part.at);
             }
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < by.items * by.segments; i++) {
-                const int64_t first = i % by.segments * SEGMENT;
-                sum_up(a, by, Block(by, i / by.segments), s, Scores(by, scores + i / by.segments * size), first,
+                const Share segment(i, by.segments);
+                const Block block(by, segment.item);
+                if (segment.item != begun) chosen.choose(a, by, block);
+                begun = segment.item;
+                const int64_t first = segment.at * SEGMENT;
+                sum_up(a, by, block, chosen, s, Scores(by, scores + segment.item * size), first,
                        std::min(SEGMENT, a.v.values - first));
             }
         }

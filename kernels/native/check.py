@@ -5,15 +5,19 @@ Exit status 0: yes. Run in a process of its own, which a miscompiled library may
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from kernels.native.attention import F32, Attention, Cached, Scoring
+from kernels.native.attention import F16, F32, Attention, Cached, Scoring
 from kernels.native.products import Products
 
-Q8_0 = 8
+Q8_0, Q4_K = 8, 12
+Array = npt.NDArray[Any]
 CLOSE = 0.02  # of the largest value: the columns are rounded to bytes
 
 
@@ -34,26 +38,60 @@ def right_products(library: Path) -> bool:
     return True
 
 
+def right_k_products(library: Path) -> bool:
+    """The same of Q4_K, whose scales are packed."""
+    random = np.random.default_rng(2)
+    rows, superblocks = 40, 3
+    d, least = random.uniform(0.001, 0.1, (2, rows, superblocks, 1)).astype(np.float16)
+    six = random.integers(0, 64, (rows, superblocks, 8), np.uint8)  # of the first four groups
+    four = random.integers(0, 16, (2, rows, superblocks, 4), np.uint8)  # of the others
+    bytes_ = random.integers(0, 256, (rows, superblocks, 128), np.uint8)
+    packed = [d.view(np.uint8), least.view(np.uint8), six, four[0] | four[1] << 4, bytes_]
+    weights = np.ascontiguousarray(np.concatenate(packed, axis=2).reshape(rows, -1))
+    parts = bytes_.reshape(rows, superblocks, 4, 1, 32)
+    values = np.concatenate([parts & 15, parts >> 4], axis=3).reshape(rows, superblocks, 8, 32)
+    scale = d * np.concatenate([six[..., :4], four[0]], axis=2).astype(np.float32)
+    offset = least * np.concatenate([six[..., 4:], four[1]], axis=2).astype(np.float32)
+    expected = (values * scale[..., None] - offset[..., None]).reshape(rows, -1)
+    x = random.standard_normal((5, 256 * superblocks), np.float32)
+    found = Products(library).multiply(Q4_K, [weights], [x], threads=2)[0]
+    return bool(np.abs(found - x @ expected.T).max() < CLOSE * np.abs(x @ expected.T).max())
+
+
 def right_attention(library: Path) -> bool:
     """Whether attention of random vectors comes out right, with a mask and without."""
     random = np.random.default_rng(1)
     q = random.standard_normal((3, 4, 64), np.float32)
-    k, v = (random.standard_normal((70, 2, 64), np.float32) for _ in range(2))
+    k, v = (random.standard_normal((70, 2, 64)).astype(np.float16) for _ in range(2))
     mask = np.where(random.random((3, 70)) < 0.5, 0, -np.inf).astype(np.float16)
-    attention, cached = Attention(library), (Cached(k, F32, 64), Cached(v, F32, 64))
-    for added in (None, mask):
-        scores = np.einsum("rhd,chd->rhc", q, k.repeat(2, axis=1)) / 8
-        if added is not None:
-            scores += added[:, None, :].astype(np.float32)
-        weights = np.exp(scores - scores.max(axis=2, keepdims=True))
-        weights /= weights.sum(axis=2, keepdims=True)
-        expected = np.einsum("rhc,chd->rhd", weights, v.repeat(2, axis=1))
-        found = attention.attend(q, *cached, Scoring(0.125, added), threads=2)
-        if not np.allclose(found, expected, atol=1e-4):
-            return False
+    attention = Attention(library)
+    for kind, number in ((F16, np.float16), (F32, np.float32)):
+        cached = Cached(k.astype(number), kind, 64), Cached(v.astype(number), kind, 64)
+        for added in (None, mask):
+            found = attention.attend(q, *cached, Scoring(0.125, added), threads=2)
+            if not np.allclose(found, _attention(q, k, v, added), atol=1e-4):
+                return False
     return True
 
 
+def _attention(q: Array, k: Array, v: Array, added: Array | None) -> Array:
+    scores = np.einsum("rhd,chd->rhc", q, k.repeat(2, axis=1).astype(np.float32)) / 8
+    if added is not None:
+        scores += added[:, None, :].astype(np.float32)
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    weights /= weights.sum(axis=2, keepdims=True)
+    return np.asarray(np.einsum("rhc,chd->rhd", weights, v.repeat(2, axis=1).astype(np.float32)))
+
+
+def is_backend(library: Path) -> bool:
+    """Whether ggml can take it: it was compiled for the one that is installed."""
+    start = ctypes.CDLL(str(library)).ggml_backend_init
+    start.restype = ctypes.c_void_p
+    return bool(start())
+
+
+CHECKS = (right_products, right_k_products, right_attention, is_backend)
+
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    sys.exit(0 if right_products(path) and right_attention(path) else 1)
+    sys.exit(0 if all(check(path) for check in CHECKS) else 1)

@@ -6,14 +6,19 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "attention.h"
 #include "matmul.h"
 
 // ggml's interface for backends, from its ggml-backend-impl.h, which is not installed with the
-// library. The loader compares the version.
+// library. The loader compares the version, which stays when members are inserted.
 constexpr int API_VERSION = 2;
+
+#ifndef HEARTH_GGML
+#error "HEARTH_GGML is not defined: the version and the commit of the ggml that this is compiled for"
+#endif
 
 struct ggml_backend_i {
     const char *(*get_name)(ggml_backend_t);
@@ -87,7 +92,7 @@ struct Context {
     bool grow(size_t needed) {
         if (needed <= size) return true;
         std::free(work);
-        size = (needed + 4095) / 4096 * 4096;
+        size = (needed + needed / 2 + 4095) / 4096 * 4096;  // a cache in use grows with every token
         work = std::aligned_alloc(64, size);
         if (work == nullptr) size = 0;
         return work != nullptr;
@@ -249,7 +254,7 @@ bool is_product(enum ggml_op op) { return op == GGML_OP_MUL_MAT || op == GGML_OP
 // Whether two products have the same columns and formats, as those of queries, keys and values have.
 bool go_together(const ggml_tensor *a, const ggml_tensor *b) {
     return a->op == GGML_OP_MUL_MAT && b->op == GGML_OP_MUL_MAT && a->src[1] == b->src[1] &&
-           a->src[0]->type == b->src[0]->type;
+           a->src[0]->type == b->src[0]->type && a->src[0]->op == GGML_OP_NONE && b->src[0]->op == GGML_OP_NONE;
 }
 
 enum ggml_status compute(ggml_backend_t backend, ggml_cgraph *graph) {
@@ -352,8 +357,9 @@ void *address_of(ggml_backend_reg_t, const char *name) {
 
 }  // namespace
 
-// What ggml_backend_load() looks for.
+// What ggml_backend_load() looks for. Null, which it takes for a failure, in another ggml.
 extern "C" ggml_backend_reg_t ggml_backend_init(void) {
+    if (std::string(ggml_version()) + " " + ggml_commit() != HEARTH_GGML) return nullptr;
     static ggml_backend_reg reg = {API_VERSION, {registered_name, device_count, device_of, address_of}, nullptr};
     return &reg;
 }

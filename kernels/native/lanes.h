@@ -76,6 +76,12 @@ inline ints largest_size(ints sizes, floats v) {
 inline bool all_sizes_below(ints sizes, float limit) {
     return _mm512_cmplt_epi32_mask(sizes, _mm512_castps_si512(all(limit))) == 0xffff;
 }
+// A bit for each of 64 numbers that is not the one given.
+inline uint64_t unlike(const uint16_t *p, uint16_t one) {
+    const __m512i same = _mm512_set1_epi16((short)one);
+    const uint64_t low = _mm512_cmpneq_epi16_mask(_mm512_loadu_si512(p), same);
+    return low | (uint64_t)_mm512_cmpneq_epi16_mask(_mm512_loadu_si512(p + 32), same) << 32;
+}
 using doubles = __m512d;  // half as many
 inline doubles load(const double *p) { return _mm512_loadu_pd(p); }
 inline void store(double *p, doubles v) { _mm512_storeu_pd(p, v); }
@@ -198,6 +204,16 @@ inline ints largest_size(ints sizes, floats v) {
 }
 inline bool all_sizes_below(ints sizes, float limit) {
     return _mm256_movemask_epi8(_mm256_cmpgt_epi32(_mm256_castps_si256(all(limit)), sizes)) == -1;
+}
+inline uint64_t unlike(const uint16_t *p, uint16_t one) {
+    const __m256i same = _mm256_set1_epi16((short)one);
+    const auto equal = [&](int at) { return _mm256_cmpeq_epi16(_mm256_loadu_si256((const __m256i *)(p + at)), same); };
+    uint64_t bits = 0;
+    for (int at = 0; at < 64; at += 32) {
+        const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(equal(at), equal(at + 16)), 0xD8);
+        bits |= (uint64_t)(uint32_t)_mm256_movemask_epi8(bytes) << at;
+    }
+    return ~bits;
 }
 using doubles = __m256d;  // half as many
 inline doubles load(const double *p) { return _mm256_loadu_pd(p); }

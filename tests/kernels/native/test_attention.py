@@ -170,6 +170,25 @@ def test_large_scores_do_not_overflow() -> None:
     assert_defined(case, Scoring(40.0, causal(3, 200)), close=1e-3)
 
 
+@pytest.mark.parametrize("sink", [-200.0, 40.0, 2000.0])
+def test_a_sink_far_from_the_scores(sink: float) -> None:
+    random = np.random.default_rng(8)
+    q = np.zeros((1, 1, 64), np.float32)
+    k, v = (random.standard_normal((70, 1, 64), np.float32) for _ in range(2))
+    scoring = Scoring(1.0, sinks=np.array([sink], np.float32))
+    found = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), scoring)[0, 0]
+    mean = v.sum(axis=0, dtype=np.float64)[0] / (70 + np.exp(np.float64(min(sink, 700.0))))
+    assert np.allclose(found, mean, rtol=1e-5, atol=1e-37)
+
+
+def test_large_values_of_very_many_cells_do_not_overflow() -> None:
+    cells = (1 << 19) + 5
+    k, v = np.zeros((cells, 1, 32), np.float16), np.full((cells, 1, 32), 600, np.float16)
+    q = np.ones((1, 1, 32), np.float32)
+    found = attention().attend(q, Cached(k, F16, 32), Cached(v, F16, 32), Scoring(1.0))
+    assert np.allclose(found, 600)
+
+
 def test_parts_of_a_long_cache_are_put_together() -> None:
     assert_defined(Case(rows=1, cells=3000, heads_kv=1, threads=8), Scoring(0.125))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,10 +77,46 @@ def test_what_does_not_compile_leaves_the_library_in_place(folder: Path, tmp_pat
     folder.mkdir(parents=True)
     old = folder / f"own-{native.level()}.so"
     old.write_bytes(b"old")
-    with pytest.raises(CannotBuild, match="failed: "):
+    with pytest.raises(CannotBuild, match=r"failed: .*broken\.cpp:1:.* error: "):
         building.build(Recipe("own", (str(broken),)))
     assert old.read_bytes() == b"old"
     assert list(folder.iterdir()) == [old]
+
+
+@needs_gcc
+def test_what_takes_too_long_to_compile_leaves_the_library_in_place(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "own.cpp"
+    source.write_text("int x;\n")
+    folder.mkdir(parents=True)
+    old = folder / f"own-{native.level()}.so"
+    old.write_bytes(b"old")
+    monkeypatch.setattr(building, "COMPILE_S", -1.0)
+    with pytest.raises(CannotBuild, match="was not done after"):
+        building.build(Recipe("own", (str(source),)))
+    assert list(folder.iterdir()) == [old]
+
+
+@needs_gcc
+def test_a_library_takes_its_place_after_it_was_checked(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "own.cpp"
+    source.write_text("int x;\n")
+    folder.mkdir(parents=True)
+    old = folder / f"own-{native.level()}.so"
+    old.write_bytes(b"old")
+    there = []
+
+    def is_right(_recipe: Recipe, made: Path) -> bool:
+        there.append((made.is_file(), old.read_bytes()))
+        return True
+
+    monkeypatch.setattr(building, "_is_right", is_right)
+    assert building.build(Recipe("own", (str(source),))) == old
+    assert there == [(True, b"old")]
+    assert old.read_bytes() != b"old"
 
 
 @pytest.mark.slow
@@ -88,14 +126,48 @@ def test_every_level_that_the_processor_has_computes_right(
     level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """15 s of compiling for each."""
-    needed = native.LEVELS[level][0]
+    needed = native.LEVELS[level]
     has = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
     if not set(has).issuperset(needed):
         pytest.skip(f"this processor has not {level}")
     monkeypatch.setattr(native, "level", lambda: level)
     recipe = building.RECIPES["llamacpp"]()
     assert recipe is not None
-    building.check(recipe, building.build(recipe))
+    assert building.build(recipe).is_file()
+
+
+@pytest.mark.slow
+@needs_gcc
+def test_a_library_for_another_version_of_ggml_is_none_of_its_backends(tmp_path: Path) -> None:
+    """4 s of compiling."""
+    recipe = building.RECIPES["llamacpp"]()
+    assert recipe is not None
+    source = tmp_path / "kernels.cpp"
+    source.write_text(
+        '#include "matmul.h"\n#include "attention.h"\n'
+        "bool hearth_matmul_takes(int, int64_t) { return false; }\n"
+        "size_t hearth_matmul_work(int64_t, int64_t, int64_t, int) { return 0; }\n"
+        "void hearth_matmul(const hearth_matmul_args *) {}\n"
+        "bool hearth_attention_takes(int, int, int64_t, int64_t) { return false; }\n"
+        "size_t hearth_attention_work(const hearth_attention_args *) { return 0; }\n"
+        "void hearth_attention(const hearth_attention_args *) {}\n"
+    )
+    found = []
+    for name, define in (("same", recipe.define), ("other", ('HEARTH_GGML="0.0.1 abc"',))):
+        made = building.build(
+            replace(
+                recipe,
+                name=name,
+                sources=("ggml_backend.cpp", str(source)),
+                include=(*recipe.include, building.SOURCES),
+                define=define,
+                check=None,
+            )
+        )
+        start = ctypes.CDLL(str(made)).ggml_backend_init
+        start.restype = ctypes.c_void_p
+        found.append(start() is not None)
+    assert found == [True, False]
 
 
 @needs_gcc
@@ -106,22 +178,20 @@ def test_a_library_that_computes_wrongly_is_removed(folder: Path, tmp_path: Path
         'extern "C" unsigned long hearth_matmul_work(long, long, long) { return 64; }\n'
         'extern "C" void hearth_matmul(const void *) {}\n'
     )
-    recipe = Recipe("wrong", (str(source),), check=CHECK)
-    library = building.build(recipe)
+    folder.mkdir(parents=True)
+    (folder / f"wrong-{native.level()}.so").write_bytes(b"old")
     with pytest.raises(CannotBuild, match="computes wrong results here"):
-        building.check(recipe, library)
-    assert not library.exists()
+        building.build(Recipe("wrong", (str(source),), check=CHECK))
+    assert list(folder.iterdir()) == []
 
 
 @needs_gcc
 def test_a_library_that_ends_its_process_is_removed(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "crash.cpp"
     source.write_text('extern "C" bool hearth_matmul_takes(int, long) { __builtin_trap(); }\n')
-    recipe = Recipe("crash", (str(source),), check=CHECK)
-    library = building.build(recipe)
-    with pytest.raises(CannotBuild):
-        building.check(recipe, library)
-    assert not library.exists()
+    with pytest.raises(CannotBuild, match="computes wrong results here"):
+        building.build(Recipe("crash", (str(source),), check=CHECK))
+    assert list(folder.iterdir()) == []
 
 
 def test_without_a_compiler_the_command_says_so_and_succeeds(
@@ -131,6 +201,25 @@ def test_without_a_compiler_the_command_says_so_and_succeeds(
     monkeypatch.setattr(shutil, "which", lambda command: None)
     assert main([]) == 0
     assert "no C++ compiler with OpenMP was found" in capsys.readouterr().out
+
+
+@needs_gcc
+def test_where_nothing_can_be_written_the_command_says_so_and_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(native, "FOLDER", tmp_path / "file" / "hearth")
+    assert main([]) == 0
+    assert f"Not a directory: '{native.FOLDER}" in capsys.readouterr().out
+
+
+@needs_gcc
+def test_what_the_linker_lacks_is_said(folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "own.cpp"
+    source.write_text("int x;\n")
+    missing = tmp_path / "libmissing.so"
+    with pytest.raises(CannotBuild, match="libmissing"):
+        building.build(Recipe("own", (str(source),), link=(missing,)))
 
 
 def test_removing_takes_every_library_away(folder: Path) -> None:
