@@ -105,16 +105,16 @@ struct Panel {
 };
 
 // The processor's own prefetching does not follow LANES rows at once: ask for the same share of the
-// panel behind this one, which lies there in one piece.
+// panel that comes some panels later, which lies there in one piece.
 template <class F>
-void prefetch(const uint8_t *w, size_t row_bytes, int64_t block) {
-    const uint8_t *next = w + LANES * (PANELS * row_bytes + block * F::BYTES);
+void prefetch(const uint8_t *w, size_t row_bytes, int64_t block, int later) {
+    const uint8_t *next = w + LANES * (later * row_bytes + block * F::BYTES);
     for (int i = 0; i < LANES * F::BYTES; i += 64) _mm_prefetch((const char *)next + i, _MM_HINT_T0);
 }
 
 // Values from to from + count of the rows at w; beyond valid rows the last one again.
 template <class F>
-void unpack(const uint8_t *w, size_t row_bytes, int valid, int64_t from, int count, Panel &panel) {
+void unpack(const uint8_t *w, size_t row_bytes, int valid, int64_t from, int count, int later, Panel &panel) {
     const uint8_t *rows[LANES];
     for (int r = 0; r < LANES; r++)
         rows[r] = w + std::min(r, valid - 1) * row_bytes + from / F::BLOCK * F::BYTES;
@@ -123,7 +123,7 @@ void unpack(const uint8_t *w, size_t row_bytes, int valid, int64_t from, int cou
     for (int b = 0; b < count / F::BLOCK; b++) {
         float *scale = panel.scale + b * GROUPS * LANES;
         float *least = panel.least + b * GROUPS * LANES;
-        prefetch<F>(w, row_bytes, from / F::BLOCK + b);
+        prefetch<F>(w, row_bytes, from / F::BLOCK + b, later);
         F::scales(rows, scale, least);
         for (int part = 0; part < PARTS; part++) {
             __m256i values[LANES];
@@ -210,30 +210,45 @@ struct Room {
 
 int64_t tiles_of(int64_t columns) { return (columns + TILE - 1) / TILE; }
 
-// Rows row to row + HEIGHT - 1 of a matrix times columns first to first + columns - 1 of its set,
-// whose tiles begin at work.
-template <class F>
-void rows_of(const hearth_matmul_args &a, const hearth_matmul_matrix &matrix, const Layout &layout,
-             void *work, int64_t row, int64_t first, int columns, Room &room) {
-    const int valid = (int)std::min<int64_t>(HEIGHT, matrix.rows - row);
-    const uint8_t *w = (const uint8_t *)matrix.w + row * matrix.row_bytes;
-    std::memset(room.sums, 0, sizeof(room.sums[0]) * columns);
-    for (int64_t from = 0; from < a.k; from += STRETCH) {
-        const int count = (int)std::min<int64_t>(STRETCH, a.k - from);
-        for (int p = 0; p * LANES < valid; p++)
-            unpack<F>(w + p * LANES * matrix.row_bytes, matrix.row_bytes, std::min(LANES, valid - p * LANES), from,
-                      count, room.panels[p]);
-        for (int c = 0; c < columns; c += TILE) {
-            const Tile tile = layout.at(work, (first + c) / TILE);
-            const int n = std::min(TILE, columns - c);
-            if (valid > LANES)
-                multiply<F, PANELS>(n, room.panels, tile, from, count, room.sums + c);
-            else
-                multiply<F, 1>(n, room.panels, tile, from, count, room.sums + c);
-        }
+// What is multiplied: rows of a matrix, from w on, with columns of a set whose tiles begin at work.
+struct Piece {
+    const hearth_matmul_matrix &matrix;
+    const Layout &layout;
+    void *work;
+    int64_t k, first;  // values; the first column
+    int columns;
+};
+
+// P panels, the first valid rows of them, from w on.
+template <class F, int P>
+void panels_of(const Piece &piece, const uint8_t *w, int valid, Panel *panels, Sums sums) {
+    const size_t row_bytes = piece.matrix.row_bytes;
+    for (int64_t from = 0; from < piece.k; from += STRETCH) {
+        const int count = (int)std::min<int64_t>(STRETCH, piece.k - from);
+        for (int p = 0; p < P; p++)
+            unpack<F>(w + p * LANES * row_bytes, row_bytes, std::min(LANES, valid - p * LANES), from, count, P,
+                      panels[p]);
+        for (int c = 0; c < piece.columns; c += TILE)
+            multiply<F, P>(std::min(TILE, piece.columns - c), panels,
+                           piece.layout.at(piece.work, (piece.first + c) / TILE), from, count, sums + c);
     }
-    for (int c = 0; c < columns; c++)
-        std::memcpy(matrix.y[first + c] + row, room.sums[c], valid * sizeof(float));
+}
+
+// Rows row to row + HEIGHT - 1. With few columns one panel after the other, which the memory likes.
+template <class F>
+void rows_of(const Piece &piece, int64_t row, Room &room) {
+    const int valid = (int)std::min<int64_t>(HEIGHT, piece.matrix.rows - row);
+    const uint8_t *w = (const uint8_t *)piece.matrix.w + row * piece.matrix.row_bytes;
+    std::memset(room.sums, 0, sizeof(room.sums[0]) * piece.columns);
+    if (piece.columns > TILE && valid > HEIGHT - LANES) {
+        panels_of<F, PANELS>(piece, w, valid, room.panels, room.sums);
+    } else {
+        for (int p = 0; p * LANES < valid; p++)
+            panels_of<F, 1>(piece, w + p * LANES * piece.matrix.row_bytes, valid - p * LANES, room.panels,
+                            (Sums)room.sums[0][p]);
+    }
+    for (int c = 0; c < piece.columns; c++)
+        std::memcpy(piece.matrix.y[piece.first + c] + row, room.sums[c], valid * sizeof(float));
 }
 
 // Few values are quantized by each thread for itself: that takes less time than waiting for others.
@@ -287,9 +302,11 @@ void matmul(const hearth_matmul_args &a) {
             const int chunk = (int)std::max<int64_t>(1, std::min<int64_t>(16, panels / (a.threads * 4)));
 #pragma omp for schedule(dynamic, chunk) nowait
             for (int64_t p = 0; p < panels; p++)
-                for (int64_t first = 0; first < count; first += SPAN)
-                    rows_of<F>(a, matrix, layout, starts[matrix.columns], p * HEIGHT, first,
-                               (int)std::min<int64_t>(SPAN, count - first), room);
+                for (int64_t first = 0; first < count; first += SPAN) {
+                    const int span = (int)std::min<int64_t>(SPAN, count - first);
+                    const Piece piece = {matrix, layout, starts[matrix.columns], a.k, first, span};
+                    rows_of<F>(piece, p * HEIGHT, room);
+                }
         }
     }
 }
