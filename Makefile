@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt install.sh
 	@touch $(STAMP)
 
 # install.sh compiles hearth's kernels too; here they follow their sources.
-$(KERNELS): $(STAMP) $(wildcard kernels/native/*)
+$(KERNELS): $(STAMP) $(wildcard kernels/native/*.cpp kernels/native/*.h kernels/native/*.py)
 	$(PYTHON_BIN)/python -m kernels.native
 	@mkdir -p $(@D) && touch $@
 
