@@ -1,10 +1,10 @@
 // GGUF's block formats as bytes that dot() takes. Layouts: ggml's ggml-common.h.
 //
 // A value is scale x (byte - OFFSET), minus the group's least if the format has such; the byte is
-// unsigned, or SIGNED. GROUP values share a scale; BLOCK values lie in one block of BYTES bytes.
-// scales() takes a block of each of LANES rows and writes LANES scales (and least values) for each
-// group; values() gives 32 values of one block, part counting within it. Nothing behind a block is
-// read: a file may end there.
+// unsigned, or SIGNED. GROUP values share a scale; BLOCK values lie in one block of BYTES bytes. Both
+// functions take a block of each of LANES rows: scales() writes LANES scales (and least values) for
+// each group, values() a register for each four values, four bytes of every row. Packed bytes are
+// turned before they are taken apart. Nothing behind a block is read: a file may end there.
 #pragma once
 
 #include <immintrin.h>
@@ -48,40 +48,47 @@ inline void fours(Rows rows, int offset, ints *out) {
     for (int j = 0; j < 4; j++) out[j] = turned[j];
 }
 
+// The same of 32 bytes.
+inline void eights(Rows rows, int offset, ints *out) {
+    __m256i bytes[LANES];
+    for (int r = 0; r < LANES; r++) bytes[r] = _mm256_loadu_si256((const __m256i *)(rows[r] + offset));
+    turn(bytes, out);
+}
+
+// Four bytes of each row.
+inline ints words(Rows rows, int offset) {
+    uint32_t word[LANES];
+    for (int r = 0; r < LANES; r++) std::memcpy(word + r, rows[r] + offset, sizeof *word);
+    return load(word);
+}
+
 inline ints bits_of(ints v, int from, int mask) { return both(right(v, from), all(mask)); }
 
-inline __m256i bytes32(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
-
-inline __m256i low_bits(__m256i v, int bits) {
-    return _mm256_and_si256(v, _mm256_set1_epi8((char)((1 << bits) - 1)));
+// Some bits of every byte, in its lowest ones.
+inline ints bits_of_bytes(ints v, int from, int count) {
+    return bits_of(v, from, ((1 << count) - 1) * 0x01010101);
 }
 
-// Bytes shifted right; what comes in from the neighbour is above the bits that are kept.
-inline __m256i down(__m256i v, int bits) { return _mm256_srl_epi16(v, _mm_cvtsi32_si128(bits)); }
-
-// 16 bytes with two values each: the low halves are values 0 to 15, the high ones 16 to 31.
-inline __m256i nibbles16(const void *p) {
-    const __m128i v = _mm_loadu_si128((const __m128i *)p);
-    return low_bits(_mm256_set_m128i(_mm_srli_epi16(v, 4), v), 4);
-}
-
-// Bit i of four bytes as 16 in byte i.
-inline __m256i fifth_bits(const void *p) {
-    int32_t bits;
-    std::memcpy(&bits, p, sizeof bits);
-    const __m256i source = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-    const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), source);
-    const __m256i mask = _mm256_set1_epi64x((int64_t)0x8040201008040201);
-    const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, mask), mask);
-    return _mm256_and_si256(set, _mm256_set1_epi8(16));
-}
-
-inline __m256i looked_up(const int8_t *table, __m256i nibbles) {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), nibbles);
+// Bits 4j to 4j + 3 of each word as 16 in four bytes.
+inline ints fifth_bits(ints bits, int j) {
+    return left(both(times(bits_of(bits, 4 * j, 15), 0x00204081), all(0x01010101)), 4);
 }
 
 // Signed bytes as dot() takes them.
-inline __m256i plus_middle(__m256i v) { return _mm256_xor_si256(v, _mm256_set1_epi8((char)MIDDLE)); }
+inline ints plus_middle(ints v) { return unlike_bits(v, all((int32_t)(MIDDLE * 0x01010101u))); }
+
+inline void put(uint8_t *out, int at, ints v) { store(out + at * 4 * LANES, v); }
+
+// 16 bytes with two values each: the low halves are values 0 to 15, the high ones 16 to 31.
+template <class Change>
+void nibbles(Rows rows, int offset, uint8_t *out, Change change) {
+    ints v[4];
+    fours(rows, offset, v);
+    for (int j = 0; j < 4; j++) {
+        put(out, j, change(bits_of_bytes(v[j], 0, 4), j));
+        put(out, j + 4, change(bits_of_bytes(v[j], 4, 4), j + 4));
+    }
+}
 
 struct Plain {
     static constexpr int BLOCK = 32, GROUP = 32;
@@ -106,38 +113,52 @@ struct AllValues : Plain {
 
 struct Q8_0 : AllValues {
     static constexpr int BYTES = 34;
-    static __m256i values(const uint8_t *b, int) { return plus_middle(bytes32(b + 2)); }
+    static void values(Rows rows, uint8_t *out) {
+        __m256i bytes[LANES];
+        for (int r = 0; r < LANES; r++)
+            bytes[r] = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(rows[r] + 2)),
+                                        _mm256_set1_epi8((char)MIDDLE));
+        ints v[8];
+        turn(bytes, v);
+        for (int j = 0; j < 8; j++) put(out, j, v[j]);
+    }
 };
 
 struct Q4_0 : Plain {
     static constexpr int BYTES = 18, OFFSET = 8;
-    static __m256i values(const uint8_t *b, int) { return nibbles16(b + 2); }
+    static void values(Rows rows, uint8_t *out) {
+        nibbles(rows, 2, out, [](ints v, int) { return v; });
+    }
 };
 
 struct Q4_1 : WithLeast {
     static constexpr int BYTES = 20;
-    static __m256i values(const uint8_t *b, int) { return nibbles16(b + 4); }
+    static void values(Rows rows, uint8_t *out) {
+        nibbles(rows, 4, out, [](ints v, int) { return v; });
+    }
 };
 
 struct Q5_0 : Plain {
     static constexpr int BYTES = 22, OFFSET = 16;
-    static __m256i values(const uint8_t *b, int) {
-        return _mm256_or_si256(nibbles16(b + 6), fifth_bits(b + 2));
+    static void values(Rows rows, uint8_t *out) {
+        const ints bits = words(rows, 2);
+        nibbles(rows, 6, out, [=](ints v, int j) { return either(v, fifth_bits(bits, j)); });
     }
 };
 
 struct Q5_1 : WithLeast {
     static constexpr int BYTES = 24;
-    static __m256i values(const uint8_t *b, int) {
-        return _mm256_or_si256(nibbles16(b + 8), fifth_bits(b + 4));
+    static void values(Rows rows, uint8_t *out) {
+        const ints bits = words(rows, 4);
+        nibbles(rows, 8, out, [=](ints v, int j) { return either(v, fifth_bits(bits, j)); });
     }
 };
 
 struct IQ4_NL : AllValues {
     static constexpr int BYTES = 18;
-    static __m256i values(const uint8_t *b, int) {
+    static void values(Rows rows, uint8_t *out) {
         static const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-        return plus_middle(looked_up(table, nibbles16(b + 2)));
+        nibbles(rows, 2, out, [](ints v, int) { return plus_middle(looked_up(table, v)); });
     }
 };
 
@@ -150,9 +171,9 @@ struct MXFP4 : AllValues {
             std::memcpy(scale + r, &bits, sizeof bits);
         }
     }
-    static __m256i values(const uint8_t *b, int) {
+    static void values(Rows rows, uint8_t *out) {
         static const int8_t table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-        return plus_middle(looked_up(table, nibbles16(b + 1)));
+        nibbles(rows, 1, out, [](ints v, int) { return plus_middle(looked_up(table, v)); });
     }
 };
 
@@ -173,21 +194,36 @@ struct SuperBlock {
             store(least + j * LANES, times(m, to_floats(bits_of(leasts[j / 4], j % 4 * 8, 63))));
         }
     }
-    static __m256i nibbles(const uint8_t *b, int part) {
-        return low_bits(down(bytes32(b + part / 2 * 32), part % 2 * 4), 4);
-    }
 };
 
 struct Q4_K : SuperBlock {
     static constexpr int BYTES = 144;
-    static __m256i values(const uint8_t *b, int part) { return nibbles(b + 16, part); }
+    static void values(Rows rows, uint8_t *out) {
+        for (int pair = 0; pair < 4; pair++) {
+            ints v[8];
+            eights(rows, 16 + 32 * pair, v);
+#pragma GCC unroll 8
+            for (int j = 0; j < 8; j++) {
+                put(out, 16 * pair + j, bits_of_bytes(v[j], 0, 4));
+                put(out, 16 * pair + 8 + j, bits_of_bytes(v[j], 4, 4));
+            }
+        }
+    }
 };
 
 struct Q5_K : SuperBlock {
     static constexpr int BYTES = 176;
-    static __m256i values(const uint8_t *b, int part) {
-        const __m256i fifth = low_bits(down(bytes32(b + 16), part), 1);
-        return _mm256_or_si256(nibbles(b + 48, part), _mm256_slli_epi16(fifth, 4));
+    static void values(Rows rows, uint8_t *out) {
+        ints fifth[8];
+        eights(rows, 16, fifth);
+        for (int pair = 0; pair < 4; pair++) {
+            ints v[8];
+            eights(rows, 48 + 32 * pair, v);
+            for (int j = 0; j < 16; j++) {
+                const ints high = left(bits_of_bytes(fifth[j % 8], 2 * pair + j / 8, 1), 4);
+                put(out, 16 * pair + j, either(bits_of_bytes(v[j % 8], j / 8 * 4, 4), high));
+            }
+        }
     }
 };
 
@@ -201,11 +237,22 @@ struct Q6_K {
         for (int j = 0; j < 16; j++)
             store(scale + j * LANES, times(d, to_floats(right_signed(left(v[j / 4], 24 - j % 4 * 8), 24))));
     }
-    static __m256i values(const uint8_t *b, int part) {
-        const int side = part / 4, quarter = part % 4;
-        const __m256i low = low_bits(down(bytes32(b + side * 64 + quarter % 2 * 32), quarter / 2 * 4), 4);
-        const __m256i high = low_bits(down(bytes32(b + 128 + side * 32), quarter * 2), 2);
-        return _mm256_or_si256(low, _mm256_slli_epi16(high, 4));
+    static void values(Rows rows, uint8_t *out) {
+        for (int side = 0; side < 2; side++) {
+            ints high[8];
+            eights(rows, 128 + 32 * side, high);
+            for (int half = 0; half < 2; half++) {
+                ints v[8];
+                eights(rows, 64 * side + 32 * half, v);
+#pragma GCC unroll 8
+                for (int j = 0; j < 8; j++) {
+                    const ints upper = right(high[j], 2 * half);
+                    const ints first = left(bits_of_bytes(upper, 0, 2), 4), second = left(bits_of_bytes(upper, 4, 2), 4);
+                    put(out, 32 * side + 8 * half + j, either(bits_of_bytes(v[j], 0, 4), first));
+                    put(out, 32 * side + 16 + 8 * half + j, either(bits_of_bytes(v[j], 4, 4), second));
+                }
+            }
+        }
     }
 };
 
@@ -221,8 +268,12 @@ struct Q2_K {
             store(least + j * LANES, times(m, to_floats(bits_of(v[j / 4], j % 4 * 8 + 4, 15))));
         }
     }
-    static __m256i values(const uint8_t *b, int part) {
-        return low_bits(down(bytes32(b + 16 + part / 4 * 32), part % 4 * 2), 2);
+    static void values(Rows rows, uint8_t *out) {
+        for (int side = 0; side < 2; side++) {
+            ints v[8];
+            eights(rows, 16 + 32 * side, v);
+            for (int j = 0; j < 32; j++) put(out, 32 * side + j, bits_of_bytes(v[j % 8], j / 8 * 2, 2));
+        }
     }
 };
 
@@ -240,10 +291,17 @@ struct Q3_K {
             store(scale + j * LANES, times(d, plus_product(all(-32.0f), all(1.0f), whole)));
         }
     }
-    static __m256i values(const uint8_t *b, int part) {
-        const __m256i low = low_bits(down(bytes32(b + 32 + part / 4 * 32), part % 4 * 2), 2);
-        const __m256i high = low_bits(down(bytes32(b), part), 1);
-        return _mm256_or_si256(low, _mm256_slli_epi16(high, 2));
+    static void values(Rows rows, uint8_t *out) {
+        ints third[8];
+        eights(rows, 0, third);
+        for (int side = 0; side < 2; side++) {
+            ints v[8];
+            eights(rows, 32 + 32 * side, v);
+            for (int j = 0; j < 32; j++) {
+                const ints high = left(bits_of_bytes(third[j % 8], 4 * side + j / 8, 1), 2);
+                put(out, 32 * side + j, either(bits_of_bytes(v[j % 8], j / 8 * 2, 2), high));
+            }
+        }
     }
 };
 

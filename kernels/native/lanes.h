@@ -35,6 +35,11 @@ ints dot(ints sum, ints bytes, ints column) {
     static_assert(!SIGNED);
     return _mm512_dpbusd_epi32(sum, bytes, column);
 }
+inline ints times(ints a, int32_t b) { return _mm512_mullo_epi32(a, all(b)); }
+inline ints unlike_bits(ints a, ints b) { return _mm512_xor_si512(a, b); }
+inline ints looked_up(const int8_t *table, ints bytes) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), bytes);
+}
 inline ints both(ints a, ints b) { return _mm512_and_si512(a, b); }
 inline ints either(ints a, ints b) { return _mm512_or_si512(a, b); }
 inline ints left(ints v, int bits) { return _mm512_sll_epi32(v, _mm_cvtsi32_si128(bits)); }
@@ -164,6 +169,11 @@ ints dot(ints sum, ints bytes, ints column) {
                             : _mm256_maddubs_epi16(bytes, column);
     return _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi16(1)));
 #endif
+}
+inline ints times(ints a, int32_t b) { return _mm256_mullo_epi32(a, all(b)); }
+inline ints unlike_bits(ints a, ints b) { return _mm256_xor_si256(a, b); }
+inline ints looked_up(const int8_t *table, ints bytes) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), bytes);
 }
 inline ints both(ints a, ints b) { return _mm256_and_si256(a, b); }
 inline ints either(ints a, ints b) { return _mm256_or_si256(a, b); }

@@ -118,20 +118,13 @@ void unpack(const uint8_t *w, size_t row_bytes, int valid, int64_t from, int cou
     const uint8_t *rows[LANES];
     for (int r = 0; r < LANES; r++)
         rows[r] = w + std::min(r, valid - 1) * row_bytes + from / F::BLOCK * F::BYTES;
-    constexpr int GROUPS = F::BLOCK / F::GROUP, PARTS = F::BLOCK / 32;
-    uint8_t *bytes = panel.bytes;
+    constexpr int GROUPS = F::BLOCK / F::GROUP;
     for (int b = 0; b < count / F::BLOCK; b++) {
         float *scale = panel.scale + b * GROUPS * LANES;
         float *least = panel.least + b * GROUPS * LANES;
         prefetch<F>(w, row_bytes, from / F::BLOCK + b, later);
         F::scales(rows, scale, least);
-        for (int part = 0; part < PARTS; part++) {
-            __m256i values[LANES];
-            for (int r = 0; r < LANES; r++) values[r] = F::values(rows[r], part);
-            ints turned[8];
-            turn(values, turned);
-            for (int j = 0; j < 8; j++, bytes += 4 * LANES) store(bytes, turned[j]);
-        }
+        F::values(rows, panel.bytes + b * F::BLOCK * LANES);
         for (int r = 0; r < LANES; r++) rows[r] += F::BYTES;
     }
 }
