@@ -88,15 +88,19 @@ struct Scratch {
 
 // How the types of a cache give LANES values from value i on.
 struct Float {
+    static const char *address(const char *p, int64_t i) { return p + 4 * i; }
     static floats at(const char *p, int64_t i) { return load((const float *)p + i); }
 };
 struct Half {
+    static const char *address(const char *p, int64_t i) { return p + 2 * i; }
     static floats at(const char *p, int64_t i) { return from_halves(p + 2 * i); }
 };
 struct BFloat {
+    static const char *address(const char *p, int64_t i) { return p + 2 * i; }
     static floats at(const char *p, int64_t i) { return from_bf16(p + 2 * i); }
 };
 struct Block8 {
+    static const char *address(const char *p, int64_t i) { return p + i / 32 * 34; }
     static floats at(const char *p, int64_t i) {
         const char *block = p + i / 32 * 34;
         uint16_t d;
@@ -111,11 +115,22 @@ const char *start_of(const hearth_vectors &from, int64_t head, int32_t cell) {
     return (const char *)from.data + cell * from.row_bytes + head * from.head_bytes;
 }
 
+// Asks for a vector of a cell that comes soon. Those of a head lie far apart, which the processor does
+// not foresee.
+template <class T>
+void prefetch(const hearth_vectors &from, int64_t head, int32_t cell, int64_t first, int64_t count) {
+    if (cell < 0) return;
+    const char *p = T::address(start_of(from, head, cell), first);
+    const char *end = T::address(start_of(from, head, cell), first + count);
+    for (; p < end; p += 64) _mm_prefetch(p, _MM_HINT_T0);
+}
+
 // The keys of CELLS cells as floats, zeros for those that are none.
 template <class T>
 void convert_keys(const hearth_attention_args &a, int64_t head, const int32_t *cells, float *to) {
     const int64_t count = a.k.values;
     for (int c = 0; c < CELLS; c++, to += count) {
+        prefetch<T>(a.k, head, cells[c + SOON], 0, count);
         if (cells[c] < 0) {
             std::memset(to, 0, count * sizeof(float));
             continue;
@@ -142,6 +157,7 @@ uint32_t convert_values(const hearth_attention_args &a, int64_t head, const int3
     const float large = large_of(a);
     uint32_t apart = 0;
     for (int c = 0; c < VALUE_CELLS; c++, to += count) {
+        prefetch<T>(a.v, head, cells[c + SOON], first, count);
         if (cells[c] < 0) {
             std::memset(to, 0, count * sizeof(double));
             continue;

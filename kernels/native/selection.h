@@ -13,6 +13,7 @@
 namespace hearth {
 
 constexpr int CELLS = 32;
+constexpr int SOON = 12;  // cells before it is taken a cell is fetched
 constexpr int ROWS = 16;
 constexpr int64_t PART = 4;     // tiles that a thread takes when the scores of a block are divided
 constexpr int64_t SEGMENT = 4 * LANES;  // values that it takes then
@@ -62,7 +63,7 @@ struct Selection {
         int64_t line;   // where its scores begin
     };
     std::vector<Tile> tiles;
-    std::vector<int32_t> cells;  // CELLS for each tile, -1 after the last one
+    std::vector<int32_t> cells;  // CELLS for each tile, -1 after the last one; SOON more
     std::vector<uint64_t> seen, all, any;  // bits: of each row of the mask; of every row; of some row
 
     void choose(const hearth_attention_args &a, const Division &by, const Block &block);
@@ -125,15 +126,16 @@ inline void Selection::choose(const hearth_attention_args &a, const Division &by
     int64_t apart = cost(common, block.rows);
     for (int64_t n = first; n <= last; n++)
         apart += cost(count_bits(seen, (n - first) * words, words) - common, block.rows_of(by, n));
-    if (apart >= cost(count_bits(any, 0, words), block.rows)) return add(any.data(), words, 0, block.rows);
-    add(all.data(), words, 0, block.rows);
+    const bool together = apart >= cost(count_bits(any, 0, words), block.rows);
+    add(together ? any.data() : all.data(), words, 0, block.rows);
     int row = 0;
-    for (int64_t n = first; n <= last; n++) {
+    for (int64_t n = first; n <= last && !together; n++) {
         uint64_t *own = seen.data() + (n - first) * words;
         for (int64_t w = 0; w < words; w++) own[w] &= ~all[w];
         add(own, words, row, block.rows_of(by, n));
         row += block.rows_of(by, n);
     }
+    cells.resize(cells.size() + SOON, -1);
 }
 
 }  // namespace hearth
