@@ -13,7 +13,7 @@
 namespace hearth {
 
 constexpr int CELLS = 32;
-constexpr int SOON = 12;  // cells before it is taken a cell is fetched
+constexpr int SOON = 20;  // cells before it is taken a cell is fetched
 constexpr int ROWS = 16;
 constexpr int64_t PART = 4;     // tiles that a thread takes when the scores of a block are divided
 constexpr int64_t SEGMENT = 4 * LANES;  // values that it takes then
