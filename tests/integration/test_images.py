@@ -240,7 +240,7 @@ def test_what_pillow_cannot_read_is_refused_for_that_request_only(http: httpx.Cl
     assert (refused.status_code, refused.json()["param"]) == (400, "messages")
     few = {"stream": False, "options": {"num_predict": 2}}
     told = [{"role": "user", "content": "a", "images": [CODED]}]
-    assert answered(http, "/api/chat", {"messages": told, **few})["eval_count"] == 2
+    assert answered(http, "/api/chat", {"messages": told, **few})["eval_count"] in (1, 2)
 
 
 def test_the_model_tells_that_it_sees(http: httpx.Client, files: VisionFiles) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,8 @@ def test_no_memory_while_loading_is_told_with_the_plan(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    loaded = load(plan(model_file(tmp_path, spoil)), lambda _share: None)
+    modules = replace(plan(model_file(tmp_path, spoil)), native_kernels=False)
+    loaded = load(modules, lambda _share: None)
     yield loaded.engine
     loaded.model.backend.close()
 
