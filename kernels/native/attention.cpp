@@ -20,6 +20,7 @@
 
 #include "lanes.h"
 #include "selection.h"
+#include "types.h"
 
 namespace hearth {
 namespace {
@@ -34,8 +35,6 @@ constexpr int64_t MOST_VALUES = 256;
 constexpr double STEP = 0x1p-35, ROUNDER = 0x1.8p17;
 constexpr float LARGE = 1024;
 constexpr int64_t MANY = (int64_t)1 << 18;
-
-enum Type { F32 = 0, F16 = 1, Q8_0 = 8, BF16 = 30 };
 
 // What the first half leaves for the second: the scores of a tile's rows, the largest of each row of
 // the block in each part.
@@ -86,29 +85,6 @@ struct Scratch {
     }
 };
 
-// How the types of a cache give LANES values from value i on.
-struct Float {
-    static const char *address(const char *p, int64_t i) { return p + 4 * i; }
-    static floats at(const char *p, int64_t i) { return load((const float *)p + i); }
-};
-struct Half {
-    static const char *address(const char *p, int64_t i) { return p + 2 * i; }
-    static floats at(const char *p, int64_t i) { return from_halves(p + 2 * i); }
-};
-struct BFloat {
-    static const char *address(const char *p, int64_t i) { return p + 2 * i; }
-    static floats at(const char *p, int64_t i) { return from_bf16(p + 2 * i); }
-};
-struct Block8 {
-    static const char *address(const char *p, int64_t i) { return p + i / 32 * 34; }
-    static floats at(const char *p, int64_t i) {
-        const char *block = p + i / 32 * 34;
-        uint16_t d;
-        std::memcpy(&d, block, sizeof d);
-        return times(all(_cvtsh_ss(d)), from_bytes(block + 2 + i % 32));
-    }
-};
-
 float large_of(const hearth_attention_args &a) { return a.cells <= MANY ? LARGE : LARGE * MANY / a.cells; }
 
 const char *start_of(const hearth_vectors &from, int64_t head, int32_t cell) {
@@ -136,16 +112,16 @@ void convert_keys(const hearth_attention_args &a, int64_t head, const int32_t *c
             continue;
         }
         const char *p = start_of(a.k, head, cells[c]);
-        for (int64_t i = 0; i < count; i += LANES) store(to + i, T::at(p, i));
+        for (int64_t i = 0; i < count; i += LANES) store(to + i, T::some(p, i));
     }
 }
 
 void convert_keys(const hearth_attention_args &a, int64_t head, const int32_t *cells, float *to) {
     switch (a.k.type) {
-    case F32: return convert_keys<Float>(a, head, cells, to);
-    case F16: return convert_keys<Half>(a, head, cells, to);
-    case BF16: return convert_keys<BFloat>(a, head, cells, to);
-    default: return convert_keys<Block8>(a, head, cells, to);
+    case TYPE_F32: return convert_keys<AsF32>(a, head, cells, to);
+    case TYPE_F16: return convert_keys<AsF16>(a, head, cells, to);
+    case TYPE_BF16: return convert_keys<AsBF16>(a, head, cells, to);
+    default: return convert_keys<AsQ8>(a, head, cells, to);
     }
 }
 
@@ -165,7 +141,7 @@ uint32_t convert_values(const hearth_attention_args &a, int64_t head, const int3
         const char *p = start_of(a.v, head, cells[c]);
         ints sizes = all(0);
         for (int64_t i = 0; i < count; i += LANES) {
-            const floats v = T::at(p, first + i);
+            const floats v = T::some(p, first + i);
             sizes = largest_size(sizes, v);
             store_wide(to + i, v);
         }
@@ -177,10 +153,10 @@ uint32_t convert_values(const hearth_attention_args &a, int64_t head, const int3
 uint32_t convert_values(const hearth_attention_args &a, int64_t head, const int32_t *cells, int64_t first,
                         int64_t count, double *to) {
     switch (a.v.type) {
-    case F32: return convert_values<Float>(a, head, cells, first, count, to);
-    case F16: return convert_values<Half>(a, head, cells, first, count, to);
-    case BF16: return convert_values<BFloat>(a, head, cells, first, count, to);
-    default: return convert_values<Block8>(a, head, cells, first, count, to);
+    case TYPE_F32: return convert_values<AsF32>(a, head, cells, first, count, to);
+    case TYPE_F16: return convert_values<AsF16>(a, head, cells, first, count, to);
+    case TYPE_BF16: return convert_values<AsBF16>(a, head, cells, first, count, to);
+    default: return convert_values<AsQ8>(a, head, cells, first, count, to);
     }
 }
 
@@ -412,7 +388,7 @@ using namespace hearth;
 
 extern "C" bool hearth_attention_takes(int type_k, int type_v, int64_t values, int64_t values_v) {
     const auto known = [](int type, int64_t count) {
-        return (type == F32 || type == F16 || type == BF16 || (type == Q8_0 && count % 32 == 0)) &&
+        return (type == TYPE_F32 || type == TYPE_F16 || type == TYPE_BF16 || (type == TYPE_Q8_0 && count % 32 == 0)) &&
                count > 0 && count <= MOST_VALUES && count % LANES == 0;
     };
     return known(type_k, values) && known(type_v, values_v);

@@ -59,7 +59,7 @@ void norm(const float *x, const float *weight, int64_t width, float epsilon, flo
         squares[0] = plus_product(v, v, squares[0]);
     }
     alignas(16) float sum[ROWS];
-    _mm_store_ps(sum, sums(squares));
+    _mm_store_ps(sum, sums_of(squares[0], squares[1], squares[2], squares[3]));
     for (; i < width; i++) sum[0] += x[i] * x[i];
     const float inverse = 1.0f / std::sqrt(sum[0] / (float)width + epsilon);
     for (i = 0; i < width; i++) out[i] = x[i] * inverse * weight[i];

@@ -52,7 +52,6 @@ inline floats minus(floats a, floats b) { return _mm512_sub_ps(a, b); }
 inline floats over(floats a, floats b) { return _mm512_div_ps(a, b); }
 inline floats larger(floats a, floats b) { return _mm512_max_ps(a, b); }
 inline floats smaller(floats a, floats b) { return _mm512_min_ps(a, b); }
-inline float sum_of(floats v) { return _mm512_reduce_add_ps(v); }
 inline float largest_of(floats v) { return _mm512_reduce_max_ps(v); }
 inline floats rounded(floats v) { return _mm512_roundscale_ps(v, 0); }
 inline ints whole(floats v) { return _mm512_cvtps_epi32(v); }
@@ -248,10 +247,6 @@ inline __m128 folded(floats v) {
 }
 inline __m128 sums_of(floats a, floats b, floats c, floats d) {
     return folded(_mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d)));
-}
-inline float sum_of(floats v) {
-    const __m128 four = folded(v), two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 inline float largest_of(floats v) {
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -14,6 +14,7 @@
 
 #include "formats.h"
 #include "lanes.h"
+#include "types.h"
 
 namespace hearth {
 namespace {
@@ -21,12 +22,6 @@ namespace {
 constexpr int PANELS = LANES == 16 ? 2 : 1;  // that are multiplied together
 constexpr int TILE = LANES == 16 ? 4 : 8;    // columns that are: a load for each, shared by the panels
 constexpr int STRETCH = 512;                 // values of a row that are unpacked at a time
-
-// ggml's numbers of the formats.
-enum Type {
-    TYPE_Q4_0 = 2, TYPE_Q4_1 = 3, TYPE_Q5_0 = 6, TYPE_Q5_1 = 7, TYPE_Q8_0 = 8, TYPE_Q2_K = 10,
-    TYPE_Q3_K = 11, TYPE_Q4_K = 12, TYPE_Q5_K = 13, TYPE_Q6_K = 14, TYPE_IQ4_NL = 20, TYPE_MXFP4 = 39,
-};
 
 // TILE columns of x in the order in which they are read: byte j of value 4i + j of column c lies at
 // values[(i * TILE + c) * 4 + j]; what belongs to group g of it at [g * TILE + c].

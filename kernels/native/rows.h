@@ -1,95 +1,16 @@
-// Rows of weights as registers: how each type gives them, and the product of a few rows with a few
-// columns. Sums are in float32.
+// The product of a few rows of weights with a few columns. Sums are in float32.
 #pragma once
 
-#include <immintrin.h>
-
-#include <cstdint>
-#include <cstring>
-
-#include "lanes.h"
+#include "types.h"
 
 namespace hearth {
 
-enum Type { TYPE_F32 = 0, TYPE_F16 = 1, TYPE_Q8_0 = 8, TYPE_BF16 = 30 };
-
 constexpr int ROWS = 4;  // of one tile of registers
-
-template <class T>
-inline T read(const void *from) {
-    T value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-}
-
-inline float from_bfloat(uint16_t bits) {
-    const uint32_t wide = (uint32_t)bits << 16;
-    return read<float>(&wide);
-}
 
 inline uint16_t to_bfloat(float number) {
     const uint32_t bits = read<uint32_t>(&number);
     return number != number ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-
-#if defined(__AVX512F__)
-inline floats from_halves(const char *p) { return _mm512_cvtph_ps(read<__m256i>(p)); }
-inline floats from_bytes(const char *p) { return to_floats(_mm512_cvtepi8_epi32(read<__m128i>(p))); }
-inline floats from_bfloats(const char *p) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(read<__m256i>(p)), 16));
-}
-inline floats as_floats(ints v) { return _mm512_castsi512_ps(v); }
-
-// The sums of four registers.
-inline __m128 sums(const floats *v) {
-    const floats ab = _mm512_add_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
-    const floats cd = _mm512_add_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
-    const floats four = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
-    const floats two = _mm512_add_ps(four, _mm512_shuffle_f32x4(four, four, 0x4E));
-    return _mm512_castps512_ps128(_mm512_add_ps(two, _mm512_shuffle_f32x4(two, two, 0xB1)));
-}
-#else
-inline floats from_halves(const char *p) { return _mm256_cvtph_ps(read<__m128i>(p)); }
-inline floats from_bytes(const char *p) { return to_floats(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p))); }
-inline floats from_bfloats(const char *p) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(read<__m128i>(p)), 16));
-}
-inline floats as_floats(ints v) { return _mm256_castsi256_ps(v); }
-
-inline __m128 sums(const floats *v) {
-    const floats four = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-    return _mm_add_ps(_mm256_castps256_ps128(four), _mm256_extractf128_ps(four, 1));
-}
-#endif
-
-// How a row of a type gives the LANES weights from weight i on, i a multiple of LANES, or one.
-struct AsF32 {
-    static const char *address(const char *row, int64_t i) { return row + 4 * i; }
-    static floats some(const char *row, int64_t i) { return load((const float *)row + i); }
-    static float one(const char *row, int64_t i) { return read<float>(row + 4 * i); }
-};
-struct AsBF16 {
-    static const char *address(const char *row, int64_t i) { return row + 2 * i; }
-    static floats some(const char *row, int64_t i) { return from_bfloats(row + 2 * i); }
-    static float one(const char *row, int64_t i) { return from_bfloat(read<uint16_t>(row + 2 * i)); }
-};
-struct AsF16 {
-    static const char *address(const char *row, int64_t i) { return row + 2 * i; }
-    static floats some(const char *row, int64_t i) { return from_halves(row + 2 * i); }
-    static float one(const char *row, int64_t i) { return _cvtsh_ss(read<uint16_t>(row + 2 * i)); }
-};
-struct AsQ8 {  // blocks of a scale in float16 and 32 signed bytes
-    static const char *address(const char *row, int64_t i) { return row + i / 32 * 34; }
-    static float scale(const char *block) { return _cvtsh_ss(read<uint16_t>(block)); }
-    static floats some(const char *row, int64_t i) {
-        const char *block = row + i / 32 * 34;
-        return times(from_bytes(block + 2 + i % 32), all(scale(block)));
-    }
-    static float one(const char *row, int64_t i) {
-        const char *block = row + i / 32 * 34;
-        return scale(block) * (float)(int8_t)block[2 + i % 32];
-    }
-};
 
 // What is multiplied with what: weights by inputs, STEP at a time in a register.
 template <class W>
@@ -106,7 +27,7 @@ struct Floats {
     }
     static floats inputs(const char *x, int64_t i, int64_t k) { return Floats<AsF32>::weights(x, i, k); }
     static floats add(floats total, floats w, floats x) { return plus_product(w, x, total); }
-    static floats add(floats total, ints w, ints x) { return plus_product(as_floats(w), as_floats(x), total); }
+    static floats add(floats total, ints w, ints x) { return plus_product(bits_to_floats(w), bits_to_floats(x), total); }
 };
 // A block of Q8_0 by 32 inputs, scaled once: the faster way for up to two columns.
 struct Blocks {
@@ -203,7 +124,7 @@ inline void lines(const char *const *rows, const char *x, int64_t x_bytes, int64
             for (int u = 2; u < UNROLLED; u++) total[c][r] = plus(total[c][r], parts[c][u]);
         }
     }
-    for (int c = 0; c < C; c++) _mm_storeu_ps(out[c], sums(total[c]));
+    for (int c = 0; c < C; c++) _mm_storeu_ps(out[c], sums_of(total[c][0], total[c][1], total[c][2], total[c][3]));
 }
 
 // ROWS rows by C columns that lie x_bytes apart. What lies `ahead` bytes behind is fetched.
@@ -227,7 +148,7 @@ inline void tile(const char *const *rows, int64_t ahead, const char *x, int64_t 
             const typename K::Register w = K::weights(rows[r], i, k);
             for (int c = 0; c < C; c++) total[c][r] = K::add(total[c][r], w, K::inputs(x + c * x_bytes, i, k));
         }
-    for (int c = 0; c < C; c++) _mm_storeu_ps(out[c], sums(total[c]));
+    for (int c = 0; c < C; c++) _mm_storeu_ps(out[c], sums_of(total[c][0], total[c][1], total[c][2], total[c][3]));
 }
 
 }  // namespace hearth

@@ -39,6 +39,14 @@ def flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+def _older(folder: Path) -> Path:
+    """A library named own that was there before."""
+    folder.mkdir(parents=True)
+    old = folder / f"own-{native.level()}.so"
+    old.write_bytes(b"old")
+    return old
+
+
 @pytest.mark.parametrize(
     ("has", "level"),
     [
@@ -74,9 +82,7 @@ def test_a_library_for_another_processor_is_not_taken(flags: Path, folder: Path)
 def test_what_does_not_compile_leaves_the_library_in_place(folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.cpp"
     broken.write_text("int x = ;\n")
-    folder.mkdir(parents=True)
-    old = folder / f"own-{native.level()}.so"
-    old.write_bytes(b"old")
+    old = _older(folder)
     with pytest.raises(CannotBuild, match=r"failed: .*broken\.cpp:1:.* error: "):
         building.build(Recipe("own", (str(broken),)))
     assert old.read_bytes() == b"old"
@@ -89,9 +95,7 @@ def test_what_takes_too_long_to_compile_leaves_the_library_in_place(
 ) -> None:
     source = tmp_path / "own.cpp"
     source.write_text("int x;\n")
-    folder.mkdir(parents=True)
-    old = folder / f"own-{native.level()}.so"
-    old.write_bytes(b"old")
+    old = _older(folder)
     monkeypatch.setattr(building, "COMPILE_S", -1.0)
     with pytest.raises(CannotBuild, match="was not done after"):
         building.build(Recipe("own", (str(source),)))
@@ -104,9 +108,7 @@ def test_a_library_takes_its_place_after_it_was_checked(
 ) -> None:
     source = tmp_path / "own.cpp"
     source.write_text("int x;\n")
-    folder.mkdir(parents=True)
-    old = folder / f"own-{native.level()}.so"
-    old.write_bytes(b"old")
+    old = _older(folder)
     there = []
 
     def is_right(_recipe: Recipe, made: Path) -> bool:

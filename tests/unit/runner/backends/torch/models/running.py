@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from runner.backends.torch.loader import build_model
 from runner.backends.torch.sources import open_source
 from runner.backends.torch.weights import Place
 from tests.conformance.convert.weights import weight, write_safetensors
-from tests.conformance.logits.cases import CASES, QUANTIZED
+from tests.conformance.logits.cases import CASES, QUANTIZED, prompt
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
 
 GOLDEN: dict[str, dict[str, Any]] = json.loads(
@@ -131,3 +132,27 @@ def difference(found: torch.Tensor, wanted: Any) -> float:
     """The size of the error relative to that of what is wanted, both over all rows."""
     reference = torch.as_tensor(wanted, dtype=torch.float32)
     return float((found.float() - reference).norm() / reference.norm())
+
+
+def assert_chunks_agree(case: Running, cuts: set[int], exact: float) -> None:
+    """A prompt that is cut there has the logits of the whole."""
+    case.lengths[0] = 0
+    tokens = prompt(case.name)
+    edges = [0, *sorted(cuts), len(tokens)]
+    found = [case.step((0, tokens[start:end])) for start, end in pairwise(edges)]
+    assert difference(torch.cat(found), GOLDEN[case.name]["rows"]) <= exact
+
+
+def assert_sequences_apart(case: Running, exact: float) -> None:
+    """Sequences of one step do not see each other."""
+    case.lengths[:] = [0, 0, 0, 0]
+    tokens, wanted = prompt(case.name), torch.tensor(GOLDEN[case.name]["rows"])
+    case.step((2, tokens[:5]))
+    # Tokens of other sequences stand before, between and behind those that are looked at.
+    other = [token % 60 + 1 for token in tokens]
+    pieces: list[Piece] = [(2, tokens[5:6]), (0, tokens), (3, other), (1, tokens[:4])]
+    found = case.step(*pieces)
+    ends = torch.tensor([len(piece) for _, piece in pieces]).cumsum(0).tolist()
+    assert difference(found[:1], wanted[5:6]) <= exact
+    assert difference(found[1 : ends[1]], wanted) <= exact
+    assert difference(found[ends[2] :], wanted[:4]) <= exact

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,8 @@ from tests.unit.runner.backends.torch.models.running import (
     GOLDEN,
     Piece,
     Running,
+    assert_chunks_agree,
+    assert_sequences_apart,
     difference,
     write_checkpoint,
 )
@@ -105,24 +106,11 @@ def test_the_greedy_continuation_is_that_of_the_reference(name: str, tmp_path: P
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_prompt_in_chunks_has_the_logits_of_the_whole(case: FusedRunning, cuts: set[int]) -> None:
-    case.lengths[0] = 0
-    tokens = prompt(case.name)
-    edges = [0, *sorted(cuts), len(tokens)]
-    found = [case.step((0, tokens[start:end])) for start, end in pairwise(edges)]
-    assert difference(torch.cat(found), GOLDEN[case.name]["rows"]) <= EXACT
+    assert_chunks_agree(case, cuts, EXACT)
 
 
 def test_sequences_of_one_step_do_not_see_each_other(case: FusedRunning) -> None:
-    case.lengths[:] = [0, 0, 0, 0]
-    tokens, wanted = prompt(case.name), torch.tensor(GOLDEN[case.name]["rows"])
-    case.step((2, tokens[:5]))
-    other = [token % 60 + 1 for token in tokens]
-    pieces: list[Piece] = [(2, tokens[5:6]), (0, tokens), (3, other), (1, tokens[:4])]
-    found = case.step(*pieces)
-    ends = torch.tensor([len(piece) for _, piece in pieces]).cumsum(0).tolist()
-    assert difference(found[:1], wanted[5:6]) <= EXACT
-    assert difference(found[1 : ends[1]], wanted) <= EXACT
-    assert difference(found[ends[2] :], wanted[:4]) <= EXACT
+    assert_sequences_apart(case, EXACT)
 
 
 def test_the_modules_go_on_where_the_call_stopped(case: FusedRunning) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conformance.logits.cases import prompt
 from tests.unit.runner.backends.torch.models.running import (
     GOLDEN,
-    Piece,
     Running,
-    difference,
+    assert_chunks_agree,
+    assert_sequences_apart,
     write_checkpoint,
 )
 
@@ -35,25 +32,11 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_prompt_in_chunks_has_the_logits_of_the_whole(case: Running, cuts: set[int]) -> None:
-    case.lengths[0] = 0
-    tokens = prompt(case.name)
-    edges = [0, *sorted(cuts), len(tokens)]
-    found = [case.step((0, tokens[start:end])) for start, end in pairwise(edges)]
-    assert difference(torch.cat(found), GOLDEN[case.name]["rows"]) <= EXACT
+    assert_chunks_agree(case, cuts, EXACT)
 
 
 def test_sequences_of_one_step_do_not_see_each_other(case: Running) -> None:
-    case.lengths[:] = [0, 0, 0, 0]
-    tokens, wanted = prompt(case.name), torch.tensor(GOLDEN[case.name]["rows"])
-    case.step((2, tokens[:5]))
-    # Tokens of other sequences stand before, between and behind those that are looked at.
-    other = [token % 60 + 1 for token in tokens]
-    pieces: list[Piece] = [(2, tokens[5:6]), (0, tokens), (3, other), (1, tokens[:4])]
-    found = case.step(*pieces)
-    ends = torch.tensor([len(piece) for _, piece in pieces]).cumsum(0).tolist()
-    assert difference(found[:1], wanted[5:6]) <= EXACT
-    assert difference(found[1 : ends[1]], wanted) <= EXACT
-    assert difference(found[ends[2] :], wanted[:4]) <= EXACT
+    assert_sequences_apart(case, EXACT)
 
 
 def test_sequences_that_go_on_together_write_what_each_would_alone(case: Running) -> None:
