@@ -104,7 +104,7 @@ run: dev
 	$(PYTHON_BIN)/hearth serve
 
 # Trains ember anew, reproducibly from its seed: up to 2 hours on 2 cores.
-TRAINING := $(PYTHON_BIN)/python -m registry.builtin.ember.training
+TRAINING := $(PYTHON_BIN)/python -m tests.ember
 ember: torch
 	$(TRAINING).train --work build/ember
 	$(TRAINING).export --work build/ember --out registry/builtin/ember/ember.gguf

@@ -332,7 +332,7 @@ import hashlib, pathlib, sys
 digest = hashlib.sha256(sys.argv[1].encode())
 editable = sys.argv[1].endswith("yes")
 folders = [] if editable else ["runner", "modelfile", "registry", "kernels", "cli"]
-files = [p for f in folders for p in pathlib.Path(f).rglob("*") if "training" not in p.parts]
+files = [p for f in folders for p in pathlib.Path(f).rglob("*")]
 for path in sorted(files) + [pathlib.Path("pyproject.toml"), pathlib.Path("constraints.txt")]:
     if path.is_file() and "__pycache__" not in path.parts:
         digest.update(f"{path}\0{path.stat().st_size}\0".encode() + path.read_bytes())

@@ -16,17 +16,17 @@ from cli.wrap import PlainWriter, TerminalWriter, WrappingWriter
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from runner.replies import Chunk
+    from runner.replies import ReplyChunk
 
 _LABEL_WIDTH = 22
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StreamedAnswer:
     """A complete answer: its text, and the last chunk with the counts and durations."""
 
     text: str
-    last: Chunk
+    last: ReplyChunk
 
 
 def writer(word_wrap: bool) -> PlainWriter:
@@ -39,15 +39,15 @@ def writer(word_wrap: bool) -> PlainWriter:
 
 
 def show_answer(
-    chunks: Generator[Chunk, None, None], word_wrap: bool, show_thinking: bool = True
-) -> Answer:
+    chunks: Generator[ReplyChunk, None, None], word_wrap: bool, show_thinking: bool = True
+) -> StreamedAnswer:
     """Print the chunks of one answer; a spinner turns until the first one that is shown.
 
     What ends it early (Ctrl-C, an error) closes chunks, which cancels the request, ends the line
     if one was begun, and is raised again.
     """
     out = writer(word_wrap)
-    last: Chunk = {}
+    last: ReplyChunk = {}
     text = ""
     try:
         with closing(chunks), Spinner() as spinner:
@@ -57,10 +57,10 @@ def show_answer(
         if out.used:
             out.write("\n")
         raise
-    return Answer(text, last)
+    return StreamedAnswer(text, last)
 
 
-def _show_chunk(chunk: Chunk, out: PlainWriter, spinner: Spinner, show_thinking: bool) -> str:
+def _show_chunk(chunk: ReplyChunk, out: PlainWriter, spinner: Spinner, show_thinking: bool) -> str:
     """Print one chunk; returns its part of the answer."""
     message = chunk.get("message") or {}
     text = chunk.get("response") or message.get("content") or ""
@@ -73,7 +73,7 @@ def _show_chunk(chunk: Chunk, out: PlainWriter, spinner: Spinner, show_thinking:
     return text
 
 
-def timing_lines(last: Chunk) -> Iterable[str]:
+def timing_lines(last: ReplyChunk) -> Iterable[str]:
     """What --verbose prints: the lines and the label width that users of Ollama know. Fields
     that are absent or zero are left out."""
     for name in ("total", "load"):
@@ -88,7 +88,7 @@ def timing_lines(last: Chunk) -> Iterable[str]:
             yield _row(f"{name} rate", f"{count / spent_ns * 1e9:.2f} tokens/s")
 
 
-def print_timing(last: Chunk) -> None:
+def print_timing(last: ReplyChunk) -> None:
     """The timing lines on stderr, after what stdout has shown."""
     sys.stdout.flush()
     for line in timing_lines(last):

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from runner.client import Client
 
 
-def installed(incomplete: str) -> list[str]:
+def installed_models(incomplete: str) -> list[str]:
     """Names of installed models that begin with incomplete."""
     return _names(lambda client: (model["name"] for model in client.tags()), incomplete)
 
 
-def resident(incomplete: str) -> list[str]:
+def loaded_models(incomplete: str) -> list[str]:
     """Names of models in memory that begin with incomplete."""
     return _names(lambda client: (model["name"] for model in client.ps()), incomplete)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.errors import Failure
+from cli.errors import CliError
 from runner.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def start_daemon(settings: Settings, client: Client, timeout_s: float = START_TI
             if not answers(client):
                 _start(settings, log, client, time.monotonic() + timeout_s)
     except Timeout:
-        raise Failure(
+        raise CliError(
             f"another hearth command has been starting the daemon for {timeout_s:.0f} s; "
             f"see {log}, or start it yourself with: hearth serve"
         ) from None
@@ -65,9 +65,9 @@ def _start(settings: Settings, log: Path, client: Client, deadline: float) -> No
         )
     if not wait_until(lambda: process.poll() is not None or answers(client), deadline):
         process.terminate()
-        raise Failure(f"the daemon does not answer. {_tail(log, offset)}")
+        raise CliError(f"the daemon does not answer. {_tail(log, offset)}")
     if process.poll() is not None and not answers(client):
-        raise Failure(
+        raise CliError(
             f"the daemon ended at once with exit code {process.returncode}. {_tail(log, offset)}"
         )
 

@@ -12,7 +12,7 @@ MODEL_NOT_FOUND = 3
 INTERRUPTED = 130
 
 
-class Failure(Exception):
+class CliError(Exception):
     """Ends the command: message on stderr, exit_code to the shell."""
 
     def __init__(self, message: str, exit_code: int = ERROR) -> None:
@@ -36,7 +36,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     """The message and the exit code of an error."""
     from runner.settings import SettingsError
 
-    if isinstance(error, Failure):
+    if isinstance(error, CliError):
         return error.message, error.exit_code
     if isinstance(error, SettingsError):
         return str(error), ERROR

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, CliError
 
 
 def parse_parameter(name: str, texts: list[str]) -> Any:
@@ -18,12 +18,12 @@ def parse_parameter(name: str, texts: list[str]) -> Any:
         if _repeats(name):
             return list(validate(name, texts))
         if len(texts) != 1:
-            raise Failure(f"parameter {name} takes one value, not {len(texts)}", USAGE)
+            raise CliError(f"parameter {name} takes one value, not {len(texts)}", USAGE)
         value = parse_value(name, texts[0])
     except ModelfileError as error:
-        raise Failure(error.message, USAGE) from None
+        raise CliError(error.message, USAGE) from None
     if value is None:
-        raise Failure(warning(name) or f"parameter {name} has no effect", USAGE)
+        raise CliError(warning(name) or f"parameter {name} has no effect", USAGE)
     return value
 
 
@@ -34,7 +34,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
         if not separator or not name:
-            raise Failure(f"{assignment!r} is not NAME=VALUE, such as temperature=0.2", USAGE)
+            raise CliError(f"{assignment!r} is not NAME=VALUE, such as temperature=0.2", USAGE)
         name = name.strip()
         known = words.setdefault(name, [])
         words[name] = [*known, value] if _repeats(name) else [value]
@@ -65,7 +65,7 @@ def parameter_help(name: str | None) -> str:
     try:
         row = lookup(name)
     except ParameterError as error:
-        raise Failure(error.message, USAGE) from None
+        raise CliError(error.message, USAGE) from None
     if row is None:
         return warning(name) or name
     return f"{name}: {row.doc}. It takes {expected(row)}; write a name and a value"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cli.answer import print_timing, show_answer
 from cli.errors import explain
 from cli.multiline import read_message
-from cli.pictures import taken
+from cli.prompt_images import extract_images
 from cli.session import Session
 from cli.slash import execute, is_command
 
@@ -47,7 +47,7 @@ def _explain_interrupt(keyboard: Keyboard) -> None:
 
 def _answer(session: Session, text: str) -> None:
     try:
-        text, images = taken(session, text)
+        text, images = extract_images(session, text)
         chunks = session.ask(text, images)
         answer = show_answer(chunks, session.word_wrap, session.show_thinking)
     except KeyboardInterrupt:

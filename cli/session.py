@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from runner.client import Client
-    from runner.replies import Chunk, Turn
+    from runner.replies import ReplyChunk, ReplyMessage
 
 
 @dataclass(slots=True)
@@ -27,21 +27,23 @@ class Session:
     history: bool = True
     think: bool | str | None = None
     show_thinking: bool = True
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[ReplyMessage] = field(default_factory=list)
 
     @property
     def sees(self) -> bool:
         """Whether the model reads images."""
         return "vision" in (self.client.show(self.model).get("capabilities") or ())
 
-    def ask(self, text: str, images: Sequence[str] = ()) -> Generator[Chunk, None, None]:
+    def ask(self, text: str, images: Sequence[str] = ()) -> Generator[ReplyChunk, None, None]:
         """The answer to one more message; images: base64. Nothing is remembered until
         `remember`."""
-        first: list[Turn] = [{"role": "system", "content": self.system}] if self.system else []
-        messages: list[Turn] = [*first, *self.turns, _said(text, images)]
+        first: list[ReplyMessage] = (
+            [{"role": "system", "content": self.system}] if self.system else []
+        )
+        messages: list[ReplyMessage] = [*first, *self.turns, _said(text, images)]
         return self.client.chat(self._body() | {"messages": messages})
 
-    def complete(self, text: str, images: Sequence[str] = ()) -> Generator[Chunk, None, None]:
+    def complete(self, text: str, images: Sequence[str] = ()) -> Generator[ReplyChunk, None, None]:
         """The answer to a single prompt, outside of the conversation; images: base64."""
         body = self._body() | {"prompt": text}
         if self.system:
@@ -74,9 +76,9 @@ class Session:
         return body
 
 
-def _said(text: str, images: Sequence[str]) -> Turn:
+def _said(text: str, images: Sequence[str]) -> ReplyMessage:
     """A message of the user."""
-    turn: Turn = {"role": "user", "content": text}
+    turn: ReplyMessage = {"role": "user", "content": text}
     if images:
         turn["images"] = list(images)
     return turn

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from cli.errors import Failure, explain
+from cli.errors import CliError, explain
 from cli.parameters import parameter_help, parse_parameter
-from cli.pictures import ENDS as PICTURE_ENDS
+from cli.prompt_images import IMAGE_SUFFIXES as PICTURE_ENDS
 from cli.session import Session
 
 HELP = """\
@@ -122,7 +122,7 @@ def _clear(session: Session, rest: str) -> None:
 
 def _load(session: Session, rest: str) -> None:
     if not rest:
-        raise Failure("write the name of a model: /load MODEL")
+        raise CliError("write the name of a model: /load MODEL")
     from cli.spinner import Spinner
 
     with Spinner(f"loading {rest}"):
@@ -149,7 +149,7 @@ def _set_parameter(session: Session, rest: str) -> None:
     try:
         words = shlex.split(rest)
     except ValueError as error:
-        raise Failure(f"{rest!r} cannot be read: {error}") from None
+        raise CliError(f"{rest!r} cannot be read: {error}") from None
     if len(words) < 2:
         print(parameter_help(words[0] if words else None))
         return
@@ -160,14 +160,14 @@ def _set_parameter(session: Session, rest: str) -> None:
 
 def _set_system(session: Session, rest: str) -> None:
     if not rest:
-        raise Failure("write the message: /set system TEXT")
+        raise CliError("write the message: /set system TEXT")
     session.system = rest
     print("Set system message.")
 
 
 def _set_format(session: Session, rest: str) -> None:
     if rest != "json":
-        raise Failure("the only format is json: /set format json")
+        raise CliError("the only format is json: /set format json")
     session.format = "json"
     print("Set format to 'json' mode.")
 

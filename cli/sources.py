@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from cli.errors import Failure
+from cli.errors import CliError
 from cli.terminal import status
 
 MAX_FILES = 4096
@@ -51,7 +51,7 @@ def find(text: str, folder: Path, instruction: str = "FROM") -> dict[str, Path] 
     if not _is_path(text, path, instruction):
         return None
     if not path.exists():
-        raise Failure(f"there is no file {path}; {instruction} names it")
+        raise CliError(f"there is no file {path}; {instruction} names it")
     own_words = given.is_absolute() or ".." in given.parts
     if path.is_dir():
         return _of_folder(path, path if own_words else folder)
@@ -62,7 +62,7 @@ def find(text: str, folder: Path, instruction: str = "FROM") -> dict[str, Path] 
             _check_inside(part, folder)
         check_start(part)
     if path.name.lower().endswith(".safetensors"):
-        raise Failure(f"{path} is one file of a model; write its folder after {instruction}")
+        raise CliError(f"{path} is one file of a model; write its folder after {instruction}")
     return names
 
 
@@ -76,7 +76,7 @@ def require_file(path: Path) -> None:
     mode = path.stat().st_mode
     for is_kind, what in _KINDS:
         if is_kind(mode):
-            raise Failure(f"{path} is {what}")
+            raise CliError(f"{path} is {what}")
 
 
 def check_start(path: Path) -> None:
@@ -87,12 +87,12 @@ def check_start(path: Path) -> None:
         return
     named = path.name.lower().endswith(_PICKLE_ENDS) and start[:4] != b"GGUF"
     if named or start.startswith(_PICKLE_STARTS):
-        raise Failure(
+        raise CliError(
             f"{path} is a pickle, which runs code when it is read, and is not opened. Get the "
             "model as safetensors or GGUF"
         )
     if start[:4] != b"GGUF":
-        raise Failure(
+        raise CliError(
             f"{path} is not a GGUF file: it begins with {start[:4]!r}, not {b'GGUF'!r}"
             if start
             else f"{path} is empty"
@@ -116,11 +116,11 @@ def _parts(path: Path) -> dict[str, Path]:
         return {path.name: path}
     count = int(found["count"])
     if not 0 < int(found["number"]) <= count <= MAX_FILES:
-        raise Failure(f"{path.name}: part {found['number']} of {found['count']} cannot be")
+        raise CliError(f"{path.name}: part {found['number']} of {found['count']} cannot be")
     names = [f"{found['stem']}-{n:05}-of-{count:05}{found['end']}" for n in range(1, count + 1)]
     for name in names:
         if not path.with_name(name).is_file():
-            raise Failure(f"{name} is missing: {path.name} needs all {count} parts beside it")
+            raise CliError(f"{name} is missing: {path.name} needs all {count} parts beside it")
     return {name: path.with_name(name) for name in names}
 
 
@@ -132,7 +132,7 @@ def _of_folder(path: Path, border: Path) -> dict[str, Path]:
         _check_shards(path, tensors)
         files = [*tensors, *_matching(path, _BESIDE)]
         if len(files) > MAX_FILES:
-            raise Failure(f"{path} has {len(files)} files, at most {MAX_FILES} make a model")
+            raise CliError(f"{path} has {len(files)} files, at most {MAX_FILES} make a model")
         return {
             file.relative_to(path).as_posix(): _checked(file, border, file in tensors)
             for file in files
@@ -147,17 +147,17 @@ def _of_folder(path: Path, border: Path) -> dict[str, Path]:
         return {name: _checked(part, border, True) for name, part in parts.items()}
     if models:
         names = ", ".join(file.name for file in models[:5])
-        raise Failure(f"{path} has several models ({names}); write the path of one of them")
+        raise CliError(f"{path} has several models ({names}); write the path of one of them")
     for pickle in _matching(path, _ends(_PICKLE_ENDS)):
         check_start(pickle)
-    raise Failure(f"{path} is a folder without a model: it has no safetensors and no GGUF file")
+    raise CliError(f"{path} is a folder without a model: it has no safetensors and no GGUF file")
 
 
 def _one_projector(folder: Path, projectors: list[Path]) -> dict[str, Path]:
     """The projector for images beside a model, if there is one. Raises Failure for several."""
     if len(projectors) > 1:
         names = ", ".join(file.name for file in projectors[:5])
-        raise Failure(
+        raise CliError(
             f"{folder} has several projectors for images ({names}); write the paths of the model"
             " and of one of them, each with a FROM of its own"
         )
@@ -184,19 +184,19 @@ def _check_shards(path: Path, tensors: Iterable[Path]) -> None:
     wanted |= _indexed(path / _INDEX)
     missing = sorted(wanted - names)
     if missing:
-        raise Failure(f"{path / missing[0]} is missing: the model has {len(wanted)} shards")
+        raise CliError(f"{path / missing[0]} is missing: the model has {len(wanted)} shards")
 
 
 def _indexed(index: Path) -> set[str]:
     try:
         if index.stat().st_size > _MAX_INDEX_BYTES:
-            raise Failure(f"{index} has more than {_MAX_INDEX_BYTES} bytes")
+            raise CliError(f"{index} has more than {_MAX_INDEX_BYTES} bytes")
         weights = json.loads(index.read_bytes())["weight_map"]
         return {str(name) for name in weights.values()}
     except FileNotFoundError:
         return set()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Failure(f"{index} is not an index of safetensors") from None
+        raise CliError(f"{index} is not an index of safetensors") from None
 
 
 def _checked(path: Path, border: Path, is_weights: bool) -> Path:
@@ -211,7 +211,7 @@ def _check_inside(path: Path, border: Path) -> None:
     target = path.resolve()
     if target.is_relative_to(border.resolve()) or _is_of_cache(path.parent.resolve(), target):
         return
-    raise Failure(
+    raise CliError(
         f"{path} is a link to {target}, outside of the Modelfile's folder. "
         "If you mean that file, write its own path"
     )

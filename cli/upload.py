@@ -1,7 +1,7 @@
 """Brings local files into the daemon's store.
 
 On this machine they are put into the store's folder without being sent and are read once, by the
-daemon, which verifies them; see cli/placing.py. To another machine, or another user's daemon,
+daemon, which verifies them; see cli/staged_file.py. To another machine, or another user's daemon,
 they are hashed and sent unless the store has them.
 """
 
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.errors import Failure
-from cli.placing import placed
+from cli.errors import CliError
+from cli.staged_file import staged
 
 if TYPE_CHECKING:
-    from cli.transfer import View
+    from cli.progress import ProgressView
     from runner.client import Client
 
 CHUNK_BYTES = 1 << 20
@@ -32,12 +32,12 @@ Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class BlobUploader:
     """How files reach the store. store: its folder, None when they must be sent. copy: never by
     a link."""
 
     client: Client
-    view: View
+    view: ProgressView
     store: Path | None
     copy: bool = False
 
@@ -70,7 +70,7 @@ class Delivery:
         from runner.client import ClientError
 
         advance = self._meter(f"copying {path.name}", path)
-        with placed(path, store, self.copy, advance) as name:
+        with staged(path, store, self.copy, advance) as name:
             try:
                 with closing(self.client.take_blob(name)) as lines:
                     for line in lines:
@@ -121,10 +121,10 @@ def send(client: Client, path: Path, name: str, advance: Advance) -> None:
         for chunk in _chunks(path, advance):
             sent += len(chunk)
             if sent > size_bytes:
-                raise Failure(f"{path} grew while it was read; try again when it is complete")
+                raise CliError(f"{path} grew while it was read; try again when it is complete")
             yield chunk
         if sent < size_bytes:
-            raise Failure(f"{path} shrank while it was read; try again when it is complete")
+            raise CliError(f"{path} shrank while it was read; try again when it is complete")
 
     client.upload_blob(name, content(), size_bytes)
 

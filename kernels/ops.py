@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from kernels.activations import naive as activations
+from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
 from kernels.decode import naive as decode
 from kernels.logprobs import naive as logprobs
-from kernels.masking import Masking
 from kernels.moe import naive as moe
 from kernels.norms import naive as norms
 from kernels.prefill import naive as prefill
@@ -45,13 +45,13 @@ from kernels.sampling import naive as sampling
 from kernels.sampling.naive import Draw, Penalties
 
 __all__ = [
+    "AttentionSpec",
     "CacheScales",
     "Fp8Experts",
     "GgufExperts",
     "Int4Experts",
     "Int4Weight",
     "Int8Experts",
-    "Masking",
     "Mxfp4Experts",
     "PackedExperts",
     "add_bias",
@@ -82,7 +82,7 @@ _HAS_TRITON = find_spec("triton") is not None
 _QUANT = "kernels.quant.triton"
 # With more tokens than this a matmul is bound by arithmetic: the weights are dequantized whole then
 # and torch's own matmul is used. Not measured on a GPU.
-_MOST_ROWS_IN_KERNEL = 256
+_MAX_ROWS_IN_KERNEL = 256
 
 
 @cache
@@ -102,7 +102,7 @@ def uses_triton(tensor: Tensor) -> bool:
 
 def _dequantizes_in_matmul(x: Tensor) -> bool:
     """Whether a matmul of x [..., C] reads quantized weights as they are."""
-    return uses_triton(x) and x.numel() <= _MOST_ROWS_IN_KERNEL * x.shape[-1]
+    return uses_triton(x) and x.numel() <= _MAX_ROWS_IN_KERNEL * x.shape[-1]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, *, offset: float = 0.0) -> Tensor:
@@ -179,7 +179,7 @@ def prefill_attention(
     block_tables int32 [S, M]; query_starts int32 [S + 1]: where each sequence's tokens begin in
     query; context_lengths int32 [S]: with the tokens of this step. See Masking for the rest.
     """
-    masking = Masking(scale, window, softcap, sinks, causal)
+    masking = AttentionSpec(scale, window, softcap, sinks, causal)
     return _best(prefill, query).prefill_attention(
         query,
         (key_cache, value_cache),
@@ -207,7 +207,7 @@ def decode_attention(
     """[S, H, D]: one token a sequence, query [S, H, D], over its context_lengths [S] tokens in
     the cache, itself included; zeros where that is 0. The launch depends on shapes only, so that
     a CUDA graph can replay it with other lengths."""
-    masking = Masking(scale, window, softcap, sinks)
+    masking = AttentionSpec(scale, window, softcap, sinks)
     return _best(decode, query).decode_attention(
         query, (key_cache, value_cache), block_tables, context_lengths, masking, scales
     )
@@ -226,7 +226,7 @@ def attention(
     """[T, H, D]: query [T, H, D] over key, value [T, K, D] without a cache, each sequence by
     itself; starts int32 [S + 1]: where they begin."""
     return _best(prefill, query).attention(
-        query, key, value, starts, Masking(scale, window, causal=causal)
+        query, key, value, starts, AttentionSpec(scale, window, causal=causal)
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from modelfile.adapters import check_adapter
 from modelfile.ast import ROLES
-from modelfile.description import Description, check_notations
+from modelfile.description import Description, check_family_names
 from modelfile.drafts import check_draft, check_vocabulary
 from modelfile.errors import BuildError
 from modelfile.parameters import MAX_STOPS, validate, validate_all
@@ -43,7 +43,7 @@ from registry.manifest import (
     PROMPT_TYPE,
     SYSTEM_TYPE,
     TEMPLATE_TYPE,
-    Layer,
+    Descriptor,
     Manifest,
 )
 from registry.store import Store
@@ -56,8 +56,8 @@ _MAX_CONFIG_BYTES = 1024 * 1024
 class _Base:
     """What a new bundle starts from."""
 
-    model: Layer
-    layers: tuple[Layer, ...]
+    model: Descriptor
+    layers: tuple[Descriptor, ...]
     header: GgufHeader
     parameters: Mapping[str, Any]
     config: Mapping[str, Any]
@@ -67,12 +67,12 @@ class _Base:
 class _Part:
     """A layer of the new bundle. content: None when the store has it already."""
 
-    layer: Layer
+    layer: Descriptor
     content: bytes | None = None
 
     @classmethod
     def made(cls, media_type: str, content: bytes) -> _Part:
-        return cls(Layer(media_type, Digest.of(content), len(content)), content)
+        return cls(Descriptor(media_type, Digest.of(content), len(content)), content)
 
 
 def build(store: Store, description: Description) -> Iterator[str]:
@@ -88,7 +88,7 @@ def build(store: Store, description: Description) -> Iterator[str]:
     check_description(description)
     yield "reading the model"
     base = _from_file(store, description) if description.files else _from_model(store, description)
-    check_notations(description, base.config)
+    check_family_names(description, base.config)
     others = [
         *_projector(store, description, base),
         *_adapters(store, description, base),
@@ -115,7 +115,7 @@ def check_description(description: Description) -> None:
     at. Raises BuildError, ParameterError, TemplateError."""
     validate_all(description.parameters)
     if description.from_model is None:
-        check_notations(description, {})
+        check_family_names(description, {})
     if description.template:
         check_template(description.template)
     for message in description.messages or ():
@@ -144,7 +144,7 @@ def _from_file(store: Store, description: Description) -> _Base:
     return _Base(model, (), header, {}, {})
 
 
-def _weights(store: Store, digest: Digest) -> tuple[Layer, GgufHeader]:
+def _weights(store: Store, digest: Digest) -> tuple[Descriptor, GgufHeader]:
     path = store.blob_path(digest)
     try:
         header = model_header(path)
@@ -152,7 +152,7 @@ def _weights(store: Store, digest: Digest) -> tuple[Layer, GgufHeader]:
     except InvalidGguf:
         store.discard([digest])
         raise
-    return Layer(MODEL_TYPE, digest, header.file_size_bytes), header
+    return Descriptor(MODEL_TYPE, digest, header.file_size_bytes), header
 
 
 def check_header(header: GgufHeader) -> None:
@@ -198,7 +198,7 @@ def _projector(store: Store, description: Description, base: _Base) -> list[_Par
         return []
     header = model_header(store.blob_path(description.projector))
     check_projector(header, base.header)
-    return [_Part(Layer(PROJECTOR_TYPE, description.projector, header.file_size_bytes))]
+    return [_Part(Descriptor(PROJECTOR_TYPE, description.projector, header.file_size_bytes))]
 
 
 def _adapters(store: Store, description: Description, base: _Base) -> list[_Part]:
@@ -207,7 +207,7 @@ def _adapters(store: Store, description: Description, base: _Base) -> list[_Part
     for digest in description.adapters or ():
         header = model_header(store.blob_path(digest))
         check_adapter(header, base.header)
-        parts.append(_Part(Layer(ADAPTER_TYPE, digest, header.file_size_bytes)))
+        parts.append(_Part(Descriptor(ADAPTER_TYPE, digest, header.file_size_bytes)))
     return parts
 
 
@@ -305,7 +305,7 @@ def _checked(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _config(description: Description, base: _Base, layers: list[Layer]) -> bytes:
+def _config(description: Description, base: _Base, layers: list[Descriptor]) -> bytes:
     header = base.header
     seeing = any(layer.media_type == PROJECTOR_TYPE for layer in layers)
     figures = {

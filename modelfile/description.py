@@ -9,7 +9,7 @@ from typing import Any
 
 from modelfile.ast import Modelfile
 from modelfile.errors import BuildError, ParameterError
-from modelfile.notations import fault_of
+from modelfile.families import unknown_name
 from modelfile.parameters import parse_value
 from registry.bundle import BundleMessage
 from registry.digest import Digest
@@ -91,7 +91,7 @@ def from_modelfile(
     )
 
 
-def check_notations(description: Description, inherited: Mapping[str, Any]) -> None:
+def check_family_names(description: Description, inherited: Mapping[str, Any]) -> None:
     """Refuse a renderer, a parser or a required version that cannot be one. inherited: the
     configuration of the model that it is made from, whose names are taken as they are, known or
     not. Raises BuildError."""
@@ -103,7 +103,7 @@ def check_notations(description: Description, inherited: Mapping[str, Any]) -> N
             raise BuildError(
                 f"{instruction.upper()} is {name[:60]!r}, expected a name such as qwen3-coder"
             )
-        if (fault := fault_of(instruction, name)) is not None:
+        if (fault := unknown_name(instruction, name)) is not None:
             raise BuildError(fault)
     required = description.requires
     if required and (len(required) > MAX_NAME_CHARACTERS or _VERSION.fullmatch(required) is None):

@@ -24,6 +24,7 @@ from registry.atomic import (
     open_regular,
     sync_directory,
 )
+from registry.chunk_sums import ChunkSums, record_of
 from registry.digest import Digest
 from registry.errors import (
     BlobDamaged,
@@ -32,11 +33,10 @@ from registry.errors import (
     DigestMismatch,
     StoreFull,
 )
-from registry.incoming import Advance, make_private, read_content
+from registry.incoming_files import Advance, make_private, read_content
 from registry.records import Records
-from registry.sums import ChunkSums, record_of
 from registry.transfer.journal import chunk_size_for
-from registry.transfer.partial import Partial
+from registry.transfer.partial import PartialFile
 
 _CHUNK_BYTES = 1024 * 1024
 _TEMPORARY = "blob-"
@@ -156,7 +156,7 @@ class Blobs:
         finally:
             file.discard()
 
-    def adopt(self, partial: Partial, digest: Digest) -> None:
+    def adopt(self, partial: PartialFile, digest: Digest) -> None:
         """Publish a complete partial file as this blob. Raises StoreFull, StoreFault."""
         partial.sync()
         plan = partial.plan

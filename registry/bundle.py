@@ -28,7 +28,7 @@ from registry.manifest import (
     PROMPT_TYPE,
     SYSTEM_TYPE,
     TEMPLATE_TYPE,
-    Layer,
+    Descriptor,
     Manifest,
 )
 from registry.names import Name
@@ -136,7 +136,7 @@ def _optional(store: Store, stored: StoredModel, kind: str, what: str) -> Bundle
         return None
 
 
-def _file(store: Store, stored: StoredModel, layer: Layer, what: str) -> Path:
+def _file(store: Store, stored: StoredModel, layer: Descriptor, what: str) -> Path:
     """Where the layer lies, whole. Raises BlobMissing, BlobDamaged."""
     size = store.blob_size(layer.digest)
     if size != layer.size_bytes:
@@ -177,7 +177,7 @@ def _header(path: Path, identity: tuple[int, int, int]) -> GgufHeader:
     return read_header(path)
 
 
-def model_layer(manifest: Manifest) -> Layer:
+def model_layer(manifest: Manifest) -> Descriptor:
     """The layer with the weights. Raises BlobDamaged when there is none, or several."""
     layers = manifest.of_type(MODEL_TYPE)
     if len(layers) != 1:
@@ -196,7 +196,7 @@ def read_texts(store: Store, manifest: Manifest) -> BundleTexts:
     )
 
 
-def _text(store: Store, layer: Layer) -> str:
+def _text(store: Store, layer: Descriptor) -> str:
     content = store.read_blob(layer.digest, MAX_TEXT_BYTES)
     try:
         return content.decode("utf-8")
@@ -209,7 +209,7 @@ def _last_text(store: Store, manifest: Manifest, *media_types: str) -> str | Non
     return _text(store, layers[-1]) if layers else None
 
 
-def _json(store: Store, layer: Layer, limit_bytes: int) -> Any:
+def _json(store: Store, layer: Descriptor, limit_bytes: int) -> Any:
     try:
         return json.loads(store.read_blob(layer.digest, limit_bytes))
     except RegistryError:

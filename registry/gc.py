@@ -23,7 +23,7 @@ _JOURNAL = ".journal"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class GcOptions:
     """grace_s: blobs younger than that stay, for they may belong to a build or an upload under
     way. partial_keep_s: the same for parts of transfers. in_use: blobs that stay in any case.
     dry_run: say what would go."""
@@ -35,7 +35,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovedFile:
     """A file that went, or would go. path: relative to the store."""
 
     path: str
@@ -43,11 +43,11 @@ class Removed:
 
 
 @dataclass(slots=True)
-class Collected:
+class GcResult:
     """What a collection did. skipped: why it removed no blob, None when it could."""
 
-    blobs: list[Removed] = field(default_factory=list)
-    partials: list[Removed] = field(default_factory=list)
+    blobs: list[RemovedFile] = field(default_factory=list)
+    partials: list[RemovedFile] = field(default_factory=list)
     skipped: str | None = None
 
     @property
@@ -56,7 +56,7 @@ class Collected:
         return sum(removed.size_bytes for removed in (*self.blobs, *self.partials))
 
 
-def collect(store: Store, rules: Rules) -> Collected:
+def collect(store: Store, rules: GcOptions) -> GcResult:
     """Remove the blobs that no model uses and nobody works with, and the parts of transfers that
     nobody goes on with. No blob is removed while a manifest cannot be read, for it may be what
     keeps it. Blocks on the disk; other changes of the store wait.
@@ -65,7 +65,7 @@ def collect(store: Store, rules: Rules) -> Collected:
     """
     if store.read_only and not rules.dry_run:
         raise StoreReadOnly("remove unused files")
-    collected = Collected()
+    collected = GcResult()
     with store.unchanging() as used:
         if used is None:
             collected.skipped = (
@@ -75,7 +75,7 @@ def collect(store: Store, rules: Rules) -> Collected:
         else:
             for digest in _garbage(store, used | rules.in_use, rules.grace_s):
                 size = store.blob_size(digest) if rules.dry_run else store.remove_blob(digest)
-                collected.blobs.append(Removed(f"blobs/{digest.file_name}", size))
+                collected.blobs.append(RemovedFile(f"blobs/{digest.file_name}", size))
             _forget(store, used, rules.dry_run)
     if not rules.dry_run:
         store.records.sweep(time.time() - GRACE_S)
@@ -99,7 +99,7 @@ def _forget(store: Store, used: set[Digest], dry_run: bool) -> None:
             store.records.drop_blob(digest)
 
 
-def _sweep(folder: Path, rules: Rules) -> Iterator[Removed]:
+def _sweep(folder: Path, rules: GcOptions) -> Iterator[RemovedFile]:
     oldest_s = time.time() - rules.partial_keep_s
     for path in sorted(folder.glob(f"{PREFIX}*")):
         with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ def _sweep(folder: Path, rules: Rules) -> Iterator[Removed]:
                 continue
             if not rules.dry_run:
                 path.unlink()
-            yield Removed(f"tmp/{path.name}", status.st_blocks * 512)
+            yield RemovedFile(f"tmp/{path.name}", status.st_blocks * 512)
 
 
 def _has_file(path: Path) -> bool:

@@ -32,7 +32,7 @@ _MAX_SIZE = 2**60
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class Descriptor:
     """One blob of a model. name and source ("from" on disk) are kept for others' manifests."""
 
     media_type: str
@@ -46,11 +46,11 @@ class Layer:
 class Manifest:
     """A model: its config blob and its layers, in order."""
 
-    config: Layer
-    layers: tuple[Layer, ...]
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
 
     @property
-    def blobs(self) -> tuple[Layer, ...]:
+    def blobs(self) -> tuple[Descriptor, ...]:
         """Every blob that the model needs, each digest once."""
         return tuple({item.digest: item for item in (self.config, *self.layers)}.values())
 
@@ -59,7 +59,7 @@ class Manifest:
         """What the model takes on disk, were it alone."""
         return sum(item.size_bytes for item in self.blobs)
 
-    def of_type(self, media_type: str) -> tuple[Layer, ...]:
+    def of_type(self, media_type: str) -> tuple[Descriptor, ...]:
         """The layers of a media type, in order."""
         return tuple(layer for layer in self.layers if layer.media_type == media_type)
 
@@ -109,7 +109,7 @@ def _object(value: Any, field: str) -> dict[str, Any]:
     return value
 
 
-def _layer_from_json(value: Any, field: str) -> Layer:
+def _layer_from_json(value: Any, field: str) -> Descriptor:
     item = _object(value, field)
     media_type, digest, size = item.get("mediaType"), item.get("digest"), item.get("size")
     if not isinstance(media_type, str) or not 0 < len(media_type) <= 255:
@@ -122,7 +122,9 @@ def _layer_from_json(value: Any, field: str) -> Layer:
         parsed = Digest.parse(digest)
     except InvalidDigest as error:
         raise InvalidManifest(f"manifest: {field}: {error.message}") from None
-    return Layer(media_type, parsed, size, _text(item, field, "name"), _text(item, field, "from"))
+    return Descriptor(
+        media_type, parsed, size, _text(item, field, "name"), _text(item, field, "from")
+    )
 
 
 def _text(item: dict[str, Any], field: str, key: str) -> str | None:
@@ -132,7 +134,7 @@ def _text(item: dict[str, Any], field: str, key: str) -> str | None:
     return value or None
 
 
-def _layer_to_json(layer: Layer) -> dict[str, Any]:
+def _layer_to_json(layer: Descriptor) -> dict[str, Any]:
     value: dict[str, Any] = {
         "mediaType": layer.media_type,
         "digest": str(layer.digest),

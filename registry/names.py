@@ -13,13 +13,13 @@ from typing import Literal
 
 from registry.errors import InvalidName
 
-Part = Literal["host", "namespace", "model", "tag"]
+NamePart = Literal["host", "namespace", "model", "tag"]
 
 DEFAULT_HOST = "registry.ollama.ai"
 DEFAULT_NAMESPACE = "library"
 DEFAULT_TAG = "latest"
 
-_LONGEST = {"host": 350, "namespace": 80, "model": 80, "tag": 80}
+_MAX_CHARACTERS = {"host": 350, "namespace": 80, "model": 80, "tag": 80}
 _EXTRA = {"host": ".:", "namespace": "", "model": ".", "tag": "."}
 _FORMS = {
     part: re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_{extra}-]*", re.ASCII)
@@ -95,9 +95,9 @@ class Name:
         return f"{self.host}/{self.namespace}/{self.model}:{self.tag}"
 
 
-def is_valid_part(part: Part, text: str) -> bool:
+def is_valid_part(part: NamePart, text: str) -> bool:
     """True when text may stand as that part of a name."""
-    return len(text) <= _LONGEST[part] and _FORMS[part].fullmatch(text) is not None
+    return len(text) <= _MAX_CHARACTERS[part] and _FORMS[part].fullmatch(text) is not None
 
 
 def nearest(text: str, names: Iterable[Name], limit: int = 3) -> tuple[str, ...]:
@@ -121,8 +121,8 @@ def _cut_tag(text: str) -> tuple[str, str | None]:
 def _check_part(text: str, part: str, value: str) -> None:
     if not value:
         raise InvalidName(text, f"the {part} is empty")
-    if len(value) > _LONGEST[part]:
-        raise InvalidName(text, f"the {part} is longer than {_LONGEST[part]} characters")
+    if len(value) > _MAX_CHARACTERS[part]:
+        raise InvalidName(text, f"the {part} is longer than {_MAX_CHARACTERS[part]} characters")
     if _FORMS[part].fullmatch(value) is None:
         allowed = "letters, digits, '_', '-'" + "".join(f", {c!r}" for c in _EXTRA[part])
         raise InvalidName(

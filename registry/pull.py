@@ -18,11 +18,11 @@ from registry.hosts.host import Host, RemoteFile, RemoteModel
 from registry.names import Name
 from registry.store import Store
 from registry.transfer.download import BlobProgress
-from registry.transfer.fetching import Fetcher
+from registry.transfer.fetcher import Fetcher
 
 
 @dataclass(slots=True)
-class Work:
+class BuildProgress:
     """A step of the making of a model. line: status, and completed and total as they grow."""
 
     line: Mapping[str, Any]
@@ -35,7 +35,7 @@ class PullState:
     model is called in the store, once that is known. recipe: see RemoteModel. made_type: of the
     layer that was built here, or came as the only one. file: the one file of the weights."""
 
-    steps: list[str | BlobProgress | Work] = field(default_factory=list)
+    steps: list[str | BlobProgress | BuildProgress] = field(default_factory=list)
     name: Name | None = None
     recipe: str | None = None
     made_type: str | None = None
@@ -44,12 +44,12 @@ class PullState:
     def tell(self, line: Mapping[str, Any]) -> None:
         """Show work: a line of another status is the next step."""
         last = self.steps[-1] if self.steps else None
-        if isinstance(last, Work) and last.line["status"] == line["status"]:
+        if isinstance(last, BuildProgress) and last.line["status"] == line["status"]:
             last.line = line
             return
-        if isinstance(last, Work):
+        if isinstance(last, BuildProgress):
             last.done = True
-        self.steps.append(Work(line))
+        self.steps.append(BuildProgress(line))
 
 
 Build = Callable[[RemoteModel, dict[str, Digest], PullState], Awaitable[None]]
@@ -61,7 +61,7 @@ async def _no_check(file: RemoteFile, digest: Digest) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class ModelBuilder:
     """How a model is made of files that came without a manifest. check: raises when a file that
     has arrived shows that none can be made, which spares the rest of the transfer. hopeless: the
     errors that say so; after others the files are kept for the next try."""
@@ -71,7 +71,7 @@ class Making:
     hopeless: tuple[type[Exception], ...] = ()
 
 
-async def pull(host: Host, fetcher: Fetcher, state: PullState, making: Making) -> None:
+async def pull(host: Host, fetcher: Fetcher, state: PullState, making: ModelBuilder) -> None:
     """Bring a model into the store.
 
     Raises RemoteError, InvalidManifest, StoreFull, StoreFault, StoreReadOnly, and what making
@@ -104,7 +104,7 @@ async def _fetch(
     remote: RemoteModel,
     fetcher: Fetcher,
     state: PullState,
-    making: Making,
+    making: ModelBuilder,
     digests: dict[str, Digest],
     held: ExitStack,
 ) -> None:
@@ -126,7 +126,7 @@ async def _install(
     fetcher: Fetcher,
     state: PullState,
     digests: dict[str, Digest],
-    making: Making,
+    making: ModelBuilder,
 ) -> None:
     if remote.manifest is None:
         await making.build(remote, digests, state)

@@ -10,14 +10,14 @@ import json
 from dataclasses import dataclass
 
 from registry.errors import InvalidManifest
-from registry.hosts.oci import Repository
-from registry.hosts.upload import Upload, put_manifest
+from registry.hosts.kinds.oci import Repository
+from registry.hosts.oci_upload import Upload, put_manifest
 from registry.manifest import MANIFEST_TYPE, Manifest
 from registry.names import Name
 from registry.pull import PullState
 from registry.store import Store
 from registry.transfer.download import BlobProgress
-from registry.transfer.pace import Limit
+from registry.transfer.rate import RateLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Destination:
 
 
 async def push(
-    store: Store, name: Name, destination: Destination, limit: Limit, state: PullState
+    store: Store, name: Name, destination: Destination, limit: RateLimit, state: PullState
 ) -> None:
     """Send a model of the store. Raises ModelMissing, InvalidManifest, RemoteError."""
     state.steps.append("retrieving manifest")

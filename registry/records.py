@@ -37,7 +37,7 @@ _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class BlobOrigin:
     """Where a blob came from: what the user wrote for the pull. insecure: as he allowed. recipe:
     of a blob that was made here, the text for the files that it was made of."""
 
@@ -53,7 +53,7 @@ class BlobRecord:
     size_bytes: int
     chunk_bytes: int
     crcs: tuple[int, ...]
-    origin: Origin | None = None
+    origin: BlobOrigin | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -92,7 +92,7 @@ class Records:
             record = replace(record, origin=old.origin)
         self._write(self._blob_path(digest), _blob_bytes(record))
 
-    def keep_origin(self, digest: Digest, size_bytes: int, origin: Origin) -> None:
+    def keep_origin(self, digest: Digest, size_bytes: int, origin: BlobOrigin) -> None:
         """Note where a blob came from."""
         old = self.blob(digest)
         if size_bytes < MIN_BLOB_BYTES or (old is not None and old.origin == origin):
@@ -202,11 +202,13 @@ def _parse_blob(content: bytes) -> BlobRecord | None:
     return BlobRecord(size, chunk, tuple(crcs), _origin(facts))
 
 
-def _origin(facts: Mapping[str, Any]) -> Origin | None:
+def _origin(facts: Mapping[str, Any]) -> BlobOrigin | None:
     text, recipe = facts.get("origin"), facts.get("recipe")
     if not isinstance(text, str):
         return None
-    return Origin(text, facts.get("insecure") is True, recipe if isinstance(recipe, str) else None)
+    return BlobOrigin(
+        text, facts.get("insecure") is True, recipe if isinstance(recipe, str) else None
+    )
 
 
 def _parse_manifest(content: bytes) -> ManifestRecord | None:

@@ -38,15 +38,15 @@ from registry.errors import (
     StoreFull,
     StoreReadOnly,
 )
-from registry.incoming import PREFIX as INCOMING
-from registry.incoming import Advance, is_incoming
+from registry.incoming_files import PREFIX as INCOMING
+from registry.incoming_files import Advance, is_incoming
 from registry.lock import StoreLock
 from registry.manifest import Manifest
 from registry.manifests import ManifestFile, Manifests
 from registry.names import Name, nearest
-from registry.records import ManifestRecord, Origin, Records
-from registry.transfer.journal import Plan
-from registry.transfer.partial import Partial, arrived_bytes
+from registry.records import BlobOrigin, ManifestRecord, Records
+from registry.transfer.journal import PartialPlan
+from registry.transfer.partial import PartialFile, arrived_bytes
 
 PARTIAL_KEEP_S = 14 * 86400.0
 _STATE_LIMIT_BYTES = 1024 * 1024
@@ -183,13 +183,13 @@ class Store:
                 self._held.subtract(held)
                 self._held += Counter()
 
-    def partial(self, plan: Plan) -> Partial:
+    def partial(self, plan: PartialPlan) -> PartialFile:
         """The partial file of a transfer, with what an earlier one has left of it.
 
         Raises StoreReadOnly, StoreFull when what is missing does not fit, StoreFault.
         """
         self._require_writable("write the blob")
-        partial = Partial(self._temporary, plan)
+        partial = PartialFile(self._temporary, plan)
         missing, free = plan.size_bytes - partial.arrived_bytes, free_bytes(self._temporary)
         if missing > free:
             partial.close()
@@ -203,11 +203,11 @@ class Store:
         if needed_bytes > free:
             raise StoreFull("write the blob", errno.ENOSPC, needed_bytes, free)
 
-    def partial_bytes(self, plan: Plan) -> int:
+    def partial_bytes(self, plan: PartialPlan) -> int:
         """How many bytes of a transfer are kept already."""
         return arrived_bytes(self._temporary, plan)
 
-    def adopt(self, partial: Partial, digest: Digest) -> None:
+    def adopt(self, partial: PartialFile, digest: Digest) -> None:
         """Make a complete partial file, whose content has been found to have this digest, a
         blob. Raises StoreFull, StoreFault."""
         self._blobs.adopt(partial, digest)
@@ -228,7 +228,7 @@ class Store:
 
     def take_incoming(self, name: str, advance: Advance) -> tuple[Digest, int]:
         """Make a file that a command has put into the folder of temporary files a blob; gives
-        its digest and its size in bytes. The file is gone afterwards. See registry.incoming.
+        its digest and its size in bytes. The file is gone afterwards. See registry.incoming_files.
 
         Raises BlobMissing when it is not there, which tells that the command means another
         store, BlobDamaged, StoreReadOnly, StoreFull, StoreFault, and what advance raises.
@@ -369,7 +369,7 @@ class Store:
             self._manifests.write(name, content)
             self.keep_copy(name)
 
-    def keep_origin(self, name: Name, origin: Origin, media_type: str | None = None) -> None:
+    def keep_origin(self, name: Name, origin: BlobOrigin, media_type: str | None = None) -> None:
         """Note where the blobs of a model came from, or only those of one type. Never raises."""
         with contextlib.suppress(RegistryError):
             for layer in () if self.read_only else self.get(name).manifest.blobs:

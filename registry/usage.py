@@ -31,7 +31,7 @@ class ModelUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class StoreUsage:
     """A store. blob_bytes: of all blobs. unused_bytes: of those that no model needs.
     linked_bytes: of those whose file has a second name outside, so that removing them frees
     nothing. partial_bytes: of unfinished transfers. other_bytes: of everything else in it."""
@@ -50,7 +50,7 @@ class Usage:
         return self.blob_bytes + self.partial_bytes + self.other_bytes
 
 
-def measure(store: Store) -> Usage:
+def measure(store: Store) -> StoreUsage:
     """Measure a store. Blocks on the disk. Raises StoreFault."""
     models = store.models()
     users = Counter(digest for model in models for digest in _digests(model))
@@ -58,7 +58,7 @@ def measure(store: Store) -> Usage:
     known = {digest: status for digest, status in sizes.items() if status is not None}
     blob_bytes = sum(status.st_size for status in known.values())
     partial_bytes = _disk_bytes(os.path.join(store.root, "tmp"))
-    return Usage(
+    return StoreUsage(
         models=tuple(_of_model(model, known, users) for model in models),
         blob_bytes=blob_bytes,
         unused_bytes=sum(s.st_size for digest, s in known.items() if digest not in users),

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import httpx
 
-from runner.replies import Chunk, InstalledModel, JsonObject, LoadedModel, Progress
+from runner.replies import InstalledModel, JsonObject, Progress, ReplyChunk, RunningModel
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 60.0
@@ -136,9 +136,9 @@ class Client:
         models: list[InstalledModel] = self._call("GET", "/api/tags").get("models") or []
         return models
 
-    def ps(self) -> list[LoadedModel]:
+    def ps(self) -> list[RunningModel]:
         """The models in memory."""
-        models: list[LoadedModel] = self._call("GET", "/api/ps").get("models") or []
+        models: list[RunningModel] = self._call("GET", "/api/ps").get("models") or []
         return models
 
     def show(self, model: str) -> JsonObject:
@@ -161,11 +161,11 @@ class Client:
         """Take a model out of memory."""
         self._generate_once(model, 0)
 
-    def generate(self, body: Mapping[str, Any]) -> Generator[Chunk, None, None]:
+    def generate(self, body: Mapping[str, Any]) -> Generator[ReplyChunk, None, None]:
         """The answer to one prompt. Closing the iterator cancels the request."""
         return self._answer("/api/generate", body)
 
-    def chat(self, body: Mapping[str, Any]) -> Generator[Chunk, None, None]:
+    def chat(self, body: Mapping[str, Any]) -> Generator[ReplyChunk, None, None]:
         """The answer to a conversation. Closing the iterator cancels the request."""
         return self._answer("/api/chat", body)
 
@@ -296,12 +296,12 @@ class Client:
         _raise_for_status(response)
         return _object(response) or {}
 
-    def _answer(self, path: str, body: Mapping[str, Any]) -> Generator[Chunk, None, None]:
+    def _answer(self, path: str, body: Mapping[str, Any]) -> Generator[ReplyChunk, None, None]:
         done = False
         with closing(self._stream(path, body)) as lines:
             for line in lines:
                 done = bool(line.get("done"))
-                yield Chunk(**line)  # type: ignore[typeddict-item]
+                yield ReplyChunk(**line)  # type: ignore[typeddict-item]
         if not done:
             raise ConnectionLost("the answer ended before it was complete; try again")
 

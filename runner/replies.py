@@ -31,7 +31,7 @@ class InstalledModel(TypedDict, total=False):
     fault: str
 
 
-class LoadedModel(TypedDict, total=False):
+class RunningModel(TypedDict, total=False):
     """A model in memory. size and size_vram in bytes, expires_at in RFC 3339."""
 
     name: str
@@ -44,7 +44,7 @@ class LoadedModel(TypedDict, total=False):
     context_length: int
 
 
-class Turn(TypedDict, total=False):
+class ReplyMessage(TypedDict, total=False):
     """One message of a conversation."""
 
     role: str
@@ -54,13 +54,13 @@ class Turn(TypedDict, total=False):
     tool_calls: list[JsonObject]
 
 
-class Chunk(TypedDict, total=False):
+class ReplyChunk(TypedDict, total=False):
     """One line of a streamed answer. Durations in nanoseconds; the last one has done."""
 
     model: str
     response: str
     thinking: str
-    message: Turn
+    message: ReplyMessage
     done: bool
     done_reason: str
     total_duration: int

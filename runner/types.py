@@ -13,7 +13,7 @@ FinishReason = Literal["stop", "length"]
 GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
 BackendName = Literal["llamacpp", "torch", "echo"]
 
-IMAGE_MARK: Final = "<|hearth_image|>"  # stands in a message's content where an image is
+IMAGE_PLACEHOLDER: Final = "<|hearth_image|>"  # stands in a message's content where an image is
 
 
 @dataclass(frozen=True, slots=True)

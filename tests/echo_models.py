@@ -13,7 +13,7 @@ from registry.manifest import (
     PARAMS_TYPE,
     SYSTEM_TYPE,
     TEMPLATE_TYPE,
-    Layer,
+    Descriptor,
     Manifest,
 )
 from registry.names import Name
@@ -80,8 +80,8 @@ def install_echo(
     return store.put_manifest(Name.parse(name), manifest)
 
 
-def _layer(store: Store, media_type: str, content: bytes) -> Layer:
+def _layer(store: Store, media_type: str, content: bytes) -> Descriptor:
     with store.blob_writer() as writer:
         writer.write(content)
         digest, size = writer.commit()
-    return Layer(media_type, digest, size)
+    return Descriptor(media_type, digest, size)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from registry.formats.gguf.header import TensorInfo
-from registry.formats.gguf.merge import Part, read_part
+from registry.formats.gguf.merge import SplitPart, read_part
 from registry.formats.gguf.types import TENSOR_TYPES
 from tests.gguf_files import Value, encode, string, u32
 
@@ -35,7 +35,11 @@ def _encoded(keys: Mapping[str, Value]) -> bytes:
 
 
 def _part(
-    whole: Part, content: bytes, entries: bytes, key_count: int, tensors: tuple[TensorInfo, ...]
+    whole: SplitPart,
+    content: bytes,
+    entries: bytes,
+    key_count: int,
+    tensors: tuple[TensorInfo, ...],
 ) -> bytes:
     table, weights = b"", b""
     for tensor in tensors:

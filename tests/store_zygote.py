@@ -23,13 +23,13 @@ from typing import Any
 
 from modelfile.errors import ModelfileError
 from registry.errors import ModelMissing, RegistryError
-from registry.gc import Rules, collect
+from registry.gc import GcOptions, collect
 from registry.names import Name
 from registry.store import Store
-from tests.store_work import Place, install, model_id, transfer, work
+from tests.store_operations import Place, install, model_id, transfer, work
 from tests.unit.registry.faulty_disk import EVERY_CALL, EVERYWHERE
 
-NOW = Rules(grace_s=0.0, partial_keep_s=1e9)
+NOW = GcOptions(grace_s=0.0, partial_keep_s=1e9)
 WATCHER = "watcher"  # it only reads, so its calls are not counted
 
 

@@ -14,7 +14,7 @@ from llama_cpp import llama_cpp as native
 from llama_cpp import mtmd_cpp as mtmd
 from numpy.typing import NDArray
 
-from runner.backends.backend import Picture
+from runner.backends.backend import DecodedImage
 from runner.backends.llamacpp.loader import load_model, start_library
 from runner.backends.llamacpp.parameters import generation_parameters
 from runner.types import LoadPlan
@@ -23,7 +23,7 @@ MARK = "<__media__>"
 Step = tuple[int, NDArray[np.float64]]  # the likeliest token and log-probabilities of all
 
 
-def greedy(plan: LoadPlan, text: str, pictures: Sequence[Picture], count: int) -> list[Step]:
+def greedy(plan: LoadPlan, text: str, pictures: Sequence[DecodedImage], count: int) -> list[Step]:
     """The first count tokens after text, in which MARK stands for each picture."""
     start_library()
     with ExitStack() as resources:
@@ -52,7 +52,9 @@ def _projector(plan: LoadPlan, model: Any) -> Any:
     return mtmd.mtmd_init_from_file(plan.projector.encode(), model, params)
 
 
-def _chunks(resources: ExitStack, projector: Any, text: str, pictures: Sequence[Picture]) -> Any:
+def _chunks(
+    resources: ExitStack, projector: Any, text: str, pictures: Sequence[DecodedImage]
+) -> Any:
     bitmaps = (ctypes.c_void_p * len(pictures))()
     for at, picture in enumerate(pictures):
         pixels = (ctypes.c_uint8 * len(picture.rgb)).from_buffer_copy(picture.rgb)

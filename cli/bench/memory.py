@@ -22,7 +22,7 @@ def _rss_bytes(process: psutil.Process) -> int:
         return 0
 
 
-def listener(port: int) -> int | None:
+def listening_pid(port: int) -> int | None:
     """The process of this user that listens on a TCP port of this machine, where one is found."""
     for process in psutil.process_iter():
         try:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cli.bench.measures import Measured
+from cli.bench.request_metrics import RequestMetrics
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Percentiles:
     """Percentiles of a measure, by linear interpolation."""
 
     p50: float
@@ -20,13 +20,13 @@ class Spread:
     mean: float
 
 
-def spread(values: Sequence[float]) -> Spread | None:
+def percentiles(values: Sequence[float]) -> Percentiles | None:
     """The percentiles of values; None when there are none."""
     if not values:
         return None
     ordered = sorted(values)
     p50, p90, p99 = (percentile(ordered, share) for share in (0.5, 0.9, 0.99))
-    return Spread(p50, p90, p99, sum(values) / len(values))
+    return Percentiles(p50, p90, p99, sum(values) / len(values))
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -50,14 +50,14 @@ class Summary:
     output_tokens: int
     output_tokens_per_s: float
     decode_tokens_per_s: float | None
-    ttft_s: Spread | None
-    tpot_s: Spread | None
-    itl_s: Spread | None
-    e2e_s: Spread | None
+    ttft_s: Percentiles | None
+    tpot_s: Percentiles | None
+    itl_s: Percentiles | None
+    e2e_s: Percentiles | None
     first_error: str | None = None
 
 
-def summarize(all_measured: Sequence[Measured], clients: int) -> Summary:
+def summarize(all_measured: Sequence[RequestMetrics], clients: int) -> Summary:
     """The summary of a run. Raises ValueError when all_measured is empty."""
     good = [one for one in all_measured if one.error is None]
     wall_s = max(m.ended_s for m in all_measured) - min(m.started_s for m in all_measured)
@@ -71,15 +71,15 @@ def summarize(all_measured: Sequence[Measured], clients: int) -> Summary:
         output_tokens=tokens,
         output_tokens_per_s=tokens / wall_s,
         decode_tokens_per_s=decode_rate(good, clients),
-        ttft_s=spread([one.ttft_s for one in good]),
-        tpot_s=spread([one.tpot_s for one in good if one.tpot_s is not None]),
-        itl_s=spread([gap for one in good for gap in gaps(one)]),
-        e2e_s=spread([one.ended_s - one.started_s for one in good]),
+        ttft_s=percentiles([one.ttft_s for one in good]),
+        tpot_s=percentiles([one.tpot_s for one in good if one.tpot_s is not None]),
+        itl_s=percentiles([gap for one in good for gap in inter_token_latencies(one)]),
+        e2e_s=percentiles([one.ended_s - one.started_s for one in good]),
         first_error=next((one.error for one in all_measured if one.error), None),
     )
 
 
-def gaps(one: Measured) -> list[float]:
+def inter_token_latencies(one: RequestMetrics) -> list[float]:
     """The times between the pieces of text of a request."""
     return [later - earlier for earlier, later in pairwise(one.text_times_s)]
 
@@ -89,7 +89,7 @@ def _mean(values: Sequence[int | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def decode_rate(good: Sequence[Measured], clients: int) -> float | None:
+def decode_rate(good: Sequence[RequestMetrics], clients: int) -> float | None:
     """Tokens per second over all requests, in the time in which exactly `clients` of them were
     between first and last text. None when there was no such time."""
     edges = sorted(
@@ -104,7 +104,7 @@ def decode_rate(good: Sequence[Measured], clients: int) -> float | None:
     return tokens / total_s if total_s else None
 
 
-def _tokens_within(one: Measured, start_s: float, end_s: float) -> float:
+def _tokens_within(one: RequestMetrics, start_s: float, end_s: float) -> float:
     """Decoded tokens that arrived after start_s and up to end_s. The first piece is the fruit
     of the prefill; a piece weighs what its request's pieces do on average."""
     pieces = sum(start_s < moment <= end_s for moment in one.text_times_s[1:])

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from cli.bench.load import Run
-from cli.bench.summary import Spread
+from cli.bench.load import BenchRun
+from cli.bench.summary import Percentiles
 
 HEADER = ("CLIENTS", "TTFT P50", "TTFT P99", "PER TOKEN", "DECODE", "OVERALL", "ERRORS")
 
 
-def row(run: Run) -> tuple[str, ...]:
+def row(run: BenchRun) -> tuple[str, ...]:
     """One run as a line of the table."""
     summary = run.summary
     return (
@@ -26,7 +26,7 @@ def row(run: Run) -> tuple[str, ...]:
     )
 
 
-def _milliseconds(values: Spread | None, name: str) -> str:
+def _milliseconds(values: Percentiles | None, name: str) -> str:
     return "-" if values is None else f"{getattr(values, name) * 1000:.0f} ms"
 
 
@@ -34,7 +34,7 @@ def _rate(tokens_per_s: float | None) -> str:
     return "-" if tokens_per_s is None else f"{tokens_per_s:.1f} tok/s"
 
 
-def as_json(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def as_json(runs: Sequence[BenchRun]) -> list[dict[str, Any]]:
     """All runs as JSON values: the workload, the summary and the cost of measuring."""
     return [
         {

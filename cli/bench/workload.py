@@ -36,7 +36,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class TokenScale:
     """What a prompt costs on a server: tokens = overhead + tokens_per_word * words."""
 
     tokens_per_word: float = 1.0
@@ -47,13 +47,13 @@ class Scale:
         return max(1, round(tokens / self.tokens_per_word))
 
 
-def scale_of(few_words: int, few_tokens: int, many_words: int, many_tokens: int) -> Scale:
+def fit_scale(few_words: int, few_tokens: int, many_words: int, many_tokens: int) -> TokenScale:
     """The scale that two prompts show: their lengths in words, and in tokens as counted by the
     server. Raises ValueError when the longer prompt is not longer in tokens."""
     per_word = (many_tokens - few_tokens) / (many_words - few_words)
     if per_word <= 0:
         raise ValueError(f"{few_words} words are {few_tokens} tokens, {many_words} {many_tokens}")
-    return Scale(per_word, max(0.0, few_tokens - few_words * per_word))
+    return TokenScale(per_word, max(0.0, few_tokens - few_words * per_word))
 
 
 def text(seed: str, words: int) -> str:
@@ -61,7 +61,7 @@ def text(seed: str, words: int) -> str:
     return " ".join(random.Random(seed).choices(WORDS, k=words))
 
 
-def messages(work: Workload, index: int, scale: Scale) -> list[dict[str, str]]:
+def messages(work: Workload, index: int, scale: TokenScale) -> list[dict[str, str]]:
     """The conversation of the request with this index."""
     own_tokens = work.prompt_tokens - scale.overhead
     own = text(f"{work.seed}/{index}", scale.words(own_tokens))

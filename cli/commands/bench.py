@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.completion import installed
-from cli.errors import USAGE, Failure
+from cli.completion import installed_models
+from cli.errors import USAGE, CliError
 from cli.render import print_json, print_table, size
 from cli.terminal import can_move, status
 
 if TYPE_CHECKING:
-    from cli.bench.exchange import Server
-    from cli.bench.load import Run
-    from cli.bench.workload import Scale, Workload
+    from cli.bench.http_request import ServerAddress
+    from cli.bench.load import BenchRun
+    from cli.bench.workload import TokenScale, Workload
     from runner.client import Client
 
-MOST_CLIENTS = 1024
+MAX_CLIENTS = 1024
 
 
 def command(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="Name of an installed model", autocompletion=installed
+            metavar="MODEL", help="Name of an installed model", autocompletion=installed_models
         ),
     ],
     clients: Annotated[
@@ -73,15 +73,15 @@ def command(
 def client_counts(given: str) -> list[int]:
     """The numbers in "1,4,8". Raises Failure."""
     words = [word.strip() for word in given.split(",")]
-    if not all(word.isdecimal() and 1 <= int(word) <= MOST_CLIENTS for word in words):
-        raise Failure(
-            f"--clients {given!r}: write numbers from 1 to {MOST_CLIENTS}, such as 1,4,8", USAGE
+    if not all(word.isdecimal() and 1 <= int(word) <= MAX_CLIENTS for word in words):
+        raise CliError(
+            f"--clients {given!r}: write numbers from 1 to {MAX_CLIENTS}, such as 1,4,8", USAGE
         )
     return [int(word) for word in words]
 
 
 def _measure(model: str, works: list[Workload], as_json: bool) -> None:
-    from cli.bench.exchange import Server
+    from cli.bench.http_request import ServerAddress
     from cli.bench.table import HEADER, row
     from cli.connection import connect
 
@@ -90,7 +90,7 @@ def _measure(model: str, works: list[Workload], as_json: bool) -> None:
         started_s = time.perf_counter()
         client.load(model)
         load_s = time.perf_counter() - started_s
-        server = Server.at(client.base_url)
+        server = ServerAddress.at(client.base_url)
         runs = _runs(server, model, works)
         memory_bytes = _memory(client, server)
     if as_json:
@@ -102,17 +102,17 @@ def _measure(model: str, works: list[Workload], as_json: bool) -> None:
     _check(runs)
 
 
-def _runs(server: Server, model: str, works: list[Workload]) -> list[Run]:
+def _runs(server: ServerAddress, model: str, works: list[Workload]) -> list[BenchRun]:
     from cli.bench.load import LoadError, calibrate
 
     try:
         scale = calibrate(server, model)
     except LoadError as error:
-        raise Failure(f"cannot measure {model}: {error}") from None
+        raise CliError(f"cannot measure {model}: {error}") from None
     return [_run(server, model, work, scale) for work in works]
 
 
-def _run(server: Server, model: str, work: Workload, scale: Scale) -> Run:
+def _run(server: ServerAddress, model: str, work: Workload, scale: TokenScale) -> BenchRun:
     from cli.bench.load import run
 
     label = f"{work.clients} client{'s' if work.clients > 1 else ''}"
@@ -128,19 +128,21 @@ def _run(server: Server, model: str, work: Workload, scale: Scale) -> Run:
     return finished
 
 
-def _memory(client: Client, server: Server) -> int | None:
+def _memory(client: Client, server: ServerAddress) -> int | None:
     """Resident bytes of a daemon on this machine."""
-    from cli.bench.memory import listener, tree_rss_bytes
+    from cli.bench.memory import listening_pid, tree_rss_bytes
     from cli.connection import is_local
     from runner.settings import parse_address
 
     if not is_local(parse_address(client.base_url)):
         return None
-    pid = listener(server.port)
+    pid = listening_pid(server.port)
     return None if pid is None else tree_rss_bytes(pid)
 
 
-def _report(model: str, runs: list[Run], load_s: float, memory_bytes: int | None) -> dict[str, Any]:
+def _report(
+    model: str, runs: list[BenchRun], load_s: float, memory_bytes: int | None
+) -> dict[str, Any]:
     from cli.bench.machine import machine_facts
     from cli.bench.table import as_json
 
@@ -153,10 +155,10 @@ def _report(model: str, runs: list[Run], load_s: float, memory_bytes: int | None
     }
 
 
-def _check(runs: list[Run]) -> None:
+def _check(runs: list[BenchRun]) -> None:
     """Raise Failure when requests failed, with the first reason."""
     failed = sum(run.summary.errors for run in runs)
     if failed:
         total = sum(run.summary.requests for run in runs)
         reason = next(run.summary.first_error for run in runs if run.summary.errors)
-        raise Failure(f"{failed} of {total} requests failed; the first: {reason}")
+        raise CliError(f"{failed} of {total} requests failed; the first: {reason}")

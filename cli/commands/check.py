@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.errors import ERROR, Failure
+from cli.errors import ERROR, CliError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _content(file: str) -> bytes:
     try:
         require_file(path)
     except FileNotFoundError:
-        raise Failure(f"there is no file {file}") from None
+        raise CliError(f"there is no file {file}") from None
     with path.open("rb") as content:
         return content.read(MAX_BYTES + 1)
 
@@ -82,10 +82,10 @@ def warnings(modelfile: Modelfile) -> Iterator[str]:
 def _fault(instruction: str, value: str) -> str | None:
     """What create would say of a template or of the name of a notation; None: nothing."""
     from modelfile.errors import ModelfileError
-    from modelfile.notations import fault_of
+    from modelfile.families import unknown_name
 
     if instruction in ("renderer", "parser"):
-        return fault_of(instruction, value)
+        return unknown_name(instruction, value)
     if instruction != "template":
         return None
     from modelfile.templates.trial import check_template

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from cli.completion import installed
+from cli.completion import installed_models
 
 
 def command(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Name of a model", autocompletion=installed)
+        str,
+        typer.Argument(metavar="SOURCE", help="Name of a model", autocompletion=installed_models),
     ],
     destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="The new name")],
 ) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, CliError
 
 if TYPE_CHECKING:
-    from cli.upload import Delivery
+    from cli.upload import BlobUploader
     from runner.client import Client
 
 
@@ -80,12 +80,12 @@ def _create(
 ) -> None:
     """Bring the files and have the model built. options: files for the quantization, by field."""
     from cli.connection import connect
-    from cli.modelfiles import describe, read, sources
+    from cli.create_request import create_fields, read, sources
 
     for path in options.values():
         _check_option(path, "quantize" in body)
     modelfile, shown = read(file)
-    body |= describe(modelfile, shown)
+    body |= create_fields(modelfile, shown)
     given = sources(modelfile, Path() if file in (None, "-") else Path(file or "").parent)
     if given.name is not None:
         body["from"] = given.name
@@ -108,7 +108,7 @@ def _quantization(
     """kinds: the types for the model and for its draft model."""
     kind, of_draft = kinds
     if kind is None and (overrides or (allow and of_draft is None)):
-        raise Failure("--tensor-type and --allow-requantize need --quantize TYPE", USAGE)
+        raise CliError("--tensor-type and --allow-requantize need --quantize TYPE", USAGE)
     wanted = {"quantize": kind, "draft_quantize": of_draft}
     body: dict[str, Any] = {field: value for field, value in wanted.items() if value is not None}
     if overrides:
@@ -119,7 +119,7 @@ def _quantization(
 def _override(text: str) -> tuple[str, str]:
     pattern, equals, kind = text.rpartition("=")
     if not equals or not pattern or not kind:
-        raise Failure(
+        raise CliError(
             f"--tensor-type {text} cannot be used: write REGEX=TYPE, such as attn_v=Q8_0", USAGE
         )
     return pattern, kind
@@ -129,11 +129,11 @@ def _check_option(path: Path, quantized: bool) -> None:
     from cli.sources import require_file
 
     if not quantized:
-        raise Failure("--imatrix and --calibrate need --quantize TYPE", USAGE)
+        raise CliError("--imatrix and --calibrate need --quantize TYPE", USAGE)
     try:
         require_file(path)
     except FileNotFoundError:
-        raise Failure(f"there is no file {path}") from None
+        raise CliError(f"there is no file {path}") from None
 
 
 def _check_name(client: Client, name: str) -> None:
@@ -148,20 +148,20 @@ def _check_name(client: Client, name: str) -> None:
 
 
 @contextmanager
-def _progress(client: Client, copy: bool, as_json: bool) -> Iterator[Delivery]:
+def _progress(client: Client, copy: bool, as_json: bool) -> Iterator[BlobUploader]:
     """How files reach the daemon, shown until the end of the block."""
     from cli.connection import is_local
-    from cli.placing import store_folder
+    from cli.progress import style_for, view_for
+    from cli.staged_file import store_folder
     from cli.terminal import status
-    from cli.transfer import style_for, view_for
-    from cli.upload import Delivery
+    from cli.upload import BlobUploader
     from runner.settings import load
 
     settings = load()
     store = store_folder(settings, client.base_url) if is_local(settings.host) else None
     view = view_for(style_for(as_json, quiet=False))
     try:
-        yield Delivery(client, view, store, copy)
+        yield BlobUploader(client, view, store, copy)
     except KeyboardInterrupt:
         view.close()
         status("stopped; nothing of the model was left")
@@ -170,7 +170,7 @@ def _progress(client: Client, copy: bool, as_json: bool) -> Iterator[Delivery]:
         view.close()
 
 
-def _follow(client: Client, body: dict[str, Any], delivery: Delivery) -> None:
+def _follow(client: Client, body: dict[str, Any], delivery: BlobUploader) -> None:
     """Have the model built. Ctrl-C and errors close the request, which ends the work."""
     with closing(client.create(body)) as lines:
         for line in lines:

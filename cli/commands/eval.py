@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, CliError
 
 _MAX_TEXT_BYTES = 24 << 20  # a request holds 32 MiB, and JSON writes some letters longer
 
@@ -40,12 +40,12 @@ def _read(path: Path) -> str:
     try:
         size_bytes = path.stat().st_size
         if size_bytes > _MAX_TEXT_BYTES:
-            raise Failure(f"{path} has {size_bytes} bytes, at most {_MAX_TEXT_BYTES}", USAGE)
+            raise CliError(f"{path} has {size_bytes} bytes, at most {_MAX_TEXT_BYTES}", USAGE)
         return path.read_text("utf-8")
     except OSError as error:
-        raise Failure(f"cannot read {path}: {error.strerror}", USAGE) from None
+        raise CliError(f"cannot read {path}: {error.strerror}", USAGE) from None
     except UnicodeDecodeError as error:
-        raise Failure(f"{path} is not UTF-8: byte {error.start} is wrong", USAGE) from None
+        raise CliError(f"{path} is not UTF-8: byte {error.start} is wrong", USAGE) from None
 
 
 def _measure(
@@ -53,7 +53,7 @@ def _measure(
 ) -> dict[str, Any]:
     from contextlib import closing
 
-    from cli.transfer import style_for, view_for
+    from cli.progress import style_for, view_for
     from runner.replies import Progress
 
     view = view_for(style_for(as_json=False, quiet=quiet))

@@ -12,7 +12,7 @@ from cli.errors import ERROR
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cli.transfer import View
+    from cli.progress import ProgressView
 
 
 def command(
@@ -30,7 +30,7 @@ def command(
     from contextlib import closing
 
     from cli.connection import connect
-    from cli.transfer import style_for, view_for
+    from cli.progress import style_for, view_for
 
     summary: dict[str, Any] = {}
     with connect() as client, closing(client.fsck(quick, repair)) as lines:
@@ -48,7 +48,7 @@ def command(
         raise typer.Exit(ERROR)
 
 
-def _show(lines: Iterable[dict[str, Any]], view: View) -> dict[str, Any]:
+def _show(lines: Iterable[dict[str, Any]], view: ProgressView) -> dict[str, Any]:
     """Show all lines as they come; gives the last one."""
     from runner.replies import Progress
 

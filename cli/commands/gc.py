@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, CliError
 
 
 def command(
@@ -47,9 +47,9 @@ def _seconds(option: str, text: str) -> float:
     try:
         seconds = parse_duration(text)
     except ValueError as error:
-        raise Failure(f"{option} {text!r} cannot be used: {error}", USAGE) from None
+        raise CliError(f"{option} {text!r} cannot be used: {error}", USAGE) from None
     if seconds is None:
-        raise Failure(f"{option} {text!r} cannot be used: it is negative", USAGE)
+        raise CliError(f"{option} {text!r} cannot be used: it is negative", USAGE)
     return seconds
 
 

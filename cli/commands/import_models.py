@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.errors import ERROR, USAGE, Failure
+from cli.errors import ERROR, USAGE, CliError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cli.transfer import View
+    from cli.progress import ProgressView
 
 _PROGRAMS = ("ollama", "lmstudio", "hf")
 _HEADER = ("NAME", "SIZE", "STATE")
@@ -44,7 +44,7 @@ def command(
     from cli.connection import connect
 
     if program not in _PROGRAMS:
-        raise Failure(f"{program!r} is not one of {', '.join(_PROGRAMS)}", USAGE)
+        raise CliError(f"{program!r} is not one of {', '.join(_PROGRAMS)}", USAGE)
     body: dict[str, Any] = {"source": program, "names": names or [], "copy": copy}
     body["dry_run"] = list_only
     if path:
@@ -64,7 +64,7 @@ def _as_json(lines: Iterable[dict[str, Any]]) -> int:
 
 def _shown(lines: Iterable[dict[str, Any]], list_only: bool) -> int:
     """Show all lines; gives how many models were refused."""
-    from cli.transfer import style_for, view_for
+    from cli.progress import style_for, view_for
 
     found: list[dict[str, Any]] = []
     view, last = view_for(style_for(as_json=False, quiet=False)), {}
@@ -83,7 +83,7 @@ def _shown(lines: Iterable[dict[str, Any]], list_only: bool) -> int:
     return int(last.get("refused", 0))
 
 
-def _step(line: dict[str, Any], view: View) -> None:
+def _step(line: dict[str, Any], view: ProgressView) -> None:
     from runner.replies import Progress
 
     result = line.get("imported")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, CliError
 from cli.terminal import status
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def command(
 
 def _check(action: str, name: str, scopes: list[str]) -> None:
     if action not in _ACTIONS:
-        raise Failure(f"{action!r} is not one of {', '.join(_ACTIONS)}", USAGE)
+        raise CliError(f"{action!r} is not one of {', '.join(_ACTIONS)}", USAGE)
     if action != "list" and not name:
-        raise Failure(f"hearth key {action} needs the key's name", USAGE)
+        raise CliError(f"hearth key {action} needs the key's name", USAGE)
     for scope in scopes:
         if scope not in SCOPES:
-            raise Failure(f"the scope {scope!r} is not one of {', '.join(SCOPES)}", USAGE)
+            raise CliError(f"the scope {scope!r} is not one of {', '.join(SCOPES)}", USAGE)
 
 
 def _add(client: Client, name: str, scopes: list[str], as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, CliError
 from cli.terminal import is_terminal
 
 
@@ -41,10 +41,10 @@ def ask(username: str | None, password_stdin: bool) -> tuple[str, str]:
     """The name and the password, from the options and the person. Raises Failure."""
     if password_stdin:
         if username is None:
-            raise Failure("--password-stdin needs --username", USAGE)
+            raise CliError("--password-stdin needs --username", USAGE)
         return username, sys.stdin.readline().rstrip("\r\n")
     if not is_terminal(sys.stdin):
-        raise Failure("there is nobody to ask: use --username and --password-stdin", USAGE)
+        raise CliError("there is nobody to ask: use --username and --password-stdin", USAGE)
     from getpass import getpass
 
     name = username if username is not None else input("Username: ")

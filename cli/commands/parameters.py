@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, CliError
 
 if TYPE_CHECKING:
     from modelfile.parameters import Parameter
@@ -29,9 +29,9 @@ def command(
     try:
         one = None if name is None else lookup(name)
     except ParameterError as error:
-        raise Failure(error.message, USAGE) from None
+        raise CliError(error.message, USAGE) from None
     if name is not None and one is None:
-        raise Failure(f"parameter {name} is deprecated and has no effect", USAGE)
+        raise CliError(f"parameter {name} is deprecated and has no effect", USAGE)
     rows = list(PARAMETERS.values()) if one is None else [one]
     if as_json:
         from cli.render import print_json

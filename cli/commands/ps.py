@@ -10,7 +10,7 @@ import typer
 from cli.render import print_json, print_table, processor, short_digest, size, until
 
 if TYPE_CHECKING:
-    from runner.replies import LoadedModel
+    from runner.replies import RunningModel
 
 _HEADER = ("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL")
 
@@ -29,7 +29,7 @@ def command(
         print_table(_HEADER, [row(model, datetime.now(UTC)) for model in models])
 
 
-def row(model: LoadedModel, now: datetime) -> tuple[str, ...]:
+def row(model: RunningModel, now: datetime) -> tuple[str, ...]:
     """One line of the table."""
     size_bytes = model.get("size", 0)
     return (

@@ -32,7 +32,7 @@ def command(
     Ctrl-C stops the transfer unless another command waits for the same model.
     """
     from cli.connection import connect
-    from cli.transfer import follow, style_for
+    from cli.progress import follow, style_for
     from runner.client import ClientError
 
     worst, style = OK, style_for(as_json, quiet)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.completion import installed
+from cli.completion import installed_models
 
 
 def command(
@@ -15,7 +15,7 @@ def command(
         typer.Argument(
             metavar="NAME",
             help="An installed model, named after where it goes: host/namespace/model:tag",
-            autocompletion=installed,
+            autocompletion=installed_models,
         ),
     ],
     insecure: Annotated[
@@ -26,7 +26,7 @@ def command(
 ) -> None:
     """Send a model to the registry that its name begins with. `hearth cp` gives it that name."""
     from cli.connection import connect
-    from cli.transfer import follow, style_for
+    from cli.progress import follow, style_for
 
     style = style_for(as_json, quiet)
     with connect() as client:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, CliError
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
@@ -63,11 +63,11 @@ def _check(
     model: str | None, template: Path | None, engine: str | None, bos: str | None, eos: str | None
 ) -> None:
     if (model is None) == (template is None):
-        raise Failure("give either MODEL or --template FILE", USAGE)
+        raise CliError("give either MODEL or --template FILE", USAGE)
     if engine not in (None, "go", "jinja"):
-        raise Failure(f"--engine is go or jinja, not {engine!r}", USAGE)
+        raise CliError(f"--engine is go or jinja, not {engine!r}", USAGE)
     if model is not None and (engine, bos, eos) != (None, None, None):
-        raise Failure("--engine, --bos and --eos go with --template; a model has its own", USAGE)
+        raise CliError("--engine, --bos and --eos go with --template; a model has its own", USAGE)
 
 
 def _local(
@@ -81,13 +81,13 @@ def _local(
     try:
         compiled = compile_file(source, *tokens, engine=engine)
         if compiled.engine == "go" and not body["add_generation_prompt"]:
-            raise Failure(
+            raise CliError(
                 "--no-prompt needs a Jinja template: one in Go always ends where the answer begins",
                 USAGE,
             )
         return compiled.render(body["messages"], body.get("tools"), body["add_generation_prompt"])
     except TemplateError as error:
-        raise Failure(f"{path}: {error.message}") from None
+        raise CliError(f"{path}: {error.message}") from None
 
 
 def _list_of_objects(path: Path, option: str, what: str) -> list[dict[str, Any]]:
@@ -95,13 +95,13 @@ def _list_of_objects(path: Path, option: str, what: str) -> list[dict[str, Any]]
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise Failure(f"{option} {path}: not JSON: {error}") from None
+        raise CliError(f"{option} {path}: not JSON: {error}") from None
     except RecursionError:
-        raise Failure(f"{option} {path}: the JSON nests too deeply") from None
+        raise CliError(f"{option} {path}: the JSON nests too deeply") from None
     if isinstance(value, dict) and isinstance(value.get(what), list):
         value = value[what]
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise Failure(f"{option} {path}: expected a JSON list of {what}")
+        raise CliError(f"{option} {path}: expected a JSON list of {what}")
     return value
 
 
@@ -113,8 +113,8 @@ def _read(path: Path, option: str) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
-        raise Failure(f"{option} {path}: more than {MAX_FILE_BYTES} bytes")
+        raise CliError(f"{option} {path}: more than {MAX_FILE_BYTES} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Failure(f"{option} {path}: not UTF-8 at byte {error.start}") from None
+        raise CliError(f"{option} {path}: not UTF-8 at byte {error.start}") from None

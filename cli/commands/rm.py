@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from cli.completion import installed
+from cli.completion import installed_models
 from cli.errors import OK, report
 
 
 def command(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", help="Names of models", autocompletion=installed)
+        list[str],
+        typer.Argument(metavar="MODEL", help="Names of models", autocompletion=installed_models),
     ],
 ) -> None:
     """Remove models. Files that another model uses stay."""

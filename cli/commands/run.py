@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.completion import installed
-from cli.errors import USAGE, Failure
+from cli.completion import installed_models
+from cli.errors import USAGE, CliError
 from cli.terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Model = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="A model; pulled if not installed", autocompletion=installed
+        metavar="MODEL", help="A model; pulled if not installed", autocompletion=installed_models
     ),
 ]
 Prompt = Annotated[
@@ -73,8 +73,8 @@ def command(
     """
     from cli.connection import connect
     from cli.parameters import parse_assignments
+    from cli.progress import is_to_be_pulled, pull_missing
     from cli.session import Session
-    from cli.transfer import is_to_be_pulled, pull_missing
     from runner.settings import load
 
     _check_duration(keepalive)
@@ -131,7 +131,7 @@ def _asked(words: list[str]) -> _Asked | None:
         return _Asked(_checked(piped or ""), _checked(typed))
     if piped is None and is_terminal(sys.stdout):
         return None
-    raise Failure('there is nothing to answer: write a prompt, or "" to load the model', USAGE)
+    raise CliError('there is nothing to answer: write a prompt, or "" to load the model', USAGE)
 
 
 def _read_pipe() -> str:
@@ -139,7 +139,7 @@ def _read_pipe() -> str:
     try:
         return data.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
-        raise Failure(
+        raise CliError(
             f"the piped text is not UTF-8: byte 0x{data[error.start]:02x} at position "
             f"{error.start}. Convert it first, for example with iconv"
         ) from None
@@ -149,7 +149,7 @@ def _checked(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise Failure(f"the prompt is not UTF-8 at character {error.start}", USAGE) from None
+        raise CliError(f"the prompt is not UTF-8 at character {error.start}", USAGE) from None
     return text
 
 
@@ -159,7 +159,7 @@ def _format(text: str | None) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise Failure(f"--format is neither json nor a JSON schema: {error}", USAGE) from None
+        raise CliError(f"--format is neither json nor a JSON schema: {error}", USAGE) from None
 
 
 def _wish(text: str | None) -> bool | str | None:
@@ -172,14 +172,14 @@ def _check_duration(text: str | None) -> None:
     try:
         parse_duration(text or "0")
     except ValueError as error:
-        raise Failure(f"--keepalive {text} cannot be used: {error}", USAGE) from None
+        raise CliError(f"--keepalive {text} cannot be used: {error}", USAGE) from None
 
 
 def _answer(session: Session, asked: _Asked) -> None:
     from cli.answer import print_timing, show_answer
-    from cli.pictures import taken
+    from cli.prompt_images import extract_images
 
-    typed, images = taken(session, asked.typed)
+    typed, images = extract_images(session, asked.typed)
     text = " ".join(part for part in (asked.piped, typed) if part)
     chunks = session.complete(text, images)
     answer = show_answer(chunks, session.word_wrap, session.show_thinking)

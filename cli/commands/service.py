@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.errors import USAGE, Failure
+from cli.errors import USAGE, CliError
 from cli.terminal import status
 
 if TYPE_CHECKING:
-    from cli.service.manager import Manager, Service
+    from cli.service.manager import Service, ServiceManager
     from runner.settings import Settings
 
 _ACTIONS = ("install", "uninstall", "status", "print")
@@ -36,7 +36,7 @@ def command(
     from runner.settings import load
 
     if action not in _ACTIONS:
-        raise Failure(f"{action!r} is not one of {', '.join(_ACTIONS)}", USAGE)
+        raise CliError(f"{action!r} is not one of {', '.join(_ACTIONS)}", USAGE)
     settings, manager = load(), find_manager()
     if action == "print":
         print(manager.describe(_service(settings)), end="")
@@ -73,7 +73,7 @@ def _is_secret(name: str) -> bool:
     return any(word in name.split("_") for word in _SECRETS)
 
 
-def _install(manager: Manager, settings: Settings) -> None:
+def _install(manager: ServiceManager, settings: Settings) -> None:
     service = _service(settings)
     if not manager.state().running:
         _end_daemon(settings)
@@ -82,9 +82,9 @@ def _install(manager: Manager, settings: Settings) -> None:
         status("to have it run before you log in as well: loginctl enable-linger")
 
 
-def _uninstall(manager: Manager) -> None:
+def _uninstall(manager: ServiceManager) -> None:
     if not manager.path.exists():
-        raise Failure(f"no service is installed: {manager.path} does not exist")
+        raise CliError(f"no service is installed: {manager.path} does not exist")
     manager.uninstall()
 
 
@@ -103,12 +103,12 @@ def _end_daemon(settings: Settings) -> None:
         pid = int(json.loads((settings.state_dir / "daemon.json").read_bytes())["pid"])
         os.kill(pid, signal.SIGTERM)
     except (OSError, ValueError, LookupError, TypeError):
-        raise Failure(
+        raise CliError(
             f"a daemon answers at {settings.address.url} that was not started here: stop it first"
         ) from None
     status(f"stopped the daemon that was running (process {pid})")
     if not wait_until(lambda: not _lives(pid), time.monotonic() + _STOP_TIMEOUT_S):
-        raise Failure(
+        raise CliError(
             f"the daemon (process {pid}) still answers requests; try again when they have ended"
         )
 

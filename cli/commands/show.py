@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.completion import installed
-from cli.errors import USAGE, Failure
+from cli.completion import installed_models
+from cli.errors import USAGE, CliError
 from cli.terminal import is_terminal
 from cli.wrap import visible
 
@@ -25,7 +25,7 @@ def command(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="Name of an installed model", autocompletion=installed
+            metavar="MODEL", help="Name of an installed model", autocompletion=installed_models
         ),
     ],
     license: Annotated[bool, typer.Option("--license", help="Only its licenses")] = False,
@@ -42,7 +42,7 @@ def command(
     asked = zip(PARTS, (license, modelfile, parameters, system, template), strict=True)
     wanted = [part for part, given in asked if given]
     if len(wanted) + as_json > 1:
-        raise Failure(
+        raise CliError(
             "only one of --license --modelfile --parameters --system --template --json "
             "can be given",
             USAGE,

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from cli.completion import resident
+from cli.completion import loaded_models
 
 
 def command(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="Name of a model in memory", autocompletion=resident),
+        typer.Argument(
+            metavar="MODEL", help="Name of a model in memory", autocompletion=loaded_models
+        ),
     ],
 ) -> None:
     """Take a model out of memory. The model stays installed."""

@@ -6,7 +6,7 @@ import os
 import plistlib
 from pathlib import Path
 
-from cli.service.manager import Service, State, ask, tell, write
+from cli.service.manager import Service, ServiceState, ask, tell, write
 
 LABEL = "local.hearth.daemon"
 
@@ -47,9 +47,9 @@ class Launchd:
         finally:
             self.path.unlink(missing_ok=True)
 
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         """See Manager.state."""
         found = ask(("launchctl", "print", f"{self._domain}/{LABEL}"))
-        return State(
+        return ServiceState(
             self.path.exists(), found.returncode == 0 and "state = running" in found.stdout
         )

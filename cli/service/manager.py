@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from cli.errors import Failure
+from cli.errors import CliError
 
 _TIMEOUT_S = 120.0  # stopping lets the daemon finish its streams
 
@@ -25,14 +25,14 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ServiceState:
     """What the manager knows of the service."""
 
     installed: bool
     running: bool
 
 
-class Manager(Protocol):
+class ServiceManager(Protocol):
     """One service manager. Methods raise Failure with what its command said."""
 
     name: str
@@ -47,11 +47,11 @@ class Manager(Protocol):
     def uninstall(self) -> None:
         """Stop the service and remove the file."""
 
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         """Ask the manager."""
 
 
-def find_manager() -> Manager:
+def find_manager() -> ServiceManager:
     """The manager of this machine. Raises Failure where there is none that hearth knows."""
     if sys.platform == "darwin":
         from cli.service.launchd import Launchd
@@ -61,7 +61,7 @@ def find_manager() -> Manager:
         from cli.service.systemd import Systemd
 
         return Systemd()
-    raise Failure(
+    raise CliError(
         f"services are made with systemd or launchd, which {sys.platform} has not: start the "
         "daemon at login with: hearth serve"
     )
@@ -70,7 +70,7 @@ def find_manager() -> Manager:
 def ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a manager's command. Raises Failure when it is missing or does not end."""
     if shutil.which(command[0]) is None:
-        raise Failure(
+        raise CliError(
             f"{command[0]} is not on this machine; 'hearth service print' shows what would be "
             "installed, and 'hearth serve' runs the daemon without it"
         )
@@ -79,7 +79,7 @@ def ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise Failure(f"{' '.join(command)} has not ended within {_TIMEOUT_S:.0f} s") from None
+        raise CliError(f"{' '.join(command)} has not ended within {_TIMEOUT_S:.0f} s") from None
 
 
 def tell(command: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ def tell(command: Sequence[str]) -> None:
     done = ask(command)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-        raise Failure(f"{' '.join(command)}: {said}")
+        raise CliError(f"{' '.join(command)}: {said}")
 
 
 def write(path: Path, text: str) -> None:
@@ -97,4 +97,4 @@ def write(path: Path, text: str) -> None:
         path.touch(mode=0o600)
         path.write_text(text)
     except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}") from None
+        raise CliError(f"{path} cannot be written: {error.strerror}") from None

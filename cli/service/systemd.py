@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cli.errors import Failure
-from cli.service.manager import Service, State, ask, tell, write
+from cli.errors import CliError
+from cli.service.manager import Service, ServiceState, ask, tell, write
 
 UNIT = "hearth.service"
 _CONTROL = ("systemctl", "--user")
@@ -62,22 +62,22 @@ class Systemd:
             self.path.unlink(missing_ok=True)
         tell((*_CONTROL, "daemon-reload"))
 
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         """See Manager.state."""
         installed = self.path.exists()
-        return State(installed, installed and self._is_active())
+        return ServiceState(installed, installed and self._is_active())
 
     def _is_active(self) -> bool:
         try:
             return ask((*_CONTROL, "is-active", UNIT)).stdout.strip() == "active"
-        except Failure:
+        except CliError:
             return False
 
 
 def _need_session() -> None:
     done = ask((*_CONTROL, "show-environment"))
     if done.returncode != 0:
-        raise Failure(
+        raise CliError(
             f"systemd has no session of yours here ({done.stderr.strip()}): log in on the machine "
             "itself or run 'loginctl enable-linger' first; 'hearth serve' needs none"
         )
@@ -86,6 +86,6 @@ def _need_session() -> None:
 def _quoted(word: str) -> str:
     """A word as systemd reads it back. Raises Failure for what a unit cannot hold."""
     if not word.isprintable():
-        raise Failure(f"{word!r} cannot be written into a unit of systemd")
+        raise CliError(f"{word!r} cannot be written into a unit of systemd")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'

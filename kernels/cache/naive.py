@@ -21,7 +21,7 @@ class CacheScales:
     values: Tensor
 
 
-def read(
+def read_cache(
     cache: Tensor, blocks: Sequence[int], length: int, dtype: torch.dtype, scales: Tensor | None
 ) -> Tensor:
     """The first length rows of the blocks, [length, K, D] in dtype; a view where it can be."""
@@ -31,7 +31,7 @@ def read(
     return rows if rows.dtype == dtype else rows.to(dtype)
 
 
-def neighbours(blocks: Sequence[int]) -> bool:
+def is_contiguous(blocks: Sequence[int]) -> bool:
     """Whether there are blocks and they follow one another."""
     if not blocks:
         return False
@@ -39,7 +39,7 @@ def neighbours(blocks: Sequence[int]) -> bool:
     return blocks[-1] - first == count - 1 and list(blocks) == list(range(first, first + count))
 
 
-def both(scales: CacheScales | None) -> tuple[Tensor | None, Tensor | None]:
+def split_scales(scales: CacheScales | None) -> tuple[Tensor | None, Tensor | None]:
     """The scales of keys and of values."""
     return (None, None) if scales is None else (scales.keys, scales.values)
 
@@ -48,7 +48,7 @@ def _gather(cache: Tensor, blocks: Sequence[int]) -> Tensor:
     """Neighbouring blocks need no copy, and the allocator mostly gives neighbours."""
     if not blocks:
         return cache[:0].flatten(0, 1)
-    if neighbours(blocks):
+    if is_contiguous(blocks):
         return cache[blocks[0] : blocks[0] + len(blocks)].flatten(0, 1)
     index = torch.tensor(blocks, device=cache.device)
     if cache.dtype == torch.float8_e4m3fn:

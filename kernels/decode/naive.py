@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kernels.attention_spec import AttentionSpec
 from kernels.cache import naive as cache
 from kernels.cache.naive import CacheScales
-from kernels.masking import Masking
 from kernels.prefill.naive import weigh
 
 
@@ -22,7 +22,7 @@ def decode_attention(
     caches: tuple[Tensor, Tensor],
     block_tables: Tensor,
     context_lengths: Tensor,
-    masking: Masking,
+    masking: AttentionSpec,
     scales: CacheScales | None = None,
 ) -> Tensor:
     """[S, H, D]: one query [S, H, D] a sequence over caches (keys, values) [blocks, B, K, D]; a
@@ -40,20 +40,20 @@ def decode_attention(
         skipped = 0 if masking.window is None else max(0, length - masking.window)
         blocks, offset = table[skipped // size : -(-length // size)], skipped % size
         seen = length - skipped
-        if scales is None and caches[0].dtype == query.dtype and cache.neighbours(blocks):
+        if scales is None and caches[0].dtype == query.dtype and cache.is_contiguous(blocks):
             rows = [whole.narrow(2, blocks[0] * size + offset, seen) for whole in in_place]
         else:
             rows = [
-                cache.read(pool, blocks, offset + seen, query.dtype, of)[None, offset:].transpose(
-                    1, 2
-                )
-                for pool, of in zip(caches, cache.both(scales), strict=True)
+                cache.read_cache(pool, blocks, offset + seen, query.dtype, of)[
+                    None, offset:
+                ].transpose(1, 2)
+                for pool, of in zip(caches, cache.split_scales(scales), strict=True)
             ]
         result.append(one_token(packed[row : row + 1], rows[0], rows[1], masking))
     return torch.cat(result).flatten(1, 2)
 
 
-def one_token(query: Tensor, key: Tensor, value: Tensor, masking: Masking) -> Tensor:
+def one_token(query: Tensor, key: Tensor, value: Tensor, masking: AttentionSpec) -> Tensor:
     """[1, K, G, D]: query [1, K, G, D] over all of key and value [1, K, c, D]; c of 0: zeros."""
     if key.shape[2] == 0:
         return torch.zeros_like(query)

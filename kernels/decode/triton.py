@@ -13,12 +13,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
-from kernels.masking import Masking
-from kernels.softmax import LOG2_E, accumulate, cache_rows, load_rows, scored
+from kernels.online_softmax import LOG2_E, accumulate, cache_rows, load_rows, scale_scores
 
 _TILE = 64
-_MOST_SPLITS = 64
+_MAX_SPLITS = 64
 # Programs wanted per multiprocessor: two hide each other's waiting for memory.
 _WAVES = 2
 _MULTIPROCESSORS_OF_H200 = 132
@@ -65,7 +65,7 @@ def _part_kernel(
             at = row * scale_stride + key_head
             products *= tl.load(key_scales + at, mask=inside, other=0.0)[None, :]
             factors = tl.load(value_scales + at, mask=inside, other=0.0)
-        scores = scored(products, scale, softcap, CAPPED)
+        scores = scale_scores(products, scale, softcap, CAPPED)
         scores = tl.where(inside[None, :], scores, float("-inf"))
         state = accumulate(state, scores, value.to(packed.dtype), factors, SCALED)
     total, peak, weight = state
@@ -119,7 +119,7 @@ def decode_attention(
     caches: tuple[Tensor, Tensor],
     block_tables: Tensor,
     context_lengths: Tensor,
-    masking: Masking,
+    masking: AttentionSpec,
     scales: CacheScales | None = None,
     splits: int | None = None,
 ) -> Tensor:
@@ -169,7 +169,7 @@ def _splits(query: Tensor, key_heads: int, longest: int) -> int:
     if query.is_cuda:
         processors = torch.cuda.get_device_properties(query.device).multi_processor_count
     wanted = -(-_WAVES * processors // (query.shape[0] * key_heads))
-    return int(max(1, min(wanted, longest // (2 * _TILE), _MOST_SPLITS)))
+    return int(max(1, min(wanted, longest // (2 * _TILE), _MAX_SPLITS)))
 
 
 def _partials(out: Tensor, splits: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -32,7 +32,7 @@ def route(
     return weights, experts.int()
 
 
-def group(experts: Tensor, number: int) -> tuple[Tensor, Tensor]:
+def sort_by_expert(experts: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """(order int64 [T * top_k]: the places of experts [T, top_k], flat, sorted by expert; ends
     int64 [number]: where each expert's run ends)."""
     flat = experts.flatten().long()
@@ -52,7 +52,7 @@ def expert_mlp(
 
     gate_up [E, 2N, C], down [E, C, N]; weights, experts [T, top_k]; biases [E, 2N] and [E, C].
     """
-    order, ends = group(experts, count(gate_up))
+    order, ends = sort_by_expert(experts, count_experts(gate_up))
     tokens, shares = order // experts.shape[1], weights.flatten()[order]
     result = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
     start = 0
@@ -66,7 +66,7 @@ def expert_mlp(
     return result.to(x.dtype)
 
 
-def count(weights: Weights) -> int:
+def count_experts(weights: Weights) -> int:
     """How many experts there are."""
     return int(weights.shape[0])
 

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.moe.naive import Weights, count, route
+from kernels.moe.naive import Weights, count_experts, route
 from kernels.quant.experts import Fp8Experts, GgufExperts, Int4Experts, Int8Experts
 from kernels.quant.tiles import DENSE, FP8, GGUF_KINDS, INT4, INT8, MXFP4, weight_tile
 
@@ -129,7 +129,7 @@ def expert_mlp(
     x = x if x.stride(-1) == 1 else x.contiguous()
     spread, of_rows = experts.shape[1], experts.flatten().long()
     sorted_experts, order = of_rows.sort(stable=True)
-    edges = torch.arange(count(gate_up) + 1, device=x.device)
+    edges = torch.arange(count_experts(gate_up) + 1, device=x.device)
     groups = order, torch.searchsorted(sorted_experts, edges)
     up_bias, down_bias = biases or (None, None)
     inner = torch.empty((len(order), gate_up.shape[1]), dtype=x.dtype, device=x.device)

@@ -40,7 +40,7 @@ def level() -> str | None:
     return next((name for name, needed in LEVELS.items() if flags.issuperset(needed)), None)
 
 
-def library(name: str) -> Path | None:
+def library_path(name: str) -> Path | None:
     """The compiled library of this name for this processor; None: there is none."""
     mine = level()
     path = FOLDER / f"{name}-{mine}.so"

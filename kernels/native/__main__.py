@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import sys
 
-from kernels.native import building
+from kernels.native import build
 
 
 def main(arguments: list[str]) -> int:
     """Build, or remove."""
     if arguments == ["--remove"]:
-        building.remove_all()
+        build.remove_all()
         return 0
     if arguments:
         print("usage: python -m kernels.native [--remove]", file=sys.stderr)
         return 2
-    for name in building.RECIPES:
+    for name in build.RECIPES:
         outcome = _outcome(name)
         if outcome is not None:
             print(f"  {name}: {outcome}")
@@ -28,11 +28,11 @@ def main(arguments: list[str]) -> int:
 
 def _outcome(name: str) -> str | None:
     try:
-        recipe = building.RECIPES[name]()
+        recipe = build.RECIPES[name]()
         if recipe is None:
             return None
-        library = building.build(recipe)
-    except (building.CannotBuild, OSError) as reason:
+        library = build.build(recipe)
+    except (build.CompileError, OSError) as reason:
         return f"no kernels of hearth's own: {reason}"
     return f"kernels for {library.stem.rpartition('-')[2]}"
 

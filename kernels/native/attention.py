@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernels.native.products import ALIGNMENT, Floats
+from kernels.native.matmul import ALIGNMENT, Floats
 
 F32, F16, Q8_0, BF16 = 0, 1, 8, 30  # ggml's numbers
 
@@ -49,7 +49,7 @@ class _Args(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Cached:
+class CacheTensor:
     """Keys or values of the cells: data [cells, heads, bytes or numbers] of ggml's type kind,
     values of them in a vector."""
 
@@ -59,7 +59,7 @@ class Cached:
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring:
+class AttentionParams:
     """What happens to the scores: mask [rows, cells] is added, sinks [heads] take part."""
 
     scale: float
@@ -69,7 +69,7 @@ class Scoring:
     softcap: float = 0.0
 
 
-class Attention:
+class AttentionLibrary:
     """A library with hearth_attention."""
 
     def __init__(self, library: Path) -> None:
@@ -84,12 +84,18 @@ class Attention:
         self._attend.restype = None
         self._attend.argtypes = (ctypes.POINTER(_Args),)
 
-    def takes(self, k: Cached, v: Cached) -> bool:
+    def takes(self, k: CacheTensor, v: CacheTensor) -> bool:
         """Whether such keys and values are known."""
         return bool(self._takes(k.kind, v.kind, k.values, v.values))
 
     def attend(
-        self, q: Floats, k: Cached, v: Cached, scoring: Scoring, *, threads: int = 1
+        self,
+        q: Floats,
+        k: CacheTensor,
+        v: CacheTensor,
+        scoring: AttentionParams,
+        *,
+        threads: int = 1,
     ) -> Floats:
         """[rows, heads, values of v] for q [rows, heads, values]. Raises ValueError for types and
         sizes that the library does not take."""

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernels.native.attention import F16, F32, Attention, Cached, Scoring
-from kernels.native.products import Products
+from kernels.native.attention import F16, F32, AttentionLibrary, AttentionParams, CacheTensor
+from kernels.native.matmul import MatmulLibrary
 
 Q8_0, Q4_K = 8, 12
 Array = npt.NDArray[Any]
 CLOSE = 0.02  # of the largest value: the columns are rounded to bytes
 
 
-def right_products(library: Path) -> bool:
+def check_matmul(library: Path) -> bool:
     """Whether products of random Q8_0 weights come out right, for odd shapes too."""
-    products = Products(library)
+    products = MatmulLibrary(library)
     random = np.random.default_rng(0)
     for rows, k, columns in ((64, 256, 1), (37, 1056, 5), (100, 3072, 19)):
         blocks = random.integers(0, 256, (rows, k // 32, 34), np.uint8)
@@ -38,7 +38,7 @@ def right_products(library: Path) -> bool:
     return True
 
 
-def right_k_products(library: Path) -> bool:
+def check_k_quant_matmul(library: Path) -> bool:
     """The same of Q4_K, whose scales are packed."""
     random = np.random.default_rng(2)
     rows, superblocks = 40, 3
@@ -54,21 +54,21 @@ def right_k_products(library: Path) -> bool:
     offset = least * np.concatenate([six[..., 4:], four[1]], axis=2).astype(np.float32)
     expected = (values * scale[..., None] - offset[..., None]).reshape(rows, -1)
     x = random.standard_normal((5, 256 * superblocks), np.float32)
-    found = Products(library).multiply(Q4_K, [weights], [x], threads=2)[0]
+    found = MatmulLibrary(library).multiply(Q4_K, [weights], [x], threads=2)[0]
     return bool(np.abs(found - x @ expected.T).max() < CLOSE * np.abs(x @ expected.T).max())
 
 
-def right_attention(library: Path) -> bool:
+def check_attention(library: Path) -> bool:
     """Whether attention of random vectors comes out right, with a mask and without."""
     random = np.random.default_rng(1)
     q = random.standard_normal((3, 4, 64), np.float32)
     k, v = (random.standard_normal((70, 2, 64)).astype(np.float16) for _ in range(2))
     mask = np.where(random.random((3, 70)) < 0.5, 0, -np.inf).astype(np.float16)
-    attention = Attention(library)
+    attention = AttentionLibrary(library)
     for kind, number in ((F16, np.float16), (F32, np.float32)):
-        cached = Cached(k.astype(number), kind, 64), Cached(v.astype(number), kind, 64)
+        cached = CacheTensor(k.astype(number), kind, 64), CacheTensor(v.astype(number), kind, 64)
         for added in (None, mask):
-            found = attention.attend(q, *cached, Scoring(0.125, added), threads=2)
+            found = attention.attend(q, *cached, AttentionParams(0.125, added), threads=2)
             if not np.allclose(found, _attention(q, k, v, added), atol=1e-4):
                 return False
     return True
@@ -83,14 +83,14 @@ def _attention(q: Array, k: Array, v: Array, added: Array | None) -> Array:
     return np.asarray(np.einsum("rhc,chd->rhd", weights, v.repeat(2, axis=1).astype(np.float32)))
 
 
-def is_backend(library: Path) -> bool:
+def check_backend(library: Path) -> bool:
     """Whether ggml can take it: it was compiled for the one that is installed."""
     start = ctypes.CDLL(str(library)).ggml_backend_init
     start.restype = ctypes.c_void_p
     return bool(start())
 
 
-CHECKS = (right_products, right_k_products, right_attention, is_backend)
+CHECKS = (check_matmul, check_k_quant_matmul, check_attention, check_backend)
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import torch
 
-from kernels.native.linear import Kernels, Matrices
+from kernels.native.linear import Matrices, TorchKernels
 
 CLOSE = 0.02  # of the largest value: some of the products are rounded to bfloat16
 
 
-def right_linear(library: Path) -> bool:
+def check_linear(library: Path) -> bool:
     """Whether products come out right by weights of each type, for odd shapes too."""
-    kernels, random = Kernels(library), torch.Generator().manual_seed(0)
+    kernels, random = TorchKernels(library), torch.Generator().manual_seed(0)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         for rows, k, columns in ((64, 256, 1), (37, 1057, 5), (100, 2100, 40)):
             weight = torch.randn(rows, k, generator=random).to(dtype)
@@ -30,4 +30,4 @@ def right_linear(library: Path) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if right_linear(Path(sys.argv[1])) else 1)
+    sys.exit(0 if check_linear(Path(sys.argv[1])) else 1)

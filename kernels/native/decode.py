@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.native.linear import Kernels, Matrices, Matrix
+from kernels.native.linear import Matrices, Matrix, TorchKernels
 
-HEAD_MULTIPLE = 16  # head_dim must be one of it
+HEAD_DIM_MULTIPLE = 16  # head_dim must be one of it
 _TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 30}
 _SHORT = 1  # of decode.h, as what hearth_decode returns
 _OUTPUTS = (torch.float32, torch.bfloat16)
@@ -89,7 +89,7 @@ class _Step(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class Projection:
     """The weights of a linear map and its bias [rows]."""
 
     matrices: Matrices
@@ -97,15 +97,15 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class DecoderLayer:
     """projections: of queries, keys and values side by side; gate_up: of both. Norms as they
     multiply, [hidden] or [head]; cosines, sines float32 [positions, turned / 2]; keys, values
     [blocks, block_size, heads_kv, head]. window: the last tokens that are seen, None: all."""
 
-    projections: Map
-    output: Map
-    gate_up: Map
-    down: Map
+    projections: Projection
+    output: Projection
+    gate_up: Projection
+    down: Projection
     input_norm: Tensor
     middle_norm: Tensor
     query_norm: Tensor | None
@@ -119,7 +119,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DecoderShape:
     """The sizes that all layers have."""
 
     hidden: int
@@ -130,12 +130,12 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class DecoderModel:
     """embedding: one matrix [vocabulary, hidden]; norm [hidden] comes last; epsilon: of all norms.
     narrow: products of maps may be rounded to bfloat16."""
 
-    shape: Shape
-    layers: Sequence[Layer]
+    shape: DecoderShape
+    layers: Sequence[DecoderLayer]
     embedding: Matrices
     norm: Tensor
     epsilon: float
@@ -143,7 +143,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class DecodeStep:
     """A step's tokens, positions and cells (block * block_size + offset) int64 [n]; tables int32
     [sequences, blocks] and starts int32 [sequences + 1], where each sequence's tokens begin.
     Sequences are not empty and the positions of each follow one another."""
@@ -159,7 +159,7 @@ class NativeDecoder:
     """Embedding, layers and last norm. Keeps the tensors, whose memory is used; one thread at a
     time."""
 
-    def __init__(self, kernels: Kernels, model: Model) -> None:
+    def __init__(self, kernels: TorchKernels, model: DecoderModel) -> None:
         """Raises ValueError for what does not fit together or is not computed here."""
         _check(model)
         shape, layers = model.shape, model.layers
@@ -190,7 +190,7 @@ class NativeDecoder:
             epsilon=model.epsilon,
         )
 
-    def forward(self, step: Tokens, dtype: torch.dtype) -> Tensor:
+    def forward(self, step: DecodeStep, dtype: torch.dtype) -> Tensor:
         """The hidden states [n, hidden], after the last norm, in dtype: float32 or bfloat16. Raises
         ValueError for tokens, positions or cells outside of the model's."""
         _check_step(step, dtype)
@@ -216,7 +216,7 @@ class NativeDecoder:
             raise ValueError("a token, position or cell of the step is outside of the decoder's")
         return out
 
-    def _layer(self, layer: Layer) -> _Layer:
+    def _layer(self, layer: DecoderLayer) -> _Layer:
         self._kept += [layer.keys, layer.values]
         return _Layer(
             *map(self._map, (layer.projections, layer.output, layer.gate_up, layer.down)),
@@ -229,7 +229,7 @@ class NativeDecoder:
             layer.scale,
         )
 
-    def _map(self, given: Map) -> _Map:
+    def _map(self, given: Projection) -> _Map:
         matrices = given.matrices
         self._kept.append(matrices)
         address = ctypes.addressof(matrices.array)
@@ -244,7 +244,7 @@ class NativeDecoder:
         return int(wide.data_ptr())
 
 
-def _check_step(step: Tokens, dtype: torch.dtype) -> None:
+def _check_step(step: DecodeStep, dtype: torch.dtype) -> None:
     count, sequences = len(step.tokens), len(step.tables)
     lines = (step.tokens, step.positions, step.cells)
     whole = all(line.shape == (count,) and line.dtype == torch.int64 for line in lines)
@@ -258,12 +258,12 @@ def _check_step(step: Tokens, dtype: torch.dtype) -> None:
         raise ValueError("a step's tensors do not lie in one piece")
 
 
-def _check(model: Model) -> None:
+def _check(model: DecoderModel) -> None:
     """Raises ValueError."""
     shape, layers = model.shape, model.layers
     if not layers or model.embedding.count != 1 or model.embedding.k != shape.hidden:
         raise ValueError("no layers, or an embedding of another width")
-    if shape.head % HEAD_MULTIPLE or shape.heads_kv < 1 or shape.heads % shape.heads_kv:
+    if shape.head % HEAD_DIM_MULTIPLE or shape.heads_kv < 1 or shape.heads % shape.heads_kv:
         raise ValueError(
             f"{shape.heads} heads of {shape.head} by {shape.heads_kv} are not computed"
         )
@@ -275,7 +275,7 @@ def _check(model: Model) -> None:
         _check_cache(layer, layers[0], shape)
 
 
-def _check_maps(layer: Layer, shape: Shape) -> None:
+def _check_maps(layer: DecoderLayer, shape: DecoderShape) -> None:
     queries, keys = shape.heads * shape.head, shape.heads_kv * shape.head
     expected = {
         "projections": (shape.hidden, queries + 2 * keys),
@@ -284,7 +284,7 @@ def _check_maps(layer: Layer, shape: Shape) -> None:
         "down": (shape.feed_forward, shape.hidden),
     }
     for name, (inputs, outputs) in expected.items():
-        given: Map = getattr(layer, name)
+        given: Projection = getattr(layer, name)
         found = given.matrices.k, given.matrices.rows
         if found != (inputs, outputs):
             raise ValueError(f"{name} is {found}, expected {(inputs, outputs)}")
@@ -292,7 +292,7 @@ def _check_maps(layer: Layer, shape: Shape) -> None:
             _check_vector(given.bias, outputs, f"the bias of {name}")
 
 
-def _check_norms(layer: Layer, shape: Shape) -> None:
+def _check_norms(layer: DecoderLayer, shape: DecoderShape) -> None:
     _check_vector(layer.input_norm, shape.hidden, "input_norm")
     _check_vector(layer.middle_norm, shape.hidden, "middle_norm")
     for weight in (layer.query_norm, layer.key_norm):
@@ -302,7 +302,7 @@ def _check_norms(layer: Layer, shape: Shape) -> None:
         raise ValueError(f"a window of {layer.window} tokens")
 
 
-def _check_rope(layer: Layer, first: Layer, shape: Shape) -> None:
+def _check_rope(layer: DecoderLayer, first: DecoderLayer, shape: DecoderShape) -> None:
     turned = 2 * layer.cosines.shape[-1]
     alike = layer.cosines.shape == layer.sines.shape and layer.cosines.ndim == 2
     if (
@@ -313,7 +313,7 @@ def _check_rope(layer: Layer, first: Layer, shape: Shape) -> None:
         raise ValueError(f"cosines {list(layer.cosines.shape)}, sines {list(layer.sines.shape)}")
 
 
-def _check_cache(layer: Layer, first: Layer, shape: Shape) -> None:
+def _check_cache(layer: DecoderLayer, first: DecoderLayer, shape: DecoderShape) -> None:
     expected = (*first.keys.shape[:2], shape.heads_kv, shape.head)
     for part in (layer.keys, layer.values):
         if part.shape != expected or part.dtype != first.keys.dtype or part.dtype not in _TYPES:

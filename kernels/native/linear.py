@@ -52,7 +52,7 @@ class _Product(ctypes.Structure):
     )
 
 
-class Kernels:
+class TorchKernels:
     """A compiled library, which computes by torch's threads."""
 
     def __init__(self, path: Path) -> None:
@@ -74,13 +74,13 @@ def _openmp_of_torch() -> list[str]:
 
 
 @cache
-def kernels() -> Kernels | None:
+def torch_kernels() -> TorchKernels | None:
     """Those compiled for this processor; None: there are none."""
-    path = native.library(LIBRARY)
-    return None if path is None else Kernels(path)
+    path = native.library_path(LIBRARY)
+    return None if path is None else TorchKernels(path)
 
 
-def takes(weight: Tensor, kind: str | None = None) -> bool:
+def supports(weight: Tensor, kind: str | None = None) -> bool:
     """Whether weight [rows, k] of floats, or uint8 [rows, bytes of a row] in GGUF's format kind,
     can be multiplied."""
     if weight.device.type != "cpu" or weight.ndim != 2 or not weight.numel():
@@ -100,7 +100,7 @@ class Matrices:
     """
 
     def __init__(
-        self, kernels: Kernels, weights: Sequence[Tensor], kinds: Sequence[str | None]
+        self, kernels: TorchKernels, weights: Sequence[Tensor], kinds: Sequence[str | None]
     ) -> None:
         """Raises ValueError for weights that takes says no to, and for different widths."""
         widths = {_width(weight, kind) for weight, kind in zip(weights, kinds, strict=True)}
@@ -146,7 +146,7 @@ def _output_number(dtype: torch.dtype) -> int:
 
 
 def _width(weight: Tensor, kind: str | None) -> int:
-    if not takes(weight, kind):
+    if not supports(weight, kind):
         shape = list(weight.shape)
         raise ValueError(f"weights {shape} of {kind or weight.dtype} cannot be multiplied here")
     columns: int = weight.shape[1]

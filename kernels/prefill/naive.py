@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kernels.attention_spec import AttentionSpec
 from kernels.cache import naive as cache
 from kernels.cache.naive import CacheScales
-from kernels.masking import Masking
 
 # Scores of a soft-capped attention are held in memory, this many at a time (64 MB).
 _SCORES_AT_ONCE = 1 << 24
@@ -27,7 +27,7 @@ def prefill_attention(
     block_tables: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
-    masking: Masking,
+    masking: AttentionSpec,
     scales: CacheScales | None = None,
 ) -> Tensor:
     """[T, H, D]: query [T, H, D] over caches (keys, values) [blocks, B, K, D]; see kernels.ops."""
@@ -39,14 +39,16 @@ def prefill_attention(
     for table, start, end, length in zip(tables, starts, starts[1:], lengths, strict=False):
         if end > start:
             blocks = table[: -(-length // size)]
-            key = cache.read(caches[0], blocks, length, query.dtype, scales and scales.keys)
-            value = cache.read(caches[1], blocks, length, query.dtype, scales and scales.values)
+            key = cache.read_cache(caches[0], blocks, length, query.dtype, scales and scales.keys)
+            value = cache.read_cache(
+                caches[1], blocks, length, query.dtype, scales and scales.values
+            )
             result[start:end] = one_sequence(query[start:end], key, value, masking)
     return result
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, masking: Masking
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, masking: AttentionSpec
 ) -> Tensor:
     """[T, H, D]: query [T, H, D] over key and value [T, K, D], each sequence by itself; starts
     [S + 1] are where they begin."""
@@ -59,7 +61,7 @@ def attention(
     return result
 
 
-def one_sequence(query: Tensor, key: Tensor, value: Tensor, masking: Masking) -> Tensor:
+def one_sequence(query: Tensor, key: Tensor, value: Tensor, masking: AttentionSpec) -> Tensor:
     """[t, H, D]: the last t tokens' query [t, H, D] over the context's key, value [c, K, D]."""
     query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
     if masking.softcap is not None:
@@ -82,7 +84,9 @@ def one_sequence(query: Tensor, key: Tensor, value: Tensor, masking: Masking) ->
     return out[0].transpose(0, 1)
 
 
-def visible(tokens: int, context: int, masking: Masking, device: torch.device) -> Tensor | None:
+def visible(
+    tokens: int, context: int, masking: AttentionSpec, device: torch.device
+) -> Tensor | None:
     """Which of the context the last tokens see, bool [tokens, context]; None: all of it."""
     if not masking.cuts(context) and (not masking.causal or tokens == 1):
         return None
@@ -108,7 +112,7 @@ def _with_sinks(
     return functional.pad(key, (0, 0, 0, 1)), functional.pad(value, (0, 0, 0, 1)), mask
 
 
-def _by_hand(query: Tensor, key: Tensor, value: Tensor, masking: Masking) -> Tensor:
+def _by_hand(query: Tensor, key: Tensor, value: Tensor, masking: AttentionSpec) -> Tensor:
     """With the scores in memory, for the soft cap: [H, t, D] of query [H, t, D], key, value
     [K, c, D]; in float32."""
     heads, tokens, width = query.shape
@@ -125,7 +129,7 @@ def _by_hand(query: Tensor, key: Tensor, value: Tensor, masking: Masking) -> Ten
     return result
 
 
-def weigh(scores: Tensor, seen: Tensor | None, masking: Masking) -> Tensor:
+def weigh(scores: Tensor, seen: Tensor | None, masking: AttentionSpec) -> Tensor:
     """The softmax of scores [K, G, t, c] float32 after soft cap, mask [t, c] and sinks [H]."""
     if masking.softcap is not None:
         scores = masking.softcap * torch.tanh(scores / masking.softcap)

@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
-from kernels.masking import Masking
-from kernels.softmax import LOG2_E, accumulate, cache_rows, load_rows, scored
+from kernels.online_softmax import LOG2_E, accumulate, cache_rows, load_rows, scale_scores
 
 _TILE = 64
 _ROWS = 128
@@ -75,7 +75,7 @@ def _tiles(
             at = row * scale_stride
             products *= tl.load(key_scales + at, mask=inside, other=0.0)[None, :]
             factors = tl.load(value_scales + at, mask=inside, other=0.0)
-        scores = scored(products, scale, softcap, CAPPED)
+        scores = scale_scores(products, scale, softcap, CAPPED)
         if MASKED:
             scores = _hidden(scores, token, position, length, window, CAUSAL, WINDOWED)
         state = accumulate(state, scores, value.to(packed.dtype), factors, SCALED)
@@ -172,7 +172,7 @@ def prefill_attention(
     block_tables: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
-    masking: Masking,
+    masking: AttentionSpec,
     scales: CacheScales | None = None,
 ) -> Tensor:
     """See kernels.ops."""
@@ -181,14 +181,14 @@ def prefill_attention(
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, masking: Masking
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, masking: AttentionSpec
 ) -> Tensor:
     """See kernels.ops."""
     key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (key, value))
     return _launch(query, _Source(key, value, None, None, None), starts, masking)
 
 
-def _launch(query: Tensor, source: _Source, starts: Tensor, masking: Masking) -> Tensor:
+def _launch(query: Tensor, source: _Source, starts: Tensor, masking: AttentionSpec) -> Tensor:
     query = query if query.stride(-1) == 1 else query.contiguous()
     tokens, heads, width = query.shape
     out = torch.empty((tokens, heads, width), dtype=query.dtype, device=query.device)

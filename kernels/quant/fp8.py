@@ -7,16 +7,16 @@ from torch import Tensor
 from torch.nn import functional
 
 BLOCK = 128
-LARGEST = 448.0
+MAX_E4M3 = 448.0
 
 
 def dequantize(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """weight float8_e4m3fn [N, C] times scale: [] or [1], [N] or [N, 1], or [ceil(N / 128),
     ceil(C / 128)]; in dtype."""
-    return (weight.float() * spread(weight, scale)).to(dtype)
+    return (weight.float() * broadcast_scale(weight, scale)).to(dtype)
 
 
-def spread(weight: Tensor, scale: Tensor) -> Tensor:
+def broadcast_scale(weight: Tensor, scale: Tensor) -> Tensor:
     """scale so that it broadcasts over weight [N, C], float32."""
     scale, (rows, columns) = scale.float(), weight.shape
     if scale.numel() == 1:
@@ -41,7 +41,7 @@ def quantize_tokens(x: Tensor) -> tuple[Tensor, Tensor]:
     """(x / scale as float8_e4m3fn [T, C], scale float32 [T, 1]), the scale from each token's
     largest magnitude."""
     wide = x.float()
-    scale = (wide.abs().amax(dim=-1, keepdim=True) / LARGEST).clamp_min(1e-12)
+    scale = (wide.abs().amax(dim=-1, keepdim=True) / MAX_E4M3).clamp_min(1e-12)
     return (wide / scale).to(torch.float8_e4m3fn), scale
 
 

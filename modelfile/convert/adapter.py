@@ -17,15 +17,15 @@ import gguf
 
 from modelfile.convert.checkpoint import check_safe
 from modelfile.convert.config import Config, read_config
-from modelfile.convert.content import Source
-from modelfile.convert.conversion import TYPES, Converted, names_of, target_name
+from modelfile.convert.conversion import TYPES, ConversionResult, target_name, tensor_names
 from modelfile.convert.decoder import with_prefix
 from modelfile.convert.gemma3 import text_part
-from modelfile.convert.kept import as_converted
 from modelfile.convert.layout import lay_out
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.numerics import WIDTHS
 from modelfile.convert.plan import Weight
+from modelfile.convert.prequantized import converted_header
+from modelfile.convert.tensor_data import TensorSource
 from modelfile.convert.writer import Report, write
 from modelfile.errors import ConvertError
 from registry.errors import shown
@@ -56,7 +56,7 @@ class Pair:
 
 def convert_adapter(
     files: Mapping[str, Path], target: Path, type: str, base: Path | None, report: Report
-) -> Converted:
+) -> ConversionResult:
     """Write the adapter to target as GGUF. base: the GGUF file of its model. type: F32, F16,
     BF16 or auto, which is F32.
 
@@ -69,7 +69,7 @@ def convert_adapter(
         raise ConvertError(f"type {shown(type)}, expected {', '.join(TYPES)} or auto")
     config, model = _read_config(files), read_gguf(base)
     if model.keeps_checkpoint:
-        model = as_converted(model)
+        model = converted_header(model)
     pairs = _pairs(_read_tensors(files), model)
     for pair in pairs:
         _check(pair, model)
@@ -80,7 +80,7 @@ def convert_adapter(
         [(source.name, source.weight.target_shape, source.type) for source in contents],
     )
     write(target, layout, contents, report)
-    return Converted(model.architecture, chosen, len(contents))
+    return ConversionResult(model.architecture, chosen, len(contents))
 
 
 def _read_config(files: Mapping[str, Path]) -> Config:
@@ -106,7 +106,7 @@ def _read_tensors(files: Mapping[str, Path]) -> dict[str, TensorEntry]:
 def _pairs(tensors: Mapping[str, TensorEntry], model: GgufHeader) -> list[Pair]:
     if not tensors:
         raise ConvertError("the adapter has no tensors", WEIGHTS)
-    names = names_of(model.architecture, model.block_count or 0)
+    names = tensor_names(model.architecture, model.block_count or 0)
     sides: dict[str, dict[str, TensorEntry]] = {}
     for name, tensor in tensors.items():
         match = _NAME.fullmatch(name)
@@ -166,12 +166,12 @@ def _check(pair: Pair, model: GgufHeader) -> None:
         )
 
 
-def _sources(pair: Pair, model: GgufHeader, type: str) -> tuple[Source, Source]:
+def _sources(pair: Pair, model: GgufHeader, type: str) -> tuple[TensorSource, TensorSource]:
     heads = _rotary_heads(pair.target, model)
     a, b = Weight(pair.a.name, pair.a.shape), Weight(pair.b.name, pair.b.shape, rotary_heads=heads)
     return (
-        Source(f"{pair.target}.lora_a", type, a, (pair.a,)),
-        Source(f"{pair.target}.lora_b", type, b, (pair.b,)),
+        TensorSource(f"{pair.target}.lora_a", type, a, (pair.a,)),
+        TensorSource(f"{pair.target}.lora_b", type, b, (pair.b,)),
     )
 
 

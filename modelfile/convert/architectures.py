@@ -19,11 +19,11 @@ from modelfile.convert import (
     qwen3_moe,
 )
 from modelfile.convert.config import Config
-from modelfile.convert.plan import Plan
+from modelfile.convert.plan import ConversionPlan
 from modelfile.errors import ConvertError
 from registry.errors import shown
 
-ARCHITECTURES: Final[Mapping[str, Callable[[Config], Plan]]] = MappingProxyType(
+ARCHITECTURES: Final[Mapping[str, Callable[[Config], ConversionPlan]]] = MappingProxyType(
     {
         "bert": bert.plan,
         "gemma2": gemma2.plan,
@@ -42,7 +42,7 @@ ARCHITECTURES: Final[Mapping[str, Callable[[Config], Plan]]] = MappingProxyType(
 )
 
 
-def plan_for(config: Config) -> Plan:
+def plan_for(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError, for an architecture
     that is not known and for weights that are already quantized."""
     kind = config.model_type

@@ -12,8 +12,8 @@ from typing import Final
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import MAX_LAYERS
-from modelfile.convert.metadata import Kind, MetadataValue, Value
-from modelfile.convert.plan import Plan, Weight
+from modelfile.convert.metadata import MetadataValue, Value, ValueType
+from modelfile.convert.plan import ConversionPlan, Weight
 
 _UNUSED: Final = ("embeddings.position_ids", "pooler.", "cls.", "lm_head.")
 _TYPES = 2
@@ -21,19 +21,19 @@ _RANKS = "ForSequenceClassification"
 _BERT_HEAD: Final = {"pooler.dense": "classifier.dense", "classifier": "classifier.out_proj"}
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a BertModel or BertForSequenceClassification with this config.json holds. Raises
     ConvertError."""
     return _plan(config, "bert.", 0)
 
 
-def roberta(config: Config) -> Plan:
+def roberta(config: Config) -> ConversionPlan:
     """What a RobertaModel or XLMRobertaModel with this config.json holds, also one
     ForSequenceClassification. Raises ConvertError."""
     return _plan(config, "roberta.", config.integer("pad_token_id", 1) + 1)
 
 
-def _plan(config: Config, prefix: str, skipped: int) -> Plan:
+def _plan(config: Config, prefix: str, skipped: int) -> ConversionPlan:
     config.one_of("hidden_act", "gelu", "gelu", "gelu_new", "gelu_pytorch_tanh")
     config.one_of("position_embedding_type", "absolute", "absolute")
     if config.flag("is_decoder"):
@@ -42,7 +42,7 @@ def _plan(config: Config, prefix: str, skipped: int) -> Plan:
         config.refuse("max_position_embeddings", f"expected more than {skipped}")
     ranks = _ranks(config)
     head = _BERT_HEAD if ranks and prefix == "bert." else {}
-    return Plan(
+    return ConversionPlan(
         architecture="bert",
         vocabulary_size=config.integer("vocab_size"),
         block_count=config.integer("num_hidden_layers", most=MAX_LAYERS),
@@ -76,7 +76,7 @@ def _metadata(config: Config, skipped: int) -> Iterator[MetadataValue]:
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     if hidden % heads:
         config.refuse("hidden_size", f"{hidden} is no multiple of {heads} heads")
-    entries: list[tuple[str, Kind, Value]] = [
+    entries: list[tuple[str, ValueType, Value]] = [
         ("context_length", "u32", config.integer("max_position_embeddings") - skipped),
         ("embedding_length", "u32", hidden),
         ("block_count", "u32", config.integer("num_hidden_layers", most=MAX_LAYERS)),

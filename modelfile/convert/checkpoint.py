@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from modelfile.convert.numerics import WIDTHS
-from modelfile.convert.plan import Plan
+from modelfile.convert.plan import ConversionPlan
 from modelfile.errors import ConvertError
 from registry.errors import shown
 from registry.formats.safetensors import TensorEntry, read_index
@@ -42,7 +42,7 @@ def read_tensors(files: Mapping[str, Path]) -> dict[str, TensorEntry]:
     return read_shards(shards)
 
 
-def match(plan: Plan, tensors: Mapping[str, TensorEntry]) -> dict[str, TensorEntry]:
+def match(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> dict[str, TensorEntry]:
     """The tensors by the plan's names for them. Raises ConvertError: one is missing or left
     over, or its shape or type is not what the plan wants."""
     named = _renamed(plan, tensors)
@@ -53,7 +53,7 @@ def match(plan: Plan, tensors: Mapping[str, TensorEntry]) -> dict[str, TensorEnt
     return named
 
 
-def without_output(plan: Plan, tensors: Mapping[str, TensorEntry]) -> Plan:
+def without_output(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> ConversionPlan:
     """The plan without the output for an embedder that was made of a causal model: its names
     lack the prefix, and it may lack the output. Else the plan as it is."""
     if _OUTPUT in tensors or "embed_tokens.weight" not in tensors:
@@ -61,7 +61,7 @@ def without_output(plan: Plan, tensors: Mapping[str, TensorEntry]) -> Plan:
     return replace(plan, weights=tuple(w for w in plan.weights if w.name != _OUTPUT))
 
 
-def _renamed(plan: Plan, tensors: Mapping[str, TensorEntry]) -> dict[str, TensorEntry]:
+def _renamed(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> dict[str, TensorEntry]:
     named: dict[str, TensorEntry] = {}
     for name, tensor in tensors.items():
         new = plan.rename(name)

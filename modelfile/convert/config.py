@@ -17,7 +17,7 @@ from registry.formats.safetensors.strict_json import parse_object
 
 MAX_CONFIG_BYTES = 4 << 20
 _LARGEST: Final = 1e30  # within float32, where these numbers go
-MOST: Final = 1 << 24  # wider than any layer and longer than any vocabulary
+MAX_INTEGER: Final = 1 << 24  # wider than any layer and longer than any vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Config:
             self.refuse(key, f"{_shown(value)}, expected a text")
         return str(value)
 
-    def integer(self, key: str, default: int | None = None, most: int = MOST) -> int:
+    def integer(self, key: str, default: int | None = None, most: int = MAX_INTEGER) -> int:
         """A whole number from 1 to most; default where it is missing or null. Raises
         ConvertError."""
         value = self.values.get(key)

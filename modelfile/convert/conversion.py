@@ -12,13 +12,13 @@ import gguf
 from modelfile.convert.architectures import plan_for
 from modelfile.convert.checkpoint import match, read_tensors, without_output
 from modelfile.convert.config import read_config
-from modelfile.convert.content import Given, Source, sources_of
 from modelfile.convert.decoder import MAX_LAYERS
-from modelfile.convert.general import general
+from modelfile.convert.general import general_metadata
 from modelfile.convert.layout import lay_out
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import Plan
-from modelfile.convert.pooling import pooling
+from modelfile.convert.plan import ConversionPlan
+from modelfile.convert.pooling_type import pooling_metadata
+from modelfile.convert.tensor_data import ComputedTensor, TensorSource, source_of
 from modelfile.convert.writer import Report, write
 from modelfile.errors import ConvertError
 from registry.errors import shown
@@ -33,7 +33,7 @@ _TOKEN_TYPES: Final = "token_types.weight"
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConversionResult:
     """What was written. type: that of the matrices; tensors: their number."""
 
     architecture: str
@@ -47,7 +47,7 @@ def convert(
     type: str,
     report: Report,
     vocabulary: Vocabulary | None = None,
-) -> Converted:
+) -> ConversionResult:
     """Write the checkpoint to target as GGUF. files: by their names in its folder. type: F32,
     F16, BF16 or auto: BF16 for a checkpoint in BF16, else F16. vocabulary: reads the
     tokenizer, None for the real one.
@@ -64,16 +64,16 @@ def convert(
     chosen = _own_type(plan, entries) if type == "auto" else type
     tokens = (vocabulary or read_vocabulary)(files, plan.vocabulary_size)
     check_vocabulary(tokens, plan.vocabulary_size)
-    pooled = pooling(plan, files)
+    pooled = pooling_metadata(plan, files)
     contents = _contents(plan, entries, chosen)
-    own = (*general(plan, config, files, chosen), *plan.metadata, *pooled)
+    own = (*general_metadata(plan, config, files, chosen), *plan.metadata, *pooled)
     known = {value.key for value in own}  # the plan says it where the tokenizer says it too
     layout = lay_out(
         (*own, *(value for value in tokens if value.key not in known)),
         [_described(content) for content in contents],
     )
     write(target, layout, contents, report)
-    return Converted(plan.architecture, chosen, len(contents))
+    return ConversionResult(plan.architecture, chosen, len(contents))
 
 
 def target_name(names: gguf.TensorNameMap, name: str) -> str:
@@ -84,7 +84,7 @@ def target_name(names: gguf.TensorNameMap, name: str) -> str:
     return str(found)
 
 
-def names_of(architecture: str, block_count: int) -> gguf.TensorNameMap:
+def tensor_names(architecture: str, block_count: int) -> gguf.TensorNameMap:
     """gguf's map from names of Hugging Face to its own. Raises ConvertError."""
     numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     if architecture not in numbers or block_count > MAX_LAYERS:
@@ -92,13 +92,17 @@ def names_of(architecture: str, block_count: int) -> gguf.TensorNameMap:
     return gguf.get_tensor_name_map(numbers[architecture], block_count)
 
 
-def _contents(plan: Plan, entries: Mapping[str, TensorEntry], type: str) -> list[Source | Given]:
-    names = names_of(plan.architecture, plan.block_count)
-    contents: list[Source | Given] = [Given(computed) for computed in plan.computed]
+def _contents(
+    plan: ConversionPlan, entries: Mapping[str, TensorEntry], type: str
+) -> list[TensorSource | ComputedTensor]:
+    names = tensor_names(plan.architecture, plan.block_count)
+    contents: list[TensorSource | ComputedTensor] = [
+        ComputedTensor(computed) for computed in plan.computed
+    ]
     for weight in plan.weights:
         name = target_name(names, weight.name)
         kind = "F32" if _needs_f32(name, weight.target_shape) else type
-        contents.append(sources_of(weight, entries, name, kind))
+        contents.append(source_of(weight, entries, name, kind))
     return contents
 
 
@@ -106,13 +110,13 @@ def _needs_f32(name: str, shape: tuple[int, ...]) -> bool:
     return len(shape) < 2 or name.endswith(_ALWAYS_F32) or name == _TOKEN_TYPES
 
 
-def _described(content: Source | Given) -> tuple[str, tuple[int, ...], str]:
-    if isinstance(content, Given):
+def _described(content: TensorSource | ComputedTensor) -> tuple[str, tuple[int, ...], str]:
+    if isinstance(content, ComputedTensor):
         return content.computed.name, (len(content.computed.values),), "F32"
     return content.name, content.weight.target_shape, content.type
 
 
-def _own_type(plan: Plan, entries: Mapping[str, TensorEntry]) -> str:
+def _own_type(plan: ConversionPlan, entries: Mapping[str, TensorEntry]) -> str:
     """BF16 for a checkpoint whose first matrix is BF16, else F16, as llama.cpp's converter
     chooses."""
     for weight in plan.weights:

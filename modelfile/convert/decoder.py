@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from modelfile.convert.config import Config
-from modelfile.convert.metadata import Kind, MetadataValue, Value
+from modelfile.convert.metadata import MetadataValue, Value, ValueType
 from modelfile.convert.plan import Weight
 from modelfile.convert.rope import rope_base, rope_scaling
 
@@ -19,7 +19,7 @@ _LONGEST_CONTEXT = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DecoderShape:
     """The sizes of a decoder. heads_kv: those of keys and values; head: the width of one."""
 
     vocabulary: int
@@ -42,7 +42,9 @@ class Shape:
         return self.heads_kv * self.head
 
 
-def read_shape(config: Config, *, head: int | None = None, tied: bool = False) -> Shape:
+def read_decoder_shape(
+    config: Config, *, head: int | None = None, tied: bool = False
+) -> DecoderShape:
     """The sizes in config.json. head and tied: what holds where it does not say. Raises
     ConvertError when they contradict each other."""
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
@@ -54,7 +56,7 @@ def read_shape(config: Config, *, head: int | None = None, tied: bool = False) -
     width = config.integer("head_dim", head or max(1, hidden // heads))
     if width % 2:
         config.refuse("head_dim", f"{width} is odd, heads turn in pairs")
-    return Shape(
+    return DecoderShape(
         vocabulary=config.integer("vocab_size"),
         layers=config.integer("num_hidden_layers", most=MAX_LAYERS),
         hidden=hidden,
@@ -67,11 +69,16 @@ def read_shape(config: Config, *, head: int | None = None, tied: bool = False) -
 
 
 def hyperparameters(
-    config: Config, shape: Shape, architecture: str, *, base: float = 10000.0, epsilon: float = 1e-6
+    config: Config,
+    shape: DecoderShape,
+    architecture: str,
+    *,
+    base: float = 10000.0,
+    epsilon: float = 1e-6,
 ) -> tuple[MetadataValue, ...]:
     """The keys that llama.cpp reads for every decoder. base, epsilon: where config.json does not
     say. Raises ConvertError."""
-    entries: list[tuple[str, Kind, Value]] = [
+    entries: list[tuple[str, ValueType, Value]] = [
         ("context_length", "u32", config.integer("max_position_embeddings", most=_LONGEST_CONTEXT)),
         ("embedding_length", "u32", shape.hidden),
         ("block_count", "u32", shape.layers),
@@ -89,7 +96,7 @@ def hyperparameters(
     return (*values, *rope_scaling(config, architecture))
 
 
-def outer_weights(shape: Shape, shift: float = 0.0) -> Iterator[Weight]:
+def outer_weights(shape: DecoderShape, shift: float = 0.0) -> Iterator[Weight]:
     """Embedding, last norm and, where it is not the embedding again, the output."""
     yield Weight("model.embed_tokens.weight", (shape.vocabulary, shape.hidden))
     yield Weight("model.norm.weight", (shape.hidden,), shift=shift)
@@ -102,7 +109,7 @@ def norm(layer: str, name: str, width: int, shift: float = 0.0) -> Weight:
     return Weight(f"{layer}{name}.weight", (width,), shift=shift)
 
 
-def attention(layer: str, shape: Shape, *, interleaved: bool = False) -> Iterator[Weight]:
+def attention(layer: str, shape: DecoderShape, *, interleaved: bool = False) -> Iterator[Weight]:
     """The projections of one layer. interleaved: llama.cpp turns neighbours, where Hugging Face
     turns a head's halves."""
     rotary = (shape.heads, shape.heads_kv, None) if interleaved else (None, None, None)
@@ -114,7 +121,7 @@ def attention(layer: str, shape: Shape, *, interleaved: bool = False) -> Iterato
 
 
 def attention_biases(
-    layer: str, shape: Shape, *, interleaved: bool = False, output: bool = False
+    layer: str, shape: DecoderShape, *, interleaved: bool = False, output: bool = False
 ) -> Iterator[Weight]:
     """The biases of the projections of one layer. output: that of the last one too."""
     rotary = (shape.heads, shape.heads_kv, None) if interleaved else (None, None, None)
@@ -125,20 +132,20 @@ def attention_biases(
         yield Weight(f"{layer}self_attn.o_proj.bias", (shape.hidden,))
 
 
-def head_norms(layer: str, shape: Shape, shift: float = 0.0) -> Iterator[Weight]:
+def head_norms(layer: str, shape: DecoderShape, shift: float = 0.0) -> Iterator[Weight]:
     """The norms of each query and key head."""
     yield norm(layer, "self_attn.q_norm", shape.head, shift)
     yield norm(layer, "self_attn.k_norm", shape.head, shift)
 
 
-def feed_forward(layer: str, shape: Shape) -> Iterator[Weight]:
+def feed_forward(layer: str, shape: DecoderShape) -> Iterator[Weight]:
     """The gated feed-forward of one layer."""
     for name in ("gate", "up"):
         yield Weight(f"{layer}mlp.{name}_proj.weight", (shape.feed_forward, shape.hidden))
     yield Weight(f"{layer}mlp.down_proj.weight", (shape.hidden, shape.feed_forward))
 
 
-def layers_of(shape: Shape) -> Iterator[str]:
+def layers_of(shape: DecoderShape) -> Iterator[str]:
     """The prefix of each layer's names."""
     return (f"model.layers.{number}." for number in range(shape.layers))
 

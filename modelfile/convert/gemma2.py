@@ -8,7 +8,7 @@ from typing import Final
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    Shape,
+    DecoderShape,
     attention,
     check_activation,
     check_unbiased,
@@ -17,10 +17,10 @@ from modelfile.convert.decoder import (
     layers_of,
     norm,
     outer_weights,
-    read_shape,
+    read_decoder_shape,
 )
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import Plan, Weight
+from modelfile.convert.plan import ConversionPlan, Weight
 
 ACTIVATIONS: Final = ("gelu_pytorch_tanh", "gelu")
 NORMS: Final = (
@@ -32,11 +32,11 @@ NORMS: Final = (
 _SHIFT = 1.0
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     check_activation(config, "hidden_activation", *ACTIVATIONS)
     check_unbiased(config, "attention_bias")
-    shape = read_shape(config, head=256, tied=True)
+    shape = read_decoder_shape(config, head=256, tied=True)
     check_query_scale(config, shape, largest_layers=46)
     extra = [
         MetadataValue(f"gemma2.{name}_logit_softcapping", "f32", config.number(key, default))
@@ -47,7 +47,7 @@ def plan(config: Config) -> Plan:
     ]
     window = config.integer("sliding_window", 4096, most=1 << 31)
     extra.append(MetadataValue("gemma2.attention.sliding_window", "u32", window))
-    return Plan(
+    return ConversionPlan(
         architecture="gemma2",
         vocabulary_size=shape.vocabulary,
         block_count=shape.layers,
@@ -56,7 +56,7 @@ def plan(config: Config) -> Plan:
     )
 
 
-def check_query_scale(config: Config, shape: Shape, largest_layers: int) -> None:
+def check_query_scale(config: Config, shape: DecoderShape, largest_layers: int) -> None:
     """Raises ConvertError when queries are scaled by another number than llama.cpp's: the width
     of a head, or in the largest model, known by its layers, of the hidden state per head."""
     expected = shape.hidden // shape.heads if shape.layers == largest_layers else shape.head
@@ -65,7 +65,7 @@ def check_query_scale(config: Config, shape: Shape, largest_layers: int) -> None
         config.refuse("query_pre_attn_scalar", f"{scale:g}, llama.cpp computes with {expected}")
 
 
-def _weights(shape: Shape) -> Iterator[Weight]:
+def _weights(shape: DecoderShape) -> Iterator[Weight]:
     yield from outer_weights(shape, _SHIFT)
     for layer in layers_of(shape):
         for name in NORMS:

@@ -11,7 +11,7 @@ from typing import Final
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    Shape,
+    DecoderShape,
     attention,
     check_activation,
     check_unbiased,
@@ -21,11 +21,11 @@ from modelfile.convert.decoder import (
     layers_of,
     norm,
     outer_weights,
-    read_shape,
+    read_decoder_shape,
 )
 from modelfile.convert.gemma2 import ACTIVATIONS, NORMS, check_query_scale
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import Plan, Weight
+from modelfile.convert.plan import ConversionPlan, Weight
 from modelfile.convert.rope import rope_parameters
 
 _SHIFT = 1.0
@@ -39,7 +39,7 @@ DEFAULTS: Final = {  # of the configuration class, which small checkpoints leave
 _VISION: Final = ("vision_tower.", "multi_modal_projector.", "vision_model.")
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     if "text_config" in config.values:
         outer = {key: value for key, value in config.values.items() if key in DEFAULTS}
@@ -49,9 +49,9 @@ def plan(config: Config) -> Plan:
     check_unbiased(config, "attention_bias")
     if config.flag("use_bidirectional_attention"):
         config.refuse("use_bidirectional_attention", "embedders of Gemma 3 are not supported")
-    shape = read_shape(config, head=256, tied=True)
+    shape = read_decoder_shape(config, head=256, tied=True)
     check_query_scale(config, shape, largest_layers=62)
-    return Plan(
+    return ConversionPlan(
         architecture="gemma3",
         vocabulary_size=shape.vocabulary,
         block_count=shape.layers,
@@ -61,7 +61,7 @@ def plan(config: Config) -> Plan:
     )
 
 
-def _local(config: Config, shape: Shape) -> Iterator[MetadataValue]:
+def _local(config: Config, shape: DecoderShape) -> Iterator[MetadataValue]:
     """What holds for the layers with a window, and which these are."""
     cap = config.values.get("final_logit_softcapping")
     if cap is not None:
@@ -102,7 +102,7 @@ def text_part(name: str) -> str | None:
     return name
 
 
-def _weights(shape: Shape) -> Iterator[Weight]:
+def _weights(shape: DecoderShape) -> Iterator[Weight]:
     yield from outer_weights(shape, _SHIFT)
     for layer in layers_of(shape):
         for name in NORMS:

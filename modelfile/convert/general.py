@@ -12,7 +12,7 @@ import gguf
 
 from modelfile.convert.config import Config
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import Plan, Weight
+from modelfile.convert.plan import ConversionPlan, Weight
 from registry.atomic import read_regular
 from registry.errors import BlobDamaged
 
@@ -22,8 +22,8 @@ _README_BYTES: Final = 64 << 10
 _LICENSE: Final = re.compile(r"^license: *[\"']?([A-Za-z0-9][\w.+-]{0,63})[\"']? *$", re.MULTILINE)
 
 
-def general(
-    plan: Plan, config: Config, files: Mapping[str, Path], type: str
+def general_metadata(
+    plan: ConversionPlan, config: Config, files: Mapping[str, Path], type: str
 ) -> tuple[MetadataValue, ...]:
     """The values. Raises OSError."""
     values = [
@@ -39,7 +39,7 @@ def general(
     return tuple(values)
 
 
-def _size_label(plan: Plan) -> str:
+def _size_label(plan: ConversionPlan) -> str:
     """ "8B" or "8x7B"."""
     total = sum(prod(weight.target_shape) for weight in plan.weights)
     if plan.expert_count is None:

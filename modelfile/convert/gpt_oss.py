@@ -8,26 +8,26 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    Shape,
+    DecoderShape,
     attention,
     attention_biases,
     hyperparameters,
     layers_of,
     norm,
     outer_weights,
-    read_shape,
+    read_decoder_shape,
 )
 from modelfile.convert.experts import Experts, expert_metadata, read_experts
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import Plan, Weight
+from modelfile.convert.plan import ConversionPlan, Weight
 
 _HEAD, _WINDOW = 64, 128
 _BASE, _EPSILON = 150000.0, 1e-5
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
-    shape = read_shape(config, head=_HEAD)
+    shape = read_decoder_shape(config, head=_HEAD)
     experts = read_experts(config, "num_local_experts", "intermediate_size", None)
     metadata = hyperparameters(config, shape, "gpt-oss", base=_BASE, epsilon=_EPSILON)
     window = config.integer("sliding_window", _WINDOW)
@@ -36,7 +36,7 @@ def plan(config: Config) -> Plan:
         MetadataValue("gpt-oss.attention.sliding_window", "u32", window),
     )
     biased = config.flag("attention_bias", default=True)
-    return Plan(
+    return ConversionPlan(
         architecture="gpt-oss",
         vocabulary_size=shape.vocabulary,
         block_count=shape.layers,
@@ -46,7 +46,7 @@ def plan(config: Config) -> Plan:
     )
 
 
-def _weights(shape: Shape, experts: Experts, *, biased: bool) -> Iterator[Weight]:
+def _weights(shape: DecoderShape, experts: Experts, *, biased: bool) -> Iterator[Weight]:
     yield from outer_weights(shape)
     for layer in layers_of(shape):
         yield norm(layer, "input_layernorm", shape.hidden)

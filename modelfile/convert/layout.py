@@ -35,7 +35,7 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlacedTensor:
     """One tensor of the file. shape: slowest dimension first. offset: in the data section."""
 
     name: str
@@ -50,24 +50,24 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """header: all bytes before the data section. size_bytes: of the whole file."""
 
     header: bytes
-    places: tuple[Place, ...]
+    places: tuple[PlacedTensor, ...]
     size_bytes: int
 
 
 def lay_out(
     metadata: Sequence[MetadataValue], tensors: Sequence[tuple[str, tuple[int, ...], str]]
-) -> Layout:
+) -> FileLayout:
     """The file with these tensors: name, shape and type. Raises ConvertError when a key or a
     tensor stands twice or a value does not fit its kind."""
     _check_unique([value.key for value in metadata])
     _check_unique([name for name, _, _ in tensors])
     places, offset = [], 0
     for name, shape, kind in tensors:
-        place = Place(name, shape, kind, offset)
+        place = PlacedTensor(name, shape, kind, offset)
         places.append(place)
         offset += padded(place.size_bytes)
     parts = [b"GGUF" + struct.pack("<IQQ", _VERSION, len(places), len(metadata))]
@@ -75,7 +75,7 @@ def lay_out(
     parts += [_row(place) for place in places]
     header = b"".join(parts)
     header += bytes(padded(len(header)) - len(header))
-    return Layout(header, tuple(places), len(header) + offset)
+    return FileLayout(header, tuple(places), len(header) + offset)
 
 
 def padded(size_bytes: int) -> int:
@@ -110,7 +110,7 @@ def _string(text: str | bytes) -> bytes:
     return struct.pack("<Q", len(content)) + content
 
 
-def _row(place: Place) -> bytes:
+def _row(place: PlacedTensor) -> bytes:
     rank = len(place.shape)
     return (
         _string(place.name)

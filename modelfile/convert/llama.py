@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    Shape,
+    DecoderShape,
     attention,
     attention_biases,
     check_activation,
@@ -15,17 +15,17 @@ from modelfile.convert.decoder import (
     layers_of,
     norm,
     outer_weights,
-    read_shape,
+    read_decoder_shape,
 )
-from modelfile.convert.plan import Plan, Weight
+from modelfile.convert.plan import ConversionPlan, Weight
 from modelfile.convert.rope import llama3_frequencies, rope_base
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     check_activation(config)
-    shape = read_shape(config)
-    return Plan(
+    shape = read_decoder_shape(config)
+    return ConversionPlan(
         architecture="llama",
         vocabulary_size=shape.vocabulary,
         block_count=shape.layers,
@@ -35,7 +35,7 @@ def plan(config: Config) -> Plan:
     )
 
 
-def _weights(config: Config, shape: Shape) -> Iterator[Weight]:
+def _weights(config: Config, shape: DecoderShape) -> Iterator[Weight]:
     yield from outer_weights(shape)
     for layer in layers_of(shape):
         yield norm(layer, "input_layernorm", shape.hidden)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal[
+ValueType = Literal[
     "bool",
     "f32",
     "f32s",
@@ -34,5 +34,5 @@ class MetadataValue:
     """
 
     key: str
-    kind: Kind
+    kind: ValueType
     value: Value

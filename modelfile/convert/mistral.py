@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from modelfile.convert import llama
 from modelfile.convert.config import Config
-from modelfile.convert.plan import Plan
+from modelfile.convert.plan import ConversionPlan
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     return llama.plan(config)

@@ -6,26 +6,26 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    Shape,
+    DecoderShape,
     attention,
     check_activation,
     hyperparameters,
     layers_of,
     norm,
     outer_weights,
-    read_shape,
+    read_decoder_shape,
 )
 from modelfile.convert.experts import Experts, expert_metadata, expert_weights, read_experts
-from modelfile.convert.plan import Plan, Weight
+from modelfile.convert.plan import ConversionPlan, Weight
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     check_activation(config)
-    shape = read_shape(config)
+    shape = read_decoder_shape(config)
     experts = read_experts(config, "num_local_experts", "intermediate_size", 8)
     metadata = hyperparameters(config, shape, "llama", base=1e6, epsilon=1e-5)
-    return Plan(
+    return ConversionPlan(
         architecture="llama",
         vocabulary_size=shape.vocabulary,
         block_count=shape.layers,
@@ -35,7 +35,7 @@ def plan(config: Config) -> Plan:
     )
 
 
-def _weights(shape: Shape, experts: Experts) -> Iterator[Weight]:
+def _weights(shape: DecoderShape, experts: Experts) -> Iterator[Weight]:
     yield from outer_weights(shape)
     for layer in layers_of(shape):
         yield norm(layer, "input_layernorm", shape.hidden)

@@ -46,7 +46,7 @@ def from_float32(values: NDArray[np.float32], kind: str) -> NDArray[Any]:
     return rounded
 
 
-def converted(values: NDArray[Any], source: str, target: str) -> NDArray[Any]:
+def convert_dtype(values: NDArray[Any], source: str, target: str) -> NDArray[Any]:
     """The same values in another type; unchanged where it is the same. Raises
     FloatingPointError when one is too large for F16."""
     if source == target:

@@ -8,30 +8,30 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    Shape,
+    DecoderShape,
     check_activation,
     check_unbiased,
     hyperparameters,
     layers_of,
     norm,
     outer_weights,
-    read_shape,
+    read_decoder_shape,
 )
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import Computed, Plan, Weight
+from modelfile.convert.plan import ComputedWeight, ConversionPlan, Weight
 from modelfile.convert.rope import rope_parameters, rope_type
 
 _LONG = ("longrope", "su")
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     check_activation(config)
     check_unbiased(config, "attention_bias")
-    shape = read_shape(config)
+    shape = read_decoder_shape(config)
     if shape.queries != shape.hidden:
         config.refuse("head_dim", f"{shape.heads} heads of {shape.head} are not {shape.hidden}")
-    return Plan(
+    return ConversionPlan(
         architecture="phi3",
         vocabulary_size=shape.vocabulary,
         block_count=shape.layers,
@@ -41,7 +41,7 @@ def plan(config: Config) -> Plan:
     )
 
 
-def _metadata(config: Config, shape: Shape) -> Iterator[MetadataValue]:
+def _metadata(config: Config, shape: DecoderShape) -> Iterator[MetadataValue]:
     parameters = rope_parameters(config)
     plain = Config(
         {key: value for key, value in config.values.items() if not _stretches(key, parameters)},
@@ -84,7 +84,7 @@ def _attention_factor(config: Config) -> float:
     return math.sqrt(1.0 + math.log(scale) / math.log(original))
 
 
-def _turned(config: Config, shape: Shape) -> int:
+def _turned(config: Config, shape: DecoderShape) -> int:
     """The part of a head that turns."""
     parameters = rope_parameters(config)
     outer = config.number("partial_rotary_factor", 1.0)
@@ -94,7 +94,7 @@ def _turned(config: Config, shape: Shape) -> int:
     return turned
 
 
-def _factors(config: Config, shape: Shape) -> Iterator[Computed]:
+def _factors(config: Config, shape: DecoderShape) -> Iterator[ComputedWeight]:
     parameters = rope_parameters(config)
     if rope_type(parameters) not in _LONG:
         return
@@ -102,10 +102,10 @@ def _factors(config: Config, shape: Shape) -> Iterator[Computed]:
         values = parameters.numbers(f"{kind}_factor", _turned(config, shape) // 2)
         if min(values) <= 0:
             parameters.refuse(f"{kind}_factor", "the factors must be positive")
-        yield Computed(f"rope_factors_{kind}.weight", values)
+        yield ComputedWeight(f"rope_factors_{kind}.weight", values)
 
 
-def _weights(shape: Shape) -> Iterator[Weight]:
+def _weights(shape: DecoderShape) -> Iterator[Weight]:
     yield from outer_weights(shape)
     for layer in layers_of(shape):
         yield norm(layer, "input_layernorm", shape.hidden)

@@ -41,7 +41,7 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class ComputedWeight:
     """A tensor that the checkpoint does not have. name: in the GGUF file."""
 
     name: str
@@ -53,7 +53,7 @@ def _unchanged(name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ConversionPlan:
     """architecture: the GGUF name. rename: from the checkpoint's names to those of the weights,
     None for a tensor that is not wanted. embeds: True where the output is a vector, not a token;
     ranks: where it is a score."""
@@ -63,7 +63,7 @@ class Plan:
     block_count: int
     metadata: tuple[MetadataValue, ...]
     weights: tuple[Weight, ...]
-    computed: tuple[Computed, ...] = ()
+    computed: tuple[ComputedWeight, ...] = ()
     rename: Callable[[str], str | None] = field(default=_unchanged)
     expert_count: int | None = None
     embeds: bool = False

@@ -13,7 +13,7 @@ from typing import Final
 from modelfile.convert import gpt_oss
 from modelfile.convert.architectures import ARCHITECTURES
 from modelfile.convert.config import Config
-from modelfile.convert.plan import Plan
+from modelfile.convert.plan import ConversionPlan
 from modelfile.errors import ConvertError
 from registry.errors import InvalidSafetensors, shown
 from registry.formats.safetensors.strict_json import parse_object
@@ -39,7 +39,7 @@ def is_quantized(config: Config) -> bool:
     return config.values.get("quantization_config") is not None
 
 
-def check_kept(config: Config) -> Plan:
+def check_prequantized(config: Config) -> ConversionPlan:
     """The plan of the checkpoint as if its weights were floats. Raises ConvertError for an
     architecture or a quantization that is not known, naming those that are."""
     quantization_name(config)

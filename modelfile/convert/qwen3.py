@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    Shape,
+    DecoderShape,
     attention,
     check_activation,
     check_unbiased,
@@ -16,18 +16,18 @@ from modelfile.convert.decoder import (
     layers_of,
     norm,
     outer_weights,
-    read_shape,
+    read_decoder_shape,
     with_prefix,
 )
-from modelfile.convert.plan import Plan, Weight
+from modelfile.convert.plan import ConversionPlan, Weight
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     check_activation(config)
     check_unbiased(config, "attention_bias")
-    shape = read_shape(config, head=128)
-    return Plan(
+    shape = read_decoder_shape(config, head=128)
+    return ConversionPlan(
         architecture="qwen3",
         vocabulary_size=shape.vocabulary,
         block_count=shape.layers,
@@ -37,7 +37,7 @@ def plan(config: Config) -> Plan:
     )
 
 
-def _weights(shape: Shape) -> Iterator[Weight]:
+def _weights(shape: DecoderShape) -> Iterator[Weight]:
     yield from outer_weights(shape)
     for layer in layers_of(shape):
         yield norm(layer, "input_layernorm", shape.hidden)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    Shape,
+    DecoderShape,
     attention,
     check_activation,
     check_unbiased,
@@ -15,16 +15,16 @@ from modelfile.convert.decoder import (
     layers_of,
     norm,
     outer_weights,
-    read_shape,
+    read_decoder_shape,
 )
 from modelfile.convert.experts import Experts, expert_metadata, expert_weights, read_experts
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import Plan, Weight
+from modelfile.convert.plan import ConversionPlan, Weight
 
 _PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 
 
-def plan(config: Config) -> Plan:
+def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     check_activation(config)
     check_unbiased(config, "attention_bias")
@@ -32,11 +32,11 @@ def plan(config: Config) -> Plan:
         config.refuse("mlp_only_layers", "layers without experts are not supported")
     if not config.flag("norm_topk_prob"):
         config.refuse("norm_topk_prob", "false is not supported for this architecture")
-    shape = read_shape(config)
+    shape = read_decoder_shape(config)
     experts = read_experts(config, "num_experts", "moe_intermediate_size", None)
     width = MetadataValue("qwen3moe.expert_feed_forward_length", "u32", experts.feed_forward)
     metadata = hyperparameters(config, shape, "qwen3moe")
-    return Plan(
+    return ConversionPlan(
         architecture="qwen3moe",
         vocabulary_size=shape.vocabulary,
         block_count=shape.layers,
@@ -46,7 +46,7 @@ def plan(config: Config) -> Plan:
     )
 
 
-def _weights(shape: Shape, experts: Experts) -> Iterator[Weight]:
+def _weights(shape: DecoderShape, experts: Experts) -> Iterator[Weight]:
     yield from outer_weights(shape)
     for layer in layers_of(shape):
         yield norm(layer, "input_layernorm", shape.hidden)

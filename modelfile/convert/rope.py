@@ -9,7 +9,7 @@ import math
 
 from modelfile.convert.config import Config
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import Computed
+from modelfile.convert.plan import ComputedWeight
 
 ROPE_FREQUENCIES = "rope_freqs.weight"
 _PLAIN = ("default", "dynamic")  # dynamic changes nothing within the trained context
@@ -54,7 +54,7 @@ def rope_scaling(config: Config, architecture: str) -> tuple[MetadataValue, ...]
     return tuple(found)
 
 
-def llama3_frequencies(config: Config, width: int, base: float) -> tuple[Computed, ...]:
+def llama3_frequencies(config: Config, width: int, base: float) -> tuple[ComputedWeight, ...]:
     """The divisors of Llama 3.1's frequencies, one for each pair of a head; none where the
     checkpoint does not use them. Source: the Llama 3.1 model card. Raises ConvertError."""
     parameters = rope_parameters(config)
@@ -70,7 +70,7 @@ def llama3_frequencies(config: Config, width: int, base: float) -> tuple[Compute
         turns = context * base ** (-pair / width) / (2 * math.pi)  # over the old context
         share = min(1.0, max(0.0, (turns - low) / (high - low)))
         divisors.append(1.0 / (share + (1.0 - share) / factor))
-    return (Computed(ROPE_FREQUENCIES, tuple(divisors)),)
+    return (ComputedWeight(ROPE_FREQUENCIES, tuple(divisors)),)
 
 
 def _yarn(config: Config, parameters: Config, prefix: str) -> list[MetadataValue]:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from modelfile.convert.content import Copied, Given, Source
-from modelfile.convert.layout import Layout, padded
+from modelfile.convert.layout import FileLayout, padded
+from modelfile.convert.tensor_data import ComputedTensor, CopiedTensor, TensorSource
 from modelfile.errors import ConvertError
 from registry.atomic import FILE_MODE, open_regular, sync_directory
 
-Content = Source | Copied | Given
+Content = TensorSource | CopiedTensor | ComputedTensor
 Report = Callable[[str, int, int], None]  # status, bytes written, bytes in all
 STATUS: Final = "converting"
 
@@ -27,7 +27,7 @@ _COPY_BYTES: Final = 16 << 20
 _NO_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 
 
-def write(target: Path, layout: Layout, contents: Sequence[Content], report: Report) -> None:
+def write(target: Path, layout: FileLayout, contents: Sequence[Content], report: Report) -> None:
     """Write the file; contents: one for each place of the layout. Raises ConvertError, OSError."""
     free = shutil.disk_usage(target.parent).free
     if free < layout.size_bytes:
@@ -47,7 +47,9 @@ def write(target: Path, layout: Layout, contents: Sequence[Content], report: Rep
         raise
 
 
-def _write_all(output: int, layout: Layout, contents: Sequence[Content], report: Report) -> None:
+def _write_all(
+    output: int, layout: FileLayout, contents: Sequence[Content], report: Report
+) -> None:
     _put(output, layout.header)
     done = len(layout.header)
     for place, content in zip(layout.places, contents, strict=True):
@@ -64,7 +66,7 @@ def _write_all(output: int, layout: Layout, contents: Sequence[Content], report:
 
 def _tensor(output: int, content: Content) -> Iterator[int]:
     """Writes one tensor; gives the bytes of each piece."""
-    if isinstance(content, Copied) or (isinstance(content, Source) and content.plain):
+    if isinstance(content, CopiedTensor) or (isinstance(content, TensorSource) and content.plain):
         for entry, start, size_bytes in content.ranges():
             source = open_regular(entry.path)
             try:

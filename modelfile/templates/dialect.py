@@ -27,7 +27,7 @@ _GO_ACTION = re.compile(
 )
 
 
-class Compiled(Protocol):
+class ChatTemplate(Protocol):
     """A template of either language."""
 
     @property
@@ -77,13 +77,13 @@ def _is_go(source: str) -> bool:
 
 def compile_template(
     source: str, bos: str | None = None, eos: str | None = None, engine: str | None = None
-) -> Compiled:
+) -> ChatTemplate:
     """Compile a template. engine: GO or JINJA; None: engine_of says. bos, eos: the texts of these
     tokens, None where there is none. Raises TemplateError with the line."""
     if (engine or engine_of(source)) == GO:
         from modelfile.templates.gochat import GoChatTemplate
 
         return GoChatTemplate(source, bos, eos)
-    from modelfile.templates.jinja import ChatTemplate
+    from modelfile.templates.jinja import JinjaChatTemplate
 
-    return ChatTemplate(source, bos, eos)
+    return JinjaChatTemplate(source, bos, eos)

@@ -34,7 +34,7 @@ class GoChatTemplate:
             root = template.trees[""]
             self.variables |= {"response"}
             template = template.replaced(
-                nodes.Body(root.position, [*root.nodes, _response(len(source))])
+                nodes.ListNode(root.position, [*root.nodes, _response(len(source))])
             )
         self._template = template
         self.thinking_marks = thinking_marks(template.trees[""])
@@ -95,7 +95,7 @@ class GoChatTemplate:
         system, collated = _collated(given)
         data = {
             "System": system,
-            "Messages": ollama.Messages(collated) if collated else ollama.Messages.nil(),
+            "Messages": ollama.ApiMessages(collated) if collated else ollama.ApiMessages.nil(),
             "Tools": ollama.tools(tools),
             "Response": "",
             **shared,
@@ -108,7 +108,9 @@ class GoChatTemplate:
         data = {"Prompt": clean(prompt), "Suffix": clean(suffix), "Response": ""}
         return self._template.render({**data, **_thinking(options)}, budget)
 
-    def _turns(self, messages: list[ollama.Message], shared: dict[str, Any], budget: Budget) -> str:
+    def _turns(
+        self, messages: list[ollama.ApiMessage], shared: dict[str, Any], budget: Budget
+    ) -> str:
         parts = []
         *turns, last = _by_turn(messages)
         for turn in turns:
@@ -118,10 +120,10 @@ class GoChatTemplate:
         return "".join(parts)
 
 
-def _response(position: int) -> nodes.Action:
-    field = nodes.Field(position, ["Response"])
-    pipe = nodes.Pipe(position, [], False, [nodes.Command(position, [field])])
-    return nodes.Action(position, pipe)
+def _response(position: int) -> nodes.ActionNode:
+    field = nodes.FieldNode(position, ["Response"])
+    pipe = nodes.PipeNode(position, [], False, [nodes.CommandNode(position, [field])])
+    return nodes.ActionNode(position, pipe)
 
 
 def _thinking(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,14 +140,14 @@ def _thinking(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _message(given: Mapping[str, Any]) -> ollama.Message:
+def _message(given: Mapping[str, Any]) -> ollama.ApiMessage:
     role = given.get("role")
     if not isinstance(role, str):
         raise TemplateError("a message has no role")
     return ollama.message(clean(role.lower()), clean(_content(given.get("content"))), given)
 
 
-def _name_tools(messages: list[ollama.Message]) -> None:
+def _name_tools(messages: list[ollama.ApiMessage]) -> None:
     """Give results of tools the name of the tool that was called with their id: OpenAI's clients
     send the id alone."""
     names: dict[str, str] = {}
@@ -175,10 +177,10 @@ def _part(part: Any) -> str:
     return text
 
 
-def _collated(messages: list[ollama.Message]) -> tuple[str, list[ollama.Message]]:
+def _collated(messages: list[ollama.ApiMessage]) -> tuple[str, list[ollama.ApiMessage]]:
     """All system texts, and the messages with those of one role in a row made one."""
     system: list[str] = []
-    collated: list[ollama.Message] = []
+    collated: list[ollama.ApiMessage] = []
     for message in messages:
         fields = message.fields
         if fields["Role"] == "system":
@@ -191,7 +193,7 @@ def _collated(messages: list[ollama.Message]) -> tuple[str, list[ollama.Message]
     return "\n\n".join(system), collated
 
 
-def _by_turn(messages: list[ollama.Message]) -> Iterator[dict[str, Any]]:
+def _by_turn(messages: list[ollama.ApiMessage]) -> Iterator[dict[str, Any]]:
     """System, Prompt and Response of each turn."""
     turn = {"System": "", "Prompt": "", "Response": ""}
     for message in messages:

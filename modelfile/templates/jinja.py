@@ -23,7 +23,7 @@ RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_toke
 _LONGEST_MESSAGE = 300
 
 
-class ChatTemplate:
+class JinjaChatTemplate:
     """A compiled template. bos, eos: the texts of these tokens, None where there is none."""
 
     engine: Final = "jinja"

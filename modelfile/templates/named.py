@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from modelfile.errors import TemplateError
-from modelfile.templates.dialect import JINJA, Compiled, compile_template
+from modelfile.templates.dialect import JINJA, ChatTemplate, compile_template
 
 DEFAULT: Final = "default"
 TOOL_USE: Final = "tool_use"
@@ -67,7 +67,7 @@ class NamedTemplates:
         **options: Any,
     ) -> str:
         """The prompt of a conversation. Raises TemplateError."""
-        chosen: Compiled | None = self._by_name.get(TOOL_USE) if tools else None
+        chosen: ChatTemplate | None = self._by_name.get(TOOL_USE) if tools else None
         chosen = chosen or self._by_name.get(DEFAULT)
         if chosen is None:
             raise TemplateError("the model has a template for conversations with tools only")
@@ -76,7 +76,7 @@ class NamedTemplates:
 
 def compile_file(
     text: str, bos: str | None = None, eos: str | None = None, engine: str | None = None
-) -> Compiled:
+) -> ChatTemplate:
     """Compile what a file holds: a template, or JSON with named ones, such as
     tokenizer_config.json. Raises TemplateError."""
     value = _json_of(text) if engine is None else None

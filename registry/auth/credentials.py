@@ -21,7 +21,7 @@ from registry.errors import StoreFault
 
 FILE_NAME = "auth.json"
 _MAX_BYTES = 1024 * 1024
-_HELPER_S = 10.0
+_HELPER_TIMEOUT_S = 10.0
 _HELPER = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
@@ -145,7 +145,7 @@ def _helped(config: dict[str, Any], key: str) -> Credential | None:
             [f"docker-credential-{helper}", "get"],
             input=key.encode(),
             capture_output=True,
-            timeout=_HELPER_S,
+            timeout=_HELPER_TIMEOUT_S,
             check=True,
         )
         answer = _object(json.loads(ran.stdout[:_MAX_BYTES]))

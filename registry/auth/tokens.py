@@ -21,7 +21,7 @@ import httpx
 from registry.auth.credentials import Credential
 from registry.auth.ollama_key import OllamaKey
 from registry.errors import RemoteDenied, RemoteRefused, shown
-from registry.hosts.web import Ask, Web, raise_for_status, same_origin
+from registry.hosts.http.client import ClientRequest, HttpClient, raise_for_status, same_origin
 
 _PARAMETER = re.compile(r'([A-Za-z][A-Za-z0-9_-]*)="((?:[^"\\]|\\.)*)"')
 _MAX_CHALLENGE = 4096
@@ -46,12 +46,12 @@ class CredentialSource(Protocol):
 KeyOf = Callable[[str], OllamaKey | None]
 
 
-class Tokens:
+class RegistryAuthority:
     """The credentials for one registry during one transfer. key_of: the key to sign token
     requests with, for a host."""
 
     def __init__(
-        self, web: Web, registry: httpx.URL, credentials: CredentialSource, key_of: KeyOf
+        self, web: HttpClient, registry: httpx.URL, credentials: CredentialSource, key_of: KeyOf
     ) -> None:
         self._web = web
         self._registry = registry
@@ -61,13 +61,13 @@ class Tokens:
         self._lock = asyncio.Lock()
 
     async def headers(self, url: httpx.URL) -> Mapping[str, str]:
-        """See registry.hosts.web.Authority."""
+        """See registry.hosts.http.client.Authority."""
         if self._authorization is None or not same_origin(url, self._registry):
             return {}
         return {"Authorization": self._authorization}
 
     async def challenged(self, response: httpx.Response) -> bool:
-        """See registry.hosts.web.Authority. Raises RemoteRefused for a realm elsewhere,
+        """See registry.hosts.http.client.Authority. Raises RemoteRefused for a realm elsewhere,
         RemoteDenied when the token service says no."""
         if not same_origin(response.request.url, self._registry):
             return False
@@ -103,21 +103,21 @@ class Tokens:
 
     async def _ask(
         self, realm: httpx.URL, pairs: list[tuple[str, str]], credential: Credential | None
-    ) -> Ask:
+    ) -> ClientRequest:
         if credential is not None and credential.identity:
             form = [("grant_type", "refresh_token"), ("refresh_token", credential.password)]
             content = str(httpx.QueryParams([*form, ("client_id", "hearth"), *pairs]))
             kind = {"Content-Type": "application/x-www-form-urlencoded"}
-            return Ask("POST", realm, kind, content.encode())
+            return ClientRequest("POST", realm, kind, content.encode())
         key = None
         if credential is None:
             key = await asyncio.to_thread(self._key_of, _host(self._registry))
         if key is None:
-            return Ask("GET", _with(realm, pairs), _authorization(credential))
+            return ClientRequest("GET", _with(realm, pairs), _authorization(credential))
         stamp = [("ts", str(int(time.time()))), ("nonce", secrets.token_urlsafe(16))]
         url = _with(realm, [*pairs, *stamp])
         signature = await asyncio.to_thread(key.authorization, "GET", str(url))
-        return Ask("GET", url, {"Authorization": signature})
+        return ClientRequest("GET", url, {"Authorization": signature})
 
     def _realm(self, text: str) -> httpx.URL:
         try:

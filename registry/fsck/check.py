@@ -14,19 +14,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from registry.chunk_sums import bad_chunks, chunk_length
 from registry.digest import Digest
 from registry.errors import BlobDamaged
 from registry.fsck.content import Verdict, read
-from registry.fsck.findings import Checked, Finding, Kind, Reading
+from registry.fsck.findings import CheckProgress, CheckTotals, Finding, FindingKind
 from registry.fsck.manifest_files import Survey, check_manifests
-from registry.fsck.surroundings import check_modes, check_temporary
+from registry.fsck.other_files import check_modes, check_temporary
 from registry.store import Store
-from registry.sums import bad_chunks, chunk_length
 
 _NAME = re.compile(r"sha256-([0-9a-f]{64})", re.ASCII)
 _OTHERS_PARTIAL = re.compile(r"sha256-[0-9a-f]{64}-partial(-\d+)?", re.ASCII)
 
-Event = Finding | Reading | Checked
+Event = Finding | CheckProgress | CheckTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,17 @@ def check(store: Store, quick: bool = False) -> Iterator[Event]:
     yield from _missing(store)
     yield from check_modes(store)
     yield from check_temporary(store)
-    yield Checked(survey.models, len(blobs), sum(blob.size_bytes for blob in blobs))
+    yield CheckTotals(survey.models, len(blobs), sum(blob.size_bytes for blob in blobs))
 
 
 def blob_finding(store: Store, survey: Survey, digest: Digest, verdict: Verdict) -> Finding | None:
     """What is to be said of a blob that was read; None when it is whole, or gone and not
     wanted."""
-    kinds: dict[str, Kind] = {"content": "content", "unreadable": "unreadable", "link": "link"}
+    kinds: dict[str, FindingKind] = {
+        "content": "content",
+        "unreadable": "unreadable",
+        "link": "link",
+    }
     kind = kinds.get(verdict.state)
     if kind is None:
         return None
@@ -116,7 +120,7 @@ def _read_all(store: Store, survey: Survey, blobs: list[_Blob]) -> Iterator[Even
         verdict, path = Verdict(), f"blobs/{blob.digest.file_name}"
         for count in read(blob.path, blob.digest, with_sums, verdict):
             done += count
-            yield Reading(path, done, total)
+            yield CheckProgress(path, done, total)
         if verdict.sums is not None and store.has_blob(blob.digest):
             store.records.keep_blob(blob.digest, verdict.sums)
         yield from _some(blob_finding(store, survey, blob.digest, verdict))

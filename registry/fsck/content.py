@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import Literal
 
 from registry.atomic import open_regular
+from registry.chunk_sums import ChunkSums
 from registry.digest import Digest
 from registry.errors import BlobDamaged
 from registry.records import BlobRecord
-from registry.sums import ChunkSums
 from registry.transfer.journal import chunk_size_for
 
 READ_BYTES = 1024 * 1024
 
-State = Literal["whole", "content", "unreadable", "link", "gone"]
+BlobState = Literal["whole", "content", "unreadable", "link", "gone"]
 
 
 @dataclass(slots=True)
 class Verdict:
     """What reading a blob showed. sums: of its chunks, when they were asked for."""
 
-    state: State = "whole"
+    state: BlobState = "whole"
     detail: str = ""
     sums: BlobRecord | None = None
 

@@ -8,9 +8,10 @@ from typing import Literal
 from registry.digest import Digest
 from registry.names import Name
 
-Kind = Literal["content", "size", "missing", "unreadable", "manifest", "link", "mode", "partial",
-               "stray"]  # fmt: skip
-DAMAGE: tuple[Kind, ...] = ("content", "size", "missing", "unreadable", "manifest", "link")
+FindingKind = Literal[
+    "content", "size", "missing", "unreadable", "manifest", "link", "mode", "partial", "stray"
+]
+DAMAGE: tuple[FindingKind, ...] = ("content", "size", "missing", "unreadable", "manifest", "link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Finding:
     names that cannot be trusted for it. bad_bytes: how much of a blob is known to be wrong, None
     when that cannot be told."""
 
-    kind: Kind
+    kind: FindingKind
     path: str
     message: str
     digest: Digest | None = None
@@ -34,7 +35,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CheckProgress:
     """How far the reading of the blobs is."""
 
     path: str
@@ -43,7 +44,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckTotals:
     """What a check has seen."""
 
     models: int

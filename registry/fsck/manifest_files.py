@@ -16,7 +16,7 @@ from registry.names import Name
 from registry.records import ManifestRecord
 from registry.store import Store
 
-_MOST_CHANGED_BYTES = 8  # another manifest has other digests, of 64 characters each
+_MAX_CHANGED_BYTES = 8  # another manifest has other digests, of 64 characters each
 _MAX_ENTRIES = 200_000
 
 
@@ -77,7 +77,7 @@ def _is_damage(before: ManifestRecord, now: ManifestRecord) -> bool:
     if before.modified_ns == now.modified_ns:
         return True
     changed = sum(a != b for a, b in zip(old, new, strict=False))
-    return len(old) == len(new) and changed <= _MOST_CHANGED_BYTES
+    return len(old) == len(new) and changed <= _MAX_CHANGED_BYTES
 
 
 def _finding(name: Name, reason: str) -> Finding:

@@ -18,7 +18,7 @@ from registry.names import Name
 Role = Literal["weights", "projector", "adapter", "license", "template"]
 
 
-class Source(Protocol):
+class RangeSource(Protocol):
     """Content that can be read in ranges."""
 
     def read(
@@ -55,7 +55,7 @@ class RemoteFile:
     size_bytes: int
     digest: Digest | None
     key: str
-    source: Source
+    source: RangeSource
     cached: Path | None = None
     role: Role = "weights"
 

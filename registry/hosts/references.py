@@ -19,7 +19,7 @@ from registry.digest import Digest
 from registry.errors import InvalidName
 from registry.names import DEFAULT_HOST, DEFAULT_TAG, Name, is_valid_part
 
-Kind = Literal["oci", "huggingface", "url", "file"]
+HostKind = Literal["oci", "huggingface", "url", "file"]
 
 HUGGING_FACE = "hf.co"
 LOCAL = "local"  # the namespace of models from files of this machine
@@ -37,7 +37,7 @@ class Reference:
     digest: of the manifest, where one was written; selector: the quantization or file;
     revision: of a repository; url: of a file, its path where it is one of this machine."""
 
-    kind: Kind
+    kind: HostKind
     name: Name
     plain: bool = False
     digest: str | None = None

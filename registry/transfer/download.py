@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from registry.digest import Digest
 from registry.errors import DigestMismatch, RemoteUnreachable
 from registry.hosts.host import RangesIgnored, RemoteFile, RetryLater
-from registry.transfer.pace import Backoff, Limit, Streams
-from registry.transfer.partial import Partial
+from registry.transfer.partial import PartialFile
+from registry.transfer.rate import Backoff, RateLimit, Streams
 
 WRITE_BYTES = 1024 * 1024
 HASH_BYTES = 8 * 1024 * 1024
@@ -40,10 +40,10 @@ class BlobProgress:
 
 
 @dataclass(slots=True)
-class Rules:
+class DownloadOptions:
     """How a download behaves. wait_scale: of the waits after faults, smaller in tests."""
 
-    limit: Limit = field(default_factory=lambda: Limit(None))
+    limit: RateLimit = field(default_factory=lambda: RateLimit(None))
     streams: int = 12
     wait_scale: float = 1.0
     stall_s: float = 30.0
@@ -53,7 +53,7 @@ class Download:
     """One download. run ends with the digest of the content, which the partial file then has."""
 
     def __init__(
-        self, file: RemoteFile, partial: Partial, progress: BlobProgress, rules: Rules
+        self, file: RemoteFile, partial: PartialFile, progress: BlobProgress, rules: DownloadOptions
     ) -> None:
         self._file = file
         self._partial = partial
@@ -291,7 +291,7 @@ class _Chunk:
 
     __slots__ = ("_buffer", "_crc", "_left", "_offset", "_partial", "_writing", "index")
 
-    def __init__(self, partial: Partial, index: int) -> None:
+    def __init__(self, partial: PartialFile, index: int) -> None:
         self.index = index
         self._partial = partial
         self._offset = partial.plan.bounds(index)[0]

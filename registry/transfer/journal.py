@@ -31,7 +31,7 @@ def chunk_size_for(size_bytes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PartialPlan:
     """How a file is cut. key says which content it is."""
 
     key: str
@@ -54,12 +54,12 @@ class Plan:
         return stop - start
 
 
-class Journal:
+class ChunkJournal:
     """An open journal. crcs: of the chunks that have arrived."""
 
     __slots__ = ("_descriptor", "crcs")
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: PartialPlan) -> None:
         """Open the journal of plan, empty when there is none for it. Raises OSError."""
         self.crcs: dict[int, int] = {}
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -87,7 +87,7 @@ class Journal:
         if descriptor is not None:
             os.close(descriptor)
 
-    def _load(self, plan: Plan) -> None:
+    def _load(self, plan: PartialPlan) -> None:
         assert self._descriptor is not None
         size = min(os.fstat(self._descriptor).st_size, _MAX_BYTES)
         self.crcs, end = _parse(os.pread(self._descriptor, size, 0), plan)
@@ -96,13 +96,13 @@ class Journal:
             _append(self._descriptor, _header(plan))
 
 
-def read_crcs(path: Path, plan: Plan) -> dict[int, int]:
+def read_crcs(path: Path, plan: PartialPlan) -> dict[int, int]:
     """What a journal says, which may be in use: nothing is changed. Raises OSError."""
     with path.open("rb") as file:
         return _parse(file.read(_MAX_BYTES), plan)[0]
 
 
-def _parse(content: bytes, plan: Plan) -> tuple[dict[int, int], int]:
+def _parse(content: bytes, plan: PartialPlan) -> tuple[dict[int, int], int]:
     """The chunks in a journal of plan, and where its last whole record ends; 0: it is another
     plan's."""
     header = _header(plan)
@@ -118,7 +118,7 @@ def _parse(content: bytes, plan: Plan) -> tuple[dict[int, int], int]:
     return crcs, end
 
 
-def _header(plan: Plan) -> bytes:
+def _header(plan: PartialPlan) -> bytes:
     facts = {
         "version": _VERSION,
         "key": plan.key[:_MAX_HEADER],

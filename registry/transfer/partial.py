@@ -21,16 +21,16 @@ from typing import Any
 from registry.atomic import FILE_MODE, fault_of, sync_directory
 from registry.digest import Digest
 from registry.errors import RegistryError
-from registry.transfer.journal import Journal, Plan, read_crcs
+from registry.transfer.journal import ChunkJournal, PartialPlan, read_crcs
 
 PREFIX = "partial-"  # also of the journals
 _READ_BYTES = 1024 * 1024
 
 
-class Partial:
+class PartialFile:
     """An open partial file."""
 
-    def __init__(self, directory: Path, plan: Plan) -> None:
+    def __init__(self, directory: Path, plan: PartialPlan) -> None:
         """Open what is there of plan, or begin. Raises StoreFull, StoreFault."""
         self.plan = plan
         self.path, self._journal_path = _paths(directory, plan)
@@ -44,7 +44,7 @@ class Partial:
             self._close_file()
             raise self._fault(error) from error
 
-    def _open(self) -> Journal:
+    def _open(self) -> ChunkJournal:
         """Open both files; a file of another length has nothing to do with the plan."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self.path, flags, FILE_MODE)
@@ -54,7 +54,7 @@ class Partial:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._journal_path)
             os.ftruncate(self._descriptor, self.plan.size_bytes)
-        return Journal(self._journal_path, self.plan)
+        return ChunkJournal(self._journal_path, self.plan)
 
     @property
     def arrived(self) -> set[int]:
@@ -197,7 +197,7 @@ class Partial:
         return fault_of(error, "write the blob", self.path.parent, missing)
 
 
-def arrived_bytes(directory: Path, plan: Plan) -> int:
+def arrived_bytes(directory: Path, plan: PartialPlan) -> int:
     """The bytes that an earlier transfer of plan has left; 0 when there is none."""
     path, journal_path = _paths(directory, plan)
     try:
@@ -208,6 +208,6 @@ def arrived_bytes(directory: Path, plan: Plan) -> int:
     return sum(plan.length(index) for index in crcs)
 
 
-def _paths(directory: Path, plan: Plan) -> tuple[Path, Path]:
+def _paths(directory: Path, plan: PartialPlan) -> tuple[Path, Path]:
     name = f"{PREFIX}{Digest.of(plan.key.encode()).hex[:32]}"
     return directory / name, directory / f"{name}.journal"

@@ -48,7 +48,7 @@ class Sampler(Protocol):
         """Give native memory back. Calling it twice is allowed."""
 
 
-class Mask(Protocol):
+class TokenMask(Protocol):
     """Which tokens may follow. It is computed beside the step that needs it."""
 
     def bits(self) -> bytes:
@@ -57,7 +57,7 @@ class Mask(Protocol):
 
 
 @dataclass(slots=True)
-class Scoring:
+class TargetLogprobs:
     """Known tokens whose log-probabilities are asked for: targets[i] stands after tokens[i] of
     the row. There are as many as tokens, or one less. step fills found: for each target its
     log-probability and the top most likely tokens, as in Sampled; NaN where the logits are."""
@@ -104,14 +104,14 @@ class Row:
     tokens: Sequence[int]
     position: int
     sampler: Sampler | None = None
-    mask: Mask | None = None
-    scoring: Scoring | None = None
+    mask: TokenMask | None = None
+    scoring: TargetLogprobs | None = None
     draft: Sequence[int] = ()
     image: ImagePart | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampledToken:
     """The token chosen for the row with this sequence. logprob and top are filled when its
     SamplingParams.logprobs is not None: nats of the softmax of the raw logits, best first."""
 
@@ -143,7 +143,7 @@ class RowFault(BackendError):
     as after any other, sampled holds the other rows, sequences names those at fault."""
 
     def __init__(
-        self, message: str, *, sampled: Sequence[Sampled], sequences: Sequence[int]
+        self, message: str, *, sampled: Sequence[SampledToken], sequences: Sequence[int]
     ) -> None:
         super().__init__(message)
         self.sampled = tuple(sampled)
@@ -159,7 +159,7 @@ class Backend(Protocol):
         """A fresh sampler. params.seed None draws one. Raises runner.errors.InvalidRequest for
         what this vocabulary cannot do (a bias of a token that does not exist)."""
 
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """Compute all rows in one batch; one Sampled per row with a sampler, in row order, and
         one more for each confirmed token of its draft.
 
@@ -228,7 +228,7 @@ class Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picture:
+class DecodedImage:
     """A decoded picture: width * height pixels, row by row, three bytes each (RGB)."""
 
     width: int
@@ -244,10 +244,10 @@ class ImageSlot(Protocol):
         """Places it will take in a sequence."""
 
 
-class Vision(Protocol):
+class VisionEncoder(Protocol):
     """What makes embeddings of pictures. Used beside the backend, from one other thread."""
 
-    def read(self, picture: Picture) -> list[list[int] | ImageSlot]:
+    def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
         """What stands for the picture in a prompt, in order: token ids that the model has around
         and between its parts, and the parts. Encodes nothing. Raises InvalidRequest."""
 
@@ -256,7 +256,7 @@ class Vision(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedModel:
+class LoadedBackend:
     """What load gives the worker: the computing part, its vocabulary and its template."""
 
     backend: Backend
@@ -265,7 +265,7 @@ class LoadedModel:
     description: str  # what the backend says it is, for logs and /api/version
     tool_template: str | None = None  # its own one for conversations with tools, if it has one
     pair: Callable[[str, str], list[int]] | None = None  # query and document as the input to rank
-    vision: Vision | None = None  # None: the model reads no images
+    vision: VisionEncoder | None = None  # None: the model reads no images
 
 
 LoadProgress = Callable[[float], None]  # share done, 0.0 .. 1.0

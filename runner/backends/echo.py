@@ -36,17 +36,17 @@ from dataclasses import dataclass, field
 from runner.backends.backend import (
     BackendError,
     Capacity,
+    DecodedImage,
     ImagePart,
     ImageSlot,
-    LoadedModel,
+    LoadedBackend,
     LoadProgress,
-    Mask,
-    Picture,
     PoolFull,
     Row,
-    Sampled,
+    SampledToken,
     SavedState,
-    Scoring,
+    TargetLogprobs,
+    TokenMask,
 )
 from runner.types import LoadPlan, SamplingParams
 
@@ -209,7 +209,7 @@ class EchoBackend:
         """See Backend."""
         return EchoSampler(params)
 
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """See Backend. Raises BackendError on rows that do not fit the cache's content."""
         self._check(rows)
         for row in rows:
@@ -395,7 +395,7 @@ class EchoBackend:
             self._next_cell += 1
         self.computed_tokens += len(tokens)
 
-    def _sample(self, sequence: int, sampler: EchoSampler, mask: Mask | None) -> Sampled:
+    def _sample(self, sequence: int, sampler: EchoSampler, mask: TokenMask | None) -> SampledToken:
         cached = self._sequences[sequence]
         token = sampler.next(cached.tokens, cached.hashes[-1])
         if mask is not None:
@@ -403,12 +403,12 @@ class EchoBackend:
         if CRASH <= token <= RAISE:
             _misbehave(token)
         if sampler.logprobs is None:
-            return Sampled(sequence, token)
+            return SampledToken(sequence, token)
         top = [(token + rank) % VOCABULARY for rank in range(sampler.logprobs)]
         nats = [-0.1 - 2.4 * rank for rank in range(len(top))]
-        return Sampled(sequence, token, -0.1, tuple(zip(top, nats, strict=True)))
+        return SampledToken(sequence, token, -0.1, tuple(zip(top, nats, strict=True)))
 
-    def _score(self, row: Row, scoring: Scoring) -> None:
+    def _score(self, row: Row, scoring: TargetLogprobs) -> None:
         """What a target gets depends on all tokens before it; the likeliest token is the one
         after the target."""
         hashes = self._sequences[row.sequence].hashes[row.position :]
@@ -436,12 +436,12 @@ class EchoVision:
     """Sees nothing: a picture is a token and another for each IMAGE_PIXELS pixels. What echo
     repeats are the words beside it."""
 
-    def read(self, picture: Picture) -> list[list[int] | ImageSlot]:
-        """See Vision."""
+    def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
+        """See VisionEncoder."""
         return [EchoSlot(1 + picture.width * picture.height // IMAGE_PIXELS)]
 
     def encode(self, slot: ImageSlot) -> ImagePart:
-        """See Vision."""
+        """See VisionEncoder."""
         import numpy as np
 
         return ImagePart(np.zeros((slot.tokens, 1), np.float32), slot.tokens)
@@ -468,7 +468,7 @@ def _unit_vector(tokens: Sequence[int]) -> list[float]:
     return [value / norm for value in values]
 
 
-def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
+def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     """An echo model of the plan's sizes, which takes images where the plan has a projector. No
     file is read."""
     progress(0.0)
@@ -487,4 +487,4 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
     progress(1.0)
     vision = None if plan.projector is None else EchoVision()
     backend, tokenizer = EchoBackend(capacity), EchoTokenizer()
-    return LoadedModel(backend, tokenizer, CHAT_TEMPLATE, "echo", vision=vision)
+    return LoadedBackend(backend, tokenizer, CHAT_TEMPLATE, "echo", vision=vision)

@@ -6,42 +6,42 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from runner.chat import glimmer, harmony
-from runner.chat.reasoning import Reasoning, ReasoningParser, marks_of
-from runner.chat.tools import PASSTHROUGH, ToolParser, kept_marks, parser_for
+from runner.chat.families import glimmer, harmony
+from runner.chat.reasoning import ReasoningParser, ReasoningText, reasoning_tags_of
+from runner.chat.tools import PASSTHROUGH, ToolParser, kept_marks, tool_parser_for
+from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.calls import Tools, name_of
-from runner.chat.tools.previewing import CallPiece
 from runner.types import ToolCall
 
-Part = str | Reasoning | ToolCall | CallPiece
+Part = str | ReasoningText | ToolCall | ToolCallDelta
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class OutputDelta:
     """What a piece of text completes. in_order: the parts one by one, where calls come in pieces;
     calls is empty then."""
 
     content: str = ""
     reasoning: str = ""
     calls: tuple[ToolCall, ...] = ()
-    in_order: tuple[str | Reasoning | CallPiece, ...] = ()
+    in_order: tuple[str | ReasoningText | ToolCallDelta, ...] = ()
 
     @classmethod
-    def of(cls, parts: Iterable[Part]) -> Parts:
+    def of(cls, parts: Iterable[Part]) -> OutputDelta:
         """Parts in the order written, put together by kind."""
         given = tuple(parts)
         return cls(
             "".join(part for part in given if isinstance(part, str)),
-            "".join(part.text for part in given if isinstance(part, Reasoning)),
+            "".join(part.text for part in given if isinstance(part, ReasoningText)),
             tuple(part for part in given if isinstance(part, ToolCall)),
         )
 
     @classmethod
-    def joined(cls, pieces: Iterable[Parts]) -> Parts:
+    def joined(cls, pieces: Iterable[OutputDelta]) -> OutputDelta:
         """What several pieces completed, one after the other, the calls whole."""
         given = tuple(pieces)
-        calls = put_together(
-            part for parts in given for part in parts.in_order if isinstance(part, CallPiece)
+        calls = join_calls(
+            part for parts in given for part in parts.in_order if isinstance(part, ToolCallDelta)
         )
         return cls(
             "".join(parts.content for parts in given),
@@ -50,18 +50,18 @@ class Parts:
         )
 
     @classmethod
-    def pieces_of(cls, parts: Iterable[Part]) -> Parts:
+    def pieces_of(cls, parts: Iterable[Part]) -> OutputDelta:
         """Parts in the order written, calls as pieces."""
         given = [_as_piece(part) if isinstance(part, ToolCall) else part for part in parts]
         whole = cls.of(given)
         return cls(whole.content, whole.reasoning, (), tuple(part for part in given if part))
 
 
-def _as_piece(call: ToolCall) -> CallPiece:
-    return CallPiece(call.id, call.name, call.arguments, last=True)
+def _as_piece(call: ToolCall) -> ToolCallDelta:
+    return ToolCallDelta(call.id, call.name, call.arguments, last=True)
 
 
-def put_together(pieces: Iterable[CallPiece]) -> tuple[ToolCall, ...]:
+def join_calls(pieces: Iterable[ToolCallDelta]) -> tuple[ToolCall, ...]:
     """Calls of their pieces."""
     names: dict[str, str] = {}
     arguments: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ def put_together(pieces: Iterable[CallPiece]) -> tuple[ToolCall, ...]:
     return tuple(ToolCall(id_, name, "".join(arguments[id_])) for id_, name in names.items())
 
 
-class Splitter(Protocol):
+class OutputSplitter(Protocol):
     """Takes an answer apart as it arrives."""
 
     @property
@@ -108,7 +108,7 @@ class HarmonyOutput:
         return [*self._parser.feed(text), *self._parser.finish()]
 
 
-class MarkedOutput:
+class TaggedOutput:
     """A Splitter that takes off the reasoning first, and tool calls from the rest. After a
     call reasoning may begin again."""
 
@@ -147,20 +147,20 @@ class MarkedOutput:
             parts += self._again.finish()
         return parts
 
-    def _thought(self, text: str) -> list[str | Reasoning]:
+    def _thought(self, text: str) -> list[str | ReasoningText]:
         return [text] if self._reasoning is None else self._reasoning.feed(text)
 
-    def _calls(self, parts: Iterable[str | Reasoning]) -> Iterator[Part]:
+    def _calls(self, parts: Iterable[str | ReasoningText]) -> Iterator[Part]:
         for part in parts:
-            if self._tools is None or isinstance(part, Reasoning):
+            if self._tools is None or isinstance(part, ReasoningText):
                 yield part
             elif part:
                 yield from self._after(self._tools.feed(part))
 
-    def _after(self, parts: Iterable[str | ToolCall | CallPiece]) -> Iterator[Part]:
+    def _after(self, parts: Iterable[str | ToolCall | ToolCallDelta]) -> Iterator[Part]:
         """parts, with the reasoning taken off the text after a call."""
         for part in parts:
-            if isinstance(part, CallPiece) and part.name is None:
+            if isinstance(part, ToolCallDelta) and part.name is None:
                 yield part
             elif not isinstance(part, str):
                 if self._again is not None:
@@ -178,7 +178,7 @@ class OutputParser:
     around it included."""
 
     def __init__(
-        self, splitter: Splitter, *, single: bool = False, in_pieces: bool = False
+        self, splitter: OutputSplitter, *, single: bool = False, in_pieces: bool = False
     ) -> None:
         """single: all calls but the first are left out, which is what parallel_tool_calls=false
         asks for. in_pieces: calls come as pieces, in Parts.in_order."""
@@ -188,32 +188,32 @@ class OutputParser:
         self._first: str | None = None  # the id of the first call
         self.reasoning_tokens = 0
 
-    def feed(self, text: str, token_count: int = 0) -> Parts:
+    def feed(self, text: str, token_count: int = 0) -> OutputDelta:
         """What text, which has so many tokens, completes."""
         return self._taken(self._splitter.feed, text, token_count)
 
-    def finish(self, text: str = "", token_count: int = 0) -> Parts:
+    def finish(self, text: str = "", token_count: int = 0) -> OutputDelta:
         """What the last text completes, with all that was held back."""
         return self._taken(self._splitter.finish, text, token_count)
 
-    def _taken(self, take: Callable[[str], list[Part]], text: str, token_count: int) -> Parts:
+    def _taken(self, take: Callable[[str], list[Part]], text: str, token_count: int) -> OutputDelta:
         thought = self._splitter.thinks
         given = take(text)
         if self._single:
             given = [part for part in given if self._wanted(part)]
-        parts = Parts.pieces_of(given) if self._in_pieces else Parts.of(given)
+        parts = OutputDelta.pieces_of(given) if self._in_pieces else OutputDelta.of(given)
         if thought or self._splitter.thinks or parts.reasoning:
             self.reasoning_tokens += token_count
         return parts
 
     def _wanted(self, part: Part) -> bool:
-        if not isinstance(part, ToolCall | CallPiece):
+        if not isinstance(part, ToolCall | ToolCallDelta):
             return True
         self._first = self._first or part.id
         return part.id == self._first
 
 
-def speaks_harmony(chat_template: str | None, family: str | None = None) -> bool:
+def is_harmony(chat_template: str | None, family: str | None = None) -> bool:
     """Whether the answers of a model with this template are messages with channels."""
     if family is not None:
         return family == "harmony"
@@ -222,20 +222,20 @@ def speaks_harmony(chat_template: str | None, family: str | None = None) -> bool
     )
 
 
-def speaks_glimmer(chat_template: str | None, family: str | None = None) -> bool:
+def is_glimmer(chat_template: str | None, family: str | None = None) -> bool:
     """Whether the answers of a model with this template are messages to the user and to itself."""
     if family is not None:
         return family == glimmer.FAMILY
     return chat_template is not None and all(mark in chat_template for mark in glimmer.MARKERS)
 
 
-def marks_to_keep(
+def special_tokens_of(
     chat_template: str | None, *, tools: bool, family: str | None = None
 ) -> tuple[str, ...]:
     """Control tokens whose text the parser of this template needs."""
-    if speaks_harmony(chat_template, family):
+    if is_harmony(chat_template, family):
         return harmony.KEPT
-    if speaks_glimmer(chat_template, family):
+    if is_glimmer(chat_template, family):
         return glimmer.KEPT
     return kept_marks(chat_template, family) if tools else ()
 
@@ -255,13 +255,13 @@ def output_parser(
     first call counts. in_pieces: calls are shown as they are written."""
     if family == PASSTHROUGH:
         return None
-    if speaks_harmony(chat_template, family):
+    if is_harmony(chat_template, family):
         names = [name for name in map(name_of, tools) if name is not None] if in_pieces else None
         return OutputParser(HarmonyOutput(names), single=single, in_pieces=in_pieces)
-    found = marks if marks is not None else marks_of(chat_template, family)
-    calls = parser_for(chat_template, tools, family, streams=in_pieces) if tools else None
-    channels = glimmer.GlimmerParser() if speaks_glimmer(chat_template, family) else None
+    found = marks if marks is not None else reasoning_tags_of(chat_template, family)
+    calls = tool_parser_for(chat_template, tools, family, streams=in_pieces) if tools else None
+    channels = glimmer.GlimmerParser() if is_glimmer(chat_template, family) else None
     if found is None and calls is None and channels is None:
         return None
-    splitter = MarkedOutput(found, calls, channels)
+    splitter = TaggedOutput(found, calls, channels)
     return OutputParser(splitter, single=single, in_pieces=in_pieces)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-MARKS = (
+REASONING_TAGS = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
@@ -24,7 +24,7 @@ MARKS = (
 """Of the families DeepSeek R1 and Qwen 3, Granite, Gemini-like, Seed, Cohere, OpenThinker,
 Magistral and Gemma 4."""
 
-_THINK = MARKS[0]
+_THINK = REASONING_TAGS[0]
 _BY_NAME = {
     **dict.fromkeys(
         ("qwen3-thinking", "qwen3-vl-thinking", "qwen3.5", "qwen3.8", "ornith"), _THINK
@@ -41,20 +41,22 @@ _BY_NAME = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reasoning:
+class ReasoningText:
     """A piece of what the model thinks."""
 
     text: str
 
 
-def marks_of(chat_template: str | None, family: str | None = None) -> tuple[str, str] | None:
+def reasoning_tags_of(
+    chat_template: str | None, family: str | None = None
+) -> tuple[str, str] | None:
     """The marks that a chat template knows, or the parser that PARSER names; None when neither
     knows any. The end mark counts: many templates only write that, to cut old reasoning off."""
-    found = (pair for pair in MARKS if pair[1] in (chat_template or ""))
+    found = (pair for pair in REASONING_TAGS if pair[1] in (chat_template or ""))
     return next(found, None) or _BY_NAME.get(family or "")
 
 
-def control_marks(marks: tuple[str, str] | None) -> tuple[str, ...]:
+def special_tokens_of_reasoning(marks: tuple[str, str] | None) -> tuple[str, ...]:
     """Control tokens whose text must reach a ReasoningParser with these marks."""
     if marks is None:
         return ()
@@ -68,17 +70,17 @@ class ReasoningParser:
         self._opening = opening
         self._closing = closing
         self._held = ""
-        self._state: Callable[[], list[str | Reasoning] | None] = self._before
+        self._state: Callable[[], list[str | ReasoningText] | None] = self._before
 
     @property
     def inside(self) -> bool:
         """Whether the reasoning has begun and not ended."""
         return self._state in (self._blanks_inside, self._inside)
 
-    def feed(self, text: str) -> list[str | Reasoning]:
+    def feed(self, text: str) -> list[str | ReasoningText]:
         """Reasoning and content that text completes; what may still become a mark is held."""
         self._held += text
-        parts: list[str | Reasoning] = []
+        parts: list[str | ReasoningText] = []
         while self._held:
             found = self._state()
             if found is None:
@@ -86,14 +88,14 @@ class ReasoningParser:
             parts += found
         return parts
 
-    def finish(self) -> list[str | Reasoning]:
+    def finish(self) -> list[str | ReasoningText]:
         """What was held back, at the end of the text."""
         held, self._held = self._held, ""
         if not held or self._state in (self._blanks_inside, self._blanks_after):
             return []
-        return [Reasoning(held) if self._state == self._inside else held]
+        return [ReasoningText(held) if self._state == self._inside else held]
 
-    def _before(self) -> list[str | Reasoning] | None:
+    def _before(self) -> list[str | ReasoningText] | None:
         text = self._held.lstrip()
         if text.startswith(self._opening):
             self._held = text[len(self._opening) :]
@@ -104,10 +106,10 @@ class ReasoningParser:
         self._state = self._after
         return []
 
-    def _blanks_inside(self) -> list[str | Reasoning] | None:
+    def _blanks_inside(self) -> list[str | ReasoningText] | None:
         return self._skip_blanks(self._inside)
 
-    def _inside(self) -> list[str | Reasoning] | None:
+    def _inside(self) -> list[str | ReasoningText] | None:
         end = self._held.find(self._closing)
         if end >= 0:
             thought, self._held = self._held[:end], self._held[end + len(self._closing) :]
@@ -118,18 +120,18 @@ class ReasoningParser:
             thought, self._held = self._held[:cut], self._held[cut:]
             if not thought:
                 return None
-        return [Reasoning(thought)] if thought else []
+        return [ReasoningText(thought)] if thought else []
 
-    def _blanks_after(self) -> list[str | Reasoning] | None:
+    def _blanks_after(self) -> list[str | ReasoningText] | None:
         return self._skip_blanks(self._after)
 
-    def _after(self) -> list[str | Reasoning] | None:
+    def _after(self) -> list[str | ReasoningText] | None:
         content, self._held = self._held, ""
         return [content]
 
     def _skip_blanks(
-        self, then: Callable[[], list[str | Reasoning] | None]
-    ) -> list[str | Reasoning] | None:
+        self, then: Callable[[], list[str | ReasoningText] | None]
+    ) -> list[str | ReasoningText] | None:
         self._held = self._held.lstrip()
         if not self._held:
             return None

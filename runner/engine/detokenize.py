@@ -49,7 +49,7 @@ class TokenText:
     delta: Delta | None
 
 
-class TokenTable(dict[int, TokenText]):
+class TokenTexts(dict[int, TokenText]):
     """The tokens seen so far: one dictionary look-up where the tokenizer would cost several
     native calls. Of control tokens only those whose text is in kept have one."""
 

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 
-from runner.backends.backend import Backend, PoolFull, RowFault, Sampled, Tokenizer
-from runner.engine.ahead import launched_ahead
-from runner.engine.detokenize import TokenTable
-from runner.engine.images import Images, Parts
-from runner.engine.pacing import Pacer
+from runner.backends.backend import Backend, PoolFull, RowFault, SampledToken, Tokenizer
+from runner.engine.context_shift import context_shift
+from runner.engine.detokenize import TokenTexts
+from runner.engine.images import ImageParts, SequenceImages
+from runner.engine.launch_ahead import launch_ahead
+from runner.engine.pacer import Pacer
 from runner.engine.scheduler import Scheduler, Step
-from runner.engine.sequence import Matcher, Sequence
-from runner.engine.shifting import shift_of
+from runner.engine.sequence import GrammarMatcher, Sequence
 from runner.engine.speculation import Speculation
 from runner.errors import (
     Conflict,
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Outcome:
+class StepOutput:
     """What one step did: deltas in the order of the batch, requests that failed, embeddings
     that are complete."""
 
@@ -47,7 +47,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Counters:
+class EngineCounters:
     """Totals since the engine's start. prompt_tokens are those of admitted prompts,
     cached_tokens those of them that were not computed again."""
 
@@ -85,13 +85,13 @@ class Engine:
         memory for copies of those that are not kept there. speculation: has effect where the
         backend takes drafts."""
         if speculation is None:
-            backend = launched_ahead(backend)
+            backend = launch_ahead(backend)
         self.capacity = backend.capacity
-        self.counters = Counters()
+        self.counters = EngineCounters()
         self._backend = backend
         self._clock = clock
         self._tokenizer = tokenizer
-        self._tables: dict[tuple[str, ...], TokenTable] = {}  # by the marks that are kept
+        self._tables: dict[tuple[str, ...], TokenTexts] = {}  # by the marks that are kept
         self._pacer = Pacer()
         running = self.capacity.max_sequences if max_running is None else max_running
         self.speculation = speculation if backend.capacity.draft_tokens else None
@@ -124,8 +124,8 @@ class Engine:
         request: GenerateRequest,
         tokens: Tokens[int],
         arrived_s: float | None = None,
-        matcher: Matcher | None = None,
-        parts: Parts | None = None,
+        matcher: GrammarMatcher | None = None,
+        parts: ImageParts | None = None,
     ) -> None:
         """Queue a request whose prompt is tokens. matcher: of its grammar, at the beginning.
         parts: of the images that tokens name (runner.engine.images). Raises InvalidRequest,
@@ -153,7 +153,7 @@ class Engine:
         keep = request.shift_keep
         if keep is not None and images is None and not sequence.scores_only:
             context = self._context(request)
-            sequence.shift = shift_of(keep, len(tokens), context, request.max_tokens)
+            sequence.shift = context_shift(keep, len(tokens), context, request.max_tokens)
         if matcher is not None:
             sequence.constrain(matcher)
         self._arrivals += 1
@@ -195,10 +195,10 @@ class Engine:
             place -= 1
         self._embeds.insert(place, _EmbedJob(id, kept, priority))
 
-    def step(self) -> Outcome:
+    def step(self) -> StepOutput:
         """Compute one batch. Failures are in the outcome; raises only when the backend cannot
         even be reset."""
-        outcome = Outcome(deltas=self._ready)
+        outcome = StepOutput(deltas=self._ready)
         self._ready = []
         if self._embeds:
             self._embed_some(outcome)
@@ -221,8 +221,8 @@ class Engine:
             )
 
     def _images(
-        self, request: GenerateRequest, tokens: Tokens[int], parts: Parts | None
-    ) -> Images | None:
+        self, request: GenerateRequest, tokens: Tokens[int], parts: ImageParts | None
+    ) -> SequenceImages | None:
         if not parts:
             return None
         if request.prompt_logprobs is not None:
@@ -231,7 +231,7 @@ class Engine:
                 "answer",
                 param="logprobs",
             )
-        return Images(array("i", tokens), parts)
+        return SequenceImages(array("i", tokens), parts)
 
     def _context(self, request: GenerateRequest) -> int:
         """The most tokens that the request's sequence may have at a time."""
@@ -251,7 +251,7 @@ class Engine:
             )
         return context if request.max_tokens is None else min(context, length + wanted)
 
-    def _generate(self, outcome: Outcome) -> None:
+    def _generate(self, outcome: StepOutput) -> None:
         began_s = self._clock()
         try:
             step = self.scheduler.schedule()
@@ -278,13 +278,13 @@ class Engine:
             tokens = len(sampled)
             self.speculation.observe(len(step.decoding), step.drafted, tokens, now_s - began_s)
 
-    def _compute(self, step: Step) -> tuple[Tokens[Sampled], RowFault | None]:
+    def _compute(self, step: Step) -> tuple[Tokens[SampledToken], RowFault | None]:
         try:
             return self._backend.step(step.rows), None
         except RowFault as fault:
             return fault.sampled, fault
 
-    def _drop_faulty(self, step: Step, fault: RowFault, outcome: Outcome) -> None:
+    def _drop_faulty(self, step: Step, fault: RowFault, outcome: StepOutput) -> None:
         """End the sequences whose rows failed, take them out of step, keep nothing of theirs."""
         faulty = set(fault.sequences)
         for sequence in [*step.decoding, *(sequence for sequence, _ in step.chunks)]:
@@ -303,7 +303,7 @@ class Engine:
                 self.counters.cached_tokens += sequence.cached or 0
 
     def _postprocess(
-        self, step: Step, sampled: Tokens[Sampled], now_s: float, outcome: Outcome
+        self, step: Step, sampled: Tokens[SampledToken], now_s: float, outcome: StepOutput
     ) -> None:
         if step.drafted:
             rest = self._take_drafted(step, sampled, now_s, outcome)
@@ -326,7 +326,7 @@ class Engine:
                 self._remove(sequence)
 
     def _take_drafted(
-        self, step: Step, sampled: Tokens[Sampled], now_s: float, outcome: Outcome
+        self, step: Step, sampled: Tokens[SampledToken], now_s: float, outcome: StepOutput
     ) -> int:
         """Take the tokens of the decoding sequences, one or several each. Returns how many
         there were."""
@@ -341,7 +341,7 @@ class Engine:
                     break
         return at
 
-    def _tell_scores(self, sequence: Sequence, outcome: Outcome) -> bool:
+    def _tell_scores(self, sequence: Sequence, outcome: StepOutput) -> bool:
         """Add what the step found out of the prompt. False: its numbers cannot be used, and the
         sequence has ended."""
         assert sequence.scores is not None
@@ -356,18 +356,18 @@ class Engine:
             outcome.deltas.append((sequence.id, Delta("", prompt=told)))
         return True
 
-    def _table(self, kept: tuple[str, ...]) -> TokenTable:
+    def _table(self, kept: tuple[str, ...]) -> TokenTexts:
         known = self._tables.get(kept)
         if known is None:
-            known = self._tables[kept] = TokenTable(self._tokenizer, frozenset(kept))
+            known = self._tables[kept] = TokenTexts(self._tokenizer, frozenset(kept))
         return known
 
     def _take(
         self,
         sequence: Sequence,
-        sampled: Sampled,
+        sampled: SampledToken,
         now_s: float,
-        outcome: Outcome,
+        outcome: StepOutput,
         beyond: int = 0,
     ) -> bool:
         """Add a token to the answer. beyond: tokens in the cache from this one on, which must
@@ -406,7 +406,7 @@ class Engine:
         del self._sequences[sequence.id]
         sequence.close()
 
-    def _relieve(self, outcome: Outcome) -> None:
+    def _relieve(self, outcome: StepOutput) -> None:
         """The backend's cache is full. With one sequence left and nothing to evict, that
         sequence cannot go on."""
         if self.scheduler.relieve():
@@ -419,7 +419,7 @@ class Engine:
             )
             outcome.errors.append((sequence.id, error))
 
-    def _collect_failed(self, outcome: Outcome) -> None:
+    def _collect_failed(self, outcome: StepOutput) -> None:
         for sequence, error in self.scheduler.failed:
             self._forget(sequence)
             if not isinstance(error, HearthError):
@@ -428,7 +428,7 @@ class Engine:
             outcome.errors.append((sequence.id, error))
         self.scheduler.failed.clear()
 
-    def _fail_running(self, error: Exception, outcome: Outcome) -> None:
+    def _fail_running(self, error: Exception, outcome: StepOutput) -> None:
         """All but the queued requests end; the engine goes on with an empty cache."""
         log.error("a step failed; its requests end", exc_info=error)
         self._backend.reset()
@@ -439,7 +439,7 @@ class Engine:
             failure = InternalError(f"the model failed while computing: {error}")
             outcome.errors.append((sequence.id, failure))
 
-    def _embed_some(self, outcome: Outcome) -> None:
+    def _embed_some(self, outcome: StepOutput) -> None:
         """At most one batch of the first job, so that streams go on."""
         job = self._embeds[0]
         start, end, tokens = len(job.vectors), len(job.vectors), 0

@@ -15,18 +15,18 @@ from typing import Any
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from runner.backends.backend import Tokenizer
-from runner.engine.lark import LIMITS, first_line, schema_fault, source_of
+from runner.engine.grammar_trial import compile_in_child
+from runner.engine.lark import LIMITS, first_line, llguidance_source, schema_fault
 from runner.engine.schema import locate, read_schema
-from runner.engine.trial import try_apart
 from runner.errors import InvalidRequest
 from runner.types import Grammar
 
-CACHED = 64  # compiled grammars kept for the next request
+MAX_CACHED_GRAMMARS = 64  # compiled grammars kept for the next request
 MASK_THREADS = 2
 
 
-class Matcher:
-    """How far an answer has come in its grammar. See runner.backends.backend.Mask.
+class LlguidanceMatcher:
+    """How far an answer has come in its grammar. See runner.backends.backend.TokenMask.
 
     Used by one thread, which must not call accept between a bits that is waited for and its
     return.
@@ -72,7 +72,7 @@ class Grammars:
         self._compiled: OrderedDict[tuple[Grammar, bool], LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
 
-    def matcher(self, grammar: Grammar, *, opened: bool = False) -> Matcher:
+    def matcher(self, grammar: Grammar, *, opened: bool = False) -> LlguidanceMatcher:
         """A fresh matcher. opened: the prompt has opened the reasoning. Raises InvalidRequest
         with the place of the fault."""
         key = (grammar, opened)
@@ -84,18 +84,18 @@ class Grammars:
             compiled = self._compile(grammar, opened)
             with self._lock:
                 self._compiled[key] = compiled
-                if len(self._compiled) > CACHED:
+                if len(self._compiled) > MAX_CACHED_GRAMMARS:
                     self._compiled.popitem(last=False)
-        return Matcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
+        return LlguidanceMatcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
 
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown()
 
     def _compile(self, grammar: Grammar, opened: bool) -> LLMatcher:
-        source = source_of(grammar, self._tokenizer, opened=opened)
+        source = llguidance_source(grammar, self._tokenizer, opened=opened)
         if grammar.kind in ("lark", "gbnf") and not grammar.schemas:
-            try_apart(source, grammar.param or "grammar")
+            compile_in_child(source, grammar.param or "grammar")
         matcher = LLMatcher(self._vocabulary, source, log_level=0, limits=LIMITS)
         if not matcher.is_error():
             matcher.compute_bitmask()  # what is explosive fails here rather than in a step
@@ -106,7 +106,7 @@ class Grammars:
 
 def check(grammar: Grammar, tokenizer: Tokenizer) -> None:
     """Compile for no vocabulary, which needs no preparation. Raises InvalidRequest."""
-    source = source_of(grammar, tokenizer, opened=False)
+    source = llguidance_source(grammar, tokenizer, opened=False)
     failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)
     if failed:
         raise _fault(grammar, messages[0])

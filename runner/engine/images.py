@@ -14,10 +14,10 @@ from collections.abc import Mapping
 
 from runner.backends.backend import ImagePart
 
-Parts = Mapping[int, ImagePart]  # by the first number of their run
+ImageParts = Mapping[int, ImagePart]  # by the first number of their run
 
 
-def whole(tokens: array[int], length: int) -> int:
+def whole_image_length(tokens: array[int], length: int) -> int:
     """length, or less: where the part of an image begins that it would cut."""
     if length >= len(tokens) or tokens[length] >= 0:
         return length
@@ -26,12 +26,12 @@ def whole(tokens: array[int], length: int) -> int:
     return length
 
 
-class Images:
+class SequenceImages:
     """The images of one sequence: where their parts stand in it."""
 
     __slots__ = ("_parts", "_starts")
 
-    def __init__(self, tokens: array[int], parts: Parts) -> None:
+    def __init__(self, tokens: array[int], parts: ImageParts) -> None:
         """Raises ValueError when tokens hold a negative number that is of none of parts."""
         self._parts: dict[int, ImagePart] = {}  # by where they stand
         at = 0

@@ -39,7 +39,7 @@ WHITE_SPACE = r" |\r?\n[ \t]{0,16}"
 _HEAD = "%llguidance {}\n"
 
 
-def source_of(grammar: Grammar, tokenizer: Tokenizer, *, opened: bool) -> str:
+def llguidance_source(grammar: Grammar, tokenizer: Tokenizer, *, opened: bool) -> str:
     """What llguidance compiles for a grammar. opened: the prompt has opened the reasoning.
     Raises InvalidRequest for what can be seen to be wrong without compiling."""
     for path, schema in grammar.schemas:
@@ -144,7 +144,7 @@ def _split(mark: str, tokenizer: Tokenizer) -> list[int | str]:
     return [control.get(part, part) for part in re.split(f"({border})", mark) if part]
 
 
-def mark_tokens(marks: Sequence[str], tokenizer: Tokenizer) -> set[int]:
+def special_token_ids(marks: Sequence[str], tokenizer: Tokenizer) -> set[int]:
     """The control tokens among marks."""
     return {part for mark in marks for part in _split(mark, tokenizer) if isinstance(part, int)}
 

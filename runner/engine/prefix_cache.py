@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from runner.engine.images import whole
+from runner.engine.images import whole_image_length
 
 
-class Holder(Protocol):
+class PrefixSource(Protocol):
     """A sequence whose first computed tokens are in the backend's cache under the id slot. Less
     than least of them cannot be used."""
 
@@ -29,7 +29,7 @@ class Holder(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Finished:
+class FinishedSequence:
     """A finished sequence that is kept for its tokens."""
 
     slot: int | None
@@ -40,10 +40,10 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PrefixMatch:
     """The first length tokens are those of source."""
 
-    source: Holder
+    source: PrefixSource
     length: int
 
 
@@ -64,14 +64,14 @@ def common_prefix(left: array[int], right: array[int], limit: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class PrefixSharing:
     """What the backend can make of a source. partial False: it can only be used as a whole.
     block_size: lengths of matches are multiples of it, except for whole sources."""
 
     partial: bool = True
     block_size: int = 1
 
-    def usable(self, source: Holder, tokens: array[int], salt: str | None = None) -> int:
+    def usable(self, source: PrefixSource, tokens: array[int], salt: str | None = None) -> int:
         """How much of the beginning of tokens, but not all of it, source gives."""
         if source.salt != salt:
             return 0
@@ -83,10 +83,10 @@ class Sharing:
             return length
         if not self.partial:
             return 0
-        length = whole(tokens, length - length % self.block_size)
+        length = whole_image_length(tokens, length - length % self.block_size)
         return length if length >= source.least else 0
 
-    def shared(self, outer: Holder, inner: Holder) -> int:
+    def shared(self, outer: PrefixSource, inner: PrefixSource) -> int:
         """How many of inner's first tokens can be had from outer in inner's place."""
         if outer.salt != inner.salt or (not self.partial and outer.computed > inner.computed):
             return 0
@@ -96,7 +96,7 @@ class Sharing:
             return 0
         return length if self.partial or length == limit else 0
 
-    def covers(self, outer: Holder, inner: Holder) -> bool:
+    def covers(self, outer: PrefixSource, inner: PrefixSource) -> bool:
         """True when every use of inner can be had from outer."""
         if outer.salt != inner.salt or outer.least > inner.least:
             return False
@@ -106,24 +106,24 @@ class Sharing:
 class PrefixCache:
     """Running and finished sequences by their tokens."""
 
-    def __init__(self, sharing: Sharing | None = None) -> None:
+    def __init__(self, sharing: PrefixSharing | None = None) -> None:
         """sharing: what matches may be; None: anything."""
-        self._sharing = Sharing() if sharing is None else sharing
-        self._running: dict[int, Holder] = {}
-        self._finished: dict[int, Finished] = {}  # in order of use, the oldest first
+        self._sharing = PrefixSharing() if sharing is None else sharing
+        self._running: dict[int, PrefixSource] = {}
+        self._finished: dict[int, FinishedSequence] = {}  # in order of use, the oldest first
 
     def __len__(self) -> int:
         return len(self._finished)
 
-    def finished(self) -> Iterator[Finished]:
+    def finished(self) -> Iterator[FinishedSequence]:
         """Finished sequences, the least recently used first."""
         return iter(list(self._finished.values()))
 
-    def is_finished(self, holder: Holder) -> bool:
+    def is_finished(self, holder: PrefixSource) -> bool:
         """True when the holder is a finished sequence of this cache."""
         return holder.slot is not None and self._finished.get(holder.slot) is holder
 
-    def add(self, slot: int, holder: Holder) -> None:
+    def add(self, slot: int, holder: PrefixSource) -> None:
         """A sequence runs under this id."""
         self._running[slot] = holder
 
@@ -138,7 +138,7 @@ class PrefixCache:
         caller releases and removes them."""
         holder = self._running.pop(slot)
         tokens = holder.tokens[: holder.computed]
-        kept = Finished(slot, tokens, holder.computed, holder.salt, holder.least)
+        kept = FinishedSequence(slot, tokens, holder.computed, holder.salt, holder.least)
         self._finished[slot] = kept
         covers = self._sharing.covers
         if kept.computed == 0 or any(covers(other, kept) for other in self._others(kept)):
@@ -150,47 +150,49 @@ class PrefixCache:
         self._running.clear()
         self._finished.clear()
 
-    def oldest(self, besides: Holder | None = None) -> Finished | None:
+    def oldest(self, besides: PrefixSource | None = None) -> FinishedSequence | None:
         """The finished sequence that was used least recently, other than besides."""
         return next((entry for entry in self._finished.values() if entry is not besides), None)
 
-    def longest(self, tokens: array[int], salt: str | None = None) -> Match | None:
+    def longest(self, tokens: array[int], salt: str | None = None) -> PrefixMatch | None:
         """The source that holds most of the beginning of tokens. At least one token is left
         over, since only computing one gives the logits of the next."""
-        best: Match | None = None
+        best: PrefixMatch | None = None
         for source in self._sources():
             length = self._sharing.usable(source, tokens, salt)
             if length and (best is None or length >= best.length):
-                best = Match(source, length)
+                best = PrefixMatch(source, length)
         if best is not None and self.is_finished(best.source):
             self._touch(best.source)
         return best
 
-    def ahead(self, tokens: array[int], salt: str | None = None) -> Match | None:
+    def ahead(self, tokens: array[int], salt: str | None = None) -> PrefixMatch | None:
         """The running source that will hold most of the beginning of tokens once all that it
         knows now is computed, if it does not hold it yet."""
-        best: Match | None = None
+        best: PrefixMatch | None = None
         if not self._sharing.partial:
             return None
         for source in self._running.values():
             if source.computed + 1 >= len(source.tokens) or source.salt != salt:
                 continue
-            length = whole(tokens, common_prefix(source.tokens, tokens, len(tokens) - 1))
+            length = whole_image_length(
+                tokens, common_prefix(source.tokens, tokens, len(tokens) - 1)
+            )
             if length > source.computed and (best is None or length > best.length):
-                best = Match(source, length)
+                best = PrefixMatch(source, length)
         return best
 
-    def elsewhere(self, entry: Finished) -> int:
+    def elsewhere(self, entry: FinishedSequence) -> int:
         """How many of the entry's first tokens other sequences give."""
         return max((self._sharing.shared(o, entry) for o in self._others(entry)), default=0)
 
-    def _others(self, entry: Finished) -> Iterator[Holder]:
+    def _others(self, entry: FinishedSequence) -> Iterator[PrefixSource]:
         return (source for source in self._sources() if source is not entry)
 
-    def _sources(self) -> Iterator[Holder]:
+    def _sources(self) -> Iterator[PrefixSource]:
         yield from self._running.values()
         yield from self._finished.values()
 
-    def _touch(self, entry: Holder) -> None:
+    def _touch(self, entry: PrefixSource) -> None:
         assert entry.slot is not None
         self._finished[entry.slot] = self._finished.pop(entry.slot)

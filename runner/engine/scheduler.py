@@ -18,12 +18,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runner.backends.backend import Backend, Row
-from runner.engine.pacing import Pacer
+from runner.engine.pacer import Pacer
 from runner.engine.pool import Pool
-from runner.engine.prefix_cache import Finished, Holder, Match, PrefixCache, Sharing
+from runner.engine.prefix_cache import (
+    FinishedSequence,
+    PrefixCache,
+    PrefixMatch,
+    PrefixSharing,
+    PrefixSource,
+)
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import Speculation
-from runner.engine.swap import Swap, Swapped
+from runner.engine.swap import SwappedSequence, SwapSpace
 
 HOLD_TOKENS = 32  # a prefix in progress is worth waiting for when it saves this many
 RESTORE_TOKENS = 16  # a copy in the swap is restored when it gives this many more
@@ -75,9 +81,9 @@ class Scheduler:
         self._partial = capacity.partial_share
         self._free_slots = list(range(capacity.max_sequences - 1, -1, -1))
         self.pool = Pool(capacity.pool_tokens, capacity.block_size)
-        sharing = Sharing(capacity.partial_share, capacity.block_size)
+        sharing = PrefixSharing(capacity.partial_share, capacity.block_size)
         self.cache = PrefixCache(sharing)
-        self.swap = Swap(backend, sharing, swap_bytes, lambda: pacer.prefill_token_s)
+        self.swap = SwapSpace(backend, sharing, swap_bytes, lambda: pacer.prefill_token_s)
         self._speculation = speculation
         self._draft_tokens = capacity.draft_tokens
         self._reserved = 0  # cells that the rows chosen for this step take
@@ -293,7 +299,7 @@ class Scheduler:
                 self._admit(sequence, match)
                 yield sequence
 
-    def _match(self, sequence: Sequence) -> Match | None:
+    def _match(self, sequence: Sequence) -> PrefixMatch | None:
         """Where to begin: in the pool, or with a copy if that gives more and has room."""
         if sequence.unscored:
             return None
@@ -323,7 +329,7 @@ class Scheduler:
         sequence.held_by, sequence.held_until = ahead.source, ahead.length
         return True
 
-    def _fits(self, sequence: Sequence, match: Match | None) -> bool:
+    def _fits(self, sequence: Sequence, match: PrefixMatch | None) -> bool:
         if not self.running:
             return True
         need = len(sequence.tokens) + 1
@@ -346,8 +352,8 @@ class Scheduler:
             return False
         return True
 
-    def _admit(self, sequence: Sequence, match: Match | None) -> None:
-        if match is not None and isinstance(match.source, Swapped):
+    def _admit(self, sequence: Sequence, match: PrefixMatch | None) -> None:
+        if match is not None and isinstance(match.source, SwappedSequence):
             match = self._restore(sequence, match.source, match)
         else:
             match = self._claim(sequence, match)
@@ -360,15 +366,15 @@ class Scheduler:
         insort(self.prefilling, sequence, key=_order)
         self._evict_idle()
 
-    def _claim(self, sequence: Sequence, match: Match | None) -> Match | None:
+    def _claim(self, sequence: Sequence, match: PrefixMatch | None) -> PrefixMatch | None:
         """Give the sequence an id and the match's tokens. A finished source that it continues
         is taken over; so is the last one left when there is no other id."""
         source = None if match is None else match.source
         whole = source is not None and match is not None and match.length == source.computed
-        if isinstance(source, Finished) and whole and self._partial:
+        if isinstance(source, FinishedSequence) and whole and self._partial:
             return self._take_over(sequence, source, match)
         if not self._free_slots and not self._evict_oldest(source):
-            assert isinstance(source, Finished), "running sequences hold all ids"
+            assert isinstance(source, FinishedSequence), "running sequences hold all ids"
             return self._take_over(sequence, source, match)
         sequence.slot = self._free_slots.pop()
         self.pool.open(sequence.slot)
@@ -378,7 +384,9 @@ class Scheduler:
             self.pool.share(source.slot, sequence.slot, match.length)
         return match
 
-    def _restore(self, sequence: Sequence, copy: Swapped, match: Match) -> Match | None:
+    def _restore(
+        self, sequence: Sequence, copy: SwappedSequence, match: PrefixMatch
+    ) -> PrefixMatch | None:
         """Give the sequence an id and the tokens of a copy. Where that fails it begins as if
         there were none."""
         needed = self._reserved + copy.computed
@@ -411,7 +419,9 @@ class Scheduler:
         self.pool.share(source, target, resident.length)
         return resident.length
 
-    def _take_over(self, sequence: Sequence, source: Finished, match: Match | None) -> Match | None:
+    def _take_over(
+        self, sequence: Sequence, source: FinishedSequence, match: PrefixMatch | None
+    ) -> PrefixMatch | None:
         slot = source.slot
         assert slot is not None
         length = 0 if match is None else match.length
@@ -457,7 +467,7 @@ class Scheduler:
         while self.untidy and self.swap.ready and self._evict_oldest():
             pass
 
-    def _evict_oldest(self, besides: Holder | None = None) -> bool:
+    def _evict_oldest(self, besides: PrefixSource | None = None) -> bool:
         entry = self.cache.oldest(besides)
         if entry is None or entry.slot is None:
             return False
@@ -466,7 +476,7 @@ class Scheduler:
         entry.slot = None
         return True
 
-    def _copy(self, entry: Finished, remaining: int) -> None:
+    def _copy(self, entry: FinishedSequence, remaining: int) -> None:
         """Copy an entry into the swap, if that pays, before all but its first remaining tokens
         go."""
         if self.swap.budget_bytes:

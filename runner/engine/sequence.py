@@ -12,11 +12,11 @@ from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 from typing import Protocol
 
-from runner.backends.backend import Mask, Row, Sampled, Sampler
-from runner.engine.detokenize import Detokenizer, TokenTable, TokenText
-from runner.engine.images import Images
-from runner.engine.scoring import PromptScores
-from runner.engine.shifting import Shift
+from runner.backends.backend import Row, SampledToken, Sampler, TokenMask
+from runner.engine.context_shift import ContextShift
+from runner.engine.detokenize import Detokenizer, TokenText, TokenTexts
+from runner.engine.images import SequenceImages
+from runner.engine.prompt_logprobs import PromptLogprobs
 from runner.engine.stop import StopMatcher
 from runner.types import (
     Delta,
@@ -29,7 +29,7 @@ from runner.types import (
 )
 
 
-class Matcher(Mask, Protocol):
+class GrammarMatcher(TokenMask, Protocol):
     """How far an answer has come in its grammar."""
 
     complete: bool  # nothing may follow
@@ -90,7 +90,7 @@ class Sequence:
         limit: int,
         arrival: int,
         arrived_s: float,
-        table: TokenTable,
+        table: TokenTexts,
     ) -> None:
         """limit: the number of tokens, prompt and output, at which the sequence ends."""
         self._table = table
@@ -110,18 +110,18 @@ class Sequence:
         self.cached: int | None = None  # prompt tokens that the first admission found computed
         self.sampler: Sampler | None = None
         self.last = [0]  # the token to compute next, shared with row
-        self.matcher: Matcher | None = None
+        self.matcher: GrammarMatcher | None = None
         self.row = Row(0, self.last, 0)
         self.detokenizer = Detokenizer()
         self.stops = StopMatcher(request.stop) if request.stop else None
         self.timing = Timing(arrived_s)
         asked = request.prompt_logprobs
-        self.scores = None if asked is None else PromptScores(self.tokens, asked, table)
+        self.scores = None if asked is None else PromptLogprobs(self.tokens, asked, table)
         self.scores_only = limit <= self.prompt_length  # nothing is generated
         self.held_by: Sequence | None = None  # it is computing a prefix that this one waits for
         self.held_until = 0
-        self.images: Images | None = None  # those among tokens, set before the first step
-        self.shift: Shift | None = None  # None: the sequence ends where its context does
+        self.images: SequenceImages | None = None  # those among tokens, set before the first step
+        self.shift: ContextShift | None = None  # None: the sequence ends where its context does
 
     @property
     def order(self) -> tuple[int, int]:
@@ -138,7 +138,7 @@ class Sequence:
         """True while log-probabilities of the prompt are to be computed."""
         return self.scores is not None and not self.scores.complete
 
-    def constrain(self, matcher: Matcher) -> None:
+    def constrain(self, matcher: GrammarMatcher) -> None:
         """Let the output match the grammar of matcher, which is at its beginning. Before the
         first step only."""
         self.matcher = self.row.mask = matcher
@@ -188,7 +188,7 @@ class Sequence:
         self.computed = 0
         self.tokens, self.limit = self.shift.shortened(self.tokens)
 
-    def push(self, sampled: Sampled, now_s: float) -> Delta:
+    def push(self, sampled: SampledToken, now_s: float) -> Delta:
         """Take a sampled token: what it adds to the answer, and whether that ends here. Sets
         row to the token, for the next step. Raises InvalidRequest when the grammar cannot go
         on."""
@@ -209,7 +209,7 @@ class Sequence:
             return entry.delta
         return self._push_with_care(sampled, entry, now_s)
 
-    def _push_with_care(self, sampled: Sampled, entry: TokenText, now_s: float) -> Delta:
+    def _push_with_care(self, sampled: SampledToken, entry: TokenText, now_s: float) -> Delta:
         logprobs = () if sampled.logprob is None else (_logprob(sampled, self._table),)
         if entry.is_end and (self.matcher is not None or not self.ignore_end):
             return self._end("", "stop", logprobs, now_s)
@@ -283,7 +283,7 @@ def _penalised(params: SamplingParams) -> bool:
     return neutral != (1.0, 0.0, 0.0)
 
 
-def _logprob(sampled: Sampled, table: TokenTable) -> TokenLogprob:
+def _logprob(sampled: SampledToken, table: TokenTexts) -> TokenLogprob:
     assert sampled.logprob is not None
     top = tuple((token, table[token].piece, nats) for token, nats in sampled.top)
     return TokenLogprob(sampled.token, table[sampled.token].piece, sampled.logprob, top)

@@ -20,8 +20,8 @@ from runner.types import SamplingParams
 
 LOOKUP_TOKENS = 3  # so many last tokens must have stood there before
 LOOKBACK_TOKENS = 8192
-AGAIN_STEPS = 256  # after so many steps of one size the slower way is measured once more
-WEIGHT = 0.1  # of the newest time in the averages
+REMEASURE_STEPS = 256  # after so many steps of one size the slower way is measured once more
+SMOOTHING = 0.1  # of the newest time in the averages
 
 
 class Drafter(Protocol):
@@ -40,7 +40,7 @@ class PromptLookup:
         return [
             _text(found) if sequence.images is not None else found
             for sequence, most in asked
-            for found in (followed(sequence.tokens, most),)
+            for found in (prompt_lookup(sequence.tokens, most),)
         ]
 
 
@@ -49,7 +49,7 @@ def _text(tokens: list[int]) -> list[int]:
     return tokens[: next((at for at, token in enumerate(tokens) if token < 0), len(tokens))]
 
 
-def followed(tokens: array[int], most: int) -> list[int]:
+def prompt_lookup(tokens: array[int], most: int) -> list[int]:
     """At most most tokens that followed the last LOOKUP_TOKENS where they stood last before."""
     recent = tokens[-LOOKBACK_TOKENS:]
     data, size = recent.tobytes(), recent.itemsize
@@ -151,7 +151,7 @@ class DraftModel:
         return draft
 
 
-class Worth:
+class DraftTimings:
     """Which way gave a token sooner, by the number of sequences in the step."""
 
     def __init__(self) -> None:
@@ -165,12 +165,12 @@ class Worth:
         if with_s is None or without_s is None:
             return with_s is None
         self._steps[rows] = step = self._steps.get(rows, 0) + 1
-        return (with_s < without_s) is not (step % AGAIN_STEPS == 0)
+        return (with_s < without_s) is not (step % REMEASURE_STEPS == 0)
 
     def measured(self, rows: int, drafted: bool, token_s: float) -> None:
         """A token took so long."""
         known = self._token_s.get((rows, drafted), token_s)
-        self._token_s[rows, drafted] = known + WEIGHT * (token_s - known)
+        self._token_s[rows, drafted] = known + SMOOTHING * (token_s - known)
 
 
 class Speculation:
@@ -180,7 +180,7 @@ class Speculation:
         """Takes over drafter. most_tokens: of one sequence in a step."""
         self._drafter = drafter
         self._most = most_tokens
-        self._worth = Worth()
+        self._worth = DraftTimings()
         self.proposed = 0  # tokens
         self.confirmed = 0
 

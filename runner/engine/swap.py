@@ -14,21 +14,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.backends.backend import Backend, BackendError, SavedState
-from runner.engine.prefix_cache import Finished, Match, Sharing
+from runner.engine.prefix_cache import FinishedSequence, PrefixMatch, PrefixSharing
 
 log = logging.getLogger(__name__)
 
-WORTH_TOKENS = 16  # a copy that gives less is not made, or not kept: it takes 2 ms, computing 50
-MOST_COPIES = 256  # each is compared with each new prompt
-STEP_BYTES = 64 << 20  # once a step has copied as many, the next copy waits; about 20 ms
-SHORT_S = 0.020  # a copy that takes no longer is not weighed
-PART_USED = 0.25  # of the copies, guessed: a copy may take so much of what computing again would
+MIN_COPY_TOKENS = 16  # a copy that gives less is not made, or not kept: it takes 2 ms, computing 50
+MAX_COPIES = 256  # each is compared with each new prompt
+MAX_STEP_BYTES = 64 << 20  # once a step has copied as many, the next copy waits; about 20 ms
+CHEAP_COPY_S = 0.020  # a copy that takes no longer is not weighed
+EXPECTED_USE = 0.25  # of the copies, guessed: a copy may take so much of what computing again would
 MEASURED_BYTES = 4 << 20  # smaller copies tell nothing of how fast memory is
-FORGOTTEN = 0.9  # of the time a byte takes, at each copy that is not made: one is tried again
+RETRY_DECAY = 0.9  # of the time a byte takes, at each copy that is not made: one is tried again
 
 
 @dataclass(slots=True, eq=False)
-class Swapped:
+class SwappedSequence:
     """A copy. It has no id; its tokens are all computed."""
 
     slot: int | None
@@ -39,13 +39,13 @@ class Swapped:
     least: int = 0  # it is used with so many tokens at least
 
 
-class Swap:
+class SwapSpace:
     """The copies, within a budget of bytes."""
 
     def __init__(
         self,
         backend: Backend,
-        sharing: Sharing,
+        sharing: PrefixSharing,
         budget_bytes: int,
         token_s: Callable[[], float | None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
@@ -57,7 +57,7 @@ class Swap:
         self.tokens = 0
         self._backend = backend
         self._sharing = sharing
-        self._entries: dict[Swapped, None] = {}  # in order of use, the oldest first
+        self._entries: dict[SwappedSequence, None] = {}  # in order of use, the oldest first
         self._step_bytes = 0
         self._token_s = token_s
         self._clock = clock
@@ -66,30 +66,30 @@ class Swap:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def entries(self) -> list[Swapped]:
+    def entries(self) -> list[SwappedSequence]:
         """The copies, the least recently used first."""
         return list(self._entries)
 
     @property
     def ready(self) -> bool:
         """False: this step has copied enough, what can wait shall."""
-        return self._step_bytes < STEP_BYTES
+        return self._step_bytes < MAX_STEP_BYTES
 
     def begin_step(self) -> None:
         """A new step may copy again."""
         self._step_bytes = 0
 
-    def longest(self, tokens: array[int], salt: str | None = None) -> Match | None:
+    def longest(self, tokens: array[int], salt: str | None = None) -> PrefixMatch | None:
         """The copy that holds most of the beginning of tokens. At least one token is left
         over."""
-        best: Match | None = None
+        best: PrefixMatch | None = None
         for entry in self._entries:
             length = self._sharing.usable(entry, tokens, salt)
             if length and (best is None or length >= best.length):
-                best = Match(entry, length)
+                best = PrefixMatch(entry, length)
         return best
 
-    def copy(self, entry: Finished, elsewhere: int) -> None:
+    def copy(self, entry: FinishedSequence, elsewhere: int) -> None:
         """Copy an entry that is about to leave the pool, if that is worth it and within the
         budget. elsewhere: how many of its first tokens stay in the pool."""
         assert entry.slot is not None
@@ -98,7 +98,7 @@ class Swap:
         known = max((self._sharing.shared(old, entry) for old in self._entries), default=0)
         missing = entry.computed - max(known, elsewhere)
         size_bytes = self._backend.state_bytes(entry.slot)
-        if missing < WORTH_TOKENS or not self._pays(missing, size_bytes):
+        if missing < MIN_COPY_TOKENS or not self._pays(missing, size_bytes):
             return
         self._drop_covered(entry)
         if not self._make_room(size_bytes):
@@ -111,13 +111,13 @@ class Swap:
             return
         self._measure(state.size_bytes, self._clock() - began_s)
         least = entry.computed if self._backend.capacity.whole_copies else 0
-        copy = Swapped(None, entry.tokens, entry.computed, state, entry.salt, least)
+        copy = SwappedSequence(None, entry.tokens, entry.computed, state, entry.salt, least)
         self._entries[copy] = None
         self.size_bytes += state.size_bytes
         self.tokens += entry.computed
         self._step_bytes += state.size_bytes
 
-    def restore(self, entry: Swapped, slot: int) -> bool:
+    def restore(self, entry: SwappedSequence, slot: int) -> bool:
         """Put a copy into the pool under a free id. False: the backend refuses, the id is still
         empty and the copy is gone."""
         try:
@@ -129,10 +129,10 @@ class Swap:
         self._step_bytes += entry.state.size_bytes
         return True
 
-    def use(self, entry: Swapped, length: int) -> None:
+    def use(self, entry: SwappedSequence, length: int) -> None:
         """The first length tokens of a copy are in the pool now. It is kept only if the rest is
         worth it."""
-        if entry.computed - length < WORTH_TOKENS:
+        if entry.computed - length < MIN_COPY_TOKENS:
             self._forget(entry)
         elif entry in self._entries:
             self._entries[entry] = self._entries.pop(entry)
@@ -150,9 +150,9 @@ class Swap:
         if self._byte_s is None or token_s is None:
             return True
         pause_s = self._byte_s * size_bytes
-        if pause_s <= max(SHORT_S, PART_USED * missing * token_s):
+        if pause_s <= max(CHEAP_COPY_S, EXPECTED_USE * missing * token_s):
             return True
-        self._byte_s *= FORGOTTEN
+        self._byte_s *= RETRY_DECAY
         return False
 
     def _measure(self, size_bytes: int, duration_s: float) -> None:
@@ -160,18 +160,18 @@ class Swap:
             now = duration_s / size_bytes
             self._byte_s = now if self._byte_s is None else (self._byte_s + now) / 2
 
-    def _drop_covered(self, entry: Finished) -> None:
+    def _drop_covered(self, entry: FinishedSequence) -> None:
         for old in [old for old in self._entries if self._sharing.covers(entry, old)]:
             self._forget(old)
 
     def _make_room(self, size_bytes: int) -> bool:
         if size_bytes > self.budget_bytes:
             return False
-        while self.size_bytes + size_bytes > self.budget_bytes or len(self) >= MOST_COPIES:
+        while self.size_bytes + size_bytes > self.budget_bytes or len(self) >= MAX_COPIES:
             self._forget(next(iter(self._entries)))
         return True
 
-    def _forget(self, entry: Swapped) -> None:
+    def _forget(self, entry: SwappedSequence) -> None:
         if entry not in self._entries:
             return
         del self._entries[entry]

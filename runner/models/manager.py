@@ -27,21 +27,27 @@ from runner.errors import (
     ShuttingDown,
     WorkerCrashed,
 )
-from runner.models.crashes import CrashHistory
-from runner.models.lookup import find
-from runner.models.observer import Nobody, Observer
-from runner.models.options import LoadOptions, check, load_options
-from runner.models.placement import Placement, context_length, gib, plan_load
-from runner.models.residents import Resident
-from runner.models.rooms import Rooms
-from runner.models.shape import Abilities, abilities_of, shape_of, source_of, template_of
-from runner.models.supervisor import Timeouts, Worker
+from runner.library.lookup import find
+from runner.models.crash_history import CrashHistory
+from runner.models.memory_plan import MemoryPlan, context_length, gib, plan_memory
+from runner.models.memory_tracker import MemoryTracker
+from runner.models.model_shape import (
+    ModelCapabilities,
+    model_capabilities,
+    model_files,
+    model_shape,
+    template_of,
+)
+from runner.models.observer import NullObserver, Observer
+from runner.models.options import LoadRequest, check_options, load_request
+from runner.models.resident import Resident
+from runner.models.supervisor import Timeouts, WorkerHandle
 from runner.settings import Settings
 from runner.types import LoadPlan
 
 log = logging.getLogger("hearth.models")
 
-StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[Worker]]
+StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[WorkerHandle]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class Lease:
     waited for the model, 0.0 when it was there."""
 
     resident: Resident
-    worker: Worker
+    worker: WorkerHandle
     load_s: float
 
     @property
@@ -69,9 +75,9 @@ class Lease:
         return self.resident.parameters
 
     @property
-    def abilities(self) -> Abilities:
+    def abilities(self) -> ModelCapabilities:
         """What it can be asked for."""
-        return abilities_of(self.bundle)
+        return model_capabilities(self.bundle)
 
     @property
     def template(self) -> str | None:
@@ -86,16 +92,16 @@ class Manager:
         self,
         store: Store,
         settings: Settings,
-        start: StartWorker = Worker.start,
-        rooms: Rooms | None = None,
+        start: StartWorker = WorkerHandle.start,
+        rooms: MemoryTracker | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self._short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self._start_worker = start
-        self._rooms = rooms or Rooms(settings)
-        self._observer = observer or Nobody()
+        self._rooms = rooms or MemoryTracker(settings)
+        self._observer = observer or NullObserver()
         self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
         self._residents: dict[str, Resident] = {}
         self._leaving: set[Resident] = set()
@@ -235,7 +241,7 @@ class Manager:
         asked = options.get("num_ctx") or resident.usual_context
         held = resident.placement.plan.longest
         if asked > held:
-            trained = shape_of(resident.bundle).context_length
+            trained = model_shape(resident.bundle).context_length
             return resident if min(asked, trained) <= held else None
         return resident
 
@@ -262,14 +268,14 @@ class Manager:
         outgrown = self._residents.get(key)
         if outgrown is not None:
             await self._retire(outgrown)
-        parameters = check(bundle.parameters)
-        wishes = load_options(parameters, options)
+        parameters = check_options(bundle.parameters)
+        wishes = load_request(parameters, options)
         await self._rooms.probe()
         placement = await self._make_room(bundle, wishes)
         if self._stopping is not None:
             raise self._stopping
         keep = self.settings.keep_alive
-        usual = self._rooms.wishes(load_options(parameters, {}))
+        usual = self._rooms.wishes(load_request(parameters, {}))
         resident = Resident(
             key=key,
             bundle=bundle,
@@ -277,7 +283,7 @@ class Manager:
             parameters=parameters,
             keep_alive_s=math.inf if keep is None else keep,
             on_expire=self._on_expire,
-            usual_context=context_length(shape_of(bundle), usual),
+            usual_context=context_length(model_shape(bundle), usual),
         )
         self._residents[key] = resident
         resident.loading = asyncio.create_task(self._start(resident, backoff_s))
@@ -297,7 +303,7 @@ class Manager:
             )
         return history.backoff_s(self._now())
 
-    async def _start(self, resident: Resident, backoff_s: float) -> Worker:
+    async def _start(self, resident: Resident, backoff_s: float) -> WorkerHandle:
         began_s = self._now()
         name, plan = resident.bundle.name.short, resident.placement.plan
         log.info("loading %s by %s: %s", name, plan.backend, resident.placement.price.describe())
@@ -318,7 +324,7 @@ class Manager:
                  plan.pool_tokens, gib(plan.swap_bytes), plan.gpu_layers, worker.pid)  # fmt: skip
         return worker
 
-    def _on_worker_end(self, resident: Resident, worker: Worker) -> None:
+    def _on_worker_end(self, resident: Resident, worker: WorkerHandle) -> None:
         if worker.crashed:
             self._record_crash(resident)
         resident.closing = True
@@ -335,10 +341,10 @@ class Manager:
         resident.stop_timer()
         self._changed.set()
 
-    async def _make_room(self, bundle: Bundle, options: LoadOptions) -> Placement:
+    async def _make_room(self, bundle: Bundle, options: LoadRequest) -> MemoryPlan:
         """A placement that fits now, idle models evicted for it. Waits for busy ones when the
         model would fit without them."""
-        source, shape = source_of(bundle, options.backend), shape_of(bundle, options.backend)
+        source, shape = model_files(bundle, options.backend), model_shape(bundle, options.backend)
         wishes = self._rooms.wishes(options)
         limit_s = self.settings.load_timeout
         deadline_s = math.inf if limit_s is None else self._now() + limit_s
@@ -347,13 +353,13 @@ class Manager:
             others = [*self._residents.values(), *self._leaving]
             try:
                 if not self._rooms.full(len(others)):
-                    return plan_load(source, shape, wishes, self._rooms.now(others))
+                    return plan_memory(source, shape, wishes, self._rooms.now(others))
                 obstacle: CapacityError = CapacityError(
                     f"{len(others)} models are loaded and busy "
                     f"(HEARTH_MAX_LOADED_MODELS={self.settings.max_loaded_models})"
                 )
             except InsufficientMemory as error:
-                plan_load(source, shape, wishes, self._rooms.without(others))
+                plan_memory(source, shape, wishes, self._rooms.without(others))
                 obstacle = error
             await self._free_one(deadline_s, obstacle)
 
@@ -413,7 +419,7 @@ class Manager:
             self._drop(resident)
 
 
-def _retrieve(task: asyncio.Task[Worker]) -> None:
+def _retrieve(task: asyncio.Task[WorkerHandle]) -> None:
     # Whoever waits gets the exception; nobody may wait any more.
     if not task.cancelled():
         task.exception()

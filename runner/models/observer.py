@@ -26,7 +26,7 @@ class Observer(Protocol):
         """A model's worker has ended by a fault."""
 
 
-class Nobody:
+class NullObserver:
     """An Observer that counts nothing."""
 
     def finished(self, model: str, finish: Finish) -> None:

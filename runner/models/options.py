@@ -43,7 +43,7 @@ _SAMPLING = (
 
 
 @dataclass(frozen=True, slots=True)
-class LoadOptions:
+class LoadRequest:
     """What decides how a model is loaded. None: not asked."""
 
     num_ctx: int | None = None
@@ -59,7 +59,7 @@ class LoadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class GenerationOptions:
     """What decides how one answer is generated."""
 
     sampling: SamplingParams
@@ -67,7 +67,7 @@ class Options:
     stop: tuple[str, ...]
 
 
-def check(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """given without its None values. Raises InvalidRequest naming the option that has the wrong
     type or is out of range, and Unsupported for one that would change the answer and is known
     from other servers; other names that are no option are dropped, as Ollama does."""
@@ -84,11 +84,11 @@ def check(given: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def load_options(parameters: Mapping[str, Any], given: Mapping[str, Any]) -> LoadOptions:
+def load_request(parameters: Mapping[str, Any], given: Mapping[str, Any]) -> LoadRequest:
     """The load options of the Modelfile's parameters and a request's checked options."""
     merged = {**parameters, **given}
     num_gpu = merged.get("num_gpu")
-    return LoadOptions(
+    return LoadRequest(
         num_ctx=_positive(merged.get("num_ctx")),
         num_gpu=None if num_gpu is None or num_gpu < 0 else int(num_gpu),
         num_thread=_positive(merged.get("num_thread")),
@@ -108,7 +108,7 @@ def generation_options(
     *,
     logit_bias: tuple[tuple[int, float], ...] = (),
     logprobs: int | None = None,
-) -> Options:
+) -> GenerationOptions:
     """The options of one answer. given is checked; its stop strings are added to the
     Modelfile's, which usually mark the end of a turn and must not leak into an answer."""
     merged = {**parameters, **given}
@@ -123,7 +123,7 @@ def generation_options(
         text_bias=tuple((text, bias) for text, bias in biased if isinstance(text, str)),
         logprobs=logprobs,
     )
-    return Options(
+    return GenerationOptions(
         sampling=sampling,
         max_tokens=None if num_predict is None or num_predict < 0 else num_predict,
         stop=_stops(parameters.get("stop"), given.get("stop")),

@@ -24,9 +24,9 @@ from runner.errors import (
     from_wire,
 )
 from runner.models.connection import FrameConnection
-from runner.models.generation import Generation
-from runner.models.observer import Nobody, Observer
-from runner.models.process import WorkerProcess
+from runner.models.delta_stream import DeltaStream
+from runner.models.observer import NullObserver, Observer
+from runner.models.worker_process import WorkerProcess
 from runner.types import Delta, Embeddings, GenerateRequest, LoadPlan, WorkerStats
 from runner.worker.protocol import (
     ProtocolError,
@@ -61,19 +61,19 @@ class WorkerInfo:
     vocabulary: int
 
 
-class Worker:
+class WorkerHandle:
     """A loaded model in its process. Made by start; ended by close, or by itself."""
 
     def __init__(self, name: str, plan: LoadPlan, timeouts: Timeouts) -> None:
         self.name = name
         self.plan = plan
-        self.observer: Observer = Nobody()
+        self.observer: Observer = NullObserver()
         self.progress = 0.0
         self.crashed = False
         self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
-        self._sequences: dict[str, tuple[Generation, int]] = {}
+        self._sequences: dict[str, tuple[DeltaStream, int]] = {}
         self._calls: dict[str, asyncio.Future[Any]] = {}
         self._ready: asyncio.Future[WorkerInfo] = self._loop.create_future()
         self._ended: asyncio.Future[HearthError] = self._loop.create_future()
@@ -88,7 +88,7 @@ class Worker:
         self.info: WorkerInfo
 
     @classmethod
-    async def start(cls, name: str, plan: LoadPlan, timeouts: Timeouts) -> Worker:
+    async def start(cls, name: str, plan: LoadPlan, timeouts: Timeouts) -> WorkerHandle:
         """A worker with the model of plan loaded. Raises ModelLoadFailed, WorkerCrashed,
         WorkerTimeout, or what the worker reports; then no process is left."""
         worker = cls(name, plan, timeouts)
@@ -114,10 +114,10 @@ class Worker:
         """Call callback once the process is gone, however it ended."""
         self._ended.add_done_callback(lambda _: callback())
 
-    def generate(self, requests: Sequence[GenerateRequest]) -> Generation:
+    def generate(self, requests: Sequence[GenerateRequest]) -> DeltaStream:
         """Start the sequences of requests; their ids must be unique in this worker."""
         ids = [request.id for request in requests]
-        generation = Generation(len(ids), lambda: self._abort(ids))
+        generation = DeltaStream(len(ids), lambda: self._abort(ids))
         if (error := self._dead()) is not None:
             generation.fail(error)
             return generation

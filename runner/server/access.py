@@ -12,25 +12,25 @@ import math
 from typing import Literal
 
 from runner.server.errors import HttpError
-from runner.server.exchange import Exchange
-from runner.server.keys import Key, Scope
-from runner.server.rates import client_at
+from runner.server.http_request import HttpRequest
+from runner.server.keys import ApiKey, Scope
+from runner.server.rate_limits import client_at
 
 Needed = Scope | Literal["public"]
 
 
-def check_access(exchange: Exchange, needed: Needed | None) -> None:
+def check_access(http: HttpRequest, needed: Needed | None) -> None:
     """Raises HttpError 401 without a valid key, 403 for one that is not enough and 429 for one
     that was used too often. needed None: any key will do."""
-    daemon = exchange.daemon
+    services = http.services
     if needed == "public":
         return
-    given = _given(exchange.scope["headers"])
-    if given and hmac.compare_digest(given.encode(), daemon.owner_token.encode()):
+    given = _given(http.scope["headers"])
+    if given and hmac.compare_digest(given.encode(), services.owner_token.encode()):
         return
-    key = daemon.keys.find(given) if given and daemon.keys else None
-    _check_rate(exchange, key)
-    if not daemon.keys:
+    key = services.keys.find(given) if given and services.keys else None
+    _check_rate(http, key)
+    if not services.keys:
         return
     if key is None:
         told = "this API key is not known" if given else "an API key is needed"
@@ -48,12 +48,12 @@ def check_access(exchange: Exchange, needed: Needed | None) -> None:
         )
 
 
-def _check_rate(exchange: Exchange, key: Key | None) -> None:
+def _check_rate(http: HttpRequest, key: ApiKey | None) -> None:
     """Count a request for its key, or for its address where it has no valid one."""
-    rates = exchange.daemon.rates
+    rates = http.services.rates
     if rates.per_minute is None:
         return
-    address = (exchange.scope.get("client") or ("",))[0]
+    address = (http.scope.get("client") or ("",))[0]
     wait_s = rates.take(f"address {client_at(address)}" if key is None else f"key {key.name}")
     if wait_s is not None:
         raise HttpError(

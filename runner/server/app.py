@@ -15,120 +15,129 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from modelfile.builtin import seed_builtin
 from registry.store import Store
 from runner.errors import StorageFailed
+from runner.library.transfers import Transfers
 from runner.models.manager import Manager
-from runner.server.anthropic.routes import PATHS as ANTHROPIC
-from runner.server.apply_template import ApplyTemplateRequest, apply_template
-from runner.server.daemon import Daemon
-from runner.server.evaluating import EvalRequest, evaluate
+from runner.server.anthropic.routes import ROUTES as ANTHROPIC
 from runner.server.guard import Guard
 from runner.server.health import health, ready, root, version
 from runner.server.key_routes import KeyRequest, add_key, list_keys, remove_key
+from runner.server.llamacpp.apply_template import ApplyTemplateRequest, apply_template
+from runner.server.llamacpp.rerank import RerankRequest, ScoreRequest, rerank, score
+from runner.server.llamacpp.tokenize import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
 from runner.server.metrics import metrics
-from runner.server.ollama.routes import PATHS as OLLAMA
-from runner.server.openai.batches.opening import open_batches
-from runner.server.openai.batches.running import Batches
-from runner.server.openai.responses.background import Background
-from runner.server.openai.responses.storing import FILE_NAME, ResponseFile
-from runner.server.openai.routes import PATHS as OPENAI
+from runner.server.ollama.routes import ROUTES as OLLAMA
+from runner.server.openai.batches.assembly import open_batches
+from runner.server.openai.batches.executor import BatchExecutor
+from runner.server.openai.responses.background import BackgroundResponses
+from runner.server.openai.responses.response_store import FILE_NAME, ResponseStore
+from runner.server.openai.routes import ROUTES as OPENAI
 from runner.server.openapi.answers import (
-    DetokenizedText,
-    Keys,
-    NewKey,
-    Prompt,
-    Ranking,
+    ApplyTemplateResponse,
+    CreatedKey,
+    DetokenizeResponse,
+    KeyList,
     RemovedKey,
-    Scores,
-    Status,
-    Tokens,
-    Version,
+    RerankResponse,
+    ScoreResponse,
+    StatusResponse,
+    TokenizeResponse,
+    VersionResponse,
 )
 from runner.server.openapi.handlers import describing
-from runner.server.routes import Path, router
-from runner.server.scoring import RerankRequest, ScoreRequest, rerank, score
+from runner.server.perplexity import EvalRequest, evaluate
+from runner.server.routes import RouteSpec, router
+from runner.server.services import Services
 from runner.server.stream import NDJSON
-from runner.server.tokenizing import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
-from runner.server.transfers import Transfers
-from runner.server.upkeep.routes import PATHS as UPKEEP
+from runner.server.upkeep.routes import ROUTES as UPKEEP
 
 log = logging.getLogger("hearth")
 
 _OWN = (
-    Path("/", ("GET",), root, "public", streams="text/plain"),
-    Path("/health", ("GET",), health, "public", gives=Status),
-    Path("/ready", ("GET",), ready, "public", gives=Status),
-    Path("/metrics", ("GET",), metrics, "inference", streams="text/plain"),
-    Path("/api/version", ("GET",), version, "inference", gives=Version),
-    Path("/api/keys", ("GET",), list_keys, gives=Keys),
-    Path("/api/keys", ("POST",), add_key, takes=KeyRequest, gives=NewKey),
-    Path("/api/keys/{name}", ("DELETE",), remove_key, gives=RemovedKey),
-    Path("/apply-template", ("POST",), apply_template, "inference", ApplyTemplateRequest, Prompt),
-    Path("/tokenize", ("POST",), tokenize, "inference", TokenizeRequest, Tokens),
-    Path("/detokenize", ("POST",), detokenize, "inference", DetokenizeRequest, DetokenizedText),
+    RouteSpec("/", ("GET",), root, "public", streams="text/plain"),
+    RouteSpec("/health", ("GET",), health, "public", gives=StatusResponse),
+    RouteSpec("/ready", ("GET",), ready, "public", gives=StatusResponse),
+    RouteSpec("/metrics", ("GET",), metrics, "inference", streams="text/plain"),
+    RouteSpec("/api/version", ("GET",), version, "inference", gives=VersionResponse),
+    RouteSpec("/api/keys", ("GET",), list_keys, gives=KeyList),
+    RouteSpec("/api/keys", ("POST",), add_key, takes=KeyRequest, gives=CreatedKey),
+    RouteSpec("/api/keys/{name}", ("DELETE",), remove_key, gives=RemovedKey),
+    RouteSpec(
+        "/apply-template",
+        ("POST",),
+        apply_template,
+        "inference",
+        ApplyTemplateRequest,
+        ApplyTemplateResponse,
+    ),
+    RouteSpec("/tokenize", ("POST",), tokenize, "inference", TokenizeRequest, TokenizeResponse),
+    RouteSpec(
+        "/detokenize", ("POST",), detokenize, "inference", DetokenizeRequest, DetokenizeResponse
+    ),
     *(
-        Path(path, ("POST",), rerank, "inference", RerankRequest, Ranking)
+        RouteSpec(path, ("POST",), rerank, "inference", RerankRequest, RerankResponse)
         for path in ("/v1/rerank", "/rerank")
     ),
     *(
-        Path(path, ("POST",), score, "inference", ScoreRequest, Scores)
+        RouteSpec(path, ("POST",), score, "inference", ScoreRequest, ScoreResponse)
         for path in ("/v1/score", "/score")
     ),
-    Path("/api/eval", ("POST",), evaluate, "admin", EvalRequest, Status, NDJSON),
+    RouteSpec("/api/eval", ("POST",), evaluate, "admin", EvalRequest, StatusResponse, NDJSON),
 )
 
 _SERVED = (*_OWN, *OPENAI, *ANTHROPIC, *OLLAMA, *UPKEEP)
-PATHS = (*_SERVED, *describing(_SERVED))
+ROUTES = (*_SERVED, *describing(_SERVED))
 
 
-def create_app(daemon: Daemon, public: bool = False) -> ASGIApp:
+def create_app(services: Services, public: bool = False) -> ASGIApp:
     """The application of a daemon. Its lifespan takes the store, seeds the bundled model, and
     ends all workers. public: it listens beyond this machine."""
-    inner = router(PATHS, daemon)
-    guarded = Guard(inner, daemon.address, daemon.settings.origins, public)
+    inner = router(ROUTES, services)
+    guarded = Guard(inner, services.address, services.settings.origins, public)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(daemon, receive, send)
+            await _lifespan(services, receive, send)
         else:
             await guarded(scope, receive, send)
 
     return app
 
 
-async def _lifespan(daemon: Daemon, receive: Receive, send: Send) -> None:
+async def _lifespan(services: Services, receive: Receive, send: Send) -> None:
     await receive()
-    async with opened(daemon):
+    async with opened(services):
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await send({"type": "lifespan.shutdown.complete"})
 
 
 @asynccontextmanager
-async def opened(daemon: Daemon) -> AsyncIterator[None]:
+async def opened(services: Services) -> AsyncIterator[None]:
     """The daemon with its store and manager; the store is opened here unless it is already.
     Afterwards all workers are gone and the store is free."""
-    store = daemon.store or Store.open(daemon.settings.models_dir)
-    daemon.store = store
+    store = services.store or Store.open(services.settings.models_dir)
+    services.store = store
     try:
         if not store.read_only:
             await asyncio.to_thread(seed_builtin, store)
-        daemon.models = Manager(store, daemon.settings, observer=daemon.metrics)
-        file = ResponseFile(daemon.settings.data_dir / FILE_NAME)
-        daemon.making = Background(file)
-        daemon.moving = Transfers(store, daemon.settings, daemon.version)
-        daemon.batching = open_batches(daemon)
+        services.models = Manager(store, services.settings, observer=services.metrics)
+        file = ResponseStore(services.settings.data_dir / FILE_NAME)
+        services.making = BackgroundResponses(file)
+        services.moving = Transfers(store, services.settings, services.version)
+        services.batching = open_batches(services)
         try:
-            await _resume(daemon.batching)
+            await _resume(services.batching)
             yield
         finally:
-            await daemon.batching.close()
-            await daemon.making.close()
-            await daemon.moving.close()
-            await daemon.models.close()
+            await services.batching.close()
+            await services.making.close()
+            await services.moving.close()
+            await services.models.close()
     finally:
         store.close()
 
 
-async def _resume(batches: Batches) -> None:
+async def _resume(batches: BatchExecutor) -> None:
     """Go on with the batches of an earlier daemon. One that cannot does everything else."""
     try:
         await batches.resume()

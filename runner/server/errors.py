@@ -61,7 +61,7 @@ class HttpError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class HttpFailure:
     """An error as every surface tells it."""
 
     status: int
@@ -74,25 +74,25 @@ class Failure:
 class ErrorSurface(Protocol):
     """How one surface words a failure."""
 
-    def body(self, failure: Failure) -> bytes:
+    def body(self, failure: HttpFailure) -> bytes:
         """The JSON body of an error response."""
 
-    def event(self, failure: Failure) -> bytes:
+    def event(self, failure: HttpFailure) -> bytes:
         """The last event of a stream that has begun."""
 
 
-def failure_of(error: Exception, request_id: str) -> Failure:
+def failure_of(error: Exception, request_id: str) -> HttpFailure:
     """What to tell the client about error; what is not ours is logged with its traceback."""
     if isinstance(error, HttpError):
-        return Failure(error.status, error.code, error.message, headers=error.headers)
+        return HttpFailure(error.status, error.code, error.message, headers=error.headers)
     known = _as_hearth_error(error)
     if known is None:
         log.error("request %s failed", request_id, exc_info=error)
         message = f"an unexpected fault; the daemon's log tells more under {request_id}"
-        return Failure(500, "internal_error", message, {"request_id": request_id})
+        return HttpFailure(500, "internal_error", message, {"request_id": request_id})
     retry = known.details.get("retry_after_s")
     headers = {} if retry is None else {"retry-after": str(retry)}
-    return Failure(_status(known), known.code, known.message, known.details, headers)
+    return HttpFailure(_status(known), known.code, known.message, known.details, headers)
 
 
 def _as_hearth_error(error: Exception) -> runner.HearthError | None:
@@ -127,15 +127,15 @@ def _status(error: runner.HearthError) -> int:
 class OpenAIErrors:
     """{"error": {"message", "type", "param", "code"}}."""
 
-    def body(self, failure: Failure) -> bytes:
+    def body(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
         return to_json({"error": self._value(failure)})
 
-    def event(self, failure: Failure) -> bytes:
+    def event(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
         return b"data: " + self.body(failure) + b"\n\n"
 
-    def _value(self, failure: Failure) -> dict[str, Any]:
+    def _value(self, failure: HttpFailure) -> dict[str, Any]:
         extras = {k: v for k, v in failure.details.items() if k != "param"}
         return {
             "message": failure.message,
@@ -149,11 +149,11 @@ class OpenAIErrors:
 class OllamaErrors:
     """{"error": "..."} and, for programs, the code and details beside it."""
 
-    def body(self, failure: Failure) -> bytes:
+    def body(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
         return to_json({"error": failure.message, "code": failure.code, **failure.details})
 
-    def event(self, failure: Failure) -> bytes:
+    def event(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
         return self.body(failure) + b"\n"
 
@@ -161,13 +161,13 @@ class OllamaErrors:
 class AnthropicErrors:
     """{"type": "error", "error": {"type", "message"}}."""
 
-    def body(self, failure: Failure) -> bytes:
+    def body(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
         told = {"type": _anthropic_type(failure.status), "message": failure.message}
         extras = {"code": failure.code, **failure.details}
         return to_json({"type": "error", "error": {**extras, **told}})
 
-    def event(self, failure: Failure) -> bytes:
+    def event(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
         return b"event: error\ndata: " + self.body(failure) + b"\n\n"
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runner.server.errors import Failure, HttpError, failure_of, surface_of
-from runner.server.exchange import body_limit_bytes, request_id_of, too_large
+from runner.server.errors import HttpError, HttpFailure, failure_of, surface_of
+from runner.server.http_request import body_limit_bytes, request_id_of, too_large
 from runner.settings import Address
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -150,7 +150,7 @@ def _check_form(headers: list[tuple[bytes, bytes]]) -> None:
         )
 
 
-async def _refuse(scope: Scope, send: Send, failure: Failure) -> None:
+async def _refuse(scope: Scope, send: Send, failure: HttpFailure) -> None:
     body = surface_of(scope["path"]).body(failure)
     headers = {
         "content-length": str(len(body)),

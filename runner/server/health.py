@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from runner.server.exchange import Exchange
+from runner.server.http_request import HttpRequest
 
 
-async def root(exchange: Exchange) -> None:
+async def root(http: HttpRequest) -> None:
     """What Ollama's clients look for, in our own words."""
-    await exchange.reply_bytes(b"hearth is running", "text/plain; charset=utf-8")
+    await http.reply_bytes(b"hearth is running", "text/plain; charset=utf-8")
 
 
-async def health(exchange: Exchange) -> None:
+async def health(http: HttpRequest) -> None:
     """Alive: the event loop answers."""
-    await exchange.reply({"status": "ok"})
+    await http.reply({"status": "ok"})
 
 
-async def ready(exchange: Exchange) -> None:
+async def ready(http: HttpRequest) -> None:
     """Ready for requests; 503 while the daemon stops."""
-    if exchange.daemon.draining:
-        await exchange.reply({"status": "stopping"}, 503)
+    if http.services.draining:
+        await http.reply({"status": "stopping"}, 503)
     else:
-        await exchange.reply({"status": "ready"})
+        await http.reply({"status": "ready"})
 
 
-async def version(exchange: Exchange) -> None:
+async def version(http: HttpRequest) -> None:
     """Who answers here. pid and store are for the message of a second daemon."""
-    daemon = exchange.daemon
-    await exchange.reply(
+    services = http.services
+    await http.reply(
         {
-            "version": daemon.version,
+            "version": services.version,
             "name": "hearth",
-            "pid": daemon.pid,
-            "store": str(daemon.settings.models_dir),
-            "read_only": daemon.shelf.read_only,
-            "uptime_s": daemon.uptime_s,
+            "pid": services.pid,
+            "store": str(services.settings.models_dir),
+            "read_only": services.shelf.read_only,
+            "uptime_s": services.uptime_s,
         }
     )

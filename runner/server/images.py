@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from registry.bundle import read_bundle
 from runner.errors import InvalidRequest, Unsupported
-from runner.models.seeing import blindness
-from runner.types import IMAGE_MARK, Image, Message
+from runner.models.vision import vision_unsupported
+from runner.types import IMAGE_PLACEHOLDER, Image, Message
 
 if TYPE_CHECKING:
-    from runner.server.daemon import Daemon
+    from runner.server.services import Services
 
 MAX_IMAGE_BYTES: Final = 20 << 20
 MAX_IMAGES_BYTES: Final = 40 << 20  # of a request
@@ -96,13 +96,13 @@ def image_of_url(url: str, where: str) -> Image:
     return image_of_base64(content, where, media_type)
 
 
-def plain(text: str) -> str:
+def without_placeholders(text: str) -> str:
     """A text without the mark of images, which clients must not bring in. A space takes its place,
     so that what was around it makes no new one."""
-    return text.replace(IMAGE_MARK, " ") if IMAGE_MARK in text else text
+    return text.replace(IMAGE_PLACEHOLDER, " ") if IMAGE_PLACEHOLDER in text else text
 
 
-def placed(parts: Iterable[str | Image]) -> tuple[str, tuple[Image, ...]]:
+def join_parts(parts: Iterable[str | Image]) -> tuple[str, tuple[Image, ...]]:
     """Texts and pictures as the content of a message and its images. Texts beside each other are
     joined by a line break."""
     content: list[str] = []
@@ -111,9 +111,11 @@ def placed(parts: Iterable[str | Image]) -> tuple[str, tuple[Image, ...]]:
     for part in parts:
         if isinstance(part, Image):
             images.append(part)
-            content.append(IMAGE_MARK)
+            content.append(IMAGE_PLACEHOLDER)
         else:
-            content.append(f"\n{plain(part)}" if after_text else plain(part))
+            content.append(
+                f"\n{without_placeholders(part)}" if after_text else without_placeholders(part)
+            )
         after_text = not isinstance(part, Image)
     return "".join(content), tuple(images)
 
@@ -131,8 +133,8 @@ def check_images(messages: Sequence[Message], answers: int = 1) -> bool:
     return bool(sizes)
 
 
-async def require_sight(
-    daemon: Daemon,
+async def require_vision(
+    services: Services,
     model: str,
     messages: Sequence[Message],
     options: Mapping[str, Any],
@@ -142,9 +144,9 @@ async def require_sight(
     model cannot read them; and what finding and reading it raises."""
     if not check_images(messages, answers):
         return
-    stored = daemon.manager.find(model)
-    bundle = await asyncio.to_thread(read_bundle, daemon.shelf, stored)
-    fault = blindness(bundle, options.get("backend"))
+    stored = services.manager.find(model)
+    bundle = await asyncio.to_thread(read_bundle, services.shelf, stored)
+    fault = vision_unsupported(bundle, options.get("backend"))
     if fault is not None:
         raise InvalidRequest(fault, param="messages")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from runner.server.exchange import Exchange, WireModel
-from runner.server.keys import Key, Scope
+from runner.server.http_request import HttpRequest, WireModel
+from runner.server.keys import ApiKey, Scope
 
 
 class KeyRequest(WireModel):
@@ -18,25 +18,25 @@ class KeyRequest(WireModel):
     scopes: list[Scope] = Field(default=["inference"], min_length=1)
 
 
-async def list_keys(exchange: Exchange) -> None:
+async def list_keys(http: HttpRequest) -> None:
     """Answer {"keys": [{"name", "scopes", "created_at"}]}; no key can be read back."""
-    await exchange.reply({"keys": [_entry(key) for key in exchange.daemon.keys.keys]})
+    await http.reply({"keys": [_entry(key) for key in http.services.keys.keys]})
 
 
-async def add_key(exchange: Exchange) -> None:
+async def add_key(http: HttpRequest) -> None:
     """Make a key; answer {"name", "scopes", "key"}."""
-    asked = await exchange.read(KeyRequest)
+    asked = await http.read(KeyRequest)
     scopes = tuple(dict.fromkeys(asked.scopes))
-    text = await asyncio.to_thread(exchange.daemon.keys.add, asked.name, scopes)
-    await exchange.reply({"name": asked.name, "scopes": scopes, "key": text})
+    text = await asyncio.to_thread(http.services.keys.add, asked.name, scopes)
+    await http.reply({"name": asked.name, "scopes": scopes, "key": text})
 
 
-async def remove_key(exchange: Exchange) -> None:
+async def remove_key(http: HttpRequest) -> None:
     """Take a key away."""
-    name = exchange.parameter("name")
-    await asyncio.to_thread(exchange.daemon.keys.remove, name)
-    await exchange.reply({"name": name, "removed": True})
+    name = http.parameter("name")
+    await asyncio.to_thread(http.services.keys.remove, name)
+    await http.reply({"name": name, "removed": True})
 
 
-def _entry(key: Key) -> dict[str, Any]:
+def _entry(key: ApiKey) -> dict[str, Any]:
     return {"name": key.name, "scopes": key.scopes, "created_at": key.created_at}

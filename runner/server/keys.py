@@ -31,7 +31,7 @@ _MAX_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """A key as it is kept. sha256: of its text, in hexadecimal digits."""
 
     name: str
@@ -56,11 +56,11 @@ class KeyRing:
         return bool(self._keys)
 
     @property
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[ApiKey]:
         """Every key, oldest first."""
         return sorted(self._keys.values(), key=lambda key: key.created_at)
 
-    def find(self, text: str) -> Key | None:
+    def find(self, text: str) -> ApiKey | None:
         """The key that text is. Takes the same time whichever it is."""
         given, found = _hash(text), None
         for key in self._keys.values():
@@ -82,7 +82,7 @@ class KeyRing:
             )
         text = PREFIX + secrets.token_urlsafe(32)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        self._store({**self._keys, name: Key(name, scopes, _hash(text), now)})
+        self._store({**self._keys, name: ApiKey(name, scopes, _hash(text), now)})
         return text
 
     def remove(self, name: str) -> None:
@@ -92,7 +92,7 @@ class KeyRing:
             raise KeyNotFound(f"there is no key {name[:64]!r}; there are: {known}")
         self._store({other: key for other, key in self._keys.items() if other != name})
 
-    def _store(self, keys: dict[str, Key]) -> None:
+    def _store(self, keys: dict[str, ApiKey]) -> None:
         content = json.dumps([asdict(key) for key in keys.values()], indent=1) + "\n"
         temporary = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
         try:
@@ -118,7 +118,7 @@ def _write(path: Path, content: bytes) -> None:
         os.fsync(descriptor)
 
 
-def _read(path: Path) -> list[Key]:
+def _read(path: Path) -> list[ApiKey]:
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -128,7 +128,9 @@ def _read(path: Path) -> list[Key]:
         raise StorageFailed(f"{path} cannot be read: {error.strerror}") from None
     try:
         return [
-            Key(str(item["name"]), tuple(item["scopes"]), str(item["sha256"]), item["created_at"])
+            ApiKey(
+                str(item["name"]), tuple(item["scopes"]), str(item["sha256"]), item["created_at"]
+            )
             for item in json.loads(content)
         ]
     except (ValueError, TypeError, LookupError, RecursionError):

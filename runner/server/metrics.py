@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from runner.errors import HearthError
-from runner.models.residents import Resident
-from runner.server.exchange import Exchange
+from runner.models.resident import Resident
+from runner.server.http_request import HttpRequest
 from runner.types import Finish, WorkerStats
 
 _STATS_TIMEOUT_S = 1.0
@@ -102,19 +102,19 @@ class Metrics:
         return Histogram(name, help, _LABEL, buckets=buckets, registry=self.registry)
 
 
-async def metrics(exchange: Exchange) -> None:
+async def metrics(http: HttpRequest) -> None:
     """Answer with all metrics. A worker that does not tell its state in time is left out."""
-    daemon = exchange.daemon
-    residents = [resident for resident in daemon.manager.present if resident.loaded]
+    services = http.services
+    residents = [resident for resident in services.manager.present if resident.loaded]
     told = await asyncio.gather(*(_stats(resident) for resident in residents))
     now = CollectorRegistry()
     Gauge("hearth:models_loaded", "Models with a worker", registry=now).set(len(residents))
-    Gauge("hearth:uptime_seconds", "Age of the daemon", registry=now).set(daemon.uptime_s)
+    Gauge("hearth:uptime_seconds", "Age of the daemon", registry=now).set(services.uptime_s)
     gauges = _Gauges(now)
     for resident, stats in zip(residents, told, strict=True):
         if stats is not None:
             gauges.set(resident.bundle.name.short, stats)
-    await exchange.reply_bytes(daemon.metrics.text(now), CONTENT_TYPE_LATEST)
+    await http.reply_bytes(services.metrics.text(now), CONTENT_TYPE_LATEST)
 
 
 class _Gauges:

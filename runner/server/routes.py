@@ -11,15 +11,15 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runner.server.access import Needed, check_access
-from runner.server.daemon import Daemon
 from runner.server.errors import HttpError, failure_of, surface_of
-from runner.server.exchange import ClientGone, Exchange
+from runner.server.http_request import ClientDisconnected, HttpRequest
+from runner.server.services import Services
 
-Handler = Callable[[Exchange], Awaitable[None]]
+Handler = Callable[[HttpRequest], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class RouteSpec:
     """One path with the handler of each method. scope: what a key must allow. takes, gives and
     streams are for the description only: the body that is read (a text: its content type), the
     one that is answered, and the content type of an answer that is no JSON object."""
@@ -37,69 +37,69 @@ class Endpoint:
     """An ASGI application around a handler: its errors become the surface's error bodies, or
     the last event of a stream that has begun."""
 
-    def __init__(self, handler: Handler, daemon: Daemon) -> None:
+    def __init__(self, handler: Handler, services: Services) -> None:
         self._handler = handler
-        self._daemon = daemon
+        self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        exchange = Exchange(scope, receive, send, self._daemon)
+        http = HttpRequest(scope, receive, send, self._services)
         try:
-            await self._handler(exchange)
-        except ClientGone:
+            await self._handler(http)
+        except ClientDisconnected:
             return
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if not exchange.gone or task is None:
+            if not http.gone or task is None:
                 raise
             task.uncancel()
         except Exception as error:
-            await _tell(exchange, error)
+            await _tell(http, error)
 
 
-async def _tell(exchange: Exchange, error: Exception) -> None:
-    failure = failure_of(error, exchange.request_id)
-    surface = surface_of(exchange.scope["path"])
-    if not exchange.started:
+async def _tell(http: HttpRequest, error: Exception) -> None:
+    failure = failure_of(error, http.request_id)
+    surface = surface_of(http.scope["path"])
+    if not http.started:
         body = surface.body(failure)
-        await exchange.reply_bytes(body, "application/json", failure.status, failure.headers)
-    elif not exchange.finished:
-        await exchange.finish(surface.event(failure))
+        await http.reply_bytes(body, "application/json", failure.status, failure.headers)
+    elif not http.finished:
+        await http.finish(surface.event(failure))
 
 
-def router(paths: Sequence[Path], daemon: Daemon) -> ASGIApp:
+def router(paths: Sequence[RouteSpec], services: Services) -> ASGIApp:
     """The application of all paths; unknown ones and wrong methods get the surface's error."""
-    by_path: dict[str, list[Path]] = {}
+    by_path: dict[str, list[RouteSpec]] = {}
     for item in paths:
         by_path.setdefault(item.path, []).append(item)
     routes = [
-        Route(path, _dispatch(items, daemon), methods=None) for path, items in by_path.items()
+        Route(path, _dispatch(items, services), methods=None) for path, items in by_path.items()
     ]
-    return Router(routes, redirect_slashes=False, default=Endpoint(_unknown, daemon))
+    return Router(routes, redirect_slashes=False, default=Endpoint(_unknown, services))
 
 
-def _dispatch(items: Sequence[Path], daemon: Daemon) -> Endpoint:
+def _dispatch(items: Sequence[RouteSpec], services: Services) -> Endpoint:
     handlers = {method: item for item in items for method in item.methods}
     if "GET" in handlers:
         handlers.setdefault("HEAD", handlers["GET"])
 
-    async def dispatch(exchange: Exchange) -> None:
-        item = handlers.get(exchange.scope["method"])
-        check_access(exchange, None if item is None else item.scope)
+    async def dispatch(http: HttpRequest) -> None:
+        item = handlers.get(http.scope["method"])
+        check_access(http, None if item is None else item.scope)
         if item is None:
             allowed = ", ".join(sorted(handlers))
             raise HttpError(
                 405,
                 "method_not_allowed",
-                f"{exchange.scope['method']} is not possible here; use {allowed}",
+                f"{http.scope['method']} is not possible here; use {allowed}",
                 allow=allowed,
             )
-        await item.handler(exchange)
+        await item.handler(http)
 
-    return Endpoint(dispatch, daemon)
+    return Endpoint(dispatch, services)
 
 
-async def _unknown(exchange: Exchange) -> None:
-    check_access(exchange, None)
-    path = str(exchange.scope["path"])[:200]
+async def _unknown(http: HttpRequest) -> None:
+    check_access(http, None)
+    path = str(http.scope["path"])[:200]
     raise HttpError(404, "not_found", f"there is nothing at {path!r}")

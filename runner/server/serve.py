@@ -21,10 +21,10 @@ from registry.store import Store
 from runner.errors import HearthError, ShuttingDown
 from runner.server.app import create_app
 from runner.server.connections import BoundedProtocol
-from runner.server.daemon import Daemon
 from runner.server.keys import FILE_NAME, KeyRing
-from runner.server.listening import ListenError, PortTaken, is_loopback, listen
 from runner.server.logs import set_up
+from runner.server.services import Services
+from runner.server.sockets import ListenError, PortTaken, is_loopback, listen
 from runner.settings import SettingsError, load
 
 log = logging.getLogger("hearth")
@@ -52,15 +52,15 @@ def main() -> int:
         taken = isinstance(error, PortTaken)
         return _give_up(str(error), EXIT_PORT_TAKEN if taken else EXIT_FAULT)
     with sock:
-        daemon = Daemon(settings, address, importlib.metadata.version("hearth"), keys)
+        services = Services(settings, address, importlib.metadata.version("hearth"), keys)
         try:
-            daemon.store = Store.open(settings.models_dir)
+            services.store = Store.open(settings.models_dir)
         except StoreLocked as error:
             return _give_up(error.message, EXIT_STORE_LOCKED)
         except RegistryError as error:
             return _give_up(error.message, EXIT_FAULT)
-        with _state_file(daemon):
-            return _serve(daemon, sock)
+        with _state_file(services):
+            return _serve(services, sock)
 
 
 def _give_up(message: str, code: int) -> int:
@@ -68,11 +68,11 @@ def _give_up(message: str, code: int) -> int:
     return code
 
 
-def _serve(daemon: Daemon, sock: socket.socket) -> int:
-    settings = daemon.settings
+def _serve(services: Services, sock: socket.socket) -> int:
+    settings = services.settings
     drain_s = settings.drain_timeout
     config = uvicorn.Config(
-        create_app(daemon, public=not is_loopback(daemon.address.host)),
+        create_app(services, public=not is_loopback(services.address.host)),
         http=BoundedProtocol,
         access_log=False,
         log_config=None,
@@ -86,19 +86,19 @@ def _serve(daemon: Daemon, sock: socket.socket) -> int:
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
-    server = Server(config, daemon)
+    server = DaemonServer(config, services)
     server.run(sockets=[sock])
     return server.exit_code
 
 
-class Server(uvicorn.Server):
+class DaemonServer(uvicorn.Server):
     """uvicorn, with the daemon's own meaning of signals: the first one drains, the second one
     stops at once."""
 
-    def __init__(self, config: uvicorn.Config, daemon: Daemon) -> None:
+    def __init__(self, config: uvicorn.Config, services: Services) -> None:
         super().__init__(config)
         self.exit_code = EXIT_FAULT
-        self._daemon = daemon
+        self._services = services
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -112,31 +112,31 @@ class Server(uvicorn.Server):
         """Start, then say where."""
         await super().startup(sockets)
         self.exit_code = 0
-        log.info("hearth %s listens on %s, models in %s%s", self._daemon.version,
-                 self._daemon.address.url, self._daemon.settings.models_dir,
-                 " (read-only)" if self._daemon.shelf.read_only else "")  # fmt: skip
+        log.info("hearth %s listens on %s, models in %s%s", self._services.version,
+                 self._services.address.url, self._services.settings.models_dir,
+                 " (read-only)" if self._services.shelf.read_only else "")  # fmt: skip
 
     def _on_signal(self, number: int) -> None:
-        daemon = self._daemon
+        services = self._services
         if self.should_exit:
             self.exit_code = 128 + number
             self.force_exit = True
             self._cut("the daemon was stopped")
             return
         self.should_exit = True
-        daemon.draining = True
+        services.draining = True
         log.info("stopping: answers in progress may finish")
-        if daemon.models is not None:
-            daemon.models.stop_admitting()
-        if daemon.moving is not None:
-            daemon.moving.cancel_all()
-        drain_s = daemon.settings.drain_timeout
+        if services.models is not None:
+            services.models.stop_admitting()
+        if services.moving is not None:
+            services.moving.cancel_all()
+        drain_s = services.settings.drain_timeout
         if drain_s is not None:
             loop = asyncio.get_running_loop()
             loop.call_later(drain_s, self._cut, f"the daemon stopped after {drain_s:g} s of grace")
 
     def _cut(self, reason: str) -> None:
-        manager = self._daemon.models
+        manager = self._services.models
         if manager is not None:
             manager.abort_all(ShuttingDown(reason))
             if self.force_exit:
@@ -144,16 +144,16 @@ class Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def _state_file(daemon: Daemon) -> Iterator[None]:
+def _state_file(services: Services) -> Iterator[None]:
     """daemon.json in the state folder while the daemon runs: pid, url, version, models, and the
     token with which the commands of this user need no key."""
-    path = daemon.settings.state_dir / "daemon.json"
+    path = services.settings.state_dir / "daemon.json"
     facts = {
         "pid": os.getpid(),
-        "url": daemon.address.url,
-        "version": daemon.version,
-        "models": str(daemon.settings.models_dir),
-        "token": daemon.owner_token,
+        "url": services.address.url,
+        "version": services.version,
+        "models": str(services.settings.models_dir),
+        "token": services.owner_token,
     }
     _write(path, json.dumps(facts))
     try:

@@ -11,8 +11,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from runner.models.generation import Generation
-from runner.server.exchange import Exchange
+from runner.models.delta_stream import DeltaStream
+from runner.server.http_request import HttpRequest
 from runner.types import Delta, Finish, PromptToken, TokenLogprob
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
@@ -21,15 +21,15 @@ KEEP_ALIVE = b": keep-alive\n\n"
 KEEP_ALIVE_S = 10.0
 WRITE_TIMEOUT_S = 60.0  # a client that reads nothing for so long is gone
 
-Arrived = list[tuple[int, Delta]]
+Deltas = list[tuple[int, Delta]]
 
 
-class Renderer(Protocol):
+class StreamRenderer(Protocol):
     """Words the events of one surface. content_type says which framing it uses."""
 
     content_type: str
 
-    def events(self, arrived: Arrived) -> bytes:
+    def events(self, arrived: Deltas) -> bytes:
         """The bytes for what has arrived; may be empty."""
 
     def keep_alive(self) -> bytes:
@@ -39,9 +39,9 @@ class Renderer(Protocol):
         """The bytes after the last delta."""
 
 
-async def send_stream(exchange: Exchange, generation: Generation, renderer: Renderer) -> None:
+async def send_stream(http: HttpRequest, generation: DeltaStream, renderer: StreamRenderer) -> None:
     """Stream the whole generation; a client that leaves ends it at once."""
-    ticker = _Ticker(exchange, generation)
+    ticker = _Ticker(http, generation)
     try:
         while not generation.done:
             arrived = await generation.read()
@@ -50,13 +50,13 @@ async def send_stream(exchange: Exchange, generation: Generation, renderer: Rend
                 data = data or renderer.keep_alive()
             if not data:
                 continue
-            if not exchange.started:
-                await exchange.start(renderer.content_type)
+            if not http.started:
+                await http.start(renderer.content_type)
             ticker.written = True
-            await exchange.write(data)
-        if not exchange.started:
-            await exchange.start(renderer.content_type)
-        await exchange.finish(renderer.end())
+            await http.write(data)
+        if not http.started:
+            await http.start(renderer.content_type)
+        await http.finish(renderer.end())
     finally:
         ticker.stop()
         generation.cancel()
@@ -66,9 +66,9 @@ class _Ticker:
     """Wakes the stream when nothing was written for a while, and gives up on a client that
     does not read. One timer for a stream, none for a token."""
 
-    def __init__(self, exchange: Exchange, generation: Generation) -> None:
+    def __init__(self, http: HttpRequest, generation: DeltaStream) -> None:
         self.written = True
-        self._exchange = exchange
+        self._http = http
         self._generation = generation
         self._due = False
         self._loop = asyncio.get_running_loop()
@@ -85,9 +85,9 @@ class _Ticker:
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(KEEP_ALIVE_S, self._tick)
-        since_s = self._exchange.writing_since_s
+        since_s = self._http.writing_since_s
         if since_s is not None and self._loop.time() - since_s > WRITE_TIMEOUT_S:
-            self._exchange.abandon()
+            self._http.abandon()
         elif not self.written:
             self._due = True
             self._generation.wake()
@@ -95,7 +95,7 @@ class _Ticker:
 
 
 @dataclass(slots=True)
-class Answer:
+class GeneratedSequence:
     """One sequence, whole. token_counts: of the texts, one by one."""
 
     texts: list[str] = field(default_factory=list)
@@ -110,9 +110,9 @@ class Answer:
         return "".join(self.texts)
 
 
-async def collect(generation: Generation, count: int) -> list[Answer]:
+async def collect(generation: DeltaStream, count: int) -> list[GeneratedSequence]:
     """All sequences to their ends. Raises the error that ended the request."""
-    answers = [Answer() for _ in range(count)]
+    answers = [GeneratedSequence() for _ in range(count)]
     try:
         while not generation.done:
             for index, delta in await generation.read():

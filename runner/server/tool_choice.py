@@ -10,12 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from runner.chat.output import speaks_harmony
+from runner.chat.output import is_harmony
 from runner.chat.tools import family_of
-from runner.chat.tools.grammars import MOST_CALLS, Notation, grammar_of_calls, notation_of, offer
+from runner.chat.tools.call_grammar import (
+    MAX_CALLS,
+    CallGrammar,
+    call_grammar_of,
+    grammar_of_calls,
+    offered_function,
+)
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
-from runner.server.asking import after_reasoning
+from runner.server.generation import after_reasoning
 from runner.types import Grammar
 
 Mode = Literal["none", "auto", "required"]
@@ -100,7 +106,7 @@ def _enforced(
     think: bool | str | None,
 ) -> Grammar | None:
     required = choice.mode == "required"
-    harmony = speaks_harmony(lease.template, lease.bundle.parser)
+    harmony = is_harmony(lease.template, lease.bundle.parser)
     if harmony and not required and answer is None:
         return None  # free text in harmony has headers of its own
     notation = _notation(lease, harmony)
@@ -112,7 +118,9 @@ def _enforced(
             param="tool_choice",
         )
     offers = [
-        offer(each, f"tools.{index}.function", strict=required or each.get("strict") is True)
+        offered_function(
+            each, f"tools.{index}.function", strict=required or each.get("strict") is True
+        )
         for index, each in enumerate(functions)
         if choice.names is None or each["name"] in choice.names
     ]
@@ -120,7 +128,7 @@ def _enforced(
         notation,
         offers,
         free=not required,
-        most=1 if choice.single else MOST_CALLS,
+        most=1 if choice.single else MAX_CALLS,
         answer=None if required or answer is None else _as_lark(answer),
     )
     if answer is not None and not required:
@@ -131,13 +139,13 @@ def _enforced(
     return after_reasoning(grammar, lease, think)
 
 
-def _notation(lease: Lease, harmony: bool) -> Notation | None:
+def _notation(lease: Lease, harmony: bool) -> CallGrammar | None:
     if harmony:
-        return notation_of("harmony", lease.template)
+        return call_grammar_of("harmony", lease.template)
     family = family_of(lease.template, lease.bundle.parser)
     if family is None:
         return None
-    return notation_of(family.__name__.rpartition(".")[2], lease.template)
+    return call_grammar_of(family.__name__.rpartition(".")[2], lease.template)
 
 
 def _as_lark(answer: Grammar) -> str:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from runner.engine.engine import Engine, Outcome
-from runner.engine.sequence import Matcher
+from runner.engine.engine import Engine, StepOutput
+from runner.engine.sequence import GrammarMatcher
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import Delta, Embeddings, GenerateRequest, WorkerStats
-from runner.worker.fitting import Fitted
 from runner.worker.memory import resident_bytes
 from runner.worker.protocol import ProtocolError, delta_to_wire
+from runner.worker.truncation import EncodedPrompt
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +60,9 @@ class EngineThread(threading.Thread):
     def submit(
         self,
         request: GenerateRequest,
-        prompt: Fitted,
+        prompt: EncodedPrompt,
         arrived_s: float,
-        matcher: Matcher | None = None,
+        matcher: GrammarMatcher | None = None,
     ) -> None:
         """Generate from a prompt. What it has begun comes before the text of the first delta.
         matcher: of the request's grammar."""
@@ -164,7 +164,7 @@ class EngineThread(threading.Thread):
         self._begun.pop(id, None)
         self._dropped.pop(id, None)
 
-    def _report(self, outcome: Outcome) -> None:
+    def _report(self, outcome: StepOutput) -> None:
         if outcome.deltas:
             if self._begun:
                 outcome = self._with_beginnings(outcome)
@@ -177,14 +177,14 @@ class EngineThread(threading.Thread):
         for id, embeddings in outcome.embeddings:
             self._send_embeddings(id, embeddings)
 
-    def _with_beginnings(self, outcome: Outcome) -> Outcome:
+    def _with_beginnings(self, outcome: StepOutput) -> StepOutput:
         deltas = [
             (id, replace(delta, text=self._begun.pop(id, "") + delta.text))
             for id, delta in outcome.deltas
         ]
         return replace(outcome, deltas=deltas)
 
-    def _with_drops(self, outcome: Outcome) -> Outcome:
+    def _with_drops(self, outcome: StepOutput) -> StepOutput:
         deltas = [(id, self._with_drop(id, delta)) for id, delta in outcome.deltas]
         return replace(outcome, deltas=deltas)
 

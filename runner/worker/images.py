@@ -16,16 +16,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from runner.backends.backend import BackendError, ImagePart, ImageSlot, Picture, Vision
+from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot, VisionEncoder
 from runner.errors import CapacityError, InternalError
 from runner.types import GenerateRequest, Image
-from runner.worker.pictures import decode
+from runner.worker.image_decoder import decode
 
-KEPT_BYTES: Final = 256 << 20  # of embeddings that no request needs
-MOST_BYTES: Final = 1 << 30  # of all embeddings
-MOST_KNOWN: Final = 4096  # pictures whose numbers are kept: a few hundred bytes each
-MOST_READ: Final = 4  # pictures that are prepared and not encoded: some 10 MB each
-LAST_NUMBER: Final = (1 << 31) - 1
+MAX_IDLE_BYTES: Final = 256 << 20  # of embeddings that no request needs
+MAX_BYTES: Final = 1 << 30  # of all embeddings
+MAX_KNOWN: Final = 4096  # pictures whose numbers are kept: a few hundred bytes each
+MAX_PREPARED: Final = 4  # pictures that are prepared and not encoded: some 10 MB each
+MAX_NUMBER: Final = (1 << 31) - 1
 
 Key = tuple[bytes, int]
 
@@ -45,10 +45,12 @@ class _Run:
 Piece = list[int] | _Run
 
 
-class ImageLibrary:
+class ImageCache:
     """The pictures of one worker. read and encode are for one thread, tokens for any."""
 
-    def __init__(self, vision: Vision, decoder: Callable[[bytes], Picture] = decode) -> None:
+    def __init__(
+        self, vision: VisionEncoder, decoder: Callable[[bytes], DecodedImage] = decode
+    ) -> None:
         """vision: of the loaded model."""
         self._vision = vision
         self._decoder = decoder
@@ -108,10 +110,10 @@ class ImageLibrary:
                 part if isinstance(part, list) else self._number(part.tokens) for part in parts
             ]
             self._known[key] = pieces
-            if len(self._known) > MOST_KNOWN:
+            if len(self._known) > MAX_KNOWN:
                 self._known.popitem(last=False)
             self._slots[key] = slots
-            if len(self._slots) > MOST_READ:
+            if len(self._slots) > MAX_PREPARED:
                 self._slots.popitem(last=False)
         return pieces
 
@@ -122,14 +124,14 @@ class ImageLibrary:
     def _number(self, tokens: int) -> _Run:
         """A run that no other has, and one number that none has after it."""
         first = self._next
-        if first + tokens >= LAST_NUMBER:
+        if first + tokens >= MAX_NUMBER:
             raise InternalError("this worker has seen too many images; unload the model")
         self._next = first + tokens + 1
         return _Run(-first, tokens)
 
     def _encode(self, run: _Run, slot: ImageSlot) -> ImagePart:
         alive = sum(part.vectors.nbytes for part in self._alive.values())
-        if alive > MOST_BYTES:
+        if alive > MAX_BYTES:
             raise CapacityError(
                 f"the images of running requests take {alive >> 20} MB; try again when some of "
                 "them have finished"
@@ -140,7 +142,7 @@ class ImageLibrary:
             raise InternalError(f"the image could not be encoded: {error}") from error
         self._alive[run.first] = self._kept[run.first] = part
         self._kept_bytes += part.vectors.nbytes
-        while self._kept_bytes > KEPT_BYTES:
+        while self._kept_bytes > MAX_IDLE_BYTES:
             self._kept_bytes -= self._kept.popitem(last=False)[1].vectors.nbytes
         return part
 
@@ -150,7 +152,7 @@ def images_of(request: GenerateRequest) -> list[Image]:
     return [image for message in request.messages or () for image in message.images]
 
 
-def used(images: Sequence[Image], tokens: Sequence[int], library: ImageLibrary) -> list[Image]:
+def images_in(images: Sequence[Image], tokens: Sequence[int], library: ImageCache) -> list[Image]:
     """Those of images that stand in tokens: not all, where turns were left out."""
     present = set(tokens)
     return [image for image in images if present.issuperset(library.tokens(image))]

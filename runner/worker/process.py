@@ -20,15 +20,13 @@ from typing import Any
 
 from runner.backends.backend import ImagePart
 from runner.engine.engine import Engine
-from runner.engine.sequence import Matcher
+from runner.engine.sequence import GrammarMatcher
 from runner.errors import HearthError, InternalError, InvalidRequest, Unsupported
 from runner.types import GenerateRequest, LoadPlan
 from runner.worker.engine_thread import EngineThread
-from runner.worker.fitting import Fitted, fit, standing
-from runner.worker.images import ImageLibrary, images_of, used
-from runner.worker.loading import Loaded, load
-from runner.worker.outbox import Outbox
-from runner.worker.pairing import paired_tokens
+from runner.worker.frame_writer import FrameWriter
+from runner.worker.images import ImageCache, images_in, images_of
+from runner.worker.loader import ModelRuntime, load
 from runner.worker.prompts import inputs_to_tokens
 from runner.worker.protocol import (
     ProtocolError,
@@ -36,11 +34,13 @@ from runner.worker.protocol import (
     read_frame,
     request_from_wire,
 )
+from runner.worker.rerank_input import rerank_tokens
+from runner.worker.truncation import EncodedPrompt, fit_prompt, shift_keep_tokens
 
 log = logging.getLogger(__name__)
 
 Frame = dict[str, Any]
-Answer = Callable[[Loaded, Frame], Frame]
+ReplyHandler = Callable[[ModelRuntime, Frame], Frame]
 PROTOCOL_EXIT_CODE = 76  # EX_PROTOCOL
 LOAD_EXIT_CODE = 1
 GRAMMAR_THREADS = 2  # one that takes long does not keep the next ones waiting
@@ -50,7 +50,7 @@ async def serve(connection: socket.socket) -> int:
     """Serve the daemon at the other end. Returns the exit code of the process."""
     connection.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=connection)
-    outbox = Outbox(connection, asyncio.get_running_loop())
+    outbox = FrameWriter(connection, asyncio.get_running_loop())
     try:
         first = await read_frame(reader)
         if first is None:
@@ -90,12 +90,12 @@ def _plan(frame: Frame) -> LoadPlan:
 class Worker:
     """The frames' meaning. Lives on the event loop's thread."""
 
-    def __init__(self, plan: LoadPlan, outbox: Outbox) -> None:
+    def __init__(self, plan: LoadPlan, outbox: FrameWriter) -> None:
         self.failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
         self._plan = plan
         self._outbox = outbox
-        self._loaded: Loaded | None = None
+        self._loaded: ModelRuntime | None = None
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._prompt_thread = ThreadPoolExecutor(1, thread_name_prefix="prompts")
         self._grammar_threads = ThreadPoolExecutor(GRAMMAR_THREADS, "grammars")
@@ -188,7 +188,7 @@ class Worker:
             for image in images:
                 await self._of_images(self._images.read, image)
 
-    async def _with_images(self, request: GenerateRequest, prompt: Fitted) -> Fitted:
+    async def _with_images(self, request: GenerateRequest, prompt: EncodedPrompt) -> EncodedPrompt:
         """Encode those of the request's pictures that are in the prompt, one after the other, so
         that others take turns."""
         images, library = images_of(request), self._images
@@ -196,29 +196,29 @@ class Worker:
         if not images or library is None or len(prompt.tokens) > _context(self._loaded, request):
             return prompt  # what is too long the engine refuses
         parts: dict[int, ImagePart] = {}
-        for image in await self._of_images(used, images, prompt.tokens, library):
+        for image in await self._of_images(images_in, images, prompt.tokens, library):
             parts |= await self._of_images(library.encode, image)
         return dataclasses.replace(prompt, parts=parts)
 
     @property
-    def _images(self) -> ImageLibrary | None:
+    def _images(self) -> ImageCache | None:
         return None if self._loaded is None else self._loaded.images
 
     async def _of_images(self, work: Callable[..., Any], *arguments: Any) -> Any:
         return await self._loop.run_in_executor(self._image_thread, work, *arguments)
 
     async def _answer(
-        self, id: str, frame: Frame, answer: Callable[[Loaded, Frame], Frame]
+        self, id: str, frame: Frame, answer: Callable[[ModelRuntime, Frame], Frame]
     ) -> None:
         if any(message["images"] for message in frame.get("request", {}).get("messages") or ()):
             await self._read_images(request_from_wire(frame["request"]))
         self._reply(id, await self._off_loop(lambda loaded: answer(loaded, frame)))
 
-    async def _off_loop(self, work: Callable[[Loaded], Any]) -> Any:
+    async def _off_loop(self, work: Callable[[ModelRuntime], Any]) -> Any:
         assert self._loaded is not None
         return await self._loop.run_in_executor(self._prompt_thread, work, self._loaded)
 
-    async def _match(self, request: GenerateRequest, prompt: Fitted) -> Matcher:
+    async def _match(self, request: GenerateRequest, prompt: EncodedPrompt) -> GrammarMatcher:
         """Compile on threads apart, so that prompts go on."""
         assert self._loaded is not None
         work = self._loaded.matchers.matcher
@@ -251,46 +251,48 @@ class Worker:
         self._outbox.send({"op": "error", "id": id, "error": error.to_wire()})
 
 
-def _worded(loaded: Loaded, request: GenerateRequest) -> tuple[GenerateRequest, Fitted]:
+def _worded(
+    loaded: ModelRuntime, request: GenerateRequest
+) -> tuple[GenerateRequest, EncodedPrompt]:
     sampling, fitted = loaded.wording.resolve(request.sampling), _fit(loaded, request)
-    keep = standing(loaded.prompts, request, fitted)
+    keep = shift_keep_tokens(loaded.prompts, request, fitted)
     return dataclasses.replace(request, sampling=sampling, shift_keep=keep), fitted
 
 
-def _fit(loaded: Loaded, request: GenerateRequest) -> Fitted:
-    return fit(loaded.prompts, request, _context(loaded, request))
+def _fit(loaded: ModelRuntime, request: GenerateRequest) -> EncodedPrompt:
+    return fit_prompt(loaded.prompts, request, _context(loaded, request))
 
 
-def _context(loaded: Loaded, request: GenerateRequest) -> int:
+def _context(loaded: ModelRuntime, request: GenerateRequest) -> int:
     most = loaded.engine.context_length
     return min(request.context_length or most, most)
 
 
-def _pairs_to_tokens(loaded: Loaded, pairs: list[Any], truncate: bool) -> list[list[int]]:
+def _pairs_to_tokens(loaded: ModelRuntime, pairs: list[Any], truncate: bool) -> list[list[int]]:
     pair = loaded.model.pair
     if pair is None:
         raise InvalidRequest("the model does not rank texts", param="model")
     most = loaded.engine.longest_input if truncate else None
-    return [paired_tokens(pair, str(query), str(document), most) for query, document in pairs]
+    return [rerank_tokens(pair, str(query), str(document), most) for query, document in pairs]
 
 
-def _tokenize(loaded: Loaded, frame: Frame) -> Frame:
+def _tokenize(loaded: ModelRuntime, frame: Frame) -> Frame:
     if frame.get("add_special", True):
         return {"tokens": loaded.prompts.encode_text(frame["text"])}
     tokens = loaded.model.tokenizer.encode(frame["text"], add_bos=False, parse_special=False)
     return {"tokens": tokens}
 
 
-def _detokenize(loaded: Loaded, frame: Frame) -> Frame:
+def _detokenize(loaded: ModelRuntime, frame: Frame) -> Frame:
     return {"text": b"".join(_pieces_of(loaded, frame["tokens"])).decode("utf-8", "replace")}
 
 
-def _pieces(loaded: Loaded, frame: Frame) -> Frame:
+def _pieces(loaded: ModelRuntime, frame: Frame) -> Frame:
     pieces = _pieces_of(loaded, frame["tokens"])
     return {"pieces": [piece.decode("utf-8", "replace") for piece in pieces]}
 
 
-def _pieces_of(loaded: Loaded, tokens: list[int]) -> list[bytes]:
+def _pieces_of(loaded: ModelRuntime, tokens: list[int]) -> list[bytes]:
     tokenizer = loaded.model.tokenizer
     for token in tokens:
         if not 0 <= token < tokenizer.vocabulary:
@@ -300,15 +302,15 @@ def _pieces_of(loaded: Loaded, tokens: list[int]) -> list[bytes]:
     return [tokenizer.piece(token) for token in tokens]
 
 
-def _render(loaded: Loaded, frame: Frame) -> Frame:
+def _render(loaded: ModelRuntime, frame: Frame) -> Frame:
     return {"prompt": loaded.prompts.render(request_from_wire(frame["request"]))}
 
 
-def _count(loaded: Loaded, frame: Frame) -> Frame:
+def _count(loaded: ModelRuntime, frame: Frame) -> Frame:
     return {"count": len(loaded.prompts.encode(request_from_wire(frame["request"])))}
 
 
-def _encode(loaded: Loaded, frame: Frame) -> Frame:
+def _encode(loaded: ModelRuntime, frame: Frame) -> Frame:
     request = request_from_wire(frame["request"])
     if images_of(request):
         raise Unsupported(
@@ -318,7 +320,7 @@ def _encode(loaded: Loaded, frame: Frame) -> Frame:
     return {"tokens": loaded.prompts.encode(request)}
 
 
-_ANSWERS: dict[str, Answer] = {
+_ANSWERS: dict[str, ReplyHandler] = {
     "tokenize": _tokenize,
     "detokenize": _detokenize,
     "render": _render,

@@ -18,13 +18,13 @@ from modelfile.templates.gochat import GoChatTemplate
 from modelfile.templates.named import DEFAULT, TOOL_USE, NamedTemplates
 from runner.backends.backend import Tokenizer
 from runner.errors import InvalidRequest, ModelInvalid, Unsupported
-from runner.types import IMAGE_MARK, GenerateRequest, Message, ToolCall
-from runner.worker.images import ImageLibrary, images_of
-from runner.worker.tool_results import paired
+from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Message, ToolCall
+from runner.worker.images import ImageCache, images_of
+from runner.worker.tool_results import match_tool_results
 
 log = logging.getLogger(__name__)
 
-MOST_GIVEN = 8  # templates of requests that are kept compiled
+MAX_COMPILED_TEMPLATES = 8  # templates of requests that are kept compiled
 
 
 class Template(Protocol):
@@ -81,7 +81,7 @@ def _plain_turn(message: Mapping[str, Any]) -> str:
     return content if role == "system" else f"{role.capitalize()}: {content}"
 
 
-class Prompts:
+class PromptEncoder:
     """Renders and encodes prompts for one model."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Prompts:
         *,
         tool_template: str | None = None,
         engine: str | None = None,
-        images: ImageLibrary | None = None,
+        images: ImageCache | None = None,
     ) -> None:
         """chat_template: its source; None: PlainTemplate is used. tool_template: of Jinja, for
         conversations with tools. engine: see modelfile.templates.dialect. images: of a model that
@@ -117,7 +117,9 @@ class Prompts:
         try:
             if "suffix" in options:
                 return self._fill(request.messages, options, self._chosen(request))
-            messages = [_message_for_template(message) for message in paired(request.messages)]
+            messages = [
+                _message_for_template(message) for message in match_tool_results(request.messages)
+            ]
             if images_of(request):
                 return self._with_images(request, messages, options)
             return self._conversation(request, messages, options)
@@ -151,7 +153,7 @@ class Prompts:
             except (ModelfileError, InvalidRequest) as fault:
                 faults.append(fault)
                 continue
-            found = text.count(IMAGE_MARK)
+            found = text.count(IMAGE_PLACEHOLDER)
             if found == expected:
                 return text
         if len(faults) > 1:
@@ -168,10 +170,10 @@ class Prompts:
                 "this model cannot read images; use one with a projector", param="messages"
             )
         for message in request.messages or ():
-            if message.content.count(IMAGE_MARK) != len(message.images):
+            if message.content.count(IMAGE_PLACEHOLDER) != len(message.images):
                 raise InvalidRequest(
                     f"a message has {len(message.images)} images and "
-                    f"{message.content.count(IMAGE_MARK)} places for them",
+                    f"{message.content.count(IMAGE_PLACEHOLDER)} places for them",
                     param="messages",
                 )
 
@@ -186,7 +188,7 @@ class Prompts:
                 self._given[source] = compile_template(source, self._bos, self._eos)
             except ModelfileError as error:
                 raise InvalidRequest(f"the template: {error}", param="template") from error
-            if len(self._given) > MOST_GIVEN:
+            if len(self._given) > MAX_COMPILED_TEMPLATES:
                 self._given.popitem(last=False)
         self._given.move_to_end(source)
         return self._given[source]
@@ -242,7 +244,7 @@ class Prompts:
         text = self.render(request)
         end = text.rstrip() if request.messages is not None else ""
         begun = next((opening for opening in request.openings if end.endswith(opening)), "")
-        head, *rest = text.split(IMAGE_MARK) if images_of(request) else [text]
+        head, *rest = text.split(IMAGE_PLACEHOLDER) if images_of(request) else [text]
         if request.preceding:
             tokens = self._tokenizer.encode(head, add_bos=False, parse_special=True)
             tokens = [*request.preceding, *tokens]
@@ -321,7 +323,7 @@ def _call_for_template(call: ToolCall) -> dict[str, Any]:
     return {**({"id": call.id} if call.id else {}), "type": "function", "function": function}
 
 
-def inputs_to_tokens(inputs: Sequence[Any], prompts: Prompts) -> list[list[int]]:
+def inputs_to_tokens(inputs: Sequence[Any], prompts: PromptEncoder) -> list[list[int]]:
     """Inputs of an embedding, strings or lists of ids, as ids. Raises InvalidRequest."""
     result = []
     for item in inputs:

@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.errors import HearthError
 from runner.types import GenerateRequest, LoadPlan, Message, SamplingParams
-from runner.worker.loading import load
+from runner.worker.loader import load
 
 _CONTEXT = 512
 

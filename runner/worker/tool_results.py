@@ -9,7 +9,7 @@ from dataclasses import replace
 from runner.types import Message, ToolCall
 
 
-def paired(messages: Iterable[Message]) -> list[Message]:
+def match_tool_results(messages: Iterable[Message]) -> list[Message]:
     """messages, the results of tools with the id and the name of the call that they answer: the
     one with their id, else the first of their name without a result, else the first without
     one."""

@@ -10,7 +10,7 @@ from typing import Any
 import schemathesis
 
 MODEL = "echo:latest"
-MOST_TOKENS = 16
+MAX_TOKENS = 16
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 # Their schemas say "any": nearly all that is generated is refused before a model is asked.
 _OPEN = ("keep_alive", "options", "response_format", "structured_outputs", "json_schema",
@@ -36,5 +36,5 @@ def map_body(context: Any, body: Any) -> Any:
         body["model"] = _BUNDLED if path == "/api/eval" else MODEL
     for name in _LIMITS:
         if isinstance(body.get(name), int) and not isinstance(body[name], bool):
-            body[name] = min(body[name], MOST_TOKENS)
+            body[name] = min(body[name], MAX_TOKENS)
     return body

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cli.bench.load import calibrate
 from cli.bench.machine import machine_facts
-from tests.benchmarks import cli, matrix, random_model, report, servers, serving
+from tests.benchmarks import cli, matrix, random_model, report, server_loads, servers
 from tests.benchmarks.comparison import Comparison
 from tests.benchmarks.reference import server_python
 
@@ -92,7 +92,7 @@ def measured(
 
 def started(
     given: argparse.Namespace, scratch: Path, logs: Path, stack: ExitStack
-) -> serving.Bench:
+) -> server_loads.Bench:
     """The model and the running servers, stopped when stack ends."""
     model = random_model.ensure_model(given.cache, random_model.SHAPES[given.shape], given.kind)
     others = []
@@ -107,22 +107,22 @@ def started(
     servers.install_model(model, home, port)
     sides = tuple(stack.enter_context(servers.running(one, logs)) for one in others)
     scale = calibrate(hearth.server, servers.MODEL_NAME)
-    return serving.Bench(model, hearth, sides, scale, 1 if given.quick else given.rounds)
+    return server_loads.Bench(model, hearth, sides, scale, 1 if given.quick else given.rounds)
 
 
 def served(
-    given: argparse.Namespace, loads: set[str], bench: serving.Bench
+    given: argparse.Namespace, loads: set[str], bench: server_loads.Bench
 ) -> Iterator[Comparison | matrix.Cell]:
     """The loads that need servers."""
     counts = [int(word) for word in given.clients.split(",")]
     if "decode" in loads:
-        tokens = 48 if given.quick else serving.OUTPUT_TOKENS
+        tokens = 48 if given.quick else server_loads.OUTPUT_TOKENS
         for count in counts:
-            yield from serving.decode_throughput(bench, count, tokens)
+            yield from server_loads.decode_throughput(bench, count, tokens)
     if "shared" in loads:
-        yield from serving.shared_prompt(bench)
+        yield from server_loads.shared_prompt(bench)
     if "repeated" in loads:
-        yield serving.repeated_prompt(bench)
+        yield server_loads.repeated_prompt(bench)
     if "matrix" in loads:
         sides = [bench.hearth, *bench.others]
         yield from matrix.matrix(sides, bench.scale, counts, 16 if given.quick else 48)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from cli.bench.memory import listener
-from tests.benchmarks.comparison import Comparison, Target, alone
+from cli.bench.memory import listening_pid
+from tests.benchmarks.comparison import Comparison, RatioTarget, alone
 from tests.benchmarks.relay import relaying
 from tests.benchmarks.servers import (
     ROOT,
@@ -27,10 +27,10 @@ from tests.benchmarks.servers import (
     running,
 )
 
-HELP = Target("at most", 150)
-IDLE = Target("at most", 90)
-COLD = Target("at most", 3.0)
-WARM = Target("at most", 250)
+HELP = RatioTarget("at most", 150)
+IDLE = RatioTarget("at most", 90)
+COLD = RatioTarget("at most", 3.0)
+WARM = RatioTarget("at most", 250)
 ANSWER_TIMEOUT_S = 120.0
 PROMPT = ("run", "ember", "hi")
 
@@ -93,7 +93,7 @@ def _cold_run_s(home: Path) -> float:
 
 
 def _stop_listener(port: int) -> None:
-    pid = listener(port)
+    pid = listening_pid(port)
     if pid is not None:
         daemon = psutil.Process(pid)
         daemon.send_signal(signal.SIGTERM)

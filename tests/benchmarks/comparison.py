@@ -11,7 +11,7 @@ Bound = Literal["at least", "at most"]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RatioTarget:
     """What must be reached: a bound on the ratio, or on hearth's own figure."""
 
     bound: Bound
@@ -37,7 +37,7 @@ class Comparison:
     other_name: str | None = None
     other: float | None = None
     ratio: float | None = None
-    target: Target | None = None
+    target: RatioTarget | None = None
     rounds: int = 1
 
     @property
@@ -52,7 +52,7 @@ def compare(
     unit: str,
     hearth: Sequence[float],
     other: tuple[str, Sequence[float]],
-    target: Target | None = None,
+    target: RatioTarget | None = None,
 ) -> Comparison:
     """The comparison of figures taken in the same rounds. Needs at least one round."""
     other_name, others = other
@@ -69,6 +69,6 @@ def compare(
     )
 
 
-def alone(name: str, unit: str, figures: Sequence[float], target: Target | None) -> Comparison:
+def alone(name: str, unit: str, figures: Sequence[float], target: RatioTarget | None) -> Comparison:
     """A figure of hearth's with a target of its own."""
     return Comparison(name, unit, median(figures), target=target, rounds=len(figures))

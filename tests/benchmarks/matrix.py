@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cli.bench.load import run
 from cli.bench.summary import Summary
-from cli.bench.workload import Scale, Workload
+from cli.bench.workload import TokenScale, Workload
 from tests.benchmarks.servers import MODEL_NAME, Side
 
 
@@ -23,7 +23,7 @@ class Cell:
 
 
 def matrix(
-    sides: Sequence[Side], scale: Scale, clients: Sequence[int], output_tokens: int
+    sides: Sequence[Side], scale: TokenScale, clients: Sequence[int], output_tokens: int
 ) -> Iterator[Cell]:
     """All cells, the servers of one load next to each other."""
     for shared_tokens in (0, 512):

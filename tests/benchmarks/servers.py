@@ -19,9 +19,9 @@ from pathlib import Path
 import httpx
 import psutil
 
-from cli.bench.exchange import Server
+from cli.bench.http_request import ServerAddress
 from cli.bench.memory import tree_rss_bytes
-from runner.backends.llamacpp.barriers import SPINS
+from runner.backends.host_sampling.openmp import SPIN_COUNT
 
 ROOT = Path(__file__).resolve().parents[2]
 THREADS = psutil.cpu_count(logical=False) or 1
@@ -40,7 +40,7 @@ class Side:
     """One running server of the comparison."""
 
     name: str
-    server: Server
+    server: ServerAddress
     pid: int
     ready_s: float
 
@@ -64,7 +64,7 @@ class Command:
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The variables of every side. All get the short spin that hearth's workers set, so that a
     busy machine slows no side more than another; on a quiet one it changes nothing."""
-    return {"GOMP_SPINCOUNT": SPINS, **os.environ, **extra}
+    return {"GOMP_SPINCOUNT": SPIN_COUNT, **os.environ, **extra}
 
 
 def free_port() -> int:
@@ -91,7 +91,7 @@ def running(command: Command, logs: Path) -> Iterator[Side]:
     try:
         _wait_ready(command, process, log)
         ready_s = time.perf_counter() - started_s
-        yield Side(command.name, Server("127.0.0.1", command.port), process.pid, ready_s)
+        yield Side(command.name, ServerAddress("127.0.0.1", command.port), process.pid, ready_s)
     finally:
         stop(process)
 

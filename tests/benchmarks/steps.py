@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from runner.backends.backend import Capacity, Row, Sampled
+from runner.backends.backend import Capacity, Row, SampledToken
 from runner.backends.echo import EchoTokenizer
-from runner.backends.torch.attention import Attends, make_caches
+from runner.backends.torch.attention.block_pool import BlockPool
+from runner.backends.torch.attention.paged import AttentionStep, create_caches
 from runner.backends.torch.backend import TorchBackend
-from runner.backends.torch.cache import BlockPool
 from runner.engine.engine import Engine
 from runner.types import GenerateRequest, SamplingParams
 
@@ -37,7 +37,7 @@ class NullModel:
         self._logits = torch.zeros(sequences, VOCABULARY)
         self._logits[:, 33] = 1.0
 
-    def forward(self, tokens: Tensor, positions: Tensor, step: Attends) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
         """See backend.Model."""
         return self._hidden[: len(tokens)]
 
@@ -49,9 +49,9 @@ class NullModel:
 class Instant(TorchBackend):
     """Chooses without looking: what is left is the engine."""
 
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """See Backend.step."""
-        return [Sampled(row.sequence, 33) for row in rows if row.sampler is not None]
+        return [SampledToken(row.sequence, 33) for row in rows if row.sampler is not None]
 
 
 def backend_of(kind: type[TorchBackend], sequences: int) -> TorchBackend:
@@ -61,7 +61,7 @@ def backend_of(kind: type[TorchBackend], sequences: int) -> TorchBackend:
     capacity = Capacity(
         blocks * BLOCK, sequences, CONTEXT, max(sequences, 256), VOCABULARY, 1, True
     )
-    caches = make_caches(1, (blocks, BLOCK, 1, 1), torch.float32, "cpu")
+    caches = create_caches(1, (blocks, BLOCK, 1, 1), torch.float32, "cpu")
     pool = BlockPool(blocks, BLOCK, sequences, CONTEXT)
     return kind(NullModel(256 + sequences), capacity, caches, pool, "cpu")
 

@@ -94,14 +94,14 @@ def hearth(folder: Path, threads: int) -> Generate:
 
     from runner.backends.backend import Capacity
     from runner.backends.echo import EchoTokenizer
-    from runner.backends.torch.attention import make_caches
+    from runner.backends.torch.attention.block_pool import BlockPool
+    from runner.backends.torch.attention.paged import create_caches
     from runner.backends.torch.backend import TorchBackend
-    from runner.backends.torch.cache import BlockPool
-    from runner.backends.torch.decoder import Decoder
-    from runner.backends.torch.loader import build_model
-    from runner.backends.torch.plan import dtype_for
-    from runner.backends.torch.sources import open_source
-    from runner.backends.torch.weights import Place
+    from runner.backends.torch.layers.decoder import Decoder
+    from runner.backends.torch.loading.loader import build_model
+    from runner.backends.torch.loading.memory_plan import dtype_for
+    from runner.backends.torch.loading.source import open_source
+    from runner.backends.torch.loading.weights import WeightPlacement
 
     class Silent(EchoTokenizer):
         """Any token is the same text: both sides tell token ids only."""
@@ -118,12 +118,12 @@ def hearth(folder: Path, threads: int) -> Generate:
     source = open_source(folder)
     dtype, context = dtype_for(source.config, "cpu"), 1024
     with torch.inference_mode():
-        model = build_model(source, Place(dtype, torch.device("cpu"), context))
+        model = build_model(source, WeightPlacement(dtype, torch.device("cpu"), context))
     assert isinstance(model, Decoder)
     blocks = 16 * context // 16
     capacity = Capacity(blocks * 16, 16, context, 1024, VOCABULARY, 1, True)
     shape = source.config.shape
-    caches = make_caches(shape.layers, (blocks, 16, shape.heads_kv, shape.head), dtype, "cpu")
+    caches = create_caches(shape.layers, (blocks, 16, shape.heads_kv, shape.head), dtype, "cpu")
     pool = BlockPool(blocks, 16, 16, context)
     engine = Engine(TorchBackend(model, capacity, caches, pool, "cpu"), Silent())
     return driver(engine)

@@ -11,7 +11,7 @@ import statistics
 import time
 from pathlib import Path
 
-from runner.backends.backend import LoadedModel
+from runner.backends.backend import LoadedBackend
 from runner.engine.engine import Engine
 from runner.types import GenerateRequest, LoadPlan, SamplingParams
 
@@ -20,7 +20,7 @@ BACKENDS = ("llamacpp", "torch")
 TARGET = 0.5
 
 
-def load(backend: str, streams: int, threads: int | None) -> LoadedModel:
+def load(backend: str, streams: int, threads: int | None) -> LoadedBackend:
     """ember with room for so many sequences. threads: None: as the backend chooses."""
     if backend == "torch":
         from runner.backends.torch import load as load_model
@@ -41,7 +41,7 @@ def load(backend: str, streams: int, threads: int | None) -> LoadedModel:
 class Side:
     """One backend with its engine, and the rates that were measured."""
 
-    def __init__(self, model: LoadedModel) -> None:
+    def __init__(self, model: LoadedBackend) -> None:
         self.engine = Engine(model.backend, model.tokenizer)
         self.rates: list[float] = []
         self.turn = 0

@@ -27,10 +27,10 @@ import psutil
 
 from cli.bench.machine import machine_facts
 from registry.hosts.references import parse
-from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
+from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
 from registry.store import Store
-from runner.server.transfers import Transfers
+from runner.library.transfers import Transfers
 from runner.settings import load
 from tests.integration.docker_registry import docker_registry
 
@@ -86,17 +86,17 @@ def main() -> None:
     _summary(results)
 
 
-def _blobs(store: Store, mib: int) -> tuple[Layer, Layer]:
+def _blobs(store: Store, mib: int) -> tuple[Descriptor, Descriptor]:
     with store.blob_writer() as writer:
         writer.write(b'{"model_format":"gguf"}')
-        config = Layer(CONFIG_TYPE, *writer.commit())
+        config = Descriptor(CONFIG_TYPE, *writer.commit())
     with store.blob_writer() as writer:
         for _ in range(mib):
             writer.write(os.urandom(1 << 20))
-        return config, Layer(MODEL_TYPE, *writer.commit())
+        return config, Descriptor(MODEL_TYPE, *writer.commit())
 
 
-def _round(folder: Path, store: Store, name: Name, layer: Layer) -> list[Measured]:
+def _round(folder: Path, store: Store, name: Name, layer: Descriptor) -> list[Measured]:
     mib = layer.size_bytes / 2**20
     upload_s = _curl_upload(name.host, store.blob_path(layer.digest), str(layer.digest))
     pushed = asyncio.run(_watched("push", store, name, mib, mib / upload_s))
@@ -134,7 +134,7 @@ async def _watched(kind: str, store: Store, name: Name, mib: float, curl: float)
     start: Callable[..., Any] = transfers.pull if kind == "pull" else transfers.push
     process, watch = psutil.Process(), _Watch()
     # The first transfer of a process imports the HTTP client: not what is measured here.
-    await asyncio.to_thread(__import__, "runner.server.hosts")
+    await asyncio.to_thread(__import__, "runner.library.hosts")
     before_bytes, cpu_s = process.memory_info().rss, _cpu_s()
     await asyncio.to_thread(os.sync)
     watching = asyncio.create_task(watch.run(process))

@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.clients.daemon import serving
 from tests.clients.programs import CLIENTS, Client, ask
-from tests.clients.serving import serving
 
 
 def main() -> int:

@@ -23,13 +23,13 @@ from typing import Any
 
 import openai
 
-from registry.builtin.ember.training.exchange import Call, Conversation
-from registry.builtin.ember.training.grading import callable_with
-from registry.builtin.ember.training.skills.tool_use import call_conversation
 from tests.conftest import running_daemon
+from tests.ember.exchange import Call, Conversation
+from tests.ember.grading import callable_with
+from tests.ember.skills.tool_use import call_conversation
 
 CLIENTS = 8
-MOST_TOKENS = 220
+MAX_TOKENS = 220
 TARGETS = {
     "auto": (0.95, 0.95),
     "auto, streamed": (0.95, 0.95),
@@ -101,7 +101,7 @@ def outcome(client: openai.OpenAI, mode: str, wanted: Conversation) -> Outcome:
         ],
         "tool_choice": kind,
         "temperature": 0,
-        "max_completion_tokens": MOST_TOKENS,
+        "max_completion_tokens": MAX_TOKENS,
     }
     if "streamed" in more:
         with client.chat.completions.stream(**given) as stream:

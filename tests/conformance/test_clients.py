@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.clients.daemon import serving
 from tests.clients.programs import CLIENTS, Client, ask
-from tests.clients.serving import serving
 from tests.conftest import RunningDaemon
 
 NOTICED_S = 10.0  # a client that left

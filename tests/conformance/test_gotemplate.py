@@ -49,7 +49,7 @@ def test_a_chat_template_renders_as_in_ollama(row: dict[str, Any]) -> None:
 def _chat_data() -> dict[str, Any]:
     """What Ollama's template gets for the shared messages, two pairs of which are one."""
     messages = [ollama.message(item["role"], item["content"], item) for item in _SHARED["messages"]]
-    collated: list[ollama.Message] = []
+    collated: list[ollama.ApiMessage] = []
     for message in messages:
         last = collated[-1].fields if collated else {"Role": "tool"}
         if last["Role"] == message.fields["Role"] != "tool":
@@ -58,7 +58,7 @@ def _chat_data() -> dict[str, Any]:
             collated.append(message)
     return {
         "System": collated[0].fields["Content"],
-        "Messages": ollama.Messages(collated),
+        "Messages": ollama.ApiMessages(collated),
         "Tools": ollama.tools(_SHARED["tools"]),
         "Response": "",
         "Think": False,

@@ -8,7 +8,7 @@ import pytest
 
 from modelfile.errors import TemplateError
 from modelfile.templates.dialect import JINJA, engine_of
-from modelfile.templates.jinja import ChatTemplate
+from modelfile.templates.jinja import JinjaChatTemplate
 from tests.conformance.vectors import rows
 
 ROWS = [pytest.param(r, id=f"{r['template']}-{r['case']}") for r in rows("jinja.jsonl")] or [
@@ -19,7 +19,7 @@ ROWS = [pytest.param(r, id=f"{r['template']}-{r['case']}") for r in rows("jinja.
 @pytest.mark.parametrize("row", ROWS)
 def test_a_template_renders_as_transformers_renders_it(row: dict[str, Any]) -> None:
     assert engine_of(row["source"]) == JINJA
-    template = ChatTemplate(row["source"], row["bos_token"], row["eos_token"])
+    template = JinjaChatTemplate(row["source"], row["bos_token"], row["eos_token"])
     given = (row["messages"], row["tools"], row["add_generation_prompt"])
     if "raises" in row:
         with pytest.raises(TemplateError) as caught:

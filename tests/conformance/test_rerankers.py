@@ -15,9 +15,9 @@ import pytest
 
 from modelfile.convert.conversion import convert
 from modelfile.errors import ConvertError
-from runner.backends.backend import LoadedModel
+from runner.backends.backend import LoadedBackend
 from runner.backends.llamacpp import load
-from runner.backends.llamacpp.ranking import RankingBackend, sigmoid
+from runner.backends.llamacpp.reranker import RerankerBackend, sigmoid
 from runner.types import LoadPlan
 from tests.conformance.convert.reranker_cases import PAIRS, RERANKERS, tokenizer_json
 from tests.conformance.convert.weights import weight, write_safetensors
@@ -43,7 +43,7 @@ def write_checkpoint(folder: Path, name: str) -> None:
 @pytest.fixture(scope="module", params=RERANKERS)
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, LoadedModel]]:
+) -> Iterator[tuple[str, LoadedBackend]]:
     """A case, converted and loaded as the daemon would."""
     folder = tmp_path_factory.mktemp(request.param)
     write_checkpoint(folder, request.param)
@@ -57,7 +57,7 @@ def model(
 
 
 def test_a_pair_becomes_the_tokens_that_the_library_makes_of_it(
-    model: tuple[str, LoadedModel],
+    model: tuple[str, LoadedBackend],
 ) -> None:
     name, loaded = model
     assert loaded.pair is not None
@@ -66,7 +66,7 @@ def test_a_pair_becomes_the_tokens_that_the_library_makes_of_it(
 
 
 def test_the_scores_are_those_of_the_checkpoint_alone_and_together(
-    model: tuple[str, LoadedModel],
+    model: tuple[str, LoadedBackend],
 ) -> None:
     name, loaded = model
     pairs = GOLDEN[name]["pairs"]
@@ -79,11 +79,11 @@ def test_the_scores_are_those_of_the_checkpoint_alone_and_together(
     assert max(abs(a[0] - b[0]) for a in expected for b in expected) > 20 * TOLERANCE
 
 
-def test_bert_is_told_which_text_a_token_is_of(model: tuple[str, LoadedModel]) -> None:
+def test_bert_is_told_which_text_a_token_is_of(model: tuple[str, LoadedBackend]) -> None:
     """With all tokens counted to the first text the scores would be others."""
     name, loaded = model
     backend = loaded.backend
-    assert isinstance(backend, RankingBackend)
+    assert isinstance(backend, RerankerBackend)
     (segments, backend._segments) = backend._segments, None
     try:
         pairs = GOLDEN[name]["pairs"]

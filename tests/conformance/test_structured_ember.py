@@ -11,10 +11,10 @@ from typing import Any
 import openai
 import pytest
 
-from registry.builtin.ember.training.exchange import Call, Conversation
-from registry.builtin.ember.training.grading import callable_with
-from registry.builtin.ember.training.skills import tool_use
 from tests.conftest import RunningDaemon
+from tests.ember.exchange import Call, Conversation
+from tests.ember.grading import callable_with
+from tests.ember.skills import tool_use
 
 QUESTIONS = 50
 PERSON = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runner.chat.output import Parts
+from runner.chat.output import OutputDelta
 from runner.chat.reasoning import ReasoningParser
 from tests.conformance.vectors import rows
 
@@ -17,5 +17,5 @@ ROWS = rows("thinking.jsonl")
 def test_each_piece_gives_the_thinking_and_content_that_ollama_gives(row: dict[str, Any]) -> None:
     parser = ReasoningParser(row["open"], row["close"])
     for chunk in row["chunks"]:
-        parts = Parts.of(parser.feed(chunk["input"]))
+        parts = OutputDelta.of(parser.feed(chunk["input"]))
         assert (parts.reasoning, parts.content) == (chunk["thinking"], chunk["content"])

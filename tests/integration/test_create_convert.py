@@ -30,7 +30,7 @@ CONFIG: dict[str, Any] = {
     "max_position_embeddings": 512,
     "eos_token_id": 256,
 }
-CONVERTING = "runner.worker.converting"
+CONVERTING = "runner.jobs.convert"
 
 
 def shapes() -> dict[str, tuple[int, ...]]:

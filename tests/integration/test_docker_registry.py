@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from registry.hosts import upload
-from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
+from registry.hosts import oci_upload
+from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
 from registry.store import Store
 from tests.conftest import StartDaemon
@@ -32,7 +32,7 @@ def install(store: Store, name: Name) -> Manifest:
     for kind, content in ((CONFIG_TYPE, b'{"model_format":"gguf"}'), (MODEL_TYPE, weights)):
         with store.blob_writer() as writer:
             writer.write(content)
-            layers.append(Layer(kind, *writer.commit()))
+            layers.append(Descriptor(kind, *writer.commit()))
     manifest = Manifest(layers[0], tuple(layers[1:]))
     store.put_manifest(name, manifest)
     return manifest
@@ -76,24 +76,26 @@ async def test_blobs_go_in_parts_and_are_mounted_from_other_repositories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from registry.auth.credentials import Credentials
-    from registry.auth.tokens import Tokens
-    from registry.hosts.oci import Repository, base_url
-    from registry.hosts.web import Web
+    from registry.auth.tokens import RegistryAuthority
+    from registry.hosts.http.client import HttpClient
+    from registry.hosts.kinds.oci import Repository, base_url
     from registry.pull import PullState
     from registry.push import Destination, push
-    from registry.transfer.pace import Limit
+    from registry.transfer.rate import RateLimit
 
-    monkeypatch.setattr(upload, "PART_BYTES", 1_000_000)
+    monkeypatch.setattr(oci_upload, "PART_BYTES", 1_000_000)
     (tmp_path / "registry").mkdir()
     store = Store.open(tmp_path / "models")
     with docker_registry(tmp_path / "registry") as address:
         name = Name.parse(f"{address}/team/model:v1")
         install(store, name)
         base = base_url(address, plain=False)
-        async with Web("hearth/test") as web:
-            tokens = Tokens(web, base, Credentials(tmp_path / "a.json", None), lambda _: None)
+        async with HttpClient("hearth/test") as web:
+            tokens = RegistryAuthority(
+                web, base, Credentials(tmp_path / "a.json", None), lambda _: None
+            )
             repository = Repository(web, base, "team/model", tokens)
-            await push(store, name, Destination(repository, "v1"), Limit(None), PullState())
-            await push(store, name, Destination(repository, "v2"), Limit(None), PullState())
+            await push(store, name, Destination(repository, "v1"), RateLimit(None), PullState())
+            await push(store, name, Destination(repository, "v2"), RateLimit(None), PullState())
             assert sorted(await repository.tags()) == ["v1", "v2"]
     store.close()

@@ -14,16 +14,16 @@ import httpx
 import pytest
 
 from registry.auth.credentials import Credentials
-from registry.auth.tokens import Tokens
+from registry.auth.tokens import RegistryAuthority
 from registry.digest import Digest
-from registry.hosts.oci import OciHost, Repository
-from registry.hosts.web import Web
+from registry.hosts.http.client import HttpClient
+from registry.hosts.kinds.oci import OciHost, Repository
 from registry.manifest import CONFIG_TYPE, MANIFEST_TYPE, MODEL_TYPE
 from registry.names import Name
-from registry.pull import Making, PullState, pull
+from registry.pull import ModelBuilder, PullState, pull
 from registry.store import Store
-from registry.transfer.download import Rules
-from registry.transfer.fetching import Fetcher
+from registry.transfer.download import DownloadOptions
+from registry.transfer.fetcher import Fetcher
 from registry.transfer.journal import chunk_size_for
 from tests.conftest import StartDaemon
 from tests.echo_models import echo_gguf
@@ -77,12 +77,14 @@ async def pulled(faulty: Front, folder: Path) -> Store:
     """A store into which the model has been pulled, with next to no waits after faults."""
     store = Store.open(folder / "models")
     base = httpx.URL(f"http://{faulty.address}")
-    async with Web("hearth/test", stall_s=60.0) as web:
-        tokens = Tokens(web, base, Credentials(folder / "auth.json", None), lambda _: None)
+    async with HttpClient("hearth/test", stall_s=60.0) as web:
+        tokens = RegistryAuthority(
+            web, base, Credentials(folder / "auth.json", None), lambda _: None
+        )
         name = Name.parse(f"{faulty.address}/t/m")
         host = OciHost(Repository(web, base, "t/m", tokens), name, "latest")
-        fetcher = Fetcher(store, Rules(wait_scale=0.01))
-        await pull(host, fetcher, PullState(), Making(no_build))
+        fetcher = Fetcher(store, DownloadOptions(wait_scale=0.01))
+        await pull(host, fetcher, PullState(), ModelBuilder(no_build))
     return store
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartDaemon
-from tests.unit.runner.backends.llamacpp.conftest import TinyModel, write_model
+from tests.unit.runner.backends.conftest import TinyModel, write_model
 
 MEAN, CLS, LAST = 1, 2, 3
 

@@ -14,7 +14,7 @@ from contextlib import closing
 import psutil
 
 from tests.conftest import RunningDaemon, StartDaemon
-from tests.fuzzing import Attempt, attempts
+from tests.fuzz_requests import Attempt, attempts
 
 COUNT = int(os.environ.get("FUZZ_COUNT", "2000"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from runner.types import IMAGE_MARK
+from runner.types import IMAGE_PLACEHOLDER
 from tests.conftest import RunningDaemon
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
@@ -167,7 +167,7 @@ def test_a_stored_file_that_is_no_picture_is_refused(client: httpx.Client) -> No
 
 
 def test_the_mark_of_images_in_a_text_is_no_image(client: httpx.Client) -> None:
-    body = {"messages": [{"role": "user", "content": f"a{IMAGE_MARK}b"}], "stream": False}
+    body = {"messages": [{"role": "user", "content": f"a{IMAGE_PLACEHOLDER}b"}], "stream": False}
     assert client.post("/api/chat", json={**MODEL, **body}).json()["message"]["content"] == "a b"
 
 

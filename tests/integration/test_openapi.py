@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from runner.server.app import PATHS
+from runner.server.app import ROUTES
 from runner.server.errors import surface_of
 from runner.server.openapi.document import ERRORS, describe
 from runner.server.openapi.examples import EXAMPLES
@@ -48,14 +48,14 @@ def test_answers_have_the_described_shape(
 ) -> None:
     answer = client.request(method, path, json=body)
     assert answer.status_code == 200, answer.text
-    (gives,) = [each.gives for each in PATHS if each.path == path and method in each.methods]
+    (gives,) = [each.gives for each in ROUTES if each.path == path and method in each.methods]
     assert gives is not None
     gives.model_validate_json(answer.content)
 
 
-@pytest.mark.parametrize("path", sorted({path.path for path in PATHS if path.takes}))
+@pytest.mark.parametrize("path", sorted({path.path for path in ROUTES if path.takes}))
 def test_errors_have_the_described_shape(client: httpx.Client, path: str) -> None:
-    method = next(each.methods[0] for each in PATHS if each.path == path and each.takes)
+    method = next(each.methods[0] for each in ROUTES if each.path == path and each.takes)
     answer = client.request(method, path.replace("{digest}", "sha256-0"), content=b"[]")
     assert answer.status_code == 400
     ERRORS[type(surface_of(path))].model_validate_json(answer.content)
@@ -65,7 +65,7 @@ def test_errors_have_the_described_shape(client: httpx.Client, path: str) -> Non
 def test_examples_are_answered_in_the_described_shape(client: httpx.Client, path: str) -> None:
     answer = client.post(path, json={**EXAMPLES[path], "model": "echo"})
     assert answer.status_code == 200, answer.text
-    (gives,) = [each.gives for each in PATHS if each.path == path]
+    (gives,) = [each.gives for each in ROUTES if each.path == path]
     assert gives is not None
     gives.model_validate_json(answer.content)
 
@@ -74,7 +74,7 @@ def test_the_document_is_that_of_all_paths(client: httpx.Client) -> None:
     version = client.get("/api/version").json()["version"]
     first, second = client.get("/openapi.json"), client.get("/openapi.json")
     assert first.headers["content-type"] == "application/json"
-    assert first.json() == describe(PATHS, version)
+    assert first.json() == describe(ROUTES, version)
     assert first.content == second.content
 
 

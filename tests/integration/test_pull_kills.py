@@ -12,7 +12,7 @@ import pytest
 from registry.digest import Digest
 from registry.hosts.host import RemoteFile
 from registry.store import Store
-from registry.transfer.fetching import _plan
+from registry.transfer.fetcher import _plan
 from tests.conftest import StartDaemon
 from tests.echo_models import echo_gguf
 from tests.registry_server import FakeRegistry, fake_registry

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from registry.digest import Digest
-from registry.manifest import PROJECTOR_TYPE, Layer, Manifest
+from registry.manifest import PROJECTOR_TYPE, Descriptor, Manifest
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
 from tests.gguf_files import projector_file
@@ -55,7 +55,7 @@ def statuses(lines: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(line["status"] for line in lines if "status" in line))
 
 
-def of_repository(daemon: RunningDaemon, tag: str = "latest") -> list[Layer]:
+def of_repository(daemon: RunningDaemon, tag: str = "latest") -> list[Descriptor]:
     """The projector layers of the installed model."""
     file = daemon.home.joinpath("models", "manifests", "hf.co", *REPO.split("/"), tag)
     return list(Manifest.from_bytes(file.read_bytes()).of_type(PROJECTOR_TYPE))

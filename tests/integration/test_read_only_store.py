@@ -11,8 +11,8 @@ import pytest
 
 from registry.store import Store
 from runner.server.app import create_app, opened
-from runner.server.daemon import Daemon
 from runner.server.keys import KeyRing
+from runner.server.services import Services
 from runner.settings import load
 from tests.echo_models import install_echo
 
@@ -26,7 +26,7 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     store.close()
     settings = replace(load({"HEARTH_HOME": str(tmp_path), "HEARTH_OFFLINE": "1"}))
     keys = KeyRing(tmp_path / "keys.json")
-    daemon = Daemon(settings, settings.address, "test", keys)
+    daemon = Services(settings, settings.address, "test", keys)
     daemon.store = Store.open(tmp_path / "models", read_only=True)
     async with opened(daemon):
         transport = httpx.ASGITransport(create_app(daemon))

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from runner.backends.llamacpp.ranking import sigmoid
+from runner.backends.llamacpp.reranker import sigmoid
 from tests.conformance.convert.reranker_cases import PAIRS, RERANKERS
 from tests.conformance.test_rerankers import GOLDEN, write_checkpoint
 from tests.conftest import running_daemon

@@ -12,7 +12,7 @@ from registry.fsck.check import check
 from registry.fsck.findings import Finding
 from registry.names import Name
 from registry.store import Store
-from tests.store_work import install
+from tests.store_operations import install
 
 FLIPS = 1000
 

@@ -12,8 +12,17 @@ from modelfile.errors import ModelfileError
 from registry.errors import RegistryError
 from registry.store import Store
 from tests.registry_server import FakeRegistry, fake_registry
-from tests.store_work import BASE, KINDS, PULLED, Place, damage, is_done, prepare, random_content
-from tests.store_work import work as do
+from tests.store_operations import (
+    BASE,
+    KINDS,
+    PULLED,
+    Place,
+    damage,
+    is_done,
+    prepare,
+    random_content,
+)
+from tests.store_operations import work as do
 from tests.unit.registry.faulty_disk import EVERY_CALL, EVERYWHERE, faulty_disk
 
 NUMBERS = (errno.ENOSPC, errno.EIO, errno.EMFILE)

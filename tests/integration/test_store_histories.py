@@ -17,7 +17,7 @@ import pytest
 
 from registry.digest import Digest
 from tests.registry_server import FakeRegistry, fake_registry
-from tests.store_work import PULLED, Place, events, random_content, whole
+from tests.store_operations import PULLED, Place, events, random_content, whole
 from tests.store_zygote import Zygote, zygote
 
 HISTORIES = 200

@@ -11,9 +11,9 @@ import pytest
 
 from registry.digest import Digest
 from registry.store import Store
-from registry.transfer.journal import Plan, chunk_size_for
+from registry.transfer.journal import PartialPlan, chunk_size_for
 from tests.registry_server import FakeRegistry, fake_registry
-from tests.store_work import KINDS, PULLED, Place, is_done, prepare, random_content, whole
+from tests.store_operations import KINDS, PULLED, Place, is_done, prepare, random_content, whole
 from tests.store_zygote import Zygote, zygote
 
 KILLS = 300
@@ -34,7 +34,7 @@ def kept_bytes(place: Place) -> int:
     digest, store = Digest.of(REMOTE), Store.open(place.root, read_only=True)
     if store.has_blob(digest):
         return store.blob_size(digest)
-    return store.partial_bytes(Plan(str(digest), len(REMOTE), chunk_size_for(len(REMOTE))))
+    return store.partial_bytes(PartialPlan(str(digest), len(REMOTE), chunk_size_for(len(REMOTE))))
 
 
 def kill_once(process: Zygote, kind: str, kill_at: int, remote: FakeRegistry, place: Place) -> bool:

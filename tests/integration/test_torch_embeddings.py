@@ -12,7 +12,7 @@ import pytest
 
 from runner.types import LoadPlan
 from tests.conftest import running_daemon
-from tests.unit.runner.backends.llamacpp.conftest import TinyModel, write_model
+from tests.unit.runner.backends.conftest import TinyModel, write_model
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 

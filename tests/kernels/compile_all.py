@@ -14,10 +14,10 @@ import sys
 import torch
 
 from kernels.activations import triton as activations
+from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
 from kernels.decode import triton as decode
 from kernels.logprobs import triton as logprobs
-from kernels.masking import Masking
 from kernels.moe import triton as moe
 from kernels.norms import triton as norms
 from kernels.prefill import triton as prefill
@@ -57,7 +57,7 @@ def elementwise() -> None:
     activations.gelu_mul(x, tanh=False)
 
 
-def attention(dtype: torch.dtype, width: int, masking: Masking) -> None:
+def attention(dtype: torch.dtype, width: int, masking: AttentionSpec) -> None:
     heads = 32
     shape = (100, 64, 8, width)
     caches = tuple(torch.zeros(shape).to(dtype) for _ in range(2))
@@ -78,7 +78,7 @@ def attention(dtype: torch.dtype, width: int, masking: Masking) -> None:
     prefill.prefill_attention(query, caches, tables, few, lengths, masking, scales)
     if dtype == BF16:
         values = bf16(2048, 8, width)
-        both_ways = Masking(0.1, masking.window, causal=False)
+        both_ways = AttentionSpec(0.1, masking.window, causal=False)
         prefill.attention(rows, values, values, starts, both_ways)
 
 
@@ -135,11 +135,11 @@ def main(once: bool) -> None:
     with compiling(once) as made:
         elementwise()
         choosing()
-        attention(BF16, 128, Masking(0.1))
+        attention(BF16, 128, AttentionSpec(0.1))
         for dtype in (torch.int8, torch.float8_e4m3fn):
-            attention(dtype, 128, Masking(0.1))
-        attention(BF16, 128, Masking(0.1, 100, None, torch.zeros(32)))
-        attention(BF16, 256, Masking(0.1, 100, 30.0))
+            attention(dtype, 128, AttentionSpec(0.1))
+        attention(BF16, 128, AttentionSpec(0.1, 100, None, torch.zeros(32)))
+        attention(BF16, 256, AttentionSpec(0.1, 100, 30.0))
         matmuls()
     shared: dict[str, int] = {}
     for kernel in made:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
-from kernels.masking import Masking
 from kernels.rope.naive import quantize_rows
 from tests.kernels.tolerances import normal
 
@@ -60,7 +60,7 @@ def quantized(source: Paged, dtype: torch.dtype) -> Paged:
     return Paged((keys[0].view(shape), values[0].view(shape)), source.tables, scales)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, masking: Masking) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, masking: AttentionSpec) -> Tensor:
     """[t, H, D] in float32, of the last t tokens' query over key, value [c, K, D], by the
     definition: every score by itself."""
     tokens, heads, _ = query.shape
@@ -80,7 +80,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, masking: Masking) -> Tenso
     return result
 
 
-def sees(at: int, of: int, masking: Masking) -> bool:
+def sees(at: int, of: int, masking: AttentionSpec) -> bool:
     """Whether the token at one position sees the one of another."""
     if masking.causal and of > at:
         return False

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from kernels.attention_spec import AttentionSpec
 from kernels.decode import naive as decode
 from kernels.decode import triton as decode_kernel
-from kernels.masking import Masking
 from kernels.prefill import naive as prefill
 from kernels.prefill import triton as prefill_kernel
 from tests.kernels.paging import Heads, attend, paged, quantized
@@ -20,13 +20,13 @@ from tests.kernels.tolerances import EXACT_ENOUGH, apart, assert_near, few, norm
 
 SIX_HEADS = torch.tensor([-2.0, 0.0, 0.5, 1.0, 2.0, 5.0])
 MASKINGS = (
-    Masking(0.2),
-    Masking(0.2, window=30),
-    Masking(0.2, softcap=2.0),
-    Masking(0.2, sinks=SIX_HEADS),
-    Masking(0.2, 50, 3.0, SIX_HEADS),
+    AttentionSpec(0.2),
+    AttentionSpec(0.2, window=30),
+    AttentionSpec(0.2, softcap=2.0),
+    AttentionSpec(0.2, sinks=SIX_HEADS),
+    AttentionSpec(0.2, 50, 3.0, SIX_HEADS),
 )
-BOTH_WAYS = (Masking(0.2, causal=False), Masking(0.2, window=9, causal=False))
+BOTH_WAYS = (AttentionSpec(0.2, causal=False), AttentionSpec(0.2, window=9, causal=False))
 LAYER = Heads(key_heads=2, group=3, width=24)
 
 
@@ -35,7 +35,7 @@ def int32(*numbers: int) -> Tensor:
 
 
 @pytest.mark.parametrize("masking", MASKINGS)
-def test_decode_is_the_definition(masking: Masking) -> None:
+def test_decode_is_the_definition(masking: AttentionSpec) -> None:
     cache, query = paged(LAYER, 3, 16, torch.float32), normal(3, 6, 24)
     lengths = int32(1, 0, 71)
     got = decode.decode_attention(query, cache.caches, cache.tables, lengths, masking)
@@ -45,7 +45,7 @@ def test_decode_is_the_definition(masking: Masking) -> None:
 
 
 @pytest.mark.parametrize("masking", [*MASKINGS, *BOTH_WAYS])
-def test_prefill_after_a_cached_prefix_is_the_definition(masking: Masking) -> None:
+def test_prefill_after_a_cached_prefix_is_the_definition(masking: AttentionSpec) -> None:
     cache, query = paged(LAYER, 4, 16, torch.float32), normal(16, 6, 24)
     starts, lengths = int32(0, 1, 1, 8, 16), int32(1, 0, 40, 8)
     got = prefill.prefill_attention(query, cache.caches, cache.tables, starts, lengths, masking)
@@ -55,7 +55,7 @@ def test_prefill_after_a_cached_prefix_is_the_definition(masking: Masking) -> No
 
 
 @pytest.mark.parametrize("masking", [MASKINGS[0], *BOTH_WAYS])
-def test_attention_without_a_cache_keeps_sequences_apart(masking: Masking) -> None:
+def test_attention_without_a_cache_keeps_sequences_apart(masking: AttentionSpec) -> None:
     query, key, value = normal(20, 6, 24), normal(20, 2, 24, seed=1), normal(20, 2, 24, seed=2)
     starts = int32(0, 3, 3, 20)
     got = prefill.attention(query, key, value, starts, masking)
@@ -66,7 +66,7 @@ def test_attention_without_a_cache_keeps_sequences_apart(masking: Masking) -> No
 
 
 def test_softcapped_scores_taken_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    masking, query, key = Masking(0.2, softcap=2.0), normal(30, 6, 24), normal(30, 2, 24)
+    masking, query, key = AttentionSpec(0.2, softcap=2.0), normal(30, 6, 24), normal(30, 2, 24)
     whole = prefill.one_sequence(query, key, key, masking)
     monkeypatch.setattr(prefill, "_SCORES_AT_ONCE", 1000)
     assert_near(prefill.one_sequence(query, key, key, masking), whole)
@@ -96,7 +96,7 @@ def test_the_decode_kernel_matches_for_any_shape(
 ) -> None:
     cache = paged(heads, len(lengths), size, dtype)
     query = normal(len(lengths), heads.key_heads * heads.group, heads.width, dtype=dtype)
-    masking = Masking(0.2, window)
+    masking = AttentionSpec(0.2, window)
     expected = decode.decode_attention(query, cache.caches, cache.tables, int32(*lengths), masking)
     got = decode_kernel.decode_attention(
         apart(query), cache.caches, cache.tables, int32(*lengths), masking, splits=splits
@@ -122,7 +122,7 @@ def test_the_prefill_kernel_matches_for_any_shape(
     tokens = [new for new, _ in sequences]
     starts = torch.tensor([0, *tokens]).cumsum(0).int()
     lengths = int32(*(new + cached for new, cached in sequences))
-    cache, masking = paged(heads, len(sequences), size, dtype), Masking(0.2, window)
+    cache, masking = paged(heads, len(sequences), size, dtype), AttentionSpec(0.2, window)
     query = normal(sum(tokens), heads.key_heads * heads.group, heads.width, dtype=dtype)
     arguments = (cache.caches, cache.tables, starts, lengths, masking)
     expected = prefill.prefill_attention(query, *arguments)
@@ -131,7 +131,7 @@ def test_the_prefill_kernel_matches_for_any_shape(
 
 @pytest.mark.parametrize("masking", MASKINGS)
 @pytest.mark.parametrize("splits", [1, 4])
-def test_the_decode_kernel_matches_for_any_masking(masking: Masking, splits: int) -> None:
+def test_the_decode_kernel_matches_for_any_masking(masking: AttentionSpec, splits: int) -> None:
     cache, query = paged(LAYER, 3, 16, torch.float32), normal(3, 6, 24)
     arguments = (cache.caches, cache.tables, int32(1, 0, 171), masking)
     expected = decode.decode_attention(query, *arguments)
@@ -140,7 +140,7 @@ def test_the_decode_kernel_matches_for_any_masking(masking: Masking, splits: int
 
 
 @pytest.mark.parametrize("masking", [*MASKINGS, *BOTH_WAYS])
-def test_the_prefill_kernel_matches_for_any_masking(masking: Masking) -> None:
+def test_the_prefill_kernel_matches_for_any_masking(masking: AttentionSpec) -> None:
     cache, query = paged(LAYER, 3, 16, torch.float32), normal(130, 6, 24)
     starts, lengths = int32(0, 1, 101, 130), int32(150, 100, 60)
     arguments = (cache.caches, cache.tables, starts, lengths, masking)
@@ -150,7 +150,11 @@ def test_the_prefill_kernel_matches_for_any_masking(masking: Masking) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
 def test_quantized_caches_are_read_with_their_scales(dtype: torch.dtype) -> None:
-    plain, query, masking = paged(LAYER, 2, 16, torch.float32), normal(40, 6, 24), Masking(0.2)
+    plain, query, masking = (
+        paged(LAYER, 2, 16, torch.float32),
+        normal(40, 6, 24),
+        AttentionSpec(0.2),
+    )
     cache, starts, lengths = quantized(plain, dtype), int32(0, 7, 40), int32(90, 33)
     arguments = (cache.tables, starts, lengths, masking)
     got = prefill.prefill_attention(query, cache.caches, *arguments, cache.scales)

@@ -122,7 +122,7 @@ def packed_experts(kind: str, count: int, rows: int, width: int, seed: int) -> P
         if kind == "fp8_blocks":
             blocks = (count, -(-rows // 128), -(-width // 128))
             scales = scales.max() * (1 + normal(*blocks, seed=seed).abs())
-        wide = torch.stack([fp8.spread(*pair) for pair in zip(dense, scales, strict=True)])
+        wide = torch.stack([fp8.broadcast_scale(*pair) for pair in zip(dense, scales, strict=True)])
         return Fp8Experts((dense / wide).to(torch.float8_e4m3fn), scales)
     packed = gguf.quants.quantize(dense.numpy(), gguf.GGMLQuantizationType[kind])
     return GgufExperts(torch.from_numpy(packed), kind)

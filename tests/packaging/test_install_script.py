@@ -141,7 +141,7 @@ def test_gpu_asks_for_torch_and_the_options_decide(machine: Machine) -> None:
 def test_only_what_is_installed_counts_as_a_change(machine: Machine) -> None:
     machine.add_python()
     module = machine.home / "runner/types.py"
-    training = machine.home / "registry/builtin/ember/training/train.py"
+    training = machine.home / "tests/ember/train.py"
     for path in (module, training, machine.home / "pyproject.toml"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("1")

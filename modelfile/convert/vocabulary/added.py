@@ -20,7 +20,7 @@ from modelfile.convert.vocabulary.files import (
     refusal,
     token_id,
 )
-from modelfile.convert.vocabulary.tokens import MAX_TOKENS, TokenTable
+from modelfile.convert.vocabulary.tokens import MAX_TOKENS, VocabularyTable
 
 TOKENIZER: Final = "tokenizer.json"
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
@@ -64,7 +64,7 @@ def added_tokens(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> lis
     return [found[id] for id in sorted(found)]
 
 
-def within(tokens: Iterable[AddedToken], table: TokenTable) -> list[AddedToken]:
+def within(tokens: Iterable[AddedToken], table: VocabularyTable) -> list[AddedToken]:
     """The tokens but for control tokens beyond the end of the table, for which the model has no
     embedding: the text models of Gemma 3 list one for images."""
     return [token for token in tokens if token.id < table.size or not token.control]

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens, within
+from modelfile.convert.vocabulary.bpe_merges import Merge, first_unreachable
 from modelfile.convert.vocabulary.files import brief, child, flag, items, refusal, token_id
-from modelfile.convert.vocabulary.merging import Merge, merges_reach
 from modelfile.convert.vocabulary.pretokenizers import (
     ignores_merges,
     joins_digits,
@@ -21,9 +21,9 @@ from modelfile.convert.vocabulary.pretokenizers import (
 from modelfile.convert.vocabulary.steps import steps_of
 from modelfile.convert.vocabulary.tokens import (
     MAX_TOKENS,
-    Token,
-    TokenTable,
     TokenType,
+    VocabularyTable,
+    VocabularyToken,
     token_metadata,
 )
 
@@ -33,7 +33,7 @@ _NORMALIZER: Final = "NFC"
 
 
 def read_byte_level(
-    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: TokenTable
+    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: VocabularyTable
 ) -> tuple[MetadataValue, ...]:
     """Fill the table and give the values but for the special ids. Raises ConvertError, OSError."""
     model = child(tokenizer, "model", TOKENIZER)
@@ -43,7 +43,7 @@ def read_byte_level(
             kind = brief(step.get("type"))
             raise refusal(TOKENIZER, "normalizer", f"{kind} is not supported, only {_NORMALIZER}")
     vocabulary = read_vocab(model)
-    fill(table, vocabulary, files, tokenizer)
+    fill_table(table, vocabulary, files, tokenizer)
     merges = read_merges(model, vocabulary)
     pre = _pre_tokenizer(tokenizer, table, vocabulary, merges)
     return (
@@ -71,8 +71,8 @@ def read_vocab(model: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def fill(
-    table: TokenTable,
+def fill_table(
+    table: VocabularyTable,
     vocabulary: Mapping[str, int],
     files: Mapping[str, Path],
     tokenizer: Mapping[str, Any],
@@ -81,13 +81,13 @@ def fill(
     added = {token.id: token for token in added_tokens(files, tokenizer)}
     for text, id in vocabulary.items():
         if id not in added:
-            table.add(id, Token(text, TokenType.NORMAL), TOKENIZER)
+            table.add(id, VocabularyToken(text, TokenType.NORMAL), TOKENIZER)
         elif added[id].text != text:
             other = f"{brief(added[id].text)} in {added[id].file}"
             raise refusal(TOKENIZER, f"vocab: {brief(text)}", f"id {id}, which is {other}")
     for token in within(added.values(), table):
         kind = TokenType.CONTROL if token.control else TokenType.USER_DEFINED
-        table.add(token.id, Token(token.text, kind), token.file)
+        table.add(token.id, VocabularyToken(token.text, kind), token.file)
 
 
 def read_merges(model: Mapping[str, Any], vocabulary: Mapping[str, int]) -> list[Merge]:
@@ -123,7 +123,7 @@ def _pair(merge: Any) -> Merge:
 
 def _pre_tokenizer(
     tokenizer: Mapping[str, Any],
-    table: TokenTable,
+    table: VocabularyTable,
     vocabulary: Mapping[str, int],
     merges: list[Merge],
 ) -> str:
@@ -133,7 +133,7 @@ def _pre_tokenizer(
     id = pre_tokenizer_id(tokenizer, lambda text: table.find(text) is not None, ignored)
     if ignores_merges(id) != ignored:
         added = {token for token in vocabulary if _is_added(table, vocabulary[token])}
-        lost = merges_reach((token for token in vocabulary if token not in added), merges)
+        lost = first_unreachable((token for token in vocabulary if token not in added), merges)
         if lost is not None:
             message = f"{str(ignored).lower()}, but llama.cpp's {id} does the opposite"
             raise refusal(
@@ -150,6 +150,6 @@ def _pre_tokenizer(
     return id
 
 
-def _is_added(table: TokenTable, id: int) -> bool:
+def _is_added(table: VocabularyTable, id: int) -> bool:
     token = table.get(id)
     return token is not None and token.type is not TokenType.NORMAL

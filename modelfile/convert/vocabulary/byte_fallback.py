@@ -14,8 +14,8 @@ from typing import Any, Final
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens
 from modelfile.convert.vocabulary.bpe import check_model, read_merges, read_vocab
+from modelfile.convert.vocabulary.bpe_merges import Merge
 from modelfile.convert.vocabulary.files import brief, child, refusal
-from modelfile.convert.vocabulary.merging import Merge
 from modelfile.convert.vocabulary.sentencepiece import (
     BYTES,
     SPACE,
@@ -25,13 +25,13 @@ from modelfile.convert.vocabulary.sentencepiece import (
     sentencepiece_metadata,
 )
 from modelfile.convert.vocabulary.steps import steps_of
-from modelfile.convert.vocabulary.tokens import Token, TokenTable, TokenType
+from modelfile.convert.vocabulary.tokens import TokenType, VocabularyTable, VocabularyToken
 
 _LONGEST: Final = 1024  # characters; all the ways to cut a token in two are tried
 
 
 def read_byte_fallback(
-    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: TokenTable
+    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: VocabularyTable
 ) -> tuple[MetadataValue, ...]:
     """Fill the table and give the values but for the special ids. Raises ConvertError, OSError."""
     model = child(tokenizer, "model", TOKENIZER)
@@ -47,7 +47,7 @@ def read_byte_fallback(
         kind = TokenType.BYTE if text in bytes_ else TokenType.NORMAL
         if text == unknown:
             kind = TokenType.UNKNOWN
-        table.add(id, Token(text, kind, scores.get(text, 0.0)), TOKENIZER)
+        table.add(id, VocabularyToken(text, kind, scores.get(text, 0.0)), TOKENIZER)
     add_tokens(table, added)
     prefix, split = _spaces(tokenizer)
     if split:

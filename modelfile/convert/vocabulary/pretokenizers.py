@@ -101,44 +101,46 @@ _IGNORE_MERGES: Final = frozenset({"glm4", "llama-bpe", "minicpm5", "tekken"})
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PreTokenizer:
     """The ids that split alike. marked: the id for vocabularies that have a certain token."""
 
     id: str
     marked: Mapping[str, str] = field(default_factory=dict)
 
 
-_LLAMA3: Final = Family("llama-bpe", {"[gMASK]": "glm4"})
-_CL100K: Final = Family("dbrx", {"[gMASK]": "chatglm-bpe"})
-_SMOLLM: Final = Family(
+_LLAMA3: Final = PreTokenizer("llama-bpe", {"[gMASK]": "glm4"})
+_CL100K: Final = PreTokenizer("dbrx", {"[gMASK]": "chatglm-bpe"})
+_SMOLLM: Final = PreTokenizer(
     "smollm", {"<|START_OF_TURN_TOKEN|>": "command-r", "<fim_prefix>": "starcoder"}
 )
-_QWEN2: Final = Family(
+_QWEN2: Final = PreTokenizer(
     "qwen2", {"<｜begin▁of▁sentence｜>": "deepseek-r1-qwen", "<|reg0|>": "stablelm2"}
 )
 
 # By the steps of the pre_tokenizer, ByteLevel left out.
-FAMILIES: Final[Mapping[tuple[str, ...], Family]] = MappingProxyType(
+PRE_TOKENIZERS: Final[Mapping[tuple[str, ...], PreTokenizer]] = MappingProxyType(
     {
-        (GPT2,): Family("gpt-2"),
+        (GPT2,): PreTokenizer("gpt-2"),
         (_DIGIT, GPT2): _SMOLLM,
         (LLAMA3,): _LLAMA3,
         (QWEN2,): _QWEN2,
-        (QWEN35,): Family("qwen35"),
-        (TEKKEN,): Family("tekken"),
-        (GPT4O,): Family("gpt-4o", {"<|header_start|>": "llama4"}),
-        (_TRIPLES, _HAN, DEEPSEEK3): Family("deepseek-v3"),
-        (BAILING,): Family("bailingmoe"),
-        (SEED,): Family("seed-coder"),
-        (UFAKZEKA,): Family("ufakzeka"),
-        (_TRIPLES, MINICPM5): Family("minicpm5"),
-        (BLOOM,): Family("bloom"),
-        (BLOOM, _DIGIT): Family("viking"),
-        (JAIS2,): Family("jais-2"),
-        (EXAONE_MOE,): Family("exaone-moe"),
-        (_LINE, r"\s?\p{L}+", r"\s?\p{P}+", _CJK, _DIGIT): Family("deepseek-coder"),
-        (_LINE, DEEPSEEK_LETTERS, DEEPSEEK_SIGNS, r"\s+$", _CJK, _DIGIT): Family("deepseek-llm"),
-        (_PUNCTUATION, GPT2, "[0-9][0-9][0-9]"): Family("falcon"),
+        (QWEN35,): PreTokenizer("qwen35"),
+        (TEKKEN,): PreTokenizer("tekken"),
+        (GPT4O,): PreTokenizer("gpt-4o", {"<|header_start|>": "llama4"}),
+        (_TRIPLES, _HAN, DEEPSEEK3): PreTokenizer("deepseek-v3"),
+        (BAILING,): PreTokenizer("bailingmoe"),
+        (SEED,): PreTokenizer("seed-coder"),
+        (UFAKZEKA,): PreTokenizer("ufakzeka"),
+        (_TRIPLES, MINICPM5): PreTokenizer("minicpm5"),
+        (BLOOM,): PreTokenizer("bloom"),
+        (BLOOM, _DIGIT): PreTokenizer("viking"),
+        (JAIS2,): PreTokenizer("jais-2"),
+        (EXAONE_MOE,): PreTokenizer("exaone-moe"),
+        (_LINE, r"\s?\p{L}+", r"\s?\p{P}+", _CJK, _DIGIT): PreTokenizer("deepseek-coder"),
+        (_LINE, DEEPSEEK_LETTERS, DEEPSEEK_SIGNS, r"\s+$", _CJK, _DIGIT): PreTokenizer(
+            "deepseek-llm"
+        ),
+        (_PUNCTUATION, GPT2, "[0-9][0-9][0-9]"): PreTokenizer("falcon"),
     }
 )
 
@@ -155,7 +157,7 @@ def pre_tokenizer_id(
     if "byte level" not in steps:
         raise refusal(_FILE, _FIELD, f"{_listed(tuple(steps))} without ByteLevel is not supported")
     found = tuple(step for step in steps if step != "byte level")
-    family = FAMILIES.get(found)
+    family = PRE_TOKENIZERS.get(found)
     if family is None:
         raise ConvertError(
             f"{_FILE}: {_FIELD}: llama.cpp has no pre-tokenizer for {_listed(found)}", _FIELD

@@ -22,9 +22,9 @@ from modelfile.convert.vocabulary.files import (
 from modelfile.convert.vocabulary.sentencepiece_file import parse_sentencepiece
 from modelfile.convert.vocabulary.tokens import (
     ADDED_SCORE,
-    Token,
-    TokenTable,
     TokenType,
+    VocabularyTable,
+    VocabularyToken,
     token_metadata,
 )
 
@@ -35,7 +35,7 @@ _FIXED: Final = (TokenType.NORMAL, TokenType.BYTE)
 
 
 def read_sentencepiece(
-    files: Mapping[str, Path], name: str, tokenizer: Mapping[str, Any], table: TokenTable
+    files: Mapping[str, Path], name: str, tokenizer: Mapping[str, Any], table: VocabularyTable
 ) -> tuple[MetadataValue, ...]:
     """Fill the table and give the values but for the special ids. Raises ConvertError, OSError."""
     model = parse_sentencepiece(read_bytes(files, name), name)
@@ -60,7 +60,7 @@ def read_sentencepiece(
 
 
 def sentencepiece_metadata(
-    model: str, table: TokenTable, space_prefix: bool, remove_extra_whitespaces: bool
+    model: str, table: VocabularyTable, space_prefix: bool, remove_extra_whitespaces: bool
 ) -> tuple[MetadataValue, ...]:
     """The values of a filled table. model: "llama" or "t5". Raises ConvertError."""
     return (
@@ -87,7 +87,7 @@ def check_bytes(has: Callable[[str], bool], file: str) -> None:
         raise refusal(file, "byte_fallback", f"there is no token {missing}, which llama.cpp needs")
 
 
-def add_tokens(table: TokenTable, added: list[AddedToken]) -> None:
+def add_tokens(table: VocabularyTable, added: list[AddedToken]) -> None:
     """Put the added tokens into a table of pieces; they may take the place of unused, control
     and user-defined ones. Raises ConvertError: one would take that of a piece of text."""
     for token in within(added, table):
@@ -100,4 +100,4 @@ def add_tokens(table: TokenTable, added: list[AddedToken]) -> None:
         kind = TokenType.CONTROL if token.control else TokenType.USER_DEFINED
         # llama.cpp compares user-defined tokens with the text before spaces are escaped.
         text = token.text if token.control else token.text.replace(SPACE, " ")
-        table.replace(token.id, Token(text, kind, ADDED_SCORE), token.file)
+        table.replace(token.id, VocabularyToken(text, kind, ADDED_SCORE), token.file)

@@ -12,7 +12,7 @@ from typing import Final
 
 from modelfile.convert.vocabulary.files import brief, refusal
 from modelfile.convert.vocabulary.protobuf import Wire, fields
-from modelfile.convert.vocabulary.tokens import MAX_TOKENS, Token, TokenType
+from modelfile.convert.vocabulary.tokens import MAX_TOKENS, TokenType, VocabularyToken
 
 MAX_CHARSMAP_BYTES: Final = 16 << 20
 _PIECES: Final = 1
@@ -27,7 +27,7 @@ _TYPES: Final = frozenset(int(kind) for kind in TokenType)
 class SentencePiece:
     """bpe: else a unigram model. charsmap: the compiled normalization, None for none."""
 
-    pieces: tuple[Token, ...]
+    pieces: tuple[VocabularyToken, ...]
     bpe: bool
     byte_fallback: bool
     charsmap: bytes | None
@@ -37,7 +37,7 @@ class SentencePiece:
 
 def parse_sentencepiece(content: bytes, file: str) -> SentencePiece:
     """The model that the bytes hold. file: its name in messages. Raises ConvertError."""
-    pieces: list[Token] = []
+    pieces: list[VocabularyToken] = []
     trainer: dict[int, Wire] = {}
     normalizer: dict[int, Wire] = {}
     try:
@@ -56,7 +56,10 @@ def parse_sentencepiece(content: bytes, file: str) -> SentencePiece:
 
 
 def _model(
-    pieces: tuple[Token, ...], trainer: dict[int, Wire], normalizer: dict[int, Wire], file: str
+    pieces: tuple[VocabularyToken, ...],
+    trainer: dict[int, Wire],
+    normalizer: dict[int, Wire],
+    file: str,
 ) -> SentencePiece:
     if not pieces:
         raise refusal(file, "pieces", "none; this is no SentencePiece model")
@@ -80,7 +83,7 @@ def _model(
     )
 
 
-def _piece(message: bytes, id: int, file: str) -> Token:
+def _piece(message: bytes, id: int, file: str) -> VocabularyToken:
     text, score, kind = "", 0.0, int(TokenType.NORMAL)
     for number, value in fields(message):
         if number == 1:
@@ -91,7 +94,7 @@ def _piece(message: bytes, id: int, file: str) -> Token:
             kind = value
     if kind not in _TYPES or not math.isfinite(score):
         raise refusal(file, f"piece {id}", f"{brief(text)} of type {kind} and score {score}")
-    return Token(text, TokenType(kind), score)
+    return VocabularyToken(text, TokenType(kind), score)
 
 
 def _message(value: Wire) -> bytes:

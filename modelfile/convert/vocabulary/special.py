@@ -15,8 +15,8 @@ from typing import Any, Final
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG
 from modelfile.convert.vocabulary.files import MAX_CONFIG_BYTES, brief, flag, read_object, refusal
-from modelfile.convert.vocabulary.frame import frame_of
-from modelfile.convert.vocabulary.tokens import TokenTable, TokenType
+from modelfile.convert.vocabulary.post_processor import surrounding_tokens
+from modelfile.convert.vocabulary.tokens import TokenType, VocabularyTable
 
 _MAP: Final = "special_tokens_map.json"
 _CONFIGS: Final = ("generation_config.json", "config.json")
@@ -59,10 +59,10 @@ _MESSAGE_END: Final = "<|eom_id|>"
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class TokenizerFiles:
     """The config files of a folder, and the table of its tokens."""
 
-    table: TokenTable
+    table: VocabularyTable
     tokenizer: Mapping[str, Any]
     config: Mapping[str, Any]
     map: Mapping[str, Any]
@@ -72,7 +72,7 @@ class Folder:
 def special_metadata(
     files: Mapping[str, Path],
     tokenizer: Mapping[str, Any],
-    table: TokenTable,
+    table: VocabularyTable,
     *,
     byte_level: bool,
 ) -> tuple[MetadataValue, ...]:
@@ -81,7 +81,7 @@ def special_metadata(
     Raises ConvertError: a token is none of the vocabulary, or one must be added that is not
     named; OSError.
     """
-    folder = Folder(
+    folder = TokenizerFiles(
         table,
         tokenizer,
         read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8),
@@ -101,7 +101,7 @@ def special_metadata(
     return tuple(values)
 
 
-def _role(folder: Folder, role: str) -> int | None:
+def _role(folder: TokenizerFiles, role: str) -> int | None:
     key = f"{role}_token"
     for file, config in ((TOKENIZER_CONFIG, folder.config), (_MAP, folder.map)):
         text = _text(config.get(key), file, key)
@@ -113,7 +113,7 @@ def _role(folder: Folder, role: str) -> int | None:
     return next(_ids(folder, f"{key}_id"), _usual(folder.table, role))
 
 
-def _usual(table: TokenTable, role: str) -> int | None:
+def _usual(table: VocabularyTable, role: str) -> int | None:
     """The id of a token that is no text and has a usual name of the role."""
     for text in _USUAL[role]:
         id = table.find(text)
@@ -139,7 +139,7 @@ def _text(value: Any, file: str, key: str) -> str | None:
     return value or None
 
 
-def _ids(folder: Folder, key: str) -> Iterator[int]:
+def _ids(folder: TokenizerFiles, key: str) -> Iterator[int]:
     """The ids of a key in the config files, in their order. Raises ConvertError."""
     for file, config in folder.configs:
         value = config.get(key)
@@ -155,7 +155,7 @@ def _ids(folder: Folder, key: str) -> Iterator[int]:
             yield id
 
 
-def _more_ends(folder: Folder, eos: int | None) -> dict[str, int]:
+def _more_ends(folder: TokenizerFiles, eos: int | None) -> dict[str, int]:
     """The ids of eom and eot, where the configs name more ends than one."""
     texts = {
         id: token.text
@@ -172,9 +172,9 @@ def _more_ends(folder: Folder, eos: int | None) -> dict[str, int]:
     return ends
 
 
-def _added(folder: Folder, ids: dict[str, int]) -> list[tuple[str, bool]]:
+def _added(folder: TokenizerFiles, ids: dict[str, int]) -> list[tuple[str, bool]]:
     """Whether BOS and EOS are added; ids gets the tokens that only the post-processor names."""
-    frame = frame_of(folder.tokenizer)
+    frame = surrounding_tokens(folder.tokenizer)
     before, after = (None, None) if frame is None else frame
     found = []
     for role, other, text in (("bos", "cls", before), ("eos", "sep", after)):

@@ -30,7 +30,7 @@ class TokenType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class VocabularyToken:
     """text: in the alphabet of the tokenizer. score: the logarithm of a probability, or a rank."""
 
     text: str
@@ -39,18 +39,18 @@ class Token:
 
 
 @dataclass(slots=True)
-class TokenTable:
+class VocabularyTable:
     """Tokens by id. size: one more than the largest id that is allowed."""
 
     size: int
-    _tokens: dict[int, Token] = field(default_factory=dict)
+    _tokens: dict[int, VocabularyToken] = field(default_factory=dict)
     _ids: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 < self.size <= MAX_TOKENS:
             raise refusal("config.json", "vocab_size", f"{self.size}, expected 1 to {MAX_TOKENS}")
 
-    def add(self, id: int, token: Token, file: str) -> None:
+    def add(self, id: int, token: VocabularyToken, file: str) -> None:
         """Put a token at a free id. Raises ConvertError: the id is taken or too large, the text
         stands at another id, is empty or too long."""
         if id in self._tokens:
@@ -58,7 +58,7 @@ class TokenTable:
             raise refusal(file, brief(token.text), f"id {id} is also that of {taken}")
         self._put(id, token, file)
 
-    def replace(self, id: int, token: Token, file: str) -> None:
+    def replace(self, id: int, token: VocabularyToken, file: str) -> None:
         """Put a token at an id, whatever stood there. Raises ConvertError as add does."""
         before = self._tokens.pop(id, None)
         if before is not None:
@@ -69,25 +69,25 @@ class TokenTable:
         """The id of a text."""
         return self._ids.get(text)
 
-    def get(self, id: int) -> Token | None:
+    def get(self, id: int) -> VocabularyToken | None:
         """The token at an id."""
         return self._tokens.get(id)
 
-    def finished(self) -> list[Token]:
+    def finished(self) -> list[VocabularyToken]:
         """All tokens from 0 to size; a hole becomes an unused [PADn]. Raises ConvertError."""
         if not self._tokens:
             raise refusal("tokenizer", "vocab", "no tokens")
         return [self._tokens.get(id) or self._padding(id) for id in range(self.size)]
 
-    def _padding(self, id: int) -> Token:
+    def _padding(self, id: int) -> VocabularyToken:
         text = f"[PAD{id}]"
         if text in self._ids:
             raise refusal(
                 "tokenizer", text, f"id {id} has no token, and its filler's name is taken"
             )
-        return Token(text, TokenType.UNUSED, UNUSED_SCORE)
+        return VocabularyToken(text, TokenType.UNUSED, UNUSED_SCORE)
 
-    def _put(self, id: int, token: Token, file: str) -> None:
+    def _put(self, id: int, token: VocabularyToken, file: str) -> None:
         name = brief(token.text)
         if id >= self.size:
             raise refusal(
@@ -107,7 +107,7 @@ class TokenTable:
         self._ids[token.text] = id
 
 
-def token_metadata(tokens: list[Token], scores: bool) -> tuple[MetadataValue, ...]:
+def token_metadata(tokens: list[VocabularyToken], scores: bool) -> tuple[MetadataValue, ...]:
     """Texts, types and, where the tokenizer uses them, scores."""
     texts = MetadataValue("tokenizer.ggml.tokens", "strings", [token.text for token in tokens])
     types = [int(token.type) for token in tokens]

@@ -22,13 +22,18 @@ from modelfile.convert.vocabulary.sentencepiece import (
 )
 from modelfile.convert.vocabulary.sentencepiece_file import MAX_CHARSMAP_BYTES
 from modelfile.convert.vocabulary.steps import steps_of
-from modelfile.convert.vocabulary.tokens import MAX_TOKENS, Token, TokenTable, TokenType
+from modelfile.convert.vocabulary.tokens import (
+    MAX_TOKENS,
+    TokenType,
+    VocabularyTable,
+    VocabularyToken,
+)
 
 _SQUEEZED: Final = " {2,}"
 
 
 def read_unigram(
-    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: TokenTable
+    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: VocabularyTable
 ) -> tuple[MetadataValue, ...]:
     """Fill the table and give the values but for the special ids. Raises ConvertError, OSError."""
     model = child(tokenizer, "model", TOKENIZER)
@@ -50,13 +55,15 @@ def read_unigram(
     return (*values, MetadataValue("tokenizer.ggml.precompiled_charsmap", "u8s", charsmap))
 
 
-def _piece(piece: Any, unknown: bool) -> Token:
+def _piece(piece: Any, unknown: bool) -> VocabularyToken:
     if not isinstance(piece, list) or len(piece) != 2 or not isinstance(piece[0], str):
         raise refusal(TOKENIZER, "vocab", f"{brief(piece)}, expected a piece and its score")
     score = piece[1]
     if type(score) not in (int, float) or not math.isfinite(score):
         raise refusal(TOKENIZER, "vocab", f"the score of {brief(piece[0])} is {brief(score)}")
-    return Token(piece[0], TokenType.UNKNOWN if unknown else TokenType.NORMAL, float(score))
+    return VocabularyToken(
+        piece[0], TokenType.UNKNOWN if unknown else TokenType.NORMAL, float(score)
+    )
 
 
 def _normalizer(tokenizer: Mapping[str, Any]) -> tuple[bytes | None, bool]:

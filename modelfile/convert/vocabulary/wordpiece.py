@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG, added_tokens, within
-from modelfile.convert.vocabulary.bpe import fill, read_vocab
+from modelfile.convert.vocabulary.bpe import fill_table, read_vocab
 from modelfile.convert.vocabulary.files import (
     MAX_CONFIG_BYTES,
     brief,
@@ -24,9 +24,9 @@ from modelfile.convert.vocabulary.files import (
 )
 from modelfile.convert.vocabulary.tokens import (
     MAX_TOKENS,
-    Token,
-    TokenTable,
     TokenType,
+    VocabularyTable,
+    VocabularyToken,
     token_metadata,
 )
 
@@ -37,7 +37,7 @@ _CONTROL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def read_wordpiece(
-    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: TokenTable
+    files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: VocabularyTable
 ) -> tuple[MetadataValue, ...]:
     """Fill the table and give the values but for the special ids. tokenizer: empty where there
     is only a vocab.txt. Raises ConvertError, OSError."""
@@ -47,7 +47,7 @@ def read_wordpiece(
         prefix = model.get("continuing_subword_prefix", _CONTINUING)
         if prefix != _CONTINUING:
             raise refusal(TOKENIZER, "continuing_subword_prefix", f"{brief(prefix)}, expected ##")
-        fill(table, read_vocab(model), files, tokenizer)
+        fill_table(table, read_vocab(model), files, tokenizer)
     else:
         _fill_from_lines(table, files)
     tokens = [_phantom(token) for token in table.finished()]
@@ -60,7 +60,7 @@ def read_wordpiece(
     )
 
 
-def _phantom(token: Token) -> Token:
+def _phantom(token: VocabularyToken) -> VocabularyToken:
     if token.type in (TokenType.CONTROL, TokenType.UNUSED):
         return token
     if token.text.startswith(_CONTINUING) and token.text != _CONTINUING:
@@ -68,7 +68,7 @@ def _phantom(token: Token) -> Token:
     return replace(token, text=_WORD_START + token.text)
 
 
-def _fill_from_lines(table: TokenTable, files: Mapping[str, Path]) -> None:
+def _fill_from_lines(table: VocabularyTable, files: Mapping[str, Path]) -> None:
     lines = read_text(files, VOCABULARY).split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -83,10 +83,10 @@ def _fill_from_lines(table: TokenTable, files: Mapping[str, Path]) -> None:
             raise refusal(VOCABULARY, brief(text), message)
         control = text in _CONTROL or (token is not None and token.control)
         kind = TokenType.CONTROL if control else TokenType.NORMAL
-        table.add(id, Token(text, kind), VOCABULARY)
+        table.add(id, VocabularyToken(text, kind), VOCABULARY)
     for token in within(added.values(), table):
         kind = TokenType.CONTROL if token.control else TokenType.USER_DEFINED
-        table.add(token.id, Token(token.text, kind), token.file)
+        table.add(token.id, VocabularyToken(token.text, kind), token.file)
 
 
 def _normalizer(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> tuple[bool, bool]:

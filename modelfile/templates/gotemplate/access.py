@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from modelfile.templates.gotemplate.errors import ExecFault
 from modelfile.templates.gotemplate.nodes import Node
-from modelfile.templates.gotemplate.values import ANY, NIL, Map, Struct, element_type, type_name
+from modelfile.templates.gotemplate.values import ANY, NIL, GoMap, GoStruct, element_type, type_name
 
 _ABSENT: Final = object()
 
@@ -23,7 +23,7 @@ def get_fields(receiver: Any, names: list[str], node: Node) -> Any:
 
 
 def _field(receiver: Any, name: str) -> Any:
-    if isinstance(receiver, Struct):
+    if isinstance(receiver, GoStruct):
         value = receiver.fields.get(name, _ABSENT)
         if value is not _ABSENT:
             return value
@@ -33,7 +33,7 @@ def _field(receiver: Any, name: str) -> Any:
     if method is not None:
         return method()
     if isinstance(receiver, dict):
-        missing = receiver.zero() if isinstance(receiver, Map) else NIL
+        missing = receiver.zero() if isinstance(receiver, GoMap) else NIL
         return receiver.get(name, missing)
     return _ABSENT
 
@@ -41,7 +41,7 @@ def _field(receiver: Any, name: str) -> Any:
 def _method(receiver: Any, name: str) -> Any:
     if name == "String":
         return getattr(receiver, "go_string", None)
-    if isinstance(receiver, Struct) and name in receiver.methods:
+    if isinstance(receiver, GoStruct) and name in receiver.methods:
         return getattr(receiver, receiver.methods[name])
     return None
 
@@ -60,7 +60,7 @@ def refuse_arguments(receiver: Any, names: list[str], node: Node) -> None:
 
 
 def _is_field(owner: Any, name: str) -> bool:
-    return isinstance(owner, Struct) and name in owner.fields
+    return isinstance(owner, GoStruct) and name in owner.fields
 
 
 def _refuse(container: Any, receiver: Any, name: str, node: Node) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from modelfile.templates.gotemplate import nodes
-from modelfile.templates.gotemplate.nodes import Body, Node, Pipe, Trees
+from modelfile.templates.gotemplate.nodes import ListNode, Node, PipeNode, Trees
 
 
 def identifiers(trees: Trees) -> frozenset[str]:
@@ -18,61 +18,61 @@ def identifiers(trees: Trees) -> frozenset[str]:
 
 
 def _names(node: Node | None) -> Iterator[str]:
-    if isinstance(node, Body):
+    if isinstance(node, ListNode):
         for child in node.nodes:
             yield from _names(child)
-    elif isinstance(node, nodes.Action | nodes.Call):
+    elif isinstance(node, nodes.ActionNode | nodes.TemplateNode):
         yield from _names(node.pipe)
-    elif isinstance(node, nodes.Branch):
+    elif isinstance(node, nodes.BranchNode):
         for part in (node.pipe, node.body, node.or_else):
             yield from _names(part)
-    elif isinstance(node, Pipe):
+    elif isinstance(node, PipeNode):
         for command in node.commands:
             for argument in command.arguments:
                 yield from _names(argument)
-    elif isinstance(node, nodes.Field | nodes.Variable):
+    elif isinstance(node, nodes.FieldNode | nodes.VariableNode):
         yield from node.names
 
 
-def thinking_marks(root: Body) -> tuple[str, str] | None:
+def thinking_marks(root: ListNode) -> tuple[str, str] | None:
     """The text before and after .Thinking within a range over .Messages; None without both."""
     opening = closing = ""
     for body, over_messages in _thinking(root, False):
         if over_messages:
             first, last = body.nodes[0], body.nodes[-1]
-            opening = first.text.strip() if isinstance(first, nodes.Text) else opening
-            closing = last.text.strip() if isinstance(last, nodes.Text) else closing
+            opening = first.text.strip() if isinstance(first, nodes.TextNode) else opening
+            closing = last.text.strip() if isinstance(last, nodes.TextNode) else closing
     return (opening, closing) if opening and closing else None
 
 
-def _thinking(body: Body, over_messages: bool) -> Iterator[tuple[Body, bool]]:
+def _thinking(body: ListNode, over_messages: bool) -> Iterator[tuple[ListNode, bool]]:
     """The bodies with an action that reads .Thinking, with whether the nearest range is over
     .Messages."""
     for node in body.nodes:
-        if isinstance(node, nodes.Action | nodes.Call):
+        if isinstance(node, nodes.ActionNode | nodes.TemplateNode):
             if node.pipe is not None and _reads(node.pipe, "Thinking"):
                 yield body, over_messages
-        elif isinstance(node, nodes.Branch):
+        elif isinstance(node, nodes.BranchNode):
             inner = over_messages
-            if isinstance(node, nodes.Range):
+            if isinstance(node, nodes.RangeNode):
                 inner = _reads(node.pipe, "Messages")
             for part in (node.body, node.or_else):
                 if part is not None:
                     yield from _thinking(part, inner)
 
 
-def _reads(pipe: Pipe, name: str) -> bool:
+def _reads(pipe: PipeNode, name: str) -> bool:
     """Whether a field of that name is read from dot."""
     return any(
         argument.names[0] == name
-        if isinstance(argument, nodes.Field)
-        else isinstance(argument, Pipe) and _reads(argument, name)
+        if isinstance(argument, nodes.FieldNode)
+        else isinstance(argument, PipeNode) and _reads(argument, name)
         for command in pipe.commands
         for argument in command.arguments
     )
 
 
-def up_to_response(root: Body) -> Body:
+def up_to_response(root: ListNode) -> ListNode:
     """The template without what follows the first .Response, which itself stays."""
     return _Cut().body(root)
 
@@ -81,7 +81,7 @@ class _Cut:
     def __init__(self) -> None:
         self._done = False
 
-    def body(self, body: Body) -> Body:
+    def body(self, body: ListNode) -> ListNode:
         """The part of a body that stays."""
         kept: list[Node] = []
         for node in body.nodes:
@@ -90,21 +90,21 @@ class _Cut:
             part = self._node(node)
             if part is not None:
                 kept.append(part)
-        return Body(body.position, kept)
+        return ListNode(body.position, kept)
 
     def _node(self, node: Node) -> Node | None:
-        if isinstance(node, nodes.Branch):
+        if isinstance(node, nodes.BranchNode):
             inner = self.body(node.body)
             or_else = None
             if node.or_else is not None and not self._done:
                 or_else = self.body(node.or_else)
             return type(node)(node.position, node.pipe, inner, or_else)
-        if isinstance(node, nodes.Action):
+        if isinstance(node, nodes.ActionNode):
             pipe = self._pipe(node.pipe)
-            return None if pipe is None else nodes.Action(node.position, pipe)
+            return None if pipe is None else nodes.ActionNode(node.position, pipe)
         return node
 
-    def _pipe(self, pipe: Pipe) -> Pipe | None:
+    def _pipe(self, pipe: PipeNode) -> PipeNode | None:
         """None when a whole command comes after the answer: Ollama drops the pipeline then."""
         commands = []
         for command in pipe.commands:
@@ -112,12 +112,12 @@ class _Cut:
             arguments = [argument for argument in given if argument is not None]
             if not arguments:
                 return None
-            commands.append(nodes.Command(command.position, arguments))
-        return Pipe(pipe.position, pipe.variables, pipe.assigns, commands)
+            commands.append(nodes.CommandNode(command.position, arguments))
+        return PipeNode(pipe.position, pipe.variables, pipe.assigns, commands)
 
     def _argument(self, node: Node) -> Node | None:
-        if isinstance(node, Pipe):
+        if isinstance(node, PipeNode):
             return self._pipe(node)
-        if isinstance(node, nodes.Field) and "Response" in node.names:
+        if isinstance(node, nodes.FieldNode) and "Response" in node.names:
             self._done = True
         return node

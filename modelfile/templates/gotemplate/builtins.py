@@ -12,13 +12,13 @@ from typing import Any, Final
 from modelfile.templates.budget import Budget
 from modelfile.templates.gotemplate import escapes
 from modelfile.templates.gotemplate.errors import CallFault
+from modelfile.templates.gotemplate.formatter import print_value
 from modelfile.templates.gotemplate.printf import sprint, sprintf, sprintln
-from modelfile.templates.gotemplate.printing import print_value
 from modelfile.templates.gotemplate.values import (
     NIL,
-    Map,
-    Slice,
-    Struct,
+    GoMap,
+    GoSlice,
+    GoStruct,
     Uint8,
     byte_length,
     is_missing,
@@ -31,12 +31,12 @@ from modelfile.templates.gotemplate.values import (
 
 _NO_TYPE: Final = "reflect: call of reflect.Value.Type on zero Value"
 _BASIC: Final = frozenset(("bool", "int", "uint", "float", "complex", "string"))
-NAME_OF_CALLED: Final = "\0"  # the compiler, which knows it, fills it in
+CALLED_NAME: Final = "\0"  # the compiler, which knows it, fills it in
 _BAD_TYPE: Final = "invalid type for comparison"
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class TemplateFunction:
     """A function of templates. call: gets the budget and the arguments. parameters: "value" takes
     anything as it is, "any" takes nil for nothing, "string" wants a string; of a variadic function
     the last one repeats."""
@@ -74,7 +74,7 @@ def _element(item: Any, place: Any) -> Any:
             given = "value is nil; should be of type" if is_missing(place) else (
                 f"value has type {type_name(place)}; should be")  # fmt: skip
             raise CallFault(f"{given} string")
-        missing = item.zero() if isinstance(item, Map) else NIL
+        missing = item.zero() if isinstance(item, GoMap) else NIL
         return item.get(place, missing)
     raise CallFault(f"can't index item of type {type_name(item).lstrip('*')}")
 
@@ -111,7 +111,7 @@ def slice_(budget: Budget, item: Any, *places: Any) -> Any:
             raise CallFault(f"invalid slice index: {low} > {high}")
     part = data[first:last]
     budget.steps(len(part) >> 5)  # copying costs time
-    if isinstance(item, Slice):
+    if isinstance(item, GoSlice):
         return type(item)(part)
     return to_text(part) if bytewise else part
 
@@ -133,7 +133,7 @@ def call(budget: Budget, function: Any, *arguments: Any) -> Any:
     """There are no values that are functions. Raises CallFault."""
     if is_missing(function):
         raise CallFault("call of nil")
-    raise CallFault(f"non-function {NAME_OF_CALLED} of type {type_name(function)}")
+    raise CallFault(f"non-function {CALLED_NAME} of type {type_name(function)}")
 
 
 def not_(budget: Budget, value: Any) -> bool:
@@ -173,13 +173,13 @@ def _equal_others(first: Any, other: Any) -> bool:
         )
     if _is_nil(first) or _is_nil(other):
         return _is_nil(first) == _is_nil(other)
-    if isinstance(other, Struct) and other.pointer:
+    if isinstance(other, GoStruct) and other.pointer:
         return first is other
     raise CallFault(f"non-comparable type {print_value(other, 's')}: {type_name(other)}")
 
 
 def _is_nil(value: Any) -> bool:
-    return is_missing(value) or (isinstance(value, Slice | Map) and value.is_nil)
+    return is_missing(value) or (isinstance(value, GoSlice | GoMap) and value.is_nil)
 
 
 def _basic_kind(value: Any) -> str | None:
@@ -248,26 +248,26 @@ def _escaper(escape: Callable[[str], str]) -> Callable[..., str]:
 _ANY: Final = ("any",)
 _VALUE: Final = ("value",)
 _TWO: Final = ("value", "value")
-BUILTINS: Final[Mapping[str, Function]] = {
-    "and": Function(truth, _VALUE, variadic=True),
-    "or": Function(truth, _VALUE, variadic=True),
-    "call": Function(call, _TWO, variadic=True),
-    "html": Function(_escaper(escapes.html), _ANY, variadic=True),
-    "index": Function(index, _TWO, variadic=True),
-    "slice": Function(slice_, _TWO, variadic=True),
-    "js": Function(_escaper(escapes.script), _ANY, variadic=True),
-    "len": Function(length, _VALUE),
-    "not": Function(not_, _VALUE),
-    "print": Function(_print, _ANY, variadic=True),
-    "printf": Function(_printf, ("string", "any"), variadic=True),
-    "println": Function(_println, _ANY, variadic=True),
-    "urlquery": Function(_escaper(escapes.url_query), _ANY, variadic=True),
-    "eq": Function(eq, _TWO, variadic=True),
-    "ge": Function(ge, _TWO),
-    "gt": Function(gt, _TWO),
-    "le": Function(le, _TWO),
-    "lt": Function(lt, _TWO),
-    "ne": Function(ne, _TWO),
+BUILTINS: Final[Mapping[str, TemplateFunction]] = {
+    "and": TemplateFunction(truth, _VALUE, variadic=True),
+    "or": TemplateFunction(truth, _VALUE, variadic=True),
+    "call": TemplateFunction(call, _TWO, variadic=True),
+    "html": TemplateFunction(_escaper(escapes.html), _ANY, variadic=True),
+    "index": TemplateFunction(index, _TWO, variadic=True),
+    "slice": TemplateFunction(slice_, _TWO, variadic=True),
+    "js": TemplateFunction(_escaper(escapes.script), _ANY, variadic=True),
+    "len": TemplateFunction(length, _VALUE),
+    "not": TemplateFunction(not_, _VALUE),
+    "print": TemplateFunction(_print, _ANY, variadic=True),
+    "printf": TemplateFunction(_printf, ("string", "any"), variadic=True),
+    "println": TemplateFunction(_println, _ANY, variadic=True),
+    "urlquery": TemplateFunction(_escaper(escapes.url_query), _ANY, variadic=True),
+    "eq": TemplateFunction(eq, _TWO, variadic=True),
+    "ge": TemplateFunction(ge, _TWO),
+    "gt": TemplateFunction(gt, _TWO),
+    "le": TemplateFunction(le, _TWO),
+    "lt": TemplateFunction(lt, _TWO),
+    "ne": TemplateFunction(ne, _TWO),
 }
-REPEATED: Final = {"and": 1, "or": 1, "call": 1, "index": 1, "slice": 1, "eq": 1, "printf": 1}
+REPEATABLE: Final = {"and": 1, "or": 1, "call": 1, "index": 1, "slice": 1, "eq": 1, "printf": 1}
 """How many arguments a variadic function needs at least; the others need none."""

@@ -12,15 +12,15 @@ from typing import Any, Final
 from modelfile.templates.budget import Budget
 from modelfile.templates.gotemplate import nodes
 from modelfile.templates.gotemplate.access import fault, get_fields, refuse_arguments
-from modelfile.templates.gotemplate.builtins import NAME_OF_CALLED, REPEATED, Function
+from modelfile.templates.gotemplate.builtins import CALLED_NAME, REPEATABLE, TemplateFunction
 from modelfile.templates.gotemplate.errors import CallFault, ExecFault
-from modelfile.templates.gotemplate.nodes import Command, Node, Pipe
-from modelfile.templates.gotemplate.values import ANY, NIL, Struct, truth, type_name
+from modelfile.templates.gotemplate.nodes import CommandNode, Node, PipeNode
+from modelfile.templates.gotemplate.values import ANY, NIL, GoStruct, truth, type_name
 
 _LARGE: Final = 512
 
 
-class Run:
+class Execution:
     """One rendering: what is written and what is left to spend."""
 
     __slots__ = ("budget", "out", "size")
@@ -43,7 +43,7 @@ class Frame:
 
     __slots__ = ("depth", "run", "slots")
 
-    def __init__(self, run: Run, slots: list[Any], depth: int) -> None:
+    def __init__(self, run: Execution, slots: list[Any], depth: int) -> None:
         self.run = run
         self.slots = slots
         self.depth = depth
@@ -73,11 +73,11 @@ class Scope:
 class Expressions:
     """Compiles the expressions of one template."""
 
-    def __init__(self, scope: Scope, functions: Mapping[str, Function]) -> None:
+    def __init__(self, scope: Scope, functions: Mapping[str, TemplateFunction]) -> None:
         self._scope = scope
         self._functions = functions
 
-    def pipe(self, pipe: Pipe) -> Evaluate:
+    def pipe(self, pipe: PipeNode) -> Evaluate:
         """The value of a pipeline, None for nothing; declared variables get it."""
         value = self._commands(pipe.commands)
         slots = [self.target(pipe, variable) for variable in pipe.variables]
@@ -94,42 +94,44 @@ class Expressions:
 
         return assign
 
-    def target(self, pipe: Pipe, variable: nodes.Variable) -> int | None:
+    def target(self, pipe: PipeNode, variable: nodes.VariableNode) -> int | None:
         """The slot that a declaration or an assignment fills."""
         if pipe.assigns:
             return self._scope.find(variable.names[0])
         return self._scope.declare(variable.names[0])
 
-    def _commands(self, commands: list[Command]) -> Evaluate:
+    def _commands(self, commands: list[CommandNode]) -> Evaluate:
         value: Evaluate | None = None
         for command in commands:
             value = _concrete(self._command(command, value))
         assert value is not None
         return value
 
-    def _command(self, command: Command, previous: Evaluate | None) -> Evaluate:
+    def _command(self, command: CommandNode, previous: Evaluate | None) -> Evaluate:
         """A command; previous gives its last argument."""
         first = command.arguments[0]
         given = len(command.arguments) > 1 or previous is not None
-        if isinstance(first, nodes.Identifier):
+        if isinstance(first, nodes.IdentifierNode):
             return self._call(first, command, command.arguments[1:], previous)
-        if isinstance(first, nodes.Field | nodes.Chain | nodes.Variable) and given:
-            if isinstance(first, nodes.Variable) and len(first.names) == 1:
+        if isinstance(first, nodes.FieldNode | nodes.ChainNode | nodes.VariableNode) and given:
+            if isinstance(first, nodes.VariableNode) and len(first.names) == 1:
                 return _failing(f"can't give argument to non-function {first}", first, previous)
             return _after(previous, self._fields_with_arguments(first))
         if given:
             return _failing(f"can't give argument to non-function {first}", first, previous)
-        if isinstance(first, nodes.Nil):
+        if isinstance(first, nodes.NilNode):
             return _failing("nil is not a command", first)
         return self.operand(first)
 
-    def _fields_with_arguments(self, node: nodes.Field | nodes.Chain | nodes.Variable) -> Evaluate:
+    def _fields_with_arguments(
+        self, node: nodes.FieldNode | nodes.ChainNode | nodes.VariableNode
+    ) -> Evaluate:
         owner: Evaluate
         names = node.names
-        if isinstance(node, nodes.Field):
+        if isinstance(node, nodes.FieldNode):
             owner = _dot
-        elif isinstance(node, nodes.Variable):
-            owner, names = self._variable(nodes.Variable(node.position, names[:1])), names[1:]
+        elif isinstance(node, nodes.VariableNode):
+            owner, names = self._variable(nodes.VariableNode(node.position, names[:1])), names[1:]
         else:
             owner = self.operand(node.node)
 
@@ -140,24 +142,24 @@ class Expressions:
 
     def operand(self, node: Node) -> Evaluate:
         """A value that stands for itself, whatever is wanted."""
-        if isinstance(node, nodes.Dot):
+        if isinstance(node, nodes.DotNode):
             return _dot
-        if isinstance(node, nodes.Field):
+        if isinstance(node, nodes.FieldNode):
             return _field(node)
-        if isinstance(node, nodes.Variable):
+        if isinstance(node, nodes.VariableNode):
             return self._variable(node)
-        if isinstance(node, nodes.Pipe):
+        if isinstance(node, nodes.PipeNode):
             return self.pipe(node)
-        if isinstance(node, nodes.Chain):
+        if isinstance(node, nodes.ChainNode):
             return self._chain(node)
-        if isinstance(node, nodes.Identifier):
+        if isinstance(node, nodes.IdentifierNode):
             return self._call(node, node, [], None)
-        if isinstance(node, nodes.Number):
+        if isinstance(node, nodes.NumberNode):
             return _number(node)
-        assert isinstance(node, nodes.Bool | nodes.String)
+        assert isinstance(node, nodes.BoolNode | nodes.StringNode)
         return _constant(node.value)
 
-    def _variable(self, node: nodes.Variable) -> Evaluate:
+    def _variable(self, node: nodes.VariableNode) -> Evaluate:
         slot = self._scope.find(node.names[0])
         if slot is None:
             return _failing(f"undefined variable: {node.names[0]}", node)
@@ -176,14 +178,18 @@ class Expressions:
             return one
         return lambda frame, dot: get_fields(frame.slots[slot], names, node)
 
-    def _chain(self, node: nodes.Chain) -> Evaluate:
-        if isinstance(node.node, nodes.Nil):
+    def _chain(self, node: nodes.ChainNode) -> Evaluate:
+        if isinstance(node.node, nodes.NilNode):
             return _failing(f"indirection through explicit nil in {node}", node)
         owner = self.operand(node.node)
         return lambda frame, dot: get_fields(owner(frame, dot), node.names, node)
 
     def _call(
-        self, name: nodes.Identifier, node: Node, arguments: list[Node], previous: Evaluate | None
+        self,
+        name: nodes.IdentifierNode,
+        node: Node,
+        arguments: list[Node],
+        previous: Evaluate | None,
     ) -> Evaluate:
         function = self._functions[name.name]
         given = len(arguments) + (previous is not None)
@@ -203,14 +209,14 @@ class Expressions:
 
     def _argument(self, node: Node, wanted: str) -> Evaluate:
         """An argument of a function; wanted: see Function.parameters."""
-        if isinstance(node, nodes.Nil):
+        if isinstance(node, nodes.NilNode):
             if wanted == "string":
                 return _failing("cannot assign nil to string", node)
             return _constant(None)
-        if wanted == "string" and isinstance(node, nodes.Bool | nodes.Number):
+        if wanted == "string" and isinstance(node, nodes.BoolNode | nodes.NumberNode):
             return _failing(f"expected string; found {node}", node)
         value = self.operand(node)
-        return value if isinstance(node, nodes.String) else _checked(value, wanted, node)
+        return value if isinstance(node, nodes.StringNode) else _checked(value, wanted, node)
 
 
 def _dot(frame: Frame, dot: Any) -> Any:
@@ -250,14 +256,14 @@ def _concrete(value: Evaluate) -> Evaluate:
     return dig
 
 
-def _field(node: nodes.Field) -> Evaluate:
+def _field(node: nodes.FieldNode) -> Evaluate:
     names = node.names
     if len(names) > 1:
         return lambda frame, dot: get_fields(dot, names, node)
     name = names[0]
 
     def one(frame: Frame, dot: Any) -> Any:
-        if isinstance(dot, Struct):
+        if isinstance(dot, GoStruct):
             try:
                 return dot.fields[name]
             except KeyError:
@@ -269,7 +275,7 @@ def _field(node: nodes.Field) -> Evaluate:
     return one
 
 
-def _number(node: nodes.Number) -> Evaluate:
+def _number(node: nodes.NumberNode) -> Evaluate:
     """A number without a type: the way it is written decides."""
     hexadecimal = node.source[:2] in ("0x", "0X") and not any(c in node.source for c in "pP")
     written = any(c in node.source for c in ".eEpP") and not hexadecimal
@@ -301,9 +307,9 @@ def _checked(value: Evaluate, wanted: str, node: Node) -> Evaluate:
     return string
 
 
-def _wrong_count(name: str, function: Function, given: int, named: int) -> str | None:
+def _wrong_count(name: str, function: TemplateFunction, given: int, named: int) -> str | None:
     if function.variadic:
-        least = REPEATED.get(name, 0)
+        least = REPEATABLE.get(name, 0)
         return None if given >= least else (
             f"wrong number of args for {name}: want at least {least} got {named}")  # fmt: skip
     wanted = len(function.parameters)
@@ -327,7 +333,7 @@ def _logic(values: list[Evaluate], last: Evaluate | None, wanted: bool) -> Evalu
 
 
 def _applied(
-    function: Function, name: str, node: Node, values: list[Evaluate], last: Evaluate
+    function: TemplateFunction, name: str, node: Node, values: list[Evaluate], last: Evaluate
 ) -> Evaluate:
     """A call whose last argument is computed first: it comes from the command before."""
     call = function.call
@@ -343,7 +349,7 @@ def _applied(
     return apply
 
 
-def _called(function: Function, name: str, node: Node, values: list[Evaluate]) -> Evaluate:
+def _called(function: TemplateFunction, name: str, node: Node, values: list[Evaluate]) -> Evaluate:
     call = function.call
     if name == "eq" and len(values) == 2:
         return _compared(function, node, *values)
@@ -358,7 +364,7 @@ def _called(function: Function, name: str, node: Node, values: list[Evaluate]) -
     return apply
 
 
-def _compared(function: Function, node: Node, left: Evaluate, right: Evaluate) -> Evaluate:
+def _compared(function: TemplateFunction, node: Node, left: Evaluate, right: Evaluate) -> Evaluate:
     """eq of two, which templates do most."""
     call = function.call
 
@@ -375,10 +381,10 @@ def _compared(function: Function, node: Node, left: Evaluate, right: Evaluate) -
 
 
 def _refused(name: str, error: CallFault, node: Node) -> ExecFault:
-    called = node.arguments[-1] if isinstance(node, Command) else node
-    if isinstance(node, Command) and len(node.arguments) > 1:
+    called = node.arguments[-1] if isinstance(node, CommandNode) else node
+    if isinstance(node, CommandNode) and len(node.arguments) > 1:
         called = node.arguments[1]
-    message = str(error).replace(NAME_OF_CALLED, str(called))
+    message = str(error).replace(CALLED_NAME, str(called))
     return fault(f"error calling {name}: {message}", node)
 
 

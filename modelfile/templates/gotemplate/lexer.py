@@ -22,7 +22,7 @@ _QUOTED = re.compile(r'"(?:\\[^\n]|[^\\"\n])*"')
 _CHARACTER = re.compile(r"'(?:\\[^\n]|[^\\'\n])*'")
 
 
-class Kind(Enum):
+class ItemType(Enum):
     """What a token is."""
 
     ERROR = auto()
@@ -57,21 +57,21 @@ KEYWORDS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class LexItem:
     """A piece of the source. position: its offset in characters; line counts from 1."""
 
-    kind: Kind
+    kind: ItemType
     text: str
     position: int
     line: int
 
     def __str__(self) -> str:
         """As Go's messages write it."""
-        if self.kind is Kind.EOF:
+        if self.kind is ItemType.EOF:
             return "EOF"
-        if self.kind is Kind.ERROR:
+        if self.kind is ItemType.ERROR:
             return self.text
-        if self.kind is Kind.KEYWORD:
+        if self.kind is ItemType.KEYWORD:
             return f"<{self.text}>"
         return quoted(self.text) if len(self.text) <= 10 else quoted(self.text[:10]) + "..."
 
@@ -81,7 +81,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def lex(source: str) -> list[Token]:
+def lex(source: str) -> list[LexItem]:
     """The tokens of a template; the last one is EOF or ERROR."""
     lexer = _Lexer(source)
     lexer.scan()
@@ -94,7 +94,7 @@ class _Lexer:
         self.position = 0
         self.line = 1
         self.depth = 0
-        self.tokens: list[Token] = []
+        self.tokens: list[LexItem] = []
 
     def scan(self) -> None:
         """Fill tokens."""
@@ -102,9 +102,9 @@ class _Lexer:
         while going:
             going = self._text() and self._action()
 
-    def _emit(self, kind: Kind, end: int) -> bool:
+    def _emit(self, kind: ItemType, end: int) -> bool:
         text = self.source[self.position : end]
-        self.tokens.append(Token(kind, text, self.position, self.line))
+        self.tokens.append(LexItem(kind, text, self.position, self.line))
         self._move(end)
         return True
 
@@ -113,7 +113,7 @@ class _Lexer:
         self.position = end
 
     def _error(self, message: str) -> bool:
-        self.tokens.append(Token(Kind.ERROR, message, self.position, self.line))
+        self.tokens.append(LexItem(ItemType.ERROR, message, self.position, self.line))
         return False
 
     def _text(self) -> bool:
@@ -121,13 +121,13 @@ class _Lexer:
         start = self.source.find("{{", self.position)
         if start < 0:
             if self.position < len(self.source):
-                self._emit(Kind.TEXT, len(self.source))
-            return self._emit(Kind.EOF, self.position) and False
+                self._emit(ItemType.TEXT, len(self.source))
+            return self._emit(ItemType.EOF, self.position) and False
         end = start
         if self._trims(start + 2):
             end = self.position + len(self.source[self.position : start].rstrip(_SPACE))
         if end > self.position:
-            self._emit(Kind.TEXT, end)
+            self._emit(ItemType.TEXT, end)
         self._move(start)
         return True
 
@@ -141,7 +141,7 @@ class _Lexer:
             body += 2
         if self.source.startswith("/*", body):
             return self._comment(body)
-        self._emit(Kind.LEFT, self.position + 2)
+        self._emit(ItemType.LEFT, self.position + 2)
         self._move(body)
         self.depth = 0
         while True:
@@ -165,7 +165,7 @@ class _Lexer:
     def _close(self, trims: bool) -> bool:
         if trims:
             self._move(self.position + 2)
-        self._emit(Kind.RIGHT, self.position + 2)
+        self._emit(ItemType.RIGHT, self.position + 2)
         if trims:
             self._skip_blanks()
         return True
@@ -201,7 +201,7 @@ class _Lexer:
         if character == ":":
             if not source.startswith(":=", at):
                 return self._error("expected :=")
-            return self._emit(Kind.DECLARE, at + 2)
+            return self._emit(ItemType.DECLARE, at + 2)
         if character in "\"`'":
             return self._literal(character)
         if character in "()":
@@ -213,7 +213,7 @@ class _Lexer:
         if _is_word(character):
             return self._word()
         if " " < character < "\x7f":
-            return self._emit(Kind.CHAR, at + 1)
+            return self._emit(ItemType.CHAR, at + 1)
         return self._error(f"unrecognized character in action: {code_point(character)}")
 
     def _spaces(self) -> bool:
@@ -223,24 +223,24 @@ class _Lexer:
         end = blanks.end()
         if self.source.startswith("-}}", end):
             end -= 1
-        return self._emit(Kind.SPACE, end)
+        return self._emit(ItemType.SPACE, end)
 
     def _parenthesis(self, character: str) -> bool:
         self.depth += 1 if character == "(" else -1
         if self.depth < 0:
             return self._error("unexpected right paren")
-        return self._emit(Kind.OPEN if character == "(" else Kind.CLOSE, self.position + 1)
+        return self._emit(ItemType.OPEN if character == "(" else ItemType.CLOSE, self.position + 1)
 
     def _literal(self, quote: str) -> bool:
         if quote == "`":
             end = self.source.find("`", self.position + 1)
             if end < 0:
                 return self._error("unterminated raw quoted string")
-            return self._emit(Kind.RAW_STRING, end + 1)
+            return self._emit(ItemType.RAW_STRING, end + 1)
         pattern, kind, name = (
-            (_QUOTED, Kind.STRING, "quoted string")
+            (_QUOTED, ItemType.STRING, "quoted string")
             if quote == '"'
-            else (_CHARACTER, Kind.CHARACTER, "character constant")
+            else (_CHARACTER, ItemType.CHARACTER, "character constant")
         )
         found = pattern.match(self.source, self.position)
         if found is None:
@@ -255,8 +255,8 @@ class _Lexer:
         if not self._terminated(end):
             return self._error(f"bad character {code_point(self.source[end])}")
         if character == "$":
-            return self._emit(Kind.VARIABLE, end)
-        return self._emit(Kind.FIELD if end > self.position + 1 else Kind.DOT, end)
+            return self._emit(ItemType.VARIABLE, end)
+        return self._emit(ItemType.FIELD if end > self.position + 1 else ItemType.DOT, end)
 
     def _word(self) -> bool:
         end = self._word_end(self.position)
@@ -264,10 +264,10 @@ class _Lexer:
             return self._error(f"bad character {code_point(self.source[end])}")
         word = self.source[self.position : end]
         if word in KEYWORDS:
-            return self._emit(Kind.KEYWORD, end)
+            return self._emit(ItemType.KEYWORD, end)
         if word in ("true", "false"):
-            return self._emit(Kind.BOOL, end)
-        return self._emit(Kind.NIL if word == "nil" else Kind.IDENTIFIER, end)
+            return self._emit(ItemType.BOOL, end)
+        return self._emit(ItemType.NIL if word == "nil" else ItemType.IDENTIFIER, end)
 
     def _word_end(self, at: int) -> int:
         while at < len(self.source) and _is_word(self.source[at]):
@@ -283,9 +283,9 @@ class _Lexer:
 
     def _number(self) -> bool:
         end = self._one_number(self.position)
-        kind = Kind.NUMBER
+        kind = ItemType.NUMBER
         if end is not None and self.source[end : end + 1] in ("+", "-"):
-            end, kind = self._one_number(end), Kind.COMPLEX
+            end, kind = self._one_number(end), ItemType.COMPLEX
             if end is not None and self.source[end - 1] != "i":
                 end = None
         if end is None:
@@ -302,7 +302,7 @@ class _Lexer:
         return None if end < len(self.source) and _is_word(self.source[end]) else end
 
 
-_SIMPLE: Final = {"=": Kind.ASSIGN, "|": Kind.PIPE}
+_SIMPLE: Final = {"=": ItemType.ASSIGN, "|": ItemType.PIPE}
 
 
 def _is_word(character: str) -> bool:

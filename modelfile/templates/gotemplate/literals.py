@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from modelfile.templates.gotemplate.lexer import Kind, quoted
-from modelfile.templates.gotemplate.nodes import Number
+from modelfile.templates.gotemplate.lexer import ItemType, quoted
+from modelfile.templates.gotemplate.nodes import NumberNode
 
 _SIMPLE: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
                   "\\": "\\"}  # fmt: skip
@@ -59,13 +59,13 @@ def _code_point(value: int) -> str:
     return chr(value)
 
 
-def number(position: int, source: str, kind: Kind) -> Number:
+def number(position: int, source: str, kind: ItemType) -> NumberNode:
     """The number of a token. Raises ValueError with Go's words."""
-    node = Number(position, source)
-    if kind is Kind.CHARACTER:
+    node = NumberNode(position, source)
+    if kind is ItemType.CHARACTER:
         node.integer = _character(source)
         node.floating = float(node.integer)
-    elif kind is Kind.COMPLEX:
+    elif kind is ItemType.COMPLEX:
         node.complex_ = _complex(source)
         _simplify(node, node.complex_)
     elif source.endswith("i"):
@@ -93,7 +93,7 @@ def _character(source: str) -> int:
     return value - 0xDC00 if 0xDC80 <= value <= 0xDCFF else value
 
 
-def _plain(node: Number) -> None:
+def _plain(node: NumberNode) -> None:
     value = _integer(node.source)
     if value is not None and -_INT64 <= value < _UINT64:
         node.integer = value if value < _INT64 else None
@@ -119,7 +119,7 @@ def _complex(source: str) -> complex:
     return complex(real, imaginary)
 
 
-def _simplify(node: Number, value: complex) -> None:
+def _simplify(node: NumberNode, value: complex) -> None:
     if value.imag == 0:
         node.floating = value.real
         node.integer = int(value.real) if value.real.is_integer() else None

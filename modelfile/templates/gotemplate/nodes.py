@@ -13,14 +13,14 @@ class Node:
 
 
 @dataclass(slots=True)
-class Text(Node):
+class TextNode(Node):
     """Text that is written as it stands."""
 
     text: str
 
 
 @dataclass(slots=True)
-class Bool(Node):
+class BoolNode(Node):
     """true or false"""
 
     value: bool
@@ -30,7 +30,7 @@ class Bool(Node):
 
 
 @dataclass(slots=True)
-class Dot(Node):
+class DotNode(Node):
     """."""
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Dot(Node):
 
 
 @dataclass(slots=True)
-class Nil(Node):
+class NilNode(Node):
     """nil"""
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Nil(Node):
 
 
 @dataclass(slots=True)
-class String(Node):
+class StringNode(Node):
     """A quoted or raw string. source: with its quotes."""
 
     source: str
@@ -57,7 +57,7 @@ class String(Node):
 
 
 @dataclass(slots=True)
-class Number(Node):
+class NumberNode(Node):
     """A number or a character. Each field is None when the number cannot be of that type."""
 
     source: str
@@ -70,7 +70,7 @@ class Number(Node):
 
 
 @dataclass(slots=True)
-class Identifier(Node):
+class IdentifierNode(Node):
     """The name of a function."""
 
     name: str
@@ -80,7 +80,7 @@ class Identifier(Node):
 
 
 @dataclass(slots=True)
-class Variable(Node):
+class VariableNode(Node):
     """$x.a.b: names[0] is "$x"."""
 
     names: list[str]
@@ -90,7 +90,7 @@ class Variable(Node):
 
 
 @dataclass(slots=True)
-class Field(Node):
+class FieldNode(Node):
     """.a.b"""
 
     names: list[str]
@@ -100,34 +100,34 @@ class Field(Node):
 
 
 @dataclass(slots=True)
-class Chain(Node):
+class ChainNode(Node):
     """(pipeline).a.b"""
 
     node: Node
     names: list[str]
 
     def __str__(self) -> str:
-        inner = f"({self.node})" if isinstance(self.node, Pipe) else str(self.node)
+        inner = f"({self.node})" if isinstance(self.node, PipeNode) else str(self.node)
         return inner + "".join(f".{name}" for name in self.names)
 
 
 @dataclass(slots=True)
-class Command(Node):
+class CommandNode(Node):
     """A function or a value, and what is given to it."""
 
     arguments: list[Node]
 
     def __str__(self) -> str:
-        return " ".join(f"({a})" if isinstance(a, Pipe) else str(a) for a in self.arguments)
+        return " ".join(f"({a})" if isinstance(a, PipeNode) else str(a) for a in self.arguments)
 
 
 @dataclass(slots=True)
-class Pipe(Node):
+class PipeNode(Node):
     """Commands joined by |, after variables that are declared or assigned."""
 
-    variables: list[Variable]
+    variables: list[VariableNode]
     assigns: bool
-    commands: list[Command]
+    commands: list[CommandNode]
 
     def __str__(self) -> str:
         names = ", ".join(map(str, self.variables))
@@ -136,55 +136,55 @@ class Pipe(Node):
 
 
 @dataclass(slots=True)
-class Action(Node):
+class ActionNode(Node):
     """{{ pipeline }}"""
 
-    pipe: Pipe
+    pipe: PipeNode
 
     def __str__(self) -> str:
         return f"{{{{{self.pipe}}}}}"
 
 
 @dataclass(slots=True)
-class Body(Node):
+class ListNode(Node):
     """Nodes one after the other."""
 
     nodes: list[Node] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Branch(Node):
+class BranchNode(Node):
     """What if, with and range have in common. or_else: None without {{else}}."""
 
-    pipe: Pipe
-    body: Body
-    or_else: Body | None
+    pipe: PipeNode
+    body: ListNode
+    or_else: ListNode | None
 
 
-class If(Branch):
+class IfNode(BranchNode):
     """{{if}}"""
 
     __slots__ = ()
 
 
-class With(Branch):
+class WithNode(BranchNode):
     """{{with}}"""
 
     __slots__ = ()
 
 
-class Range(Branch):
+class RangeNode(BranchNode):
     """{{range}}"""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
-class Call(Node):
+class TemplateNode(Node):
     """{{template name pipeline}}; pipe: None when nothing is passed."""
 
     name: str
-    pipe: Pipe | None
+    pipe: PipeNode | None
 
     def __str__(self) -> str:
         given = f" {self.pipe}" if self.pipe is not None else ""
@@ -192,17 +192,17 @@ class Call(Node):
 
 
 @dataclass(slots=True)
-class Break(Node):
+class BreakNode(Node):
     """{{break}}"""
 
 
 @dataclass(slots=True)
-class Continue(Node):
+class ContinueNode(Node):
     """{{continue}}"""
 
 
 @dataclass(slots=True)
-class End(Node):
+class EndNode(Node):
     """{{end}}, gone when the tree is built."""
 
     def __str__(self) -> str:
@@ -210,12 +210,12 @@ class End(Node):
 
 
 @dataclass(slots=True)
-class Else(Node):
+class ElseNode(Node):
     """{{else}}, gone when the tree is built."""
 
     def __str__(self) -> str:
         return "{{else}}"
 
 
-Trees = dict[str, Body]
+Trees = dict[str, ListNode]
 """The templates of a source by name; "" is the main one."""

@@ -13,15 +13,15 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from modelfile.templates.budget import Budget
-from modelfile.templates.gotemplate.builtins import Function
-from modelfile.templates.gotemplate.encoding import NotEncodable, marshal, ordered_object
+from modelfile.templates.gotemplate.builtins import TemplateFunction
+from modelfile.templates.gotemplate.json_encoder import NotEncodable, marshal, ordered_object
 from modelfile.templates.gotemplate.printf import sprint
 from modelfile.templates.gotemplate.values import (
     NIL,
-    Map,
-    Slice,
-    Strings,
-    Struct,
+    GoMap,
+    GoSlice,
+    GoStrings,
+    GoStruct,
     clean,
     from_json,
     is_missing,
@@ -33,7 +33,7 @@ _SCRIPT_TYPES: Final = {"string": "string", "number": "number", "integer": "numb
 _MAX_SCHEMA_DEPTH: Final = 50
 
 
-class Tools(Slice):
+class ApiTools(GoSlice):
     """What the model may call."""
 
     go_type = "template.templateTools"
@@ -44,7 +44,7 @@ class Tools(Slice):
         return to_json(self)
 
 
-class Arguments(Map):
+class ApiArguments(GoMap):
     """What a tool was called with."""
 
     go_type = "template.templateArgs"
@@ -54,7 +54,7 @@ class Arguments(Map):
         return "{}" if self.is_nil else to_json(self)
 
 
-class Properties(Map):
+class ApiProperties(GoMap):
     """The parameters of a tool by name."""
 
     go_type = "template.templateProperties"
@@ -69,7 +69,7 @@ class Properties(Map):
         return _property({}, 0)
 
 
-class PropertyType(Strings):
+class ApiPropertyType(GoStrings):
     """The types that a parameter may have."""
 
     go_type = "api.PropertyType"
@@ -83,7 +83,7 @@ class PropertyType(Strings):
         return marshal(self[0]) if len(self) == 1 else marshal(list(self))
 
 
-class OrderedProperties(Struct):
+class ApiOrderedProperties(GoStruct):
     """Properties of a property, a pointer to a map that keeps its order."""
 
     __slots__ = ()
@@ -98,7 +98,7 @@ class OrderedProperties(Struct):
         return True
 
 
-class ToolProperty(Struct):
+class ApiToolProperty(GoStruct):
     """One parameter of a tool."""
 
     __slots__ = ()
@@ -117,14 +117,14 @@ class ToolProperty(Struct):
         return " | ".join(_SCRIPT_TYPES.get(name, "any") for name in self.fields["Type"]) or "any"
 
 
-class PropertyList(Slice):
+class ApiPropertyList(GoSlice):
     """[]api.ToolProperty"""
 
     go_type = "[]api.ToolProperty"
     element = "api.ToolProperty"
 
 
-class Printed(Struct):
+class Printed(GoStruct):
     """A struct that is JSON where it is printed."""
 
     __slots__ = ()
@@ -134,7 +134,7 @@ class Printed(Struct):
         return to_json(self)
 
 
-class Parameters(Printed):
+class ApiParameters(Printed):
     """The parameters of a tool."""
 
     __slots__ = ()
@@ -145,7 +145,7 @@ class Parameters(Printed):
     )  # fmt: skip
 
 
-class ToolFunction(Printed):
+class ApiToolFunction(Printed):
     """The function of a tool."""
 
     __slots__ = ()
@@ -156,7 +156,7 @@ class ToolFunction(Printed):
     )  # fmt: skip
 
 
-class Tool(Printed):
+class ApiTool(Printed):
     """A tool."""
 
     __slots__ = ()
@@ -164,35 +164,35 @@ class Tool(Printed):
     json = (("Type", "type", False), ("Items", "items", True), ("Function", "function", False))
 
 
-class CalledFunction(Struct):
+class ApiToolCallFunction(GoStruct):
     """What was called."""
 
     __slots__ = ()
     go_type = "template.templateToolCallFunction"
 
 
-class ToolCall(Struct):
+class ApiToolCall(GoStruct):
     """A call of a tool."""
 
     __slots__ = ()
     go_type = "template.templateToolCall"
 
 
-class ToolCalls(Slice):
+class ApiToolCalls(GoSlice):
     """[]template.templateToolCall"""
 
     go_type = "[]template.templateToolCall"
     element = "template.templateToolCall"
 
 
-class Images(Slice):
+class ApiImages(GoSlice):
     """[]api.ImageData"""
 
     go_type = "[]api.ImageData"
     element = "api.ImageData"
 
 
-class Message(Struct):
+class ApiMessage(GoStruct):
     """A message, which templates see as a pointer."""
 
     __slots__ = ()
@@ -200,30 +200,30 @@ class Message(Struct):
     pointer = True
 
 
-class Messages(Slice):
+class ApiMessages(GoSlice):
     """[]*template.templateMessage"""
 
     go_type = "[]*template.templateMessage"
     element = "*template.templateMessage"
 
 
-def message(role: str, content: str, given: Mapping[str, Any]) -> Message:
+def message(role: str, content: str, given: Mapping[str, Any]) -> ApiMessage:
     """A message with what given says of thinking, tool calls and tools."""
     calls = given.get("tool_calls")
-    return Message(
+    return ApiMessage(
         {
             "Role": role,
             "Content": content,
             "Thinking": _text(_first(given, "thinking", "reasoning_content", "reasoning")),
-            "Images": Images.nil(),
-            "ToolCalls": ToolCalls(map(_call, calls)) if calls else ToolCalls.nil(),
+            "Images": ApiImages.nil(),
+            "ToolCalls": ApiToolCalls(map(_call, calls)) if calls else ApiToolCalls.nil(),
             "ToolName": _text(_first(given, "tool_name", "name")),
             "ToolCallID": _text(given.get("tool_call_id")),
         }
     )
 
 
-def _call(given: Any) -> ToolCall:
+def _call(given: Any) -> ApiToolCall:
     call = _mapping(given)
     function = _mapping(call.get("function"))
     index = function.get("index")
@@ -233,21 +233,21 @@ def _call(given: Any) -> ToolCall:
         "Name": _text(function.get("name")),
         "Arguments": _arguments(arguments),
     }
-    return ToolCall({"ID": _text(call.get("id")), "Function": CalledFunction(fields)})
+    return ApiToolCall({"ID": _text(call.get("id")), "Function": ApiToolCallFunction(fields)})
 
 
-def _arguments(given: Any) -> Arguments:
+def _arguments(given: Any) -> ApiArguments:
     if isinstance(given, Mapping):
-        return Arguments(from_json(dict(given)))
-    return Arguments.nil()
+        return ApiArguments(from_json(dict(given)))
+    return ApiArguments.nil()
 
 
-def tools(given: Sequence[Mapping[str, Any]] | None) -> Tools:
+def tools(given: Sequence[Mapping[str, Any]] | None) -> ApiTools:
     """Tools in the shape of OpenAI as templates see them."""
-    return Tools(map(_tool, given)) if given else Tools.nil()
+    return ApiTools(map(_tool, given)) if given else ApiTools.nil()
 
 
-def _tool(given: Any) -> Tool:
+def _tool(given: Any) -> ApiTool:
     tool = _mapping(given)
     function = _mapping(tool.get("function"))
     schema = _mapping(function.get("parameters"))
@@ -258,41 +258,41 @@ def _tool(given: Any) -> Tool:
         "Items": from_json(schema.get("items")),
         "Required": _strings(schema.get("required")),
         "Properties": _properties(properties) if isinstance(properties, Mapping)
-        else Properties.nil(),
+        else ApiProperties.nil(),
     }  # fmt: skip
     fields = {
         "Name": _text(function.get("name")),
         "Description": _text(function.get("description")),
-        "Parameters": Parameters(parameters),
+        "Parameters": ApiParameters(parameters),
     }
-    return Tool(
+    return ApiTool(
         {
             "Type": _text(tool.get("type")),
             "Items": from_json(tool.get("items")),
-            "Function": ToolFunction(fields),
+            "Function": ApiToolFunction(fields),
         }
     )
 
 
-def _properties(given: Mapping[str, Any]) -> Properties:
-    return Properties({clean(str(name)): _property(_mapping(item), 0)
+def _properties(given: Mapping[str, Any]) -> ApiProperties:
+    return ApiProperties({clean(str(name)): _property(_mapping(item), 0)
                        for name, item in given.items()})  # fmt: skip
 
 
-def _property(given: Mapping[str, Any], depth: int) -> ToolProperty:
+def _property(given: Mapping[str, Any], depth: int) -> ApiToolProperty:
     types, options, values = given.get("type"), given.get("anyOf"), given.get("enum")
     inner = given.get("properties") if depth < _MAX_SCHEMA_DEPTH else None
     if isinstance(types, str):
         types = [types]
-    return ToolProperty(
+    return ApiToolProperty(
         {
             "AnyOf": _options(options, depth),
-            "Type": PropertyType(map(_text, types)) if isinstance(types, list) else (
-                PropertyType.nil()),
+            "Type": ApiPropertyType(map(_text, types)) if isinstance(types, list) else (
+                ApiPropertyType.nil()),
             "Items": from_json(given.get("items")),
             "Description": _text(given.get("description")),
-            "Enum": Slice(map(from_json, values)) if isinstance(values, list) else Slice.nil(),
-            "Properties": NIL if not isinstance(inner, Mapping) else OrderedProperties(
+            "Enum": GoSlice(map(from_json, values)) if isinstance(values, list) else GoSlice.nil(),
+            "Properties": NIL if not isinstance(inner, Mapping) else ApiOrderedProperties(
                 {"om": {clean(str(name)): _property(_mapping(item), depth + 1)
                         for name, item in inner.items()}}),
             "Required": _strings(given.get("required")),
@@ -300,14 +300,14 @@ def _property(given: Mapping[str, Any], depth: int) -> ToolProperty:
     )  # fmt: skip
 
 
-def _options(given: Any, depth: int) -> PropertyList:
+def _options(given: Any, depth: int) -> ApiPropertyList:
     if not isinstance(given, list) or depth >= _MAX_SCHEMA_DEPTH:
-        return PropertyList.nil()
-    return PropertyList(_property(_mapping(option), depth + 1) for option in given)
+        return ApiPropertyList.nil()
+    return ApiPropertyList(_property(_mapping(option), depth + 1) for option in given)
 
 
-def _strings(given: Any) -> Strings:
-    return Strings(map(_text, given)) if isinstance(given, list) else Strings.nil()
+def _strings(given: Any) -> GoStrings:
+    return GoStrings(map(_text, given)) if isinstance(given, list) else GoStrings.nil()
 
 
 def _mapping(given: Any) -> Mapping[str, Any]:
@@ -342,12 +342,12 @@ def _date(days: int) -> Callable[..., str]:
 
 
 def _script_type(budget: Budget, value: Any) -> str:
-    return value.script_type() if isinstance(value, ToolProperty) else "any"
+    return value.script_type() if isinstance(value, ApiToolProperty) else "any"
 
 
-FUNCTIONS: Final[Mapping[str, Function]] = {
-    "json": Function(_json, ("any",)),
-    "currentDate": Function(_date(0), ("string",), variadic=True),
-    "yesterdayDate": Function(_date(-1), ("string",), variadic=True),
-    "toTypeScriptType": Function(_script_type, ("any",)),
+FUNCTIONS: Final[Mapping[str, TemplateFunction]] = {
+    "json": TemplateFunction(_json, ("any",)),
+    "currentDate": TemplateFunction(_date(0), ("string",), variadic=True),
+    "yesterdayDate": TemplateFunction(_date(-1), ("string",), variadic=True),
+    "toTypeScriptType": TemplateFunction(_script_type, ("any",)),
 }

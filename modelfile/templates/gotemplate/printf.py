@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from modelfile.templates.gotemplate.printing import Flags, print_pointed, print_value
+from modelfile.templates.gotemplate.formatter import Flags, print_pointed, print_value
 from modelfile.templates.gotemplate.values import is_missing, kind, type_name
 
 _LARGEST: Final = 1_000_000

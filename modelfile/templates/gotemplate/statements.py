@@ -10,37 +10,37 @@ from typing import Any, Final
 
 from modelfile.templates.gotemplate import nodes
 from modelfile.templates.gotemplate.access import fault
-from modelfile.templates.gotemplate.builtins import Function
+from modelfile.templates.gotemplate.builtins import TemplateFunction
 from modelfile.templates.gotemplate.expressions import (
     Evaluate,
+    Execution,
     Expressions,
     Frame,
-    Run,
     Scope,
 )
+from modelfile.templates.gotemplate.formatter import sorted_keys
 from modelfile.templates.gotemplate.lexer import quoted
-from modelfile.templates.gotemplate.nodes import Body, Node, Trees
+from modelfile.templates.gotemplate.nodes import ListNode, Node, Trees
 from modelfile.templates.gotemplate.printf import sprint
-from modelfile.templates.gotemplate.printing import sorted_keys
 from modelfile.templates.gotemplate.values import Uint8, kind, truth
 
-MAX_CALLS: Final = 64  # of templates within templates; Go allows 100,000
+MAX_TEMPLATE_DEPTH: Final = 64  # of templates within templates; Go allows 100,000
 BREAK: Final = 1
 CONTINUE: Final = 2
 Statement = Callable[[Frame, Any], int | None]
 
 
-class Templates:
+class TemplateSet:
     """The templates of one source, compiled."""
 
-    def __init__(self, trees: Trees, functions: Mapping[str, Function]) -> None:
+    def __init__(self, trees: Trees, functions: Mapping[str, TemplateFunction]) -> None:
         self._bodies: dict[str, tuple[Statement, int]] = {}
         for name, body in trees.items():
             statements = Statements(self, functions)
             compiled = statements.body(body)
             self._bodies[name] = (compiled, statements.scope.slots)
 
-    def execute(self, name: str, run: Run, data: Any, depth: int = 0) -> None:
+    def execute(self, name: str, run: Execution, data: Any, depth: int = 0) -> None:
         """Write the template of that name for data. Raises ExecFault, LimitExceeded; KeyError
         for a name that is not known."""
         body, slots = self._bodies[name]
@@ -53,12 +53,12 @@ class Templates:
 class Statements:
     """Compiles the statements of one template."""
 
-    def __init__(self, templates: Templates, functions: Mapping[str, Function]) -> None:
+    def __init__(self, templates: TemplateSet, functions: Mapping[str, TemplateFunction]) -> None:
         self.scope = Scope()
         self._templates = templates
         self._expressions = Expressions(self.scope, functions)
 
-    def body(self, body: Body | None) -> Statement:
+    def body(self, body: ListNode | None) -> Statement:
         """A list of nodes."""
         compiled = [self._node(node) for node in body.nodes] if body is not None else []
         count = len(compiled) + 1
@@ -73,7 +73,7 @@ class Statements:
 
         return run
 
-    def _scoped(self, body: Body | None) -> Statement:
+    def _scoped(self, body: ListNode | None) -> Statement:
         """A body after which its variables are out of sight."""
         mark = len(self.scope.names)
         compiled = self.body(body)
@@ -83,7 +83,7 @@ class Statements:
     def _node(self, node: Node) -> Statement:
         return _COMPILERS[type(node)](self, node)
 
-    def _text(self, node: nodes.Text) -> Statement:
+    def _text(self, node: nodes.TextNode) -> Statement:
         text = node.text
 
         def write(frame: Frame, dot: Any) -> None:
@@ -91,7 +91,7 @@ class Statements:
 
         return write
 
-    def _action(self, node: nodes.Action) -> Statement:
+    def _action(self, node: nodes.ActionNode) -> Statement:
         value = self._expressions.pipe(node.pipe)
         if node.pipe.variables:
 
@@ -114,16 +114,16 @@ class Statements:
     def _continue(self, node: Node) -> Statement:
         return lambda frame, dot: CONTINUE
 
-    def _if(self, node: nodes.If) -> Statement:
+    def _if(self, node: nodes.IfNode) -> Statement:
         """if and its chain of else if, tried one after the other."""
         mark = len(self.scope.names)
         branches: list[tuple[Evaluate, Statement]] = []
-        branch: nodes.Branch = node
+        branch: nodes.BranchNode = node
         while True:
             condition = self._expressions.pipe(branch.pipe)
             branches.append((condition, self._scoped(branch.body)))
             rest = branch.or_else.nodes if branch.or_else is not None else []
-            if len(rest) != 1 or not isinstance(rest[0], nodes.If):
+            if len(rest) != 1 or not isinstance(rest[0], nodes.IfNode):
                 break
             branch = rest[0]
         last = self._scoped(branch.or_else) if branch.or_else is not None else None
@@ -137,7 +137,7 @@ class Statements:
 
         return choose
 
-    def _with(self, node: nodes.With) -> Statement:
+    def _with(self, node: nodes.WithNode) -> Statement:
         mark = len(self.scope.names)
         value = self._expressions.pipe(node.pipe)
         body = self._scoped(node.body)
@@ -150,7 +150,7 @@ class Statements:
 
         return choose
 
-    def _range(self, node: nodes.Range) -> Statement:
+    def _range(self, node: nodes.RangeNode) -> Statement:
         mark = len(self.scope.names)
         pipe = node.pipe
         value = self._expressions.pipe(pipe)
@@ -172,15 +172,15 @@ class Statements:
 
         return loop
 
-    def _call(self, node: nodes.Call) -> Statement:
+    def _call(self, node: nodes.TemplateNode) -> Statement:
         value = self._expressions.pipe(node.pipe) if node.pipe is not None else None
         templates, name = self._templates, node.name
 
         def call(frame: Frame, dot: Any) -> None:
             if name not in templates:
                 raise fault(f"template {quoted(name)} not defined", node)
-            if frame.depth >= MAX_CALLS:
-                raise fault(f"exceeded maximum template depth ({MAX_CALLS})", node)
+            if frame.depth >= MAX_TEMPLATE_DEPTH:
+                raise fault(f"exceeded maximum template depth ({MAX_TEMPLATE_DEPTH})", node)
             given = None if value is None else value(frame, dot)
             templates.execute(name, frame.run, given, frame.depth + 1)
 
@@ -188,7 +188,7 @@ class Statements:
 
 
 def _assign(
-    frame: Frame, slots: list[int | None], place: Any, element: Any, pipe: nodes.Pipe
+    frame: Frame, slots: list[int | None], place: Any, element: Any, pipe: nodes.PipeNode
 ) -> None:
     """The variables of a range, before each turn."""
     if not slots:
@@ -199,7 +199,7 @@ def _assign(
         frame.slots[slot] = value
 
 
-def _items(value: Any, variables: int, node: nodes.Range) -> Iterable[tuple[Any, Any]]:
+def _items(value: Any, variables: int, node: nodes.RangeNode) -> Iterable[tuple[Any, Any]]:
     """What a range goes through: (index or key, element)."""
     if isinstance(value, list):
         return enumerate(value)
@@ -218,17 +218,17 @@ def _items(value: Any, variables: int, node: nodes.Range) -> Iterable[tuple[Any,
     raise fault(f"range can't iterate over {sprint([value])}", _last(node.pipe))
 
 
-def _last(pipe: nodes.Pipe) -> Node:
+def _last(pipe: nodes.PipeNode) -> Node:
     return pipe.commands[-1].arguments[0]
 
 
 _COMPILERS: Final[dict[type[Node], Callable[[Statements, Any], Statement]]] = {
-    nodes.Text: Statements._text,
-    nodes.Action: Statements._action,
-    nodes.Break: Statements._break,
-    nodes.Continue: Statements._continue,
-    nodes.If: Statements._if,
-    nodes.With: Statements._with,
-    nodes.Range: Statements._range,
-    nodes.Call: Statements._call,
+    nodes.TextNode: Statements._text,
+    nodes.ActionNode: Statements._action,
+    nodes.BreakNode: Statements._break,
+    nodes.ContinueNode: Statements._continue,
+    nodes.IfNode: Statements._if,
+    nodes.WithNode: Statements._with,
+    nodes.RangeNode: Statements._range,
+    nodes.TemplateNode: Statements._call,
 }

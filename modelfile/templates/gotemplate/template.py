@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from modelfile.errors import TemplateError
 from modelfile.templates.budget import Budget, LimitExceeded
-from modelfile.templates.gotemplate.builtins import BUILTINS, Function
+from modelfile.templates.gotemplate.builtins import BUILTINS, TemplateFunction
 from modelfile.templates.gotemplate.errors import ExecFault, SyntaxFault
-from modelfile.templates.gotemplate.expressions import Run
-from modelfile.templates.gotemplate.nodes import Body, Trees
+from modelfile.templates.gotemplate.expressions import Execution
+from modelfile.templates.gotemplate.nodes import ListNode, Trees
 from modelfile.templates.gotemplate.parser import parse
-from modelfile.templates.gotemplate.statements import Templates
+from modelfile.templates.gotemplate.statements import TemplateSet
 from modelfile.templates.gotemplate.values import to_bytes
 
 MAX_SOURCE_BYTES: Final = 64 * 1024
@@ -25,7 +25,9 @@ _LONGEST: Final = 300
 class GoTemplate:
     """A compiled template. functions: beyond Go's own."""
 
-    def __init__(self, source: str, functions: Mapping[str, Function] | None = None) -> None:
+    def __init__(
+        self, source: str, functions: Mapping[str, TemplateFunction] | None = None
+    ) -> None:
         """Compile source. Raises TemplateError with the line."""
         size = len(source.encode("utf-8", "surrogatepass"))
         if size > MAX_SOURCE_BYTES:
@@ -34,24 +36,24 @@ class GoTemplate:
         self._functions = {**BUILTINS, **(functions or {})}
         try:
             self.trees: Trees = parse(source, self._functions)
-            self._compiled = Templates(self.trees, self._functions)
+            self._compiled = TemplateSet(self.trees, self._functions)
         except SyntaxFault as error:
             raise TemplateError(f"the template, line {error.line}: {_brief(error.message)}") from (
                 error)  # fmt: skip
         except RecursionError as error:
             raise TemplateError("the template nests too deeply") from error
 
-    def replaced(self, root: Body) -> GoTemplate:
+    def replaced(self, root: ListNode) -> GoTemplate:
         """The same template with another main part."""
         other = object.__new__(GoTemplate)
         other.source, other._functions = self.source, self._functions
         other.trees = {**self.trees, "": root}
-        other._compiled = Templates(other.trees, self._functions)
+        other._compiled = TemplateSet(other.trees, self._functions)
         return other
 
     def render(self, data: Any, budget: Budget) -> str:
         """The text for data, a value as values.py has them. Raises TemplateError."""
-        run = Run(budget)
+        run = Execution(budget)
         try:
             self._compiled.execute("", run, data)
         except ExecFault as error:

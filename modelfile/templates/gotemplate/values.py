@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 ANY: Final = "interface {}"
 
 
-class Nil:
+class GoNil:
     """The type of NIL."""
 
     __slots__ = ()
@@ -22,7 +22,7 @@ class Nil:
         return False
 
 
-NIL: Final = Nil()
+NIL: Final = GoNil()
 
 
 class Uint8(int):
@@ -31,7 +31,7 @@ class Uint8(int):
     __slots__ = ()
 
 
-class Slice(list[Any]):
+class GoSlice(list[Any]):
     """A slice of a named type. is_nil: it was never made, which JSON writes as null."""
 
     go_type: ClassVar[str] = "[]interface {}"
@@ -46,14 +46,14 @@ class Slice(list[Any]):
         return empty
 
 
-class Strings(Slice):
+class GoStrings(GoSlice):
     """[]string"""
 
     go_type = "[]string"
     element = "string"
 
 
-class Map(dict[str, Any]):
+class GoMap(dict[str, Any]):
     """A map of a named type."""
 
     go_type: ClassVar[str] = "map[string]interface {}"
@@ -72,7 +72,7 @@ class Map(dict[str, Any]):
         return NIL
 
 
-class Struct:
+class GoStruct:
     """A struct; subclasses name the type. pointer: values are pointers to it. methods: Go's name
     of a method to Python's. json: (field, name in JSON, left out when empty); None: as they are.
     """
@@ -94,7 +94,7 @@ def is_missing(value: Any) -> bool:
 
 def truth(value: Any) -> bool:
     """What if and and take for true."""
-    if isinstance(value, Struct):
+    if isinstance(value, GoStruct):
         return True
     return bool(value)
 
@@ -104,7 +104,7 @@ def kind(value: Any) -> str:
     for types, name in _KINDS:
         if isinstance(value, types):
             return name
-    if isinstance(value, Struct):
+    if isinstance(value, GoStruct):
         return "pointer" if value.pointer else "struct"
     return "invalid"
 
@@ -134,12 +134,12 @@ _NAMES: Final[tuple[tuple[type, str], ...]] = (
 
 def type_name(value: Any) -> str:
     """The type as %T writes it; of nothing: <nil>."""
-    if isinstance(value, Slice | Map):
+    if isinstance(value, GoSlice | GoMap):
         return value.go_type
     for type_, name in _NAMES:
         if isinstance(value, type_):
             return name
-    if isinstance(value, Struct):
+    if isinstance(value, GoStruct):
         return ("*" if value.pointer else "") + value.go_type
     return "<nil>"
 
@@ -148,7 +148,7 @@ def element_type(container: Any, value: Any) -> str:
     """The type that a value has where it came from: elements of most containers are of any."""
     if type(container) in (list, dict):
         return ANY
-    if isinstance(container, Slice | Map):
+    if isinstance(container, GoSlice | GoMap):
         return type(container).element
     return ANY if is_missing(value) else type_name(value)
 

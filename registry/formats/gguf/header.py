@@ -19,7 +19,7 @@ _NAME_CHARACTERS = 32
 
 
 class CHECKPOINT:
-    """Keys of a file that holds a quantized checkpoint as it was (modelfile/convert/kept.py): its
+    """Keys of a file that holds a quantized checkpoint as it was: its
     config.json, the type of each tensor in safetensors' words, the number of weights, and what the
     quantization is called."""
 

@@ -17,13 +17,13 @@ from typing import Any
 from registry.atomic import FILE_MODE, open_regular, sync_directory
 from registry.errors import BlobDamaged, InvalidGguf
 from registry.formats.gguf.header import TensorInfo
+from registry.formats.gguf.header_source import HeaderSource
 from registry.formats.gguf.reader import (
     MAX_TENSORS,
     alignment_of,
     read_counts,
     read_entries,
 )
-from registry.formats.gguf.source import Source
 from registry.formats.gguf.tensors import check_layout, read_tensors
 from registry.formats.gguf.types import TENSOR_TYPES
 from registry.formats.gguf.values import RawValue
@@ -32,11 +32,11 @@ _SPLIT = "split."
 _NUMBERS = {kind.name: number for number, kind in TENSOR_TYPES.items()}
 _COPY_BYTES = 16 << 20
 
-Report = Callable[[int, int], None]  # bytes written, bytes in all
+MergeProgress = Callable[[int, int], None]  # bytes written, bytes in all
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SplitPart:
     """One file of a split model. entries: the metadata as it stands in the file, by key.
     number: its place from 0, of count."""
 
@@ -51,7 +51,7 @@ class Part:
     tensor_count: int | None
 
 
-def read_part(path: Path) -> Part:
+def read_part(path: Path) -> SplitPart:
     """The checked header of one file of a split model; a whole model is part 0 of 1. Raises
     InvalidGguf, OSError."""
     try:
@@ -59,7 +59,7 @@ def read_part(path: Path) -> Part:
     except BlobDamaged as error:
         raise InvalidGguf(error.message) from None
     try:
-        source = Source(descriptor, os.fstat(descriptor).st_size)
+        source = HeaderSource(descriptor, os.fstat(descriptor).st_size)
         version, tensor_count, key_count = read_counts(source)
         found = list(read_entries(source, key_count))
         raw = {key: value for key, value, _ in found}
@@ -70,7 +70,7 @@ def read_part(path: Path) -> Part:
     finally:
         os.close(descriptor)
     count = _number(raw, "split.count")
-    return Part(
+    return SplitPart(
         path=path,
         version=version,
         entries={key: content for key, _, content in found},
@@ -83,7 +83,7 @@ def read_part(path: Path) -> Part:
     )
 
 
-def merge(paths: Sequence[Path], target: Path, report: Report) -> int:
+def merge(paths: Sequence[Path], target: Path, report: MergeProgress) -> int:
     """Write the model whose parts these are, in any order, to target; gives the number of
     tensors. target appears when it is whole; a failure leaves nothing.
 
@@ -107,7 +107,7 @@ def merge(paths: Sequence[Path], target: Path, report: Report) -> int:
     return sum(len(part.tensors) for part in parts)
 
 
-def _ordered(parts: Sequence[Part]) -> list[Part]:
+def _ordered(parts: Sequence[SplitPart]) -> list[SplitPart]:
     """The parts by their number, found to be one whole model. Raises InvalidGguf."""
     ordered = sorted(parts, key=lambda part: part.number)
     count = ordered[0].count
@@ -131,7 +131,7 @@ def _ordered(parts: Sequence[Part]) -> list[Part]:
     return ordered
 
 
-def _plan(parts: Sequence[Part]) -> tuple[bytes, list[list[int]]]:
+def _plan(parts: Sequence[SplitPart]) -> tuple[bytes, list[list[int]]]:
     """The header of the merged file, padded, and where each tensor goes, from its data on."""
     first = parts[0]
     entries = [content for key, content in first.entries.items() if not key.startswith(_SPLIT)]
@@ -161,7 +161,11 @@ def _tensor_row(tensor: TensorInfo, offset: int) -> bytes:
 
 
 def _copy_all(
-    parts: Sequence[Part], places: Sequence[Sequence[int]], output: int, start: int, report: Report
+    parts: Sequence[SplitPart],
+    places: Sequence[Sequence[int]],
+    output: int,
+    start: int,
+    report: MergeProgress,
 ) -> None:
     total = sum(tensor.size_bytes for part in parts for tensor in part.tensors)
     done = end = 0

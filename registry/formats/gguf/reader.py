@@ -11,8 +11,8 @@ from typing import Any
 from registry.atomic import open_regular
 from registry.errors import BlobDamaged, InvalidGguf, shown
 from registry.formats.gguf.header import GgufHeader
+from registry.formats.gguf.header_source import HeaderSource
 from registry.formats.gguf.rules import check_metadata
-from registry.formats.gguf.source import Source
 from registry.formats.gguf.tensors import check_layout, read_tensors
 from registry.formats.gguf.types import UINT32
 from registry.formats.gguf.values import MAX_KEY_BYTES, RawValue, plain, read_string, read_value
@@ -22,8 +22,8 @@ MAX_KEYS = 65_536
 MAX_TENSORS = 65_536
 DEFAULT_ALIGNMENT = 32
 _MIN_ALIGNMENT, _MAX_ALIGNMENT = 8, 1024 * 1024
-_SMALLEST_KEY_BYTES = 8 + 1 + 4 + 1
-_SMALLEST_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8
+_MIN_KEY_BYTES = 8 + 1 + 4 + 1
+_MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8
 _VERSION = struct.Struct("<I")
 _COUNTS = struct.Struct("<QQ")
 
@@ -41,15 +41,15 @@ def read_header(path: Path | str) -> GgufHeader:
         raise InvalidGguf(error.message) from None
     try:
         size = os.fstat(descriptor).st_size
-        return _read(Source(descriptor, size), place)
+        return _read(HeaderSource(descriptor, size), place)
     finally:
         os.close(descriptor)
 
 
-def _read(source: Source, path: Path) -> GgufHeader:
+def _read(source: HeaderSource, path: Path) -> GgufHeader:
     version, tensor_count, key_count = read_counts(source)
     raw = {key: value for key, value, _ in read_entries(source, key_count)}
-    _check_count(source, tensor_count, MAX_TENSORS, _SMALLEST_TENSOR_BYTES, "tensors")
+    _check_count(source, tensor_count, MAX_TENSORS, _MIN_TENSOR_BYTES, "tensors")
     alignment = alignment_of(raw)
     tensors = read_tensors(source, tensor_count, alignment)
     check_metadata(raw)
@@ -60,16 +60,16 @@ def _read(source: Source, path: Path) -> GgufHeader:
     return GgufHeader(path, version, metadata, tensors, source.size_bytes, data_offset)
 
 
-def read_counts(source: Source) -> tuple[int, int, int]:
+def read_counts(source: HeaderSource) -> tuple[int, int, int]:
     """The version, the number of tensors and the number of keys. Raises InvalidGguf."""
     version = _read_version(source)
     tensor_count, key_count = source.unpack(_COUNTS, "the counts of tensors and keys")
-    _check_count(source, key_count, MAX_KEYS, _SMALLEST_KEY_BYTES, "metadata keys")
-    _check_count(source, tensor_count, MAX_TENSORS, _SMALLEST_TENSOR_BYTES, "tensors")
+    _check_count(source, key_count, MAX_KEYS, _MIN_KEY_BYTES, "metadata keys")
+    _check_count(source, tensor_count, MAX_TENSORS, _MIN_TENSOR_BYTES, "tensors")
     return version, tensor_count, key_count
 
 
-def _read_version(source: Source) -> int:
+def _read_version(source: HeaderSource) -> int:
     magic = source.take(4, "the magic number") if source.size_bytes >= 4 else b""
     if magic != b"GGUF":
         what = f"starts with {magic!r}" if magic else f"has {source.size_bytes} bytes"
@@ -82,7 +82,9 @@ def _read_version(source: Source) -> int:
     return int(version)
 
 
-def _check_count(source: Source, count: int, most: int, smallest_bytes: int, what: str) -> None:
+def _check_count(
+    source: HeaderSource, count: int, most: int, smallest_bytes: int, what: str
+) -> None:
     if count > most:
         raise InvalidGguf(f"{count} {what}, at most {most} are allowed", what)
     if count * smallest_bytes > source.left_bytes:
@@ -92,7 +94,7 @@ def _check_count(source: Source, count: int, most: int, smallest_bytes: int, wha
         )
 
 
-def read_entries(source: Source, count: int) -> Iterator[tuple[str, RawValue, bytes]]:
+def read_entries(source: HeaderSource, count: int) -> Iterator[tuple[str, RawValue, bytes]]:
     """Each key with its value and its bytes in the file. Raises InvalidGguf."""
     keys: set[str] = set()
     for number in range(count):

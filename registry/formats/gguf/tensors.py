@@ -7,7 +7,7 @@ from math import prod
 
 from registry.errors import InvalidGguf, shown
 from registry.formats.gguf.header import TensorInfo, tensor_size
-from registry.formats.gguf.source import Source
+from registry.formats.gguf.header_source import HeaderSource
 from registry.formats.gguf.types import TENSOR_TYPES
 from registry.formats.gguf.values import read_string
 
@@ -18,7 +18,7 @@ _TAIL = struct.Struct("<IQ")
 _DIMENSIONS = {count: struct.Struct(f"<{count}Q") for count in range(1, 5)}
 
 
-def read_tensors(source: Source, count: int, alignment: int) -> tuple[TensorInfo, ...]:
+def read_tensors(source: HeaderSource, count: int, alignment: int) -> tuple[TensorInfo, ...]:
     """The table of count tensors. Raises InvalidGguf."""
     tensors: dict[str, TensorInfo] = {}
     for number in range(count):
@@ -52,7 +52,7 @@ def check_layout(tensors: tuple[TensorInfo, ...], data_offset: int, size_bytes: 
         )
 
 
-def _read_tensor(source: Source, what: str) -> TensorInfo:
+def _read_tensor(source: HeaderSource, what: str) -> TensorInfo:
     content = read_string(source, MAX_NAME_BYTES, what)
     try:
         name = content.decode("utf-8")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from registry.errors import InvalidGguf, shown
-from registry.formats.gguf.source import Source
+from registry.formats.gguf.header_source import HeaderSource
 from registry.formats.gguf.types import ARRAY, BOOL, SCALARS, STRING, VALUE_NAMES
 
 MAX_KEY_BYTES = 64 * 1024 - 1
@@ -60,12 +60,12 @@ class LazyArray:
         """The elements. Raises InvalidGguf when the file has changed, OSError."""
         kind = VALUE_NAMES.index(self.element)
         with open(self.path, "rb") as file:
-            source = Source(file.fileno(), os.fstat(file.fileno()).st_size)
+            source = HeaderSource(file.fileno(), os.fstat(file.fileno()).st_size)
             source.position = self.offset
             return list(_plain_items(kind, _read_items(source, kind, self.length, "array")))
 
 
-def read_string(source: Source, limit_bytes: int, what: str) -> bytes:
+def read_string(source: HeaderSource, limit_bytes: int, what: str) -> bytes:
     """A string with its length before it. Raises InvalidGguf."""
     (length,) = source.unpack(_U64, what)
     if length > source.left_bytes:
@@ -80,7 +80,7 @@ def read_string(source: Source, limit_bytes: int, what: str) -> bytes:
     return source.take(length, what)
 
 
-def read_value(source: Source, key: str) -> RawValue:
+def read_value(source: HeaderSource, key: str) -> RawValue:
     """The type and the value of key. Raises InvalidGguf."""
     (kind,) = source.unpack(_U32, key)
     if kind == STRING:
@@ -111,7 +111,7 @@ def _plain_items(kind: int, items: Sequence[Any]) -> Iterator[Any]:
     return map(bool, items) if kind == BOOL else iter(items)
 
 
-def _read_array(source: Source, key: str) -> RawArray:
+def _read_array(source: HeaderSource, key: str) -> RawArray:
     kind, count = source.unpack(_ARRAY_HEAD, key)
     if kind == ARRAY:
         raise InvalidGguf(f"{key}: an array of arrays, which no model needs", key)
@@ -121,7 +121,7 @@ def _read_array(source: Source, key: str) -> RawArray:
     return RawArray(kind, offset, _read_items(source, kind, count, key))
 
 
-def _read_items(source: Source, kind: int, count: int, key: str) -> Sequence[Any]:
+def _read_items(source: HeaderSource, kind: int, count: int, key: str) -> Sequence[Any]:
     smallest = 8 if kind == STRING else SCALARS[kind][1]
     if count * smallest > source.left_bytes:
         raise InvalidGguf(
@@ -143,7 +143,7 @@ def _read_items(source: Source, kind: int, count: int, key: str) -> Sequence[Any
     return numbers
 
 
-def _read_strings(source: Source, count: int, key: str) -> list[bytes]:
+def _read_strings(source: HeaderSource, count: int, key: str) -> list[bytes]:
     """count strings. The loop is the cost of a header: a vocabulary of 150,000 tokens and as
     many merges take about 0.1 s this way and three times as long through read_string."""
     source.need(8 * count, key)

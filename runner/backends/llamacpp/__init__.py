@@ -3,7 +3,7 @@
 load is the way in. Nothing above this package imports llama_cpp; nothing in it knows requests.
 """
 
-from runner.backends.llamacpp import barriers  # before anything that imports llama_cpp
+from runner.backends.host_sampling import openmp
 from runner.backends.llamacpp.loader import load
 
-__all__ = ["barriers", "load"]
+__all__ = ["load", "openmp"]

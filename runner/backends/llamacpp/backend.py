@@ -19,49 +19,54 @@ from runner.backends.backend import (
     PoolFull,
     Row,
     RowFault,
-    Sampled,
+    SampledToken,
     SavedState,
 )
-from runner.backends.llamacpp.batch import Batch
-from runner.backends.llamacpp.chain import Candidates
+from runner.backends.host_sampling.chain import CandidateArray
+from runner.backends.host_sampling.grammar_mask import MaskBuffer, few_allowed_tokens
+from runner.backends.host_sampling.logprobs import score_rows, token_logprobs
+from runner.backends.host_sampling.penalties import FloatRow
+from runner.backends.host_sampling.sampler import HostSampler
+from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context, FloatRows
-from runner.backends.llamacpp.grouping import Grouping
-from runner.backends.llamacpp.images import ImageBatch
-from runner.backends.llamacpp.logprobs import logprobs, score
-from runner.backends.llamacpp.masking import Masking, few_allowed
-from runner.backends.llamacpp.penalties import FloatRow
-from runner.backends.llamacpp.positions import Positions
-from runner.backends.llamacpp.sampler import LlamaCppSampler
-from runner.backends.llamacpp.saved import SavedSequence, copy_in, copy_out, state_bytes
+from runner.backends.llamacpp.saved_sequence import (
+    LlamaCppSavedSequence,
+    copy_in,
+    copy_out,
+    state_bytes,
+)
+from runner.backends.llamacpp.small_batches import SmallBatchPolicy
+from runner.backends.llamacpp.vision.image_batch import ImageBatch
+from runner.backends.llamacpp.vision.positions import SequencePositions
 from runner.types import SamplingParams
 
 if TYPE_CHECKING:
-    from runner.backends.llamacpp.vision import LlamaCppVision
+    from runner.backends.llamacpp.vision.encoder import LlamaCppVisionEncoder
 
 
 class LlamaCppBackend:
     """See runner.backends.backend.Backend."""
 
     def __init__(
-        self, context: Context, capacity: Capacity, vision: LlamaCppVision | None = None
+        self, context: Context, capacity: Capacity, vision: LlamaCppVisionEncoder | None = None
     ) -> None:
         """Takes over context and vision, which is that of rows with images."""
         self.capacity = capacity
         self._context = context
-        self._batch = Batch(capacity.batch_tokens)
-        self._candidates = Candidates(capacity.vocabulary)
-        self._grouping = Grouping()
-        self._masking = Masking(capacity.vocabulary)
+        self._batch = TokenBatch(capacity.batch_tokens)
+        self._candidates = CandidateArray(capacity.vocabulary)
+        self._grouping = SmallBatchPolicy()
+        self._masking = MaskBuffer(capacity.vocabulary)
         self._vision = vision
         differ = vision is not None and vision.places_differ
-        self._positions = Positions() if differ else None
+        self._positions = SequencePositions() if differ else None
         self._images = None if vision is None else ImageBatch(context, self._positions)
 
-    def create_sampler(self, params: SamplingParams) -> LlamaCppSampler:
+    def create_sampler(self, params: SamplingParams) -> HostSampler:
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
-        return LlamaCppSampler(params, self._candidates, self.capacity.vocabulary)
+        return HostSampler(params, self._candidates, self.capacity.vocabulary)
 
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """See Backend.step."""
         if not rows:
             return []
@@ -84,7 +89,7 @@ class LlamaCppBackend:
         else:
             logits = self._compute(rows, outputs)
         if logits is not None and targets:
-            logits = logits[score(rows, logits)]
+            logits = logits[score_rows(rows, logits)]
         return self._sample(sampled, logits)
 
     def _compute(self, rows: Sequence[Row], outputs: int) -> FloatRows | None:
@@ -140,10 +145,10 @@ class LlamaCppBackend:
             raise
         return logits if not ends else _woven(rows, logits, ends)
 
-    def _sample(self, rows: Sequence[Row], logits: FloatRows | None) -> list[Sampled]:
+    def _sample(self, rows: Sequence[Row], logits: FloatRows | None) -> list[SampledToken]:
         if logits is None:
             return []
-        results: list[Sampled] = []
+        results: list[SampledToken] = []
         faulty, at = [], 0
         for row in rows:
             end = at + 1 + len(row.draft)
@@ -161,10 +166,10 @@ class LlamaCppBackend:
             )
         return results
 
-    def _confirm(self, row: Row, logits: FloatRows) -> list[Sampled]:
+    def _confirm(self, row: Row, logits: FloatRows) -> list[SampledToken]:
         """The token after the row's, then one after each confirmed token of its draft; the rest
         of the draft leaves the cache. Empty when there are no usable logits."""
-        chosen: list[Sampled] = []
+        chosen: list[SampledToken] = []
         for at, proposed in enumerate((*row.draft, None)):
             sampled = self._choose(row, logits[at])
             if sampled is None:
@@ -177,12 +182,14 @@ class LlamaCppBackend:
             self.trim(row.sequence, row.position + len(row.tokens) + kept)
         return chosen
 
-    def _choose(self, row: Row, logits: FloatRow) -> Sampled | None:
+    def _choose(self, row: Row, logits: FloatRow) -> SampledToken | None:
         sampler = row.sampler
-        assert isinstance(sampler, LlamaCppSampler)
+        assert isinstance(sampler, HostSampler)
         if row.mask is None:
             token = sampler.choose(logits)
-        elif not sampler.sees_all and (few := few_allowed(row.mask, len(logits))) is not None:
+        elif (
+            not sampler.sees_all and (few := few_allowed_tokens(row.mask, len(logits))) is not None
+        ):
             token = sampler.choose_among(logits, few) if len(few) else None
         else:
             token = sampler.choose(self._masking.apply(logits, row.mask))
@@ -190,9 +197,9 @@ class LlamaCppBackend:
             return None
         count = sampler.params.logprobs
         if count is None:
-            return Sampled(row.sequence, token)
-        logprob, top = logprobs(logits, token, count)
-        return Sampled(row.sequence, token, logprob, top)
+            return SampledToken(row.sequence, token)
+        logprob, top = token_logprobs(logits, token, count)
+        return SampledToken(row.sequence, token, logprob, top)
 
     def share(self, source: int, target: int, length: int) -> None:
         """See Backend.share."""
@@ -239,7 +246,7 @@ class LlamaCppBackend:
         self._check(sequence)
         return state_bytes(self._context, sequence)
 
-    def save(self, sequence: int) -> SavedSequence:
+    def save(self, sequence: int) -> LlamaCppSavedSequence:
         """See Backend.save."""
         self._check(sequence)
         saved = copy_out(self._context, sequence)
@@ -249,7 +256,7 @@ class LlamaCppBackend:
     def load(self, state: SavedState, sequence: int) -> None:
         """See Backend.load."""
         self._check(sequence)
-        if not isinstance(state, SavedSequence):
+        if not isinstance(state, LlamaCppSavedSequence):
             raise BackendError(f"a {type(state).__name__} is no state of this backend")
         copy_in(self._context, state, sequence)
         if self._positions is not None:

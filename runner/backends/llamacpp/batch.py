@@ -14,10 +14,10 @@ from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
 from runner.backends.backend import BackendError, Row
-from runner.backends.llamacpp.positions import Positions
+from runner.backends.llamacpp.vision.positions import SequencePositions
 
 
-class Batch:
+class TokenBatch:
     """At most capacity tokens, each of exactly one sequence."""
 
     def __init__(self, capacity: int) -> None:
@@ -41,7 +41,11 @@ class Batch:
         )
 
     def fill(
-        self, rows: Sequence[Row], *, all_outputs: bool = False, places: Positions | None = None
+        self,
+        rows: Sequence[Row],
+        *,
+        all_outputs: bool = False,
+        places: SequencePositions | None = None,
     ) -> None:
         """Lay out rows one after the other. The last token of a row with a sampler is an
         output, and so are its draft and those before the targets of a row with scoring; with

@@ -17,11 +17,11 @@ from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
 from runner.backends.backend import BackendError, PoolFull
-from runner.backends.llamacpp.batch import Batch
+from runner.backends.llamacpp.batch import TokenBatch
 
 FloatRows = NDArray[np.float32]  # [rows, columns]
 
-_NO_SLOT, _ABORTED, _INVALID = 1, 2, -1
+_NO_KV_SLOT, _ABORTED, _INVALID = 1, 2, -1
 
 
 class Context:
@@ -39,7 +39,7 @@ class Context:
         resources.callback(native.llama_free, handle)
         self.close: Callable[[], object] = weakref.finalize(self, resources.close)
 
-    def decode(self, batch: Batch) -> None:
+    def decode(self, batch: TokenBatch) -> None:
         """Compute the batch. Raises PoolFull (nothing changed) or BackendError."""
         self.decode_native(batch.native)
 
@@ -49,7 +49,7 @@ class Context:
         if code == 0:
             return
         size = batch.n_tokens
-        if code == _NO_SLOT:
+        if code == _NO_KV_SLOT:
             raise PoolFull(f"no room in the cache for {size} more tokens")
         if code == _INVALID:
             raise BackendError(f"llama.cpp refused a batch of {size} tokens as inconsistent")

@@ -14,8 +14,8 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
-from runner.backends.backend import BackendError, Capacity, Row, Sampled, Sampler, SavedState
-from runner.backends.llamacpp.batch import Batch
+from runner.backends.backend import BackendError, Capacity, Row, SampledToken, Sampler, SavedState
+from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context
 from runner.types import SamplingParams
 
@@ -27,7 +27,7 @@ _RANK: int = native.LLAMA_POOLING_TYPE_RANK
 _NO_GENERATION = "this model was loaded for embeddings; it generates no text"
 
 
-class EmbeddingBackend:
+class LlamaCppEmbeddingBackend:
     """See runner.backends.backend.Backend; only embed and close do something."""
 
     def __init__(self, context: Context, capacity: Capacity, *, step_tokens: int) -> None:
@@ -35,7 +35,7 @@ class EmbeddingBackend:
         self.capacity = capacity
         self._context = context
         self._step_tokens = step_tokens
-        self._batch = Batch(capacity.batch_tokens)
+        self._batch = TokenBatch(capacity.batch_tokens)
 
     def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
         """See Backend.embed."""
@@ -99,7 +99,7 @@ class EmbeddingBackend:
         """Refused."""
         raise BackendError(_NO_GENERATION)
 
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """Refused."""
         raise BackendError(_NO_GENERATION)
 

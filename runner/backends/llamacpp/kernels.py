@@ -12,15 +12,15 @@ from functools import cache
 
 from llama_cpp import llama_cpp as native
 
-from kernels.native import library
+from kernels.native import library_path
 
 
 @cache
-def join() -> bool:
+def register_kernels() -> bool:
     """Register the kernels; True when they take part. False where they were not compiled, and with
     a GPU: llama.cpp lets it compute long prompts for layers that stay in memory, which it would
     not take from another backend than its own."""
-    path = library("llamacpp")
+    path = library_path("llamacpp")
     if path is None or native.llama_supports_gpu_offload():
         return False
     load = native._lib.ggml_backend_load

@@ -16,30 +16,31 @@ from typing import TYPE_CHECKING, Any
 
 from llama_cpp import llama_cpp as native
 
-from runner.backends.backend import Backend, Capacity, LoadedModel, LoadProgress
-from runner.backends.llamacpp import kernels, native_log
+from runner.backends.backend import Backend, Capacity, LoadedBackend, LoadProgress
+from runner.backends.host_sampling import native_log
+from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
+from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
+from runner.backends.llamacpp import kernels
 from runner.backends.llamacpp.adapters import apply_adapters
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.backends.llamacpp.context import Context
-from runner.backends.llamacpp.embedding import EmbeddingBackend, pooling_of, reads_both_ways
-from runner.backends.llamacpp.logprobs import OUTPUT_TOKENS
+from runner.backends.llamacpp.embedding import LlamaCppEmbeddingBackend, pooling_of, reads_both_ways
 from runner.backends.llamacpp.parameters import (
-    drafted,
     embedding_parameters,
+    ensure_batch_tokens,
     generation_parameters,
-    make_room,
+    max_draft_tokens,
     model_parameters,
 )
-from runner.backends.llamacpp.ranking import Pair, ranking
-from runner.backends.llamacpp.tokenizer import LlamaCppTokenizer
+from runner.backends.llamacpp.reranker import PairEncoder, create_reranker
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
 if TYPE_CHECKING:
-    from runner.backends.llamacpp.vision import LlamaCppVision
+    from runner.backends.llamacpp.vision.encoder import LlamaCppVisionEncoder
 
 
-def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
+def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     """Load plan.path as plan says; progress is called on the way, in this thread. Raises
     ModelLoadFailed with the library's own last words, and what progress raises."""
     start_library()
@@ -51,7 +52,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
             params = _context_parameters(plan, model)
             vision = _vision(plan, model, complaints)
             if vision is not None:
-                make_room(params, vision.largest_whole)
+                ensure_batch_tokens(params, vision.largest_whole)
             handle = native.llama_init_from_model(model, params)
             if not handle:
                 raise _failure(plan, "no context could be made for it", complaints)
@@ -72,7 +73,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedModel:
             f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
         )
     backend, pair = _backend(plan, context, vision)
-    return LoadedModel(
+    return LoadedBackend(
         backend=backend,
         tokenizer=LlamaCppTokenizer(context.vocabulary),
         chat_template=_chat_template(model),
@@ -87,21 +88,21 @@ def _with_kernels(plan: LoadPlan) -> LoadPlan:
     """The plan as it can be had: with hearth's kernels, and then with flash attention unless it is
     switched off, or without. Asked to decide, llama.cpp leaves flash attention out when another
     device than the layer's would compute it."""
-    if not (plan.native_kernels and kernels.join()):
+    if not (plan.native_kernels and kernels.register_kernels()):
         return replace(plan, native_kernels=False)
     return replace(plan, flash_attention=plan.flash_attention is not False)
 
 
 def _backend(
-    plan: LoadPlan, context: Context, vision: LlamaCppVision | None
-) -> tuple[Backend, Pair | None]:
+    plan: LoadPlan, context: Context, vision: LlamaCppVisionEncoder | None
+) -> tuple[Backend, PairEncoder | None]:
     if not plan.embedding:
         return _generation(plan, context, vision), None
     capacity = _embedding_capacity(plan, context)
     if not plan.ranking:
-        return EmbeddingBackend(context, capacity, step_tokens=plan.batch_tokens), None
+        return LlamaCppEmbeddingBackend(context, capacity, step_tokens=plan.batch_tokens), None
     try:
-        return ranking(Path(plan.path), context, capacity, plan.batch_tokens)
+        return create_reranker(Path(plan.path), context, capacity, plan.batch_tokens)
     except BaseException:
         context.close()
         raise
@@ -138,12 +139,12 @@ def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Sequence[str]
     return model
 
 
-def _vision(plan: LoadPlan, model: Any, complaints: Sequence[str]) -> LlamaCppVision | None:
+def _vision(plan: LoadPlan, model: Any, complaints: Sequence[str]) -> LlamaCppVisionEncoder | None:
     if plan.projector is None or plan.embedding:
         return None
-    from runner.backends.llamacpp.vision import load_vision
+    from runner.backends.llamacpp.vision.encoder import load_vision_encoder
 
-    return load_vision(Path(plan.projector), plan, model, complaints)
+    return load_vision_encoder(Path(plan.projector), plan, model, complaints)
 
 
 def _context_parameters(plan: LoadPlan, model: Any) -> Any:
@@ -154,7 +155,9 @@ def _context_parameters(plan: LoadPlan, model: Any) -> Any:
     return generation_parameters(plan, model)
 
 
-def _generation(plan: LoadPlan, context: Context, vision: LlamaCppVision | None) -> LlamaCppBackend:
+def _generation(
+    plan: LoadPlan, context: Context, vision: LlamaCppVisionEncoder | None
+) -> LlamaCppBackend:
     handle, model = context.handle, context.model
     recurrent = native.llama_model_is_recurrent(model) or native.llama_model_is_hybrid(model)
     pool_tokens = native.llama_n_ctx(handle)
@@ -173,8 +176,8 @@ def _generation(plan: LoadPlan, context: Context, vision: LlamaCppVision | None)
             # llama.cpp copies only the last cells of layers with an attention window: where less
             # than all is used, the answer is wrong (by 4e-3 in log-probabilities of a tiny model)
             whole_copies=native.llama_model_n_swa(model) > 0,
-            score_tokens=min(OUTPUT_TOKENS, batch_tokens),
-            draft_tokens=0 if recurrent else drafted(plan),
+            score_tokens=min(MAX_SCORE_TOKENS, batch_tokens),
+            draft_tokens=0 if recurrent else max_draft_tokens(plan),
         ),
         vision,
     )

@@ -9,12 +9,12 @@ from typing import Any
 
 from llama_cpp import llama_cpp as native
 
-from runner.backends.llamacpp.logprobs import OUTPUT_TOKENS
-from runner.backends.llamacpp.threads import threads_for
+from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
+from runner.backends.host_sampling.threads import threads_for
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
-DRAFT_TOKENS = 64
+MAX_DRAFT_TOKENS = 64
 _PAD_TOKENS = 256  # what llama.cpp rounds a context up to
 _BF16 = 30  # of ggml.h; the bindings leave it out
 
@@ -55,18 +55,18 @@ def generation_parameters(plan: LoadPlan, model: Any) -> Any:
     params.n_seq_max = _sequences(plan)
     # Room for logits is reserved in the compute buffer: one row a sequence and some for prompts
     # whose log-probabilities are asked for, not one a token
-    params.n_outputs_max = params.n_seq_max + OUTPUT_TOKENS + drafted(plan)
+    params.n_outputs_max = params.n_seq_max + MAX_SCORE_TOKENS + max_draft_tokens(plan)
     return params
 
 
-def make_room(params: Any, tokens: int) -> None:
+def ensure_batch_tokens(params: Any, tokens: int) -> None:
     """Let a batch have so many tokens: an image whose tokens see each other."""
     params.n_batch = params.n_ubatch = max(params.n_batch, tokens)
 
 
-def drafted(plan: LoadPlan) -> int:
+def max_draft_tokens(plan: LoadPlan) -> int:
     """Most tokens of a step's drafts together."""
-    return DRAFT_TOKENS if plan.draft_tokens else 0
+    return MAX_DRAFT_TOKENS if plan.draft_tokens else 0
 
 
 def embedding_parameters(plan: LoadPlan, model: Any, *, pooling: int, whole: bool) -> Any:
@@ -77,11 +77,11 @@ def embedding_parameters(plan: LoadPlan, model: Any, *, pooling: int, whole: boo
     params.pooling_type = pooling
     params.n_ctx = -(-max(plan.context_length, plan.batch_tokens) // _PAD_TOKENS) * _PAD_TOKENS
     params.n_batch = params.n_ubatch = params.n_ctx if whole else plan.batch_tokens
-    params.n_seq_max = _dividing(params.n_ubatch, _sequences(plan))
+    params.n_seq_max = _sequences_dividing(params.n_ubatch, _sequences(plan))
     return params
 
 
-def _dividing(batch: int, most: int) -> int:
+def _sequences_dividing(batch: int, most: int) -> int:
     """The largest power of two up to most that divides batch: llama.cpp plans the pooling of
     equal shares of a batch, and ends the process where they are not whole."""
     return next(count for count in (64, 32, 16, 8, 4, 2, 1) if count <= most and batch % count == 0)

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Tensor(ctypes.Structure):
+class GgmlTensor(ctypes.Structure):
     """ggml_tensor up to its name. ne: elements, the fastest dimension first; nb: strides in
     bytes; src: what it is computed from."""
 
 
-Tensor._fields_ = [
+GgmlTensor._fields_ = [
     ("type", ctypes.c_int),
     ("buffer", ctypes.c_void_p),
     ("ne", ctypes.c_int64 * 4),
@@ -29,8 +29,8 @@ Tensor._fields_ = [
     ("op", ctypes.c_int),
     ("op_params", ctypes.c_int32 * 16),
     ("flags", ctypes.c_int32),
-    ("src", ctypes.POINTER(Tensor) * 10),
-    ("view_src", ctypes.POINTER(Tensor)),
+    ("src", ctypes.POINTER(GgmlTensor) * 10),
+    ("view_src", ctypes.POINTER(GgmlTensor)),
     ("view_offs", ctypes.c_size_t),
     ("data", ctypes.c_void_p),
     ("name", ctypes.c_char * 64),
@@ -39,7 +39,7 @@ Tensor._fields_ = [
 
 def tensor_at(address: int) -> Any:
     """The tensor at a native address."""
-    return ctypes.cast(address, ctypes.POINTER(Tensor)).contents
+    return ctypes.cast(address, ctypes.POINTER(GgmlTensor)).contents
 
 
 def operation(tensor: Any) -> str:

@@ -3,10 +3,10 @@
 load is the way in. Nothing above this package imports torch; nothing in it knows requests.
 """
 
-from runner.backends.torch.installed import require_torch
+from runner.backends.torch.availability import require_torch
 
 require_torch()
 
-from runner.backends.torch.loader import load  # noqa: E402
+from runner.backends.torch.loading.loader import load  # noqa: E402
 
 __all__ = ["load"]

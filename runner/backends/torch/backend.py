@@ -19,20 +19,20 @@ from runner.backends.backend import (
     Capacity,
     Row,
     RowFault,
-    Sampled,
+    SampledToken,
     SavedState,
 )
-from runner.backends.launching import Pending
-from runner.backends.llamacpp.logprobs import score
-from runner.backends.torch.attention import Attends, AttentionStep, LayerCache
-from runner.backends.torch.batch import Layout, StepBatch, lay_out, outputs_of
-from runner.backends.torch.cache import BlockPool, Copy
-from runner.backends.torch.fused import fused
-from runner.backends.torch.graphs import CudaRecorder, DecodeGraphs
-from runner.backends.torch.host_step import HostStep
-from runner.backends.torch.launched import Launched
-from runner.backends.torch.sampling import Sampling, TorchSampler
-from runner.backends.torch.saved import SavedSequence, copy_in, copy_out, state_bytes
+from runner.backends.host_sampling.logprobs import score_rows
+from runner.backends.launch_ahead import PendingStep
+from runner.backends.torch.attention.block_pool import BlockCopy, BlockPool
+from runner.backends.torch.attention.cpu import CpuAttentionStep
+from runner.backends.torch.attention.paged import AttentionStep, LayerCache, PagedAttentionStep
+from runner.backends.torch.batch import StepBatch, StepLayout, create_layout, output_indices
+from runner.backends.torch.cuda.graphs import CudaGraphRecorder, DecodeGraphs
+from runner.backends.torch.cuda.launched_step import LaunchedStep
+from runner.backends.torch.fused_decoder import fuse
+from runner.backends.torch.sampling import BatchSampler, TorchSampler
+from runner.backends.torch.saved_sequence import TorchSavedSequence, copy_in, copy_out, state_bytes
 from runner.types import SamplingParams
 
 log = logging.getLogger(__name__)
@@ -40,10 +40,10 @@ Tensor = Any
 _ONE = np.ones(1, np.int64)
 
 
-class Model(Protocol):
+class LanguageModel(Protocol):
     """What the files of models/ define."""
 
-    def forward(self, tokens: Tensor, positions: Tensor, step: Attends) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
         """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -51,41 +51,46 @@ class Model(Protocol):
 
 
 class TorchBackend:
-    """See runner.backends.backend.Backend, and runner.backends.launching.Launching: on a CPU the
-    host has nothing to do meanwhile."""
+    """See runner.backends.backend.Backend, and runner.backends.launch_ahead.LaunchAhead: on a CPU
+    the host has nothing to do meanwhile."""
 
     def __init__(
         self,
-        model: Model,
+        model: LanguageModel,
         capacity: Capacity,
         caches: Sequence[LayerCache],
         pool: BlockPool,
         device: Any,
     ) -> None:
         self.capacity = capacity
-        self._model: Model | None = model
+        self._model: LanguageModel | None = model
         self._caches = list(caches)
         self._pool = pool
         self._batch = StepBatch(self._caches, pool, device)
         self.launches = torch.device(device).type == "cuda"
-        self._sampling = Sampling(capacity.vocabulary, together=self.launches)
+        self._sampling = BatchSampler(capacity.vocabulary, together=self.launches)
         self._graphs = None
-        self._fused = fused(model, self._caches)
+        self._fused = fuse(model, self._caches)
         if self.launches:
             width = pool.tables.shape[1]
             self._graphs = DecodeGraphs(
-                self._logits, self._caches, capacity.max_sequences, width, CudaRecorder(), device
+                self._logits,
+                self._caches,
+                capacity.max_sequences,
+                width,
+                CudaGraphRecorder(),
+                device,
             )
 
     def create_sampler(self, params: SamplingParams) -> TorchSampler:
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
         return self._sampling.create(params)
 
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """See Backend.step."""
         if not rows:
             return []
-        layout = lay_out(rows, self.capacity, self._pool.lengths)
+        layout = create_layout(rows, self.capacity, self._pool.lengths)
         targets = sum(len(row.scoring.targets) for row in rows if row.scoring is not None)
         if targets > self.capacity.score_tokens:
             raise BackendError(f"{targets} tokens to score of {self.capacity.score_tokens}")
@@ -96,7 +101,7 @@ class TorchBackend:
         with torch.inference_mode():
             logits = self._guarded(lambda: self._compute(rows, layout, copies), layout)
             if targets:
-                logits = logits[score(rows, logits.cpu().numpy())]
+                logits = logits[score_rows(rows, logits.cpu().numpy())]
             if logits is None or not len(logits):
                 return []
             wanted = [row for row in rows if row.sampler is not None]
@@ -109,22 +114,22 @@ class TorchBackend:
         return sampled
 
     def follows(self, row: Row) -> bool:
-        """See Launching.follows."""
+        """See LaunchAhead.follows."""
         return self._sampling.draws(row)
 
-    def launch(self, rows: Sequence[Row], after: Pending | None) -> Launched:
-        """See Launching.launch."""
-        layout = lay_out(rows, self.capacity, self._pool.lengths)
+    def launch(self, rows: Sequence[Row], after: PendingStep | None) -> LaunchedStep:
+        """See LaunchAhead.launch."""
+        layout = create_layout(rows, self.capacity, self._pool.lengths)
         copies = self._pool.extend(layout.sequences, layout.counts)
-        given = after.tokens_of(rows) if isinstance(after, Launched) else None
+        given = after.tokens_of(rows) if isinstance(after, LaunchedStep) else None
 
         def compute() -> Tensor:
             return self._sampling.draw(rows, self._compute(rows, layout, copies, given))
 
         with torch.inference_mode():
-            return Launched(rows, self._guarded(compute, layout), self._pool.trim)
+            return LaunchedStep(rows, self._guarded(compute, layout), self._pool.trim)
 
-    def _forget_drafts(self, rows: Sequence[Row], sampled: Sequence[Sampled]) -> None:
+    def _forget_drafts(self, rows: Sequence[Row], sampled: Sequence[SampledToken]) -> None:
         """The tokens of drafts that nothing has confirmed leave the cache."""
         if not rows:
             return
@@ -136,8 +141,8 @@ class TorchBackend:
     def _compute(
         self,
         rows: Sequence[Row],
-        layout: Layout,
-        copies: Sequence[Copy],
+        layout: StepLayout,
+        copies: Sequence[BlockCopy],
         given: Tensor | None = None,
     ) -> Tensor:
         """The logits [outputs, vocabulary] of the rows' targets and of their last tokens where
@@ -147,9 +152,13 @@ class TorchBackend:
         self._copy_blocks(copies)
         tokens, positions, step = self._batch.fill(layout)
         tokens = tokens if given is None else given
-        wanted = outputs_of(rows, layout)
+        wanted = output_indices(rows, layout)
         if wanted == list(range(len(tokens))):
-            if isinstance(step, AttentionStep) and self._graphs and layout.decodes == len(rows):
+            if (
+                isinstance(step, PagedAttentionStep)
+                and self._graphs
+                and layout.decodes == len(rows)
+            ):
                 return self._graphs.run(tokens, positions, step)
             return self._logits(tokens, positions, step)
         hidden = self._forward(tokens, positions, step)
@@ -157,20 +166,20 @@ class TorchBackend:
             return None
         return self._model.logits(hidden[torch.tensor(wanted, device=hidden.device)])
 
-    def _logits(self, tokens: Tensor, positions: Tensor, step: Attends) -> Tensor:
+    def _logits(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
         """Of all tokens of the step."""
         assert self._model is not None
         return self._model.logits(self._forward(tokens, positions, step))
 
-    def _forward(self, tokens: Tensor, positions: Tensor, step: Attends) -> Tensor:
+    def _forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
         """The model's hidden states, by its faster self where there is one."""
         assert self._model is not None
         fused = self._fused
-        if fused is not None and isinstance(step, HostStep) and fused.fits(step):
+        if fused is not None and isinstance(step, CpuAttentionStep) and fused.fits(step):
             return fused.forward(tokens, step)
         return self._model.forward(tokens, positions, step)
 
-    def _guarded(self, compute: Callable[[], Tensor], layout: Layout) -> Tensor:
+    def _guarded(self, compute: Callable[[], Tensor], layout: StepLayout) -> Tensor:
         """compute(), after whose failure the pool holds what it held before."""
         try:
             return compute()
@@ -183,11 +192,11 @@ class TorchBackend:
             self._undo(layout)
             raise BackendError(f"computing a step failed: {error}") from error
 
-    def _undo(self, layout: Layout) -> None:
+    def _undo(self, layout: StepLayout) -> None:
         for sequence, length in zip(layout.sequences, layout.positions, strict=True):
             self._pool.trim(int(sequence), int(length))
 
-    def _copy_blocks(self, copies: Sequence[Copy]) -> None:
+    def _copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         for copy in copies:
             for cache in self._caches:
                 for part in cache.tensors:
@@ -221,7 +230,7 @@ class TorchBackend:
         self._check(sequence)
         return state_bytes(self._caches, int(self._pool.lengths[sequence]))
 
-    def save(self, sequence: int) -> SavedSequence:
+    def save(self, sequence: int) -> TorchSavedSequence:
         """See Backend.save."""
         self._check(sequence)
         length = int(self._pool.lengths[sequence])
@@ -232,7 +241,7 @@ class TorchBackend:
     def load(self, state: SavedState, sequence: int) -> None:
         """See Backend.load."""
         self._check(sequence)
-        if not isinstance(state, SavedSequence):
+        if not isinstance(state, TorchSavedSequence):
             raise BackendError(f"a {type(state).__name__} is no state of this backend")
         if self._pool.lengths[sequence]:
             raise BackendError(f"sequence {sequence} has tokens: it must be empty to load")

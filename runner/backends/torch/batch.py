@@ -16,16 +16,16 @@ import torch
 from numpy.typing import NDArray
 
 from runner.backends.backend import BackendError, Capacity, Row
-from runner.backends.torch.attention import Attends, AttentionStep, LayerCache
-from runner.backends.torch.cache import BlockPool
-from runner.backends.torch.host_step import HostStep, views_of
+from runner.backends.torch.attention.block_pool import BlockPool
+from runner.backends.torch.attention.cpu import CpuAttentionStep, cache_views
+from runner.backends.torch.attention.paged import AttentionStep, LayerCache, PagedAttentionStep
 
 Tensor = Any
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StepLayout:
     """Rows checked and put in order: those of one token first. tokens: of all rows with their
     drafts in a line;
     sequences, positions (of the first token) and counts: by row; order: the rows by their place in
@@ -44,7 +44,7 @@ class Layout:
         return self.counts.cumsum()
 
 
-def lay_out(rows: Sequence[Row], capacity: Capacity, lengths: Integers) -> Layout:
+def create_layout(rows: Sequence[Row], capacity: Capacity, lengths: Integers) -> StepLayout:
     """The rows of a step in order. lengths: tokens of each sequence in the cache. Raises
     BackendError for rows that do not continue what is there."""
     order: Sequence[int] = range(len(rows))
@@ -66,12 +66,12 @@ def lay_out(rows: Sequence[Row], capacity: Capacity, lengths: Integers) -> Layou
         tokens = np.array(given, np.int64)
     except OverflowError as error:
         raise BackendError(f"a step holds a number that is no token: {error}") from None
-    layout = Layout(tokens, sequences, positions, counts, order, decodes)
+    layout = StepLayout(tokens, sequences, positions, counts, order, decodes)
     _check(layout, capacity, lengths)
     return layout
 
 
-def _check(layout: Layout, capacity: Capacity, lengths: Integers) -> None:
+def _check(layout: StepLayout, capacity: Capacity, lengths: Integers) -> None:
     sequences, tokens = layout.sequences, layout.tokens
     if not 0 < len(tokens) <= capacity.batch_tokens or layout.counts.min() < 1:
         raise BackendError(
@@ -99,7 +99,7 @@ def _check(layout: Layout, capacity: Capacity, lengths: Integers) -> None:
         raise BackendError(f"a sequence is longer than the context of {capacity.context_length}")
 
 
-def outputs_of(rows: Sequence[Row], layout: Layout) -> list[int]:
+def output_indices(rows: Sequence[Row], layout: StepLayout) -> list[int]:
     """Which tokens of the step give logits: those before a row's targets, then its last one and
     its draft where it has a sampler, in the order of rows."""
     if layout.decodes == len(rows) and all(
@@ -130,9 +130,9 @@ class StepBatch:
         self._caches = caches
         self._pool = pool
         self._device = torch.device(device)
-        self._views = None if tables else views_of(caches)
+        self._views = None if tables else cache_views(caches)
 
-    def fill(self, layout: Layout) -> tuple[Tensor, Tensor, Attends]:
+    def fill(self, layout: StepLayout) -> tuple[Tensor, Tensor, AttentionStep]:
         """(tokens [T], positions [T], the attention's part) for a layout that the pool has been
         extended by."""
         counts, size = layout.counts, self._pool.block_size
@@ -154,9 +154,9 @@ class StepBatch:
         place = self._place(positions)
         if self._views is not None:
             slots_placed = self._place(slots)
-            host = HostStep(self._views, place, slots_placed, tables, contexts, starts)
+            host = CpuAttentionStep(self._views, place, slots_placed, tables, contexts, starts)
             return self._place(layout.tokens), place, host
-        step = AttentionStep(
+        step = PagedAttentionStep(
             caches=self._caches,
             positions=place,
             slots=self._place(slots),

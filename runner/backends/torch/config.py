@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from modelfile.convert.config import Config, read_config
-from modelfile.convert.decoder import Shape, read_shape
+from modelfile.convert.decoder import DecoderShape, read_decoder_shape
 from modelfile.convert.gemma3 import DEFAULTS
 from modelfile.convert.rope import rope_base, rope_parameters
 
-_LONGEST_CONTEXT = 1 << 31
+_MAX_CONTEXT = 1 << 31
 # What holds where config.json does not say: of the configuration classes of transformers
 _BASE, _BASES = 10000.0, {"mixtral": 1e6, "gemma3_text": 1e6, "gpt_oss": 150000.0}
 _EPSILON, _EPSILONS = 1e-6, {"mixtral": 1e-5, "phi3": 1e-5, "gpt_oss": 1e-5}
@@ -25,7 +25,7 @@ _TIED = ("gemma2", "gemma3_text")
 
 
 @dataclass(frozen=True, slots=True)
-class Rope:
+class RopeConfig:
     """How positions turn queries and keys. scaling: the rope_scaling of config.json with its
     rope_type; None where nothing is stretched."""
 
@@ -39,10 +39,10 @@ class ModelConfig:
     """One decoder's config.json. values: all of it, for what is an architecture's own."""
 
     model_type: str
-    shape: Shape
+    shape: DecoderShape
     norm_epsilon: float
     context_length: int
-    rope: Rope
+    rope: RopeConfig
     quantization: Mapping[str, Any] | None
     values: Config
 
@@ -55,27 +55,27 @@ class ModelConfig:
 def read_model_config(folder: Path) -> ModelConfig:
     """The config.json in a checkpoint's folder. Raises ConvertError, OSError."""
     path = folder / "config.json"
-    return model_config(read_config({path.name: path} if path.is_file() else {}))
+    return create_model_config(read_config({path.name: path} if path.is_file() else {}))
 
 
-def model_config(config: Config) -> ModelConfig:
+def create_model_config(config: Config) -> ModelConfig:
     """The values of config.json checked. Raises ConvertError naming the field and its value."""
     config = _text_part(config)
     kind = config.model_type
-    shape = read_shape(config, head=_HEADS.get(kind), tied=kind in _TIED)
+    shape = read_decoder_shape(config, head=_HEADS.get(kind), tied=kind in _TIED)
     quantization = config.group("quantization_config").values
     return ModelConfig(
         model_type=kind,
         shape=shape,
         norm_epsilon=config.number("rms_norm_eps", _EPSILONS.get(kind, _EPSILON)),
-        context_length=config.integer("max_position_embeddings", most=_LONGEST_CONTEXT),
+        context_length=config.integer("max_position_embeddings", most=_MAX_CONTEXT),
         rope=read_rope(config, shape.head),
         quantization=quantization or None,
         values=config,
     )
 
 
-def read_rope(config: Config, head: int, layers: str = "full_attention") -> Rope:
+def read_rope(config: Config, head: int, layers: str = "full_attention") -> RopeConfig:
     """The rope of a kind of layers. Raises ConvertError."""
     parameters = rope_parameters(config, layers)
     share = parameters.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
@@ -87,7 +87,7 @@ def read_rope(config: Config, head: int, layers: str = "full_attention") -> Rope
     kind = parameters.values.get("rope_type", parameters.values.get("type", "default"))
     scaling = None
     if kind != "default":
-        context = config.integer("max_position_embeddings", most=_LONGEST_CONTEXT)
+        context = config.integer("max_position_embeddings", most=_MAX_CONTEXT)
         old = config.values.get("original_max_position_embeddings")
         scaling = {
             "max_position_embeddings": context,
@@ -97,7 +97,7 @@ def read_rope(config: Config, head: int, layers: str = "full_attention") -> Rope
             "rope_type": kind,
         }
     base = _BASES.get(config.model_type, _BASE)
-    return Rope(rope_base(config, base), width, scaling)
+    return RopeConfig(rope_base(config, base), width, scaling)
 
 
 def _text_part(config: Config) -> Config:

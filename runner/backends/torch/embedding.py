@@ -13,7 +13,7 @@ import torch
 
 from registry.formats.gguf import GgufHeader
 from runner.backends.backend import BackendError, Capacity, Row, SavedState
-from runner.backends.torch.encoder import Encoder
+from runner.backends.torch.layers.encoder import Encoder
 from runner.errors import ModelLoadFailed
 from runner.types import SamplingParams
 
@@ -21,7 +21,7 @@ Tensor = Any
 Pooling = Callable[[Tensor, Tensor], Tensor]  # states [T, N], starts [S + 1] -> [S, N]
 
 
-class EmbeddingBackend:
+class TorchEmbeddingBackend:
     """See runner.backends.backend.Backend; only embed and close do something."""
 
     def __init__(self, model: Encoder, capacity: Capacity, pooling: Pooling, device: Any) -> None:

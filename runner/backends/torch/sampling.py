@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from kernels import ops
 from kernels.sampling.naive import NAN_TOKEN
-from runner.backends.backend import BackendError, Row, RowFault, Sampled
-from runner.backends.llamacpp.chain import Candidates
-from runner.backends.llamacpp.logprobs import logprobs
-from runner.backends.llamacpp.masking import Masking
-from runner.backends.llamacpp.sampler import LlamaCppSampler
+from runner.backends.backend import BackendError, Row, RowFault, SampledToken
+from runner.backends.host_sampling.chain import CandidateArray
+from runner.backends.host_sampling.grammar_mask import MaskBuffer
+from runner.backends.host_sampling.logprobs import token_logprobs
+from runner.backends.host_sampling.sampler import HostSampler
 from runner.types import SamplingParams
 
 Tensor = Any
@@ -32,14 +32,14 @@ NAN_FAULT = (
 )
 
 
-class TorchSampler(LlamaCppSampler):
+class TorchSampler(HostSampler):
     """See runner.backends.backend.Sampler.
 
     likeliest: the highest raw logit is its choice. plain: it is drawn by temperature, top_k, top_p
     and min_p alone, with seed and step, the number of tokens drawn before.
     """
 
-    def __init__(self, params: SamplingParams, candidates: Candidates, vocabulary: int) -> None:
+    def __init__(self, params: SamplingParams, candidates: CandidateArray, vocabulary: int) -> None:
         """Raises InvalidRequest for a bias or penalty that the vocabulary cannot have."""
         super().__init__(params, candidates, vocabulary)
         unchanged = not self._adjustment.active and params.logprobs is None
@@ -59,15 +59,15 @@ def _is_plain(params: SamplingParams) -> bool:
     )
 
 
-class Sampling:
+class BatchSampler:
     """Samples the rows of one step after the other; one thread at a time."""
 
     def __init__(self, vocabulary: int, *, together: bool = False) -> None:
         """together: plain rows are drawn where their logits are."""
         self._vocabulary = vocabulary
         self._together = together
-        self._candidates = Candidates(vocabulary)
-        self._masking = Masking(vocabulary)
+        self._candidates = CandidateArray(vocabulary)
+        self._masking = MaskBuffer(vocabulary)
         self._held: list[TorchSampler] = []
         self._held_on: Any = None
         self._held_columns: tuple[Tensor, ...] = ()
@@ -76,7 +76,7 @@ class Sampling:
         """See Backend.create_sampler."""
         return TorchSampler(params, self._candidates, self._vocabulary)
 
-    def sample(self, rows: Sequence[Row], logits: Tensor) -> list[Sampled]:
+    def sample(self, rows: Sequence[Row], logits: Tensor) -> list[SampledToken]:
         """The token of each row, and one after each token of its draft that the one before it
         confirms; from logits float32 [outputs, vocabulary], of each row one and as many as its
         draft has. Raises RowFault."""
@@ -85,9 +85,11 @@ class Sampling:
         if len(tokens) == len(rows) and min(tokens) >= 0 and self._all_chosen(rows, samplers):
             for sampler in samplers:
                 sampler.step += 1
-            return [Sampled(row.sequence, token) for row, token in zip(rows, tokens, strict=True)]
+            return [
+                SampledToken(row.sequence, token) for row, token in zip(rows, tokens, strict=True)
+            ]
         host: NDArray[np.float32] | None = None
-        sampled: list[Sampled] = []
+        sampled: list[SampledToken] = []
         faulty: list[int] = []
         at = 0
         for row, sampler in zip(rows, samplers, strict=True):
@@ -185,9 +187,9 @@ class Sampling:
 
     def _confirm(
         self, row: Row, sampler: TorchSampler, tokens: Sequence[int], logits: NDArray[np.float32]
-    ) -> list[Sampled]:
+    ) -> list[SampledToken]:
         """The same, chosen one by one. tokens: -1 where the logits cannot be used."""
-        found: list[Sampled] = []
+        found: list[SampledToken] = []
         for at, proposed in enumerate((*row.draft, None)):
             usable = tokens[at] != NAN_TOKEN
             chosen = self._choose(row, sampler, logits[at]) if usable else None
@@ -200,16 +202,16 @@ class Sampling:
 
     def _choose(
         self, row: Row, sampler: TorchSampler, logits: NDArray[np.float32]
-    ) -> Sampled | None:
+    ) -> SampledToken | None:
         masked = logits if row.mask is None else self._masking.apply(logits, row.mask)
         token = sampler.choose(masked)
         if token is None:
             return None
         count = sampler.params.logprobs
         if count is None:
-            return Sampled(row.sequence, token)
-        logprob, top = logprobs(logits, token, count)
-        return Sampled(row.sequence, token, logprob, top)
+            return SampledToken(row.sequence, token)
+        logprob, top = token_logprobs(logits, token, count)
+        return SampledToken(row.sequence, token, logprob, top)
 
 
 def _placed(tensor: Tensor, device: Any) -> Tensor:
@@ -228,14 +230,14 @@ def _samplers(rows: Sequence[Row]) -> list[TorchSampler]:
     return found
 
 
-def _confirmed(row: Row, tokens: Sequence[int]) -> list[Sampled]:
+def _confirmed(row: Row, tokens: Sequence[int]) -> list[SampledToken]:
     """Of the tokens chosen after the row and after each of its draft those that count: each up to
     the first that is not the draft's next one."""
-    found: list[Sampled] = []
+    found: list[SampledToken] = []
     for token, proposed in zip(tokens, (*row.draft, None), strict=True):
         if token == NAN_TOKEN:
             break
-        found.append(Sampled(row.sequence, token))
+        found.append(SampledToken(row.sequence, token))
         if token != proposed:
             break
     return found

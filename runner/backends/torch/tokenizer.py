@@ -12,8 +12,8 @@ from pathlib import Path
 
 from llama_cpp import llama_cpp as native
 
+from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp.loader import start_library
-from runner.backends.llamacpp.tokenizer import LlamaCppTokenizer
 from runner.errors import ModelLoadFailed
 
 

@@ -11,34 +11,34 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Protocol
 
-from runner.chat.tools import (
+from runner.chat.families import (
     cohere,
     deepseek,
     functiongemma,
     gemma,
     gemma4,
-    glimmer,
     glm,
     granite,
     hermes,
-    invoke,
     kimi,
     lfm2,
-    listed,
     llama3,
+    minimax,
     mistral,
     olmo3,
     plain_json,
     pythonic,
     qwen3_coder,
+    tagged_json,
 )
+from runner.chat.tools import glimmer
+from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.calls import Tools, name_of
-from runner.chat.tools.previewing import CallPiece
 from runner.types import ToolCall
 
 _IN_ORDER = (
-    *(mistral, deepseek, kimi, cohere, invoke, glimmer, gemma4, functiongemma, lfm2, olmo3),
-    *(granite, listed),
+    *(mistral, deepseek, kimi, cohere, minimax, glimmer, gemma4, functiongemma, lfm2, olmo3),
+    *(granite, tagged_json),
     *(qwen3_coder, glm, hermes, pythonic, llama3, gemma, plain_json),
 )
 """Where a template holds the markers of two, the one that is tried first."""
@@ -60,8 +60,8 @@ _BY_NAME = {
     "cogito": deepseek,
     "deepseek3": deepseek,
     "deepseek3.1": deepseek,
-    "deepseek3.2": invoke,
-    "minimax-m2": invoke,
+    "deepseek3.2": minimax,
+    "minimax-m2": minimax,
     "olmo3": olmo3,
     "olmo3-think": olmo3,
     "functiongemma": functiongemma,
@@ -97,10 +97,10 @@ class ToolParser(Protocol):
         """Show calls of the tools with these names as they are written, where the notation allows
         it: as pieces. Others come whole."""
 
-    def feed(self, text: str) -> Sequence[str | ToolCall | CallPiece]:
+    def feed(self, text: str) -> Sequence[str | ToolCall | ToolCallDelta]:
         """Content and calls that text completes; what may still become a call is held back."""
 
-    def finish(self) -> Sequence[str | ToolCall | CallPiece]:
+    def finish(self) -> Sequence[str | ToolCall | ToolCallDelta]:
         """What was held back, at the end of the text."""
 
 
@@ -119,7 +119,7 @@ def _speaks(family: ModuleType, chat_template: str) -> bool:
     return any(marker in chat_template for marker in family.MARKERS)
 
 
-def parser_for(
+def tool_parser_for(
     chat_template: str | None, tools: Tools = (), name: str | None = None, *, streams: bool = False
 ) -> ToolParser | None:
     """A fresh parser for models with this chat template; None when its notation is unknown.

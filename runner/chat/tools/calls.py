@@ -16,7 +16,7 @@ _PIECES = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]|\s+|[^"{}\[\],\s]+'
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMES = ("name", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
-MOST_CALLS = 128
+MAX_CALLS = 128
 
 Tools = Sequence[Mapping[str, Any]]
 
@@ -27,7 +27,7 @@ def new_call(name: Any, arguments: Any) -> ToolCall | None:
     if arguments is None or arguments == "":
         arguments = {}
     elif isinstance(arguments, str):
-        arguments = loads(arguments)
+        arguments = lenient_loads(arguments)
     if not isinstance(name, str) or not name.strip() or not isinstance(arguments, dict):
         return None
     try:
@@ -55,7 +55,7 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "replace").decode() if _SURROGATE.search(text) else text
 
 
-def loads(text: str) -> Any:
+def lenient_loads(text: str) -> Any:
     """The JSON value of text; a comma too many, or brackets missing at the end, are mended where
     only one reading is possible, and a value in Python's words counts. None when it is none."""
     try:
@@ -106,14 +106,14 @@ def _drop_comma(out: list[str]) -> None:
         out.pop()
 
 
-def in_string(text: str) -> bool:
+def ends_in_string(text: str) -> bool:
     """Whether text, read as JSON, ends inside a string."""
     pieces = _PIECES.findall(text)
     last = pieces[-1] if pieces else ""
     return last.startswith('"') and (len(last) < 2 or not last.endswith('"'))
 
 
-def gathered(
+def collect_calls(
     pattern: re.Pattern[str], text: str, make: Callable[[re.Match[str]], ToolCall | None]
 ) -> list[str | ToolCall] | None:
     """The calls that pattern finds, with the text between them; None when there is none, or one
@@ -131,23 +131,23 @@ def gathered(
     return kept if any(isinstance(part, ToolCall) for part in kept) else None
 
 
-def from_json(text: str) -> list[str | ToolCall] | None:
+def calls_from_json(text: str) -> list[str | ToolCall] | None:
     """Calls of one JSON object or a list of them, under the names that families use."""
-    return from_value(loads(text.strip()))
+    return calls_from_value(lenient_loads(text.strip()))
 
 
-def from_value(value: Any, *, bare: bool = False) -> list[str | ToolCall] | None:
+def calls_from_value(value: Any, *, bare: bool = False) -> list[str | ToolCall] | None:
     """Calls of an object or a list of them; None when one is no call. bare: no mark says that
     these are calls, so each needs its arguments."""
     items = value if isinstance(value, list) else [value]
-    if not 0 < len(items) <= MOST_CALLS:
+    if not 0 < len(items) <= MAX_CALLS:
         return None
     calls = [_from_object(item, bare) for item in items]
     found: list[str | ToolCall] = [call for call in calls if call is not None]
     return found if len(found) == len(calls) else None
 
 
-def offered(parts: list[str | ToolCall] | None, tools: Tools) -> list[str | ToolCall] | None:
+def only_offered(parts: list[str | ToolCall] | None, tools: Tools) -> list[str | ToolCall] | None:
     """parts if all calls in them are of tools that were offered."""
     names = {name_of(tool) for tool in tools}
     if parts is None or any(isinstance(p, ToolCall) and p.name not in names for p in parts):
@@ -175,7 +175,7 @@ def _from_object(value: Any, bare: bool) -> ToolCall | None:
     return new_call(name, value[key])
 
 
-def typed(
+def typed_call(
     name: str, texts: Iterable[tuple[str, str]], tools: Tools, as_text: Container[str] = ()
 ) -> ToolCall | None:
     """A call whose arguments were written as bare texts: each becomes what the tool's schema
@@ -209,7 +209,7 @@ def _value(text: str, schema: Any) -> Any:
         return json.loads(bare, parse_constant=_refused)
     except (ValueError, RecursionError):
         pass
-    value = loads(bare) if kinds & {"array", "object"} else None
+    value = lenient_loads(bare) if kinds & {"array", "object"} else None
     return text if value is None else value
 
 

@@ -40,13 +40,13 @@ _CLASSES = {
 _STRING = re.compile(r'(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*', re.DOTALL)
 
 
-def of_regex(pattern: str) -> str:
+def lark_of_regex(pattern: str) -> str:
     """Lark of the JSON strings, without their quotes, of texts that match pattern."""
     escaped = re.sub(r"(?<!\\)/", r"\\/", pattern)
     return f"start: TEXT\nTEXT: /{_in_string(escaped)}/ & /{_allowed(escaped)}/"
 
 
-def of_lark(definition: str) -> str:
+def checked_lark(definition: str) -> str:
     """Lark of the JSON strings, without their quotes, of texts that match definition."""
     expressions: list[str] = []
 
@@ -148,11 +148,11 @@ def _unescaped(text: str) -> str:
         return text
 
 
-def text_of(arguments: str) -> str:
+def text_of_arguments(arguments: str) -> str:
     """The text in whole arguments."""
     return TextReader().feed(arguments, last=True)
 
 
-def arguments_of(text: str) -> str:
+def arguments_of_text(text: str) -> str:
     """The arguments that carry a text."""
     return json.dumps({ARGUMENT: text}, ensure_ascii=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from runner.chat.tools.calls import Tools, gathered, name_of, typed
-from runner.chat.tools.marked import MarkedParser, Marks
+from runner.chat.tools.calls import Tools, collect_calls, name_of, typed_call
+from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
 
 MARKERS = ("<atem:function_calls>",)
@@ -21,18 +21,18 @@ _PARAMETER = re.compile(
 )
 
 
-def parser(tools: Tools) -> MarkedParser:
+def parser(tools: Tools) -> DelimitedParser:
     """A fresh parser. tools: those that were offered, for the types."""
     names = {name_of(tool) for tool in tools}
 
     def call(found: re.Match[str]) -> ToolCall | None:
         name = _short(found[1].replace("<|message|>", ""), names)
-        return typed(name, _PARAMETER.findall(found[2]), tools)
+        return typed_call(name, _PARAMETER.findall(found[2]), tools)
 
     def decode(text: str) -> list[str | ToolCall] | None:
-        return gathered(_INVOKE, text, call)
+        return collect_calls(_INVOKE, text, call)
 
-    return MarkedParser(Marks(MARKERS[0], "</atem:function_calls>", decode, quoted=_never))
+    return DelimitedParser(Delimiters(MARKERS[0], "</atem:function_calls>", decode, quoted=_never))
 
 
 def _short(name: str, names: set[str | None]) -> str:

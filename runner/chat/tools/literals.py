@@ -42,7 +42,7 @@ class NotLiteral(ValueError):
     """The text is no value, or no call."""
 
 
-class Literals:
+class LiteralReader:
     """Reads values from a text, one after the other. quote: a mark around texts instead of
     quotation marks; with it keys are bare, and so may texts be."""
 
@@ -210,7 +210,7 @@ class Literals:
 
 def literal(text: str) -> Any:
     """The one value that text is. Raises NotLiteral."""
-    reader = Literals(text)
+    reader = LiteralReader(text)
     value = reader.value()
     if not reader.ended():
         raise NotLiteral

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 
 from runner.errors import InvalidRequest, Unsupported
-from runner.server.anthropic.wire import Block, CountRequest, Turn
-from runner.server.images import image_of_base64, placed, plain
+from runner.server.anthropic.wire import AnthropicBlock, AnthropicMessage, CountTokensRequest
+from runner.server.images import image_of_base64, join_parts, without_placeholders
 from runner.types import Image, Message, ToolCall
 
 
-def messages_of(asked: CountRequest) -> tuple[Message, ...]:
+def messages_of(asked: CountTokensRequest) -> tuple[Message, ...]:
     """The system text and the turns. The results of tools stand before what the user said with
     them. Raises InvalidRequest, Unsupported."""
     system = _system(asked.system)
@@ -26,16 +26,16 @@ def messages_of(asked: CountRequest) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def _system(given: str | Sequence[Block] | None) -> str:
+def _system(given: str | Sequence[AnthropicBlock] | None) -> str:
     if given is None or isinstance(given, str):
-        return plain(given or "")
+        return without_placeholders(given or "")
     texts = (_text(block, f"system.{index}") for index, block in enumerate(given))
-    return placed(texts)[0]
+    return join_parts(texts)[0]
 
 
-def _assistant(turn: Turn, where: str, names: dict[str, str]) -> Message:
+def _assistant(turn: AnthropicMessage, where: str, names: dict[str, str]) -> Message:
     if isinstance(turn.content, str):
-        return Message("assistant", plain(turn.content))
+        return Message("assistant", without_placeholders(turn.content))
     texts, thoughts, calls = [], [], []
     for index, block in enumerate(turn.content):
         if block.type == "thinking":
@@ -46,11 +46,11 @@ def _assistant(turn: Turn, where: str, names: dict[str, str]) -> Message:
             calls.append(call)
         elif block.type != "redacted_thinking":  # nobody but Anthropic can read it
             texts.append(_text(block, f"{where}.{index}"))
-    text, thought = plain("".join(texts)), plain("".join(thoughts))
+    text, thought = without_placeholders("".join(texts)), without_placeholders("".join(thoughts))
     return Message("assistant", text, thought or None, tuple(calls))
 
 
-def _call(block: Block, where: str) -> ToolCall:
+def _call(block: AnthropicBlock, where: str) -> ToolCall:
     if not block.id or not block.name:
         raise InvalidRequest(f"{where}: a tool_use needs id and name", param=where)
     if not isinstance(block.input, dict):
@@ -58,10 +58,10 @@ def _call(block: Block, where: str) -> ToolCall:
     return ToolCall(block.id, block.name, json.dumps(block.input, ensure_ascii=False))
 
 
-def _spoken(turn: Turn, where: str, names: dict[str, str]) -> Iterator[Message]:
+def _spoken(turn: AnthropicMessage, where: str, names: dict[str, str]) -> Iterator[Message]:
     """The messages of a turn that is not the model's."""
     if isinstance(turn.content, str):
-        yield Message(turn.role, plain(turn.content))
+        yield Message(turn.role, without_placeholders(turn.content))
         return
     parts: list[str | Image] = []
     for index, block in enumerate(turn.content):
@@ -71,11 +71,11 @@ def _spoken(turn: Turn, where: str, names: dict[str, str]) -> Iterator[Message]:
         else:
             parts.append(_part(block, place))
     if parts:
-        content, images = placed(parts)
+        content, images = join_parts(parts)
         yield Message(turn.role, content, images=images)
 
 
-def _result(block: Block, where: str, names: dict[str, str]) -> Message:
+def _result(block: AnthropicBlock, where: str, names: dict[str, str]) -> Message:
     name = names.get(block.tool_use_id or "")
     if name is None:
         raise InvalidRequest(
@@ -88,12 +88,12 @@ def _result(block: Block, where: str, names: dict[str, str]) -> Message:
         parts = [_part(part, place) for part, place in zip(given, places, strict=True)]
     else:
         parts = [given or ""]
-    content, images = placed(parts)
+    content, images = join_parts(parts)
     text = f"Error: {content}" if block.is_error else content
     return Message("tool", text, tool_call_id=block.tool_use_id, name=name, images=images)
 
 
-def _part(block: Block, where: str) -> str | Image:
+def _part(block: AnthropicBlock, where: str) -> str | Image:
     """A block of what the user or a tool says. Raises InvalidRequest, Unsupported."""
     if block.type != "image":
         return _text(block, where)
@@ -109,7 +109,7 @@ def _part(block: Block, where: str) -> str | Image:
     return image_of_base64(source.data or "", f"{where}.source.data", source.media_type or "")
 
 
-def _text(block: Block, where: str) -> str:
+def _text(block: AnthropicBlock, where: str) -> str:
     """What a block says. Raises InvalidRequest, Unsupported for what is no text."""
     source = block.source
     if block.type == "document" and source is not None and source.type == "text" and source.data:

@@ -9,42 +9,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.chat.output import Parts
+from runner.chat.output import OutputDelta
 from runner.models.manager import Lease
 from runner.server.anthropic.conversation import messages_of
-from runner.server.anthropic.rendering import MessageRenderer, message
-from runner.server.anthropic.wire import CountRequest, MessageRequest
-from runner.server.asking import (
+from runner.server.anthropic.renderer import MessageRenderer, message
+from runner.server.anthropic.wire import CountTokensRequest, MessagesRequest
+from runner.server.generation import (
     Ask,
     dialogue,
     keep_alive_s,
-    marks_to_keep,
     openings,
     parser_of,
     requests_for,
     require_tools,
+    special_tokens_to_keep,
     think_options,
 )
-from runner.server.exchange import Exchange
-from runner.server.images import require_sight
+from runner.server.http_request import HttpRequest
+from runner.server.images import require_vision
 from runner.server.stream import collect, send_stream
 from runner.server.tool_choice import check_tools, grammar_of_tools
 from runner.types import GenerateRequest, Message
 
 
-async def messages(exchange: Exchange) -> None:
+async def messages(http: HttpRequest) -> None:
     """Answer a conversation."""
-    asked = await exchange.read(MessageRequest)
+    asked = await http.read(MessagesRequest)
     asked.refuse_unsupported()
     options, turns = asked.checked_options(), messages_of(asked)
     choice, answer_grammar = asked.choice(), asked.grammar()
     check_tools(choice, [tool.name for tool in asked.tools or ()])
-    await require_sight(exchange.daemon, asked.model, turns, options)
+    await require_vision(http.services, asked.model, turns, options)
     async with (
-        exchange.cancelled_on_disconnect(),
-        exchange.daemon.manager.lease(
-            asked.model, options, keep_alive_s(asked.keep_alive)
-        ) as lease,
+        http.cancelled_on_disconnect(),
+        http.services.manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
     ):
         functions, stops = _functions(asked, lease), asked.stop_sequences or []
         tools = _tools(functions)
@@ -58,22 +56,22 @@ async def messages(exchange: Exchange) -> None:
             prompt_tokens = await lease.worker.count(request)
             generation = lease.worker.generate([request])
             renderer = MessageRenderer(asked.model, parser, stops, prompt_tokens)
-            await send_stream(exchange, generation, renderer)
+            await send_stream(http, generation, renderer)
         else:
             (answer,) = await collect(lease.worker.generate([request]), 1)
-            parts = Parts(answer.text) if parser is None else parser.finish(answer.text)
-            await exchange.reply(message(asked.model, answer, parts, stops))
+            parts = OutputDelta(answer.text) if parser is None else parser.finish(answer.text)
+            await http.reply(message(asked.model, answer, parts, stops))
 
 
-async def count_tokens(exchange: Exchange) -> None:
+async def count_tokens(http: HttpRequest) -> None:
     """Answer how many tokens the prompt of a conversation has."""
-    asked = await exchange.read(CountRequest)
+    asked = await http.read(CountTokensRequest)
     asked.refuse_unsupported()
     turns = messages_of(asked)
-    await require_sight(exchange.daemon, asked.model, turns, {})
+    await require_vision(http.services, asked.model, turns, {})
     async with (
-        exchange.cancelled_on_disconnect(),
-        exchange.daemon.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
+        http.cancelled_on_disconnect(),
+        http.services.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
     ):
         prompt = dialogue(lease, turns, _tools(_functions(asked, lease)))
         request = GenerateRequest(
@@ -83,11 +81,11 @@ async def count_tokens(exchange: Exchange) -> None:
             continues=prompt.continues,
             template_options=think_options(lease, _think(asked, lease)),
         )
-        await exchange.reply({"input_tokens": await lease.worker.count(request)})
+        await http.reply({"input_tokens": await lease.worker.count(request)})
 
 
 def _ask(
-    asked: MessageRequest,
+    asked: MessagesRequest,
     lease: Lease,
     turns: tuple[Message, ...],
     tools: tuple[dict[str, Any], ...],
@@ -101,11 +99,11 @@ def _ask(
         ask,
         template_options=think_options(lease, _think(asked, lease)),
         openings=openings(lease),
-        kept_marks=marks_to_keep(lease, tools=bool(tools)),
+        kept_marks=special_tokens_to_keep(lease, tools=bool(tools)),
     )
 
 
-def _functions(asked: CountRequest, lease: Lease) -> list[dict[str, Any]]:
+def _functions(asked: CountTokensRequest, lease: Lease) -> list[dict[str, Any]]:
     """The tools in the words of OpenAI, in which templates know them."""
     if not asked.tools or (asked.tool_choice is not None and asked.tool_choice.type == "none"):
         return []
@@ -127,7 +125,7 @@ def _tools(functions: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]
     return tuple({"type": "function", "function": each} for each in shown)
 
 
-def _think(asked: CountRequest, lease: Lease) -> bool | str | None:
+def _think(asked: CountTokensRequest, lease: Lease) -> bool | str | None:
     """Whether the model shall reason: Anthropic's do when they are asked to only. None: this
     one cannot."""
     if not lease.abilities.thinking:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from registry.store import StoredModel
-from runner.server.exchange import Exchange
+from runner.server.http_request import HttpRequest
 
 
-async def list_models(exchange: Exchange) -> None:
+async def list_models(http: HttpRequest) -> None:
     """All installed models that can be run, newest first, on one page."""
-    models = [stored for stored in exchange.daemon.shelf.models() if stored.fault is None]
+    models = [stored for stored in http.services.shelf.models() if stored.fault is None]
     data = [_entry(stored) for stored in models]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
-    await exchange.reply({"data": data, "has_more": False, "first_id": first, "last_id": last})
+    await http.reply({"data": data, "has_more": False, "first_id": first, "last_id": last})
 
 
-async def show_model(exchange: Exchange) -> None:
+async def show_model(http: HttpRequest) -> None:
     """One installed model."""
-    ident = exchange.parameter("id")
-    await exchange.reply({**_entry(exchange.daemon.manager.find(ident)), "id": ident})
+    ident = http.parameter("id")
+    await http.reply({**_entry(http.services.manager.find(ident)), "id": ident})
 
 
 def _entry(stored: StoredModel) -> dict[str, Any]:

@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from runner.errors import InvalidRequest, Unsupported
-from runner.models.options import check
-from runner.server.constraining import of_schema
-from runner.server.exchange import WireModel
+from runner.models.options import check_options
+from runner.server.grammars import json_schema_grammar
+from runner.server.http_request import WireModel
 from runner.server.tool_choice import ToolChoice
 from runner.types import Grammar
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Source(WireModel):
+class AnthropicSource(WireModel):
     """Where the content of a document or an image is."""
 
     type: str
@@ -26,7 +26,7 @@ class Source(WireModel):
     media_type: str | None = None
 
 
-class Block(WireModel):
+class AnthropicBlock(WireModel):
     """A block of a message's content; which fields count depends on its type."""
 
     type: str
@@ -36,20 +36,20 @@ class Block(WireModel):
     name: str | None = None
     input: Any = None
     tool_use_id: str | None = None
-    content: str | list[Block] | None = None
+    content: str | list[AnthropicBlock] | None = None
     is_error: bool | None = None
-    source: Source | None = None
+    source: AnthropicSource | None = None
     title: str | None = None
 
 
-class Turn(WireModel):
+class AnthropicMessage(WireModel):
     """One message."""
 
     role: Literal["user", "assistant", "system"]
-    content: str | list[Block]
+    content: str | list[AnthropicBlock]
 
 
-class Tool(WireModel):
+class AnthropicTool(WireModel):
     """A tool that is offered. Server tools, which have a type of their own, run elsewhere."""
 
     type: str | None = None
@@ -59,7 +59,7 @@ class Tool(WireModel):
     strict: bool | None = None
 
 
-class Choice(WireModel):
+class AnthropicToolChoice(WireModel):
     """tool_choice."""
 
     type: Literal["auto", "any", "tool", "none"]
@@ -67,7 +67,7 @@ class Choice(WireModel):
     disable_parallel_tool_use: bool | None = None
 
 
-class Thinking(WireModel):
+class AnthropicThinking(WireModel):
     """thinking. budget_tokens is a wish that no local model can be told."""
 
     type: Literal["enabled", "disabled", "adaptive"]
@@ -80,15 +80,15 @@ class OutputConfig(WireModel):
     format: dict[str, Any] | None = None
 
 
-class CountRequest(WireModel):
+class CountTokensRequest(WireModel):
     """POST /v1/messages/count_tokens, and what a request for a message has in common with it."""
 
     model: str = Field(min_length=1)
-    messages: list[Turn] = Field(min_length=1)
-    system: str | list[Block] | None = None
-    tools: list[Tool] | None = None
-    tool_choice: Choice | None = None
-    thinking: Thinking | None = None
+    messages: list[AnthropicMessage] = Field(min_length=1)
+    system: str | list[AnthropicBlock] | None = None
+    tools: list[AnthropicTool] | None = None
+    tool_choice: AnthropicToolChoice | None = None
+    thinking: AnthropicThinking | None = None
     output_config: OutputConfig | None = None
     keep_alive: Any = None
 
@@ -103,7 +103,7 @@ class CountRequest(WireModel):
                 )
 
 
-class MessageRequest(CountRequest):
+class MessagesRequest(CountTokensRequest):
     """POST /v1/messages."""
 
     mcp_servers: Any = None
@@ -143,7 +143,7 @@ class MessageRequest(CountRequest):
         where = "output_config.format"
         if given.get("type") != "json_schema":
             raise Unsupported(f'{where}.type must be "json_schema"', param=f"{where}.type")
-        return of_schema(given.get("schema"), f"{where}.schema")
+        return json_schema_grammar(given.get("schema"), f"{where}.schema")
 
     def checked_options(self) -> dict[str, Any]:
         """The options in the words of the Modelfile. Raises InvalidRequest."""
@@ -155,4 +155,4 @@ class MessageRequest(CountRequest):
             "stop": self.stop_sequences or None,
         }
         given = {name: value for name, value in named.items() if value is not None}
-        return check({**(self.options or {}), **given})
+        return check_options({**(self.options or {}), **given})

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from runner.chat.output import OutputParser, Parts
+from runner.chat.output import OutputDelta, OutputParser
 from runner.errors import InvalidRequest
 from runner.models.manager import Lease
-from runner.models.options import check
-from runner.server.asking import (
+from runner.models.options import check_options
+from runner.server.generation import (
     Ask,
     Prompt,
     after_reasoning,
@@ -22,86 +22,99 @@ from runner.server.asking import (
     dialogue,
     insertion,
     keep_alive_s,
-    marks_to_keep,
     openings,
     parser_of,
     requests_for,
     require_tools,
+    special_tokens_to_keep,
     think_options,
 )
-from runner.server.exchange import Exchange
-from runner.server.images import image_of_base64, image_of_url, placed, plain, require_sight
-from runner.server.ollama.generating import Renderer, load_or_unload, send_answer
-from runner.server.ollama.wire import ChatMessage, ChatRequest, GenerateFields, GenerateRequest
+from runner.server.http_request import HttpRequest
+from runner.server.images import (
+    image_of_base64,
+    image_of_url,
+    join_parts,
+    require_vision,
+    without_placeholders,
+)
+from runner.server.ollama.renderer import OllamaRenderer, load_or_unload, send_answer
+from runner.server.ollama.wire import (
+    OllamaChatMessage,
+    OllamaChatRequest,
+    OllamaGenerateFields,
+    OllamaGenerateRequest,
+)
 from runner.server.tool_choice import check_tools, grammar_of_tools, tool_choice_of
 from runner.types import Grammar, Image, Message, ToolCall
 
 
-async def chat(exchange: Exchange) -> None:
+async def chat(http: HttpRequest) -> None:
     """Answer a conversation; without messages load or unload the model."""
-    asked = await exchange.read(ChatRequest)
+    asked = await http.read(OllamaChatRequest)
     asked.refuse_unsupported()
     if not asked.messages:
-        await load_or_unload(exchange, asked, _chat_words()(Parts()))
+        await load_or_unload(http, asked, _chat_words()(OutputDelta()))
         return
     messages = tuple(_message(item, index) for index, item in enumerate(asked.messages))
     offered = tuple(_tool(tool) for tool in asked.tools or ())
     grammar, choice = asked.grammar_asked(), tool_choice_of(asked.tool_choice)
     check_tools(choice, [tool["function"]["name"] for tool in offered])
     began_s = asyncio.get_running_loop().time()
-    async with _lease(exchange, asked, messages) as lease:
+    async with _lease(http, asked, messages) as lease:
         tools = () if choice.mode == "none" else offered
         if tools:
             require_tools(lease)
         parser = parser_of(lease, tools)
         prompt = dialogue(lease, messages, tools)
-        renderer = Renderer(asked.model_name, _chat_words(), parser, began_s, lease.load_s)
+        renderer = OllamaRenderer(asked.model_name, _chat_words(), parser, began_s, lease.load_s)
         functions = [tool["function"] for tool in tools]
         grammar = grammar_of_tools(lease, functions, choice, grammar, asked.think)
-        await _answer(exchange, asked, lease, prompt, renderer, grammar)
+        await _answer(http, asked, lease, prompt, renderer, grammar)
 
 
-async def generate(exchange: Exchange) -> None:
+async def generate(http: HttpRequest) -> None:
     """Answer one prompt, through the chat template unless raw; without a prompt load or unload
     the model."""
-    asked = await exchange.read(GenerateRequest)
+    asked = await http.read(OllamaGenerateRequest)
     asked.refuse_unsupported()
     grammar = asked.grammar_asked()
     if asked.raw and asked.system:
         raise InvalidRequest("raw and system exclude each other", param="raw")
     if not asked.prompt and not asked.images:
-        await load_or_unload(exchange, asked, {"response": ""})
+        await load_or_unload(http, asked, {"response": ""})
         return
-    message = _pictured(Message("user", plain(asked.prompt or "")), asked.images or (), "images")
+    message = _pictured(
+        Message("user", without_placeholders(asked.prompt or "")), asked.images or (), "images"
+    )
     began_s = asyncio.get_running_loop().time()
-    async with _lease(exchange, asked, (message,)) as lease:
+    async with _lease(http, asked, (message,)) as lease:
         parser: OutputParser | None = None
         if not asked.raw:
             parser = parser_of(lease, ())
             grammar = after_reasoning(grammar, lease, asked.think)
-        renderer = Renderer(asked.model_name, _word_generate, parser, began_s, lease.load_s)
-        await _answer(exchange, asked, lease, _prompt(asked, lease, message), renderer, grammar)
+        renderer = OllamaRenderer(asked.model_name, _word_generate, parser, began_s, lease.load_s)
+        await _answer(http, asked, lease, _prompt(asked, lease, message), renderer, grammar)
 
 
 @asynccontextmanager
 async def _lease(
-    exchange: Exchange, asked: GenerateFields, messages: Sequence[Message]
+    http: HttpRequest, asked: OllamaGenerateFields, messages: Sequence[Message]
 ) -> AsyncIterator[Lease]:
-    options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
-    await require_sight(exchange.daemon, asked.model_name, messages, options)
+    options, keep_s = check_options(asked.options or {}), keep_alive_s(asked.keep_alive)
+    await require_vision(http.services, asked.model_name, messages, options)
     async with (
-        exchange.cancelled_on_disconnect(),
-        exchange.daemon.manager.lease(asked.model_name, options, keep_s) as lease,
+        http.cancelled_on_disconnect(),
+        http.services.manager.lease(asked.model_name, options, keep_s) as lease,
     ):
         yield lease
 
 
 async def _answer(
-    exchange: Exchange,
-    asked: GenerateFields,
+    http: HttpRequest,
+    asked: OllamaGenerateFields,
     lease: Lease,
     prompt: Prompt,
-    renderer: Renderer,
+    renderer: OllamaRenderer,
     grammar: Grammar | None,
 ) -> None:
     think = asked.think
@@ -109,7 +122,7 @@ async def _answer(
         think = True  # as Ollama has it; without a word the template would decide
     ask = Ask(
         (prompt,),
-        check(asked.options or {}),
+        check_options(asked.options or {}),
         logprobs=asked.logprob_count(),
         drop_turns=asked.truncate is not False,
         shifts=asked.shift is not False,
@@ -117,22 +130,22 @@ async def _answer(
         openings=openings(lease),
         kept_marks=()
         if prompt.messages is None
-        else marks_to_keep(lease, tools=bool(prompt.tools)),
+        else special_tokens_to_keep(lease, tools=bool(prompt.tools)),
         grammar=grammar,
-        tells_tokens=isinstance(asked, GenerateRequest) and not asked.raw,
+        tells_tokens=isinstance(asked, OllamaGenerateRequest) and not asked.raw,
     )
     generation = lease.worker.generate(requests_for(lease, ask))
-    await send_answer(exchange, generation, renderer, stream=asked.stream is not False)
+    await send_answer(http, generation, renderer, stream=asked.stream is not False)
 
 
-def _prompt(asked: GenerateRequest, lease: Lease, message: Message) -> Prompt:
+def _prompt(asked: OllamaGenerateRequest, lease: Lease, message: Message) -> Prompt:
     if asked.raw:
         return Prompt(text=asked.prompt)
     if asked.suffix:
         return insertion(lease, message.content, asked.suffix, asked.template or None)
     messages = [message]
     if asked.system:
-        messages.insert(0, Message("system", plain(asked.system)))
+        messages.insert(0, Message("system", without_placeholders(asked.system)))
     if asked.context:  # of an earlier answer, which the bundle's own turns precede already
         told, before = tuple(messages), tuple(asked.context)
     else:
@@ -140,7 +153,7 @@ def _prompt(asked: GenerateRequest, lease: Lease, message: Message) -> Prompt:
     return Prompt(messages=told, preceding=before, template=asked.template or None)
 
 
-def _message(item: ChatMessage, index: int) -> Message:
+def _message(item: OllamaChatMessage, index: int) -> Message:
     calls = tuple(
         ToolCall(call.id or f"call_{number}", call.function.name,
                  json.dumps(call.function.arguments or {}, ensure_ascii=False))
@@ -148,8 +161,8 @@ def _message(item: ChatMessage, index: int) -> Message:
     )  # fmt: skip
     message = Message(
         role=item.role.lower(),
-        content=plain(item.content or ""),
-        reasoning=plain(item.thinking or "") or None,
+        content=without_placeholders(item.content or ""),
+        reasoning=without_placeholders(item.thinking or "") or None,
         tool_calls=calls,
         tool_call_id=item.tool_call_id,
         name=item.tool_name,
@@ -168,7 +181,7 @@ def _pictured(message: Message, given: Sequence[str], where: str) -> Message:
         else image_of_base64(text, f"{where}.{index}")
         for index, text in enumerate(given)
     ]
-    content, images = placed([*parts, message.content])
+    content, images = join_parts([*parts, message.content])
     return replace(message, content=content, images=images)
 
 
@@ -179,13 +192,13 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _chat_words() -> Callable[[Parts], dict[str, Any]]:
+def _chat_words() -> Callable[[OutputDelta], dict[str, Any]]:
     """How the parts of one answer are worded; its calls are numbered from the first on."""
     places = itertools.count()
     return lambda parts: _word_chat(parts, places)
 
 
-def _word_chat(parts: Parts, places: Iterator[int]) -> dict[str, Any]:
+def _word_chat(parts: OutputDelta, places: Iterator[int]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": parts.content}
     if parts.reasoning:
         message["thinking"] = parts.reasoning
@@ -204,7 +217,7 @@ def _word_chat(parts: Parts, places: Iterator[int]) -> dict[str, Any]:
     return {"message": message}
 
 
-def _word_generate(parts: Parts) -> dict[str, Any]:
+def _word_generate(parts: OutputDelta) -> dict[str, Any]:
     if parts.reasoning:
         return {"response": parts.content, "thinking": parts.reasoning}
     return {"response": parts.content}

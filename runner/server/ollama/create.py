@@ -16,67 +16,67 @@ from modelfile.quantization import quantization_type, tensor_type
 from registry.bundle import BundleMessage
 from registry.digest import Digest
 from runner.errors import InvalidRequest
-from runner.models.counting import ended
-from runner.models.ingredients import check_names, without_projector
-from runner.models.lookup import parse_name
-from runner.models.weights import Ingredients, Quantization, Workshop
-from runner.server.exchange import Exchange
-from runner.server.ollama.answer import Answer
-from runner.server.ollama.origin import installed
+from runner.library.from_model import find_or_pull
+from runner.library.lookup import parse_name
+from runner.library.progress import wait_ended
+from runner.library.weight_files import check_names, without_projector
+from runner.library.weights import QuantizationRequest, WeightsBuilder, WeightsInput
+from runner.server.http_request import HttpRequest
+from runner.server.ollama.progress import ProgressStream
 from runner.server.ollama.wire import CreateRequest
 
 _OF_DRAFTS = ("allow_requantize",)  # fields for draft_quantize too
 
 
-async def create(exchange: Exchange) -> None:
+async def create(http: HttpRequest) -> None:
     """Build a model from an installed one, one to be pulled, or uploaded files. A client that
     leaves before the end leaves nothing behind."""
-    asked = await exchange.read(CreateRequest)
+    asked = await http.read(CreateRequest)
     description, given = _description(asked), _ingredients(asked)
     draft = _draft_ingredients(asked)
     digests = given.digests | draft.digests
     await asyncio.to_thread(check_description, description)
-    answer = Answer(exchange, asked.stream is not False)
-    async with exchange.cancelled_on_disconnect():
+    answer = ProgressStream(http, asked.stream is not False)
+    async with http.cancelled_on_disconnect():
         try:
-            with exchange.daemon.shelf.holding(digests):
-                await _create(exchange, asked, description, (given, draft), answer)
+            with http.services.shelf.holding(digests):
+                await _create(http, asked, description, (given, draft), answer)
         finally:
-            await asyncio.to_thread(exchange.daemon.shelf.discard, digests)
+            await asyncio.to_thread(http.services.shelf.discard, digests)
         await answer.finish({"status": "success"})
 
 
 async def _create(
-    exchange: Exchange,
+    http: HttpRequest,
     asked: CreateRequest,
     description: Description,
-    ingredients: tuple[Ingredients, Ingredients],
-    answer: Answer,
+    ingredients: tuple[WeightsInput, WeightsInput],
+    answer: ProgressStream,
 ) -> None:
     """ingredients: of the model and of its draft model."""
-    daemon = exchange.daemon
+    services = http.services
     given, of_draft = ingredients
-    files, projector = await asyncio.to_thread(without_projector, daemon.shelf, given.files)
+    files, projector = await asyncio.to_thread(without_projector, services.shelf, given.files)
     _check_sources(asked, files, projector)
     given = replace(given, files=files)
     description = replace(description, projector=projector)
     if asked.from_ is not None:
-        base = await installed(daemon, asked.from_, answer.tell)
+        base = await find_or_pull(services, asked.from_, answer.tell)
         description = replace(description, from_model=base)
         given = replace(given, from_model=base)
     made: list[Digest] = []
     try:
-        weights = await Workshop(daemon.shelf, given, answer.tell).make()
+        weights = await WeightsBuilder(services.shelf, given, answer.tell).make()
         made += weights.made
         if of_draft.files:
-            drafted = await Workshop(daemon.shelf, of_draft, answer.tell).make()
+            drafted = await WeightsBuilder(services.shelf, of_draft, answer.tell).make()
             made += drafted.made
             description = replace(description, draft=drafted.model)
-        with daemon.shelf.holding(made):
-            await _build(exchange, _complete(description, weights.model, weights.adapters), answer)
+        with services.shelf.holding(made):
+            await _build(http, _complete(description, weights.model, weights.adapters), answer)
     finally:
-        await asyncio.to_thread(daemon.shelf.discard, made)
-    await daemon.manager.forget(description.name.short)
+        await asyncio.to_thread(services.shelf.discard, made)
+    await services.manager.forget(description.name.short)
 
 
 def _check_sources(
@@ -130,10 +130,10 @@ def _description(asked: CreateRequest) -> Description:
     )
 
 
-def _ingredients(asked: CreateRequest) -> Ingredients:
+def _ingredients(asked: CreateRequest) -> WeightsInput:
     for files in (asked.files, asked.adapters):
         check_names(files or {})
-    return Ingredients(
+    return WeightsInput(
         files=_digests(asked.files),
         adapter_files=_digests(asked.adapters),
         quantization=_quantization(asked),
@@ -141,21 +141,21 @@ def _ingredients(asked: CreateRequest) -> Ingredients:
     )
 
 
-def _draft_ingredients(asked: CreateRequest) -> Ingredients:
+def _draft_ingredients(asked: CreateRequest) -> WeightsInput:
     check_names(asked.draft_files or {})
     kind = asked.draft_quantize
     allow = bool(asked.allow_requantize)
     wanted = None
     if kind is not None:
-        wanted = Quantization(quantization_type(kind).name, allow_requantize=allow)
-    return Ingredients(files=_digests(asked.draft_files), quantization=wanted)
+        wanted = QuantizationRequest(quantization_type(kind).name, allow_requantize=allow)
+    return WeightsInput(files=_digests(asked.draft_files), quantization=wanted)
 
 
 def _digests(files: Mapping[str, str] | None) -> dict[str, Digest]:
     return {name: Digest.parse(digest) for name, digest in (files or {}).items()}
 
 
-def _quantization(asked: CreateRequest) -> Quantization | None:
+def _quantization(asked: CreateRequest) -> QuantizationRequest | None:
     if not asked.quantize:
         for field in ("imatrix", "calibrate", "tensor_types", "allow_requantize"):
             if getattr(asked, field) and not (field in _OF_DRAFTS and asked.draft_quantize):
@@ -173,7 +173,7 @@ def _quantization(asked: CreateRequest) -> Quantization | None:
     overrides = tuple((asked.tensor_types or {}).items())
     for _, name in overrides:
         tensor_type(name)
-    return Quantization(
+    return QuantizationRequest(
         type=kind.name,
         overrides=overrides,
         imatrix=Digest.parse(asked.imatrix) if asked.imatrix else None,
@@ -182,8 +182,8 @@ def _quantization(asked: CreateRequest) -> Quantization | None:
     )
 
 
-async def _build(exchange: Exchange, description: Description, answer: Answer) -> None:
-    lines = build(exchange.daemon.shelf, description)
+async def _build(http: HttpRequest, description: Description, answer: ProgressStream) -> None:
+    lines = build(http.services.shelf, description)
     try:
         while (status := await _next(lines)) is not None:
             if status != "success":  # told when the model can be used
@@ -200,4 +200,4 @@ async def _next(lines: Iterator[str]) -> str | None:
     try:
         return await asyncio.shield(step)
     finally:
-        await ended(step)
+        await wait_ended(step)

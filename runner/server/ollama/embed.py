@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
-from runner.models.options import check
-from runner.server.asking import keep_alive_s, require_embedding
-from runner.server.embedding import inputs_of, shortened
-from runner.server.exchange import Exchange
-from runner.server.ollama.timing import nanoseconds
-from runner.server.ollama.wire import EmbedRequest, OldEmbedRequest
+from runner.models.options import check_options
+from runner.server.embedding_inputs import inputs_of, shortened
+from runner.server.generation import keep_alive_s, require_embedding
+from runner.server.http_request import HttpRequest
+from runner.server.ollama.timings import nanoseconds
+from runner.server.ollama.wire import EmbedRequest, LegacyEmbedRequest
 
 
-async def embed(exchange: Exchange) -> None:
+async def embed(http: HttpRequest) -> None:
     """One vector for each input; without input the model is loaded only."""
-    asked = await exchange.read(EmbedRequest)
+    asked = await http.read(EmbedRequest)
     inputs = [] if asked.input is None else inputs_of(asked.input)
-    options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
+    options, keep_s = check_options(asked.options or {}), keep_alive_s(asked.keep_alive)
     began_s = asyncio.get_running_loop().time()
     async with (
-        exchange.cancelled_on_disconnect(),
-        exchange.daemon.manager.lease(asked.model_name, options, keep_s) as lease,
+        http.cancelled_on_disconnect(),
+        http.services.manager.lease(asked.model_name, options, keep_s) as lease,
     ):
         vectors, tokens = [], 0
         if inputs:
@@ -28,7 +28,7 @@ async def embed(exchange: Exchange) -> None:
             result = await lease.worker.embed(inputs, truncate=asked.truncate is not False)
             vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
             tokens = result.prompt_tokens
-        await exchange.reply(
+        await http.reply(
             {
                 "model": asked.model_name,
                 "embeddings": vectors,
@@ -39,16 +39,16 @@ async def embed(exchange: Exchange) -> None:
         )
 
 
-async def embed_one(exchange: Exchange) -> None:
+async def embed_one(http: HttpRequest) -> None:
     """The vector of one prompt; without a prompt the model is loaded only."""
-    asked = await exchange.read(OldEmbedRequest)
-    options, keep_s = check(asked.options or {}), keep_alive_s(asked.keep_alive)
+    asked = await http.read(LegacyEmbedRequest)
+    options, keep_s = check_options(asked.options or {}), keep_alive_s(asked.keep_alive)
     async with (
-        exchange.cancelled_on_disconnect(),
-        exchange.daemon.manager.lease(asked.model_name, options, keep_s) as lease,
+        http.cancelled_on_disconnect(),
+        http.services.manager.lease(asked.model_name, options, keep_s) as lease,
     ):
         vector: tuple[float, ...] = ()
         if asked.prompt:
             require_embedding(lease)
             (vector,) = (await lease.worker.embed([asked.prompt], truncate=True)).vectors
-        await exchange.reply({"embedding": vector})
+        await http.reply({"embedding": vector})

@@ -10,33 +10,33 @@ import asyncio
 from registry.auth.credentials import Credential
 from registry.names import is_valid_part
 from runner.errors import InvalidRequest
-from runner.server.exchange import Exchange
+from runner.server.http_request import HttpRequest
 from runner.server.ollama.wire import LoginRequest
 
 
-async def login(exchange: Exchange) -> None:
+async def login(http: HttpRequest) -> None:
     """Check a name and a password with the registry, and keep them."""
-    asked = await _read(exchange)
+    asked = await _read(http)
     for field, value in (("username", asked.username), ("password", asked.password)):
         if not value or not value.isprintable():
             raise InvalidRequest(f"{field} is empty or not printable", param=field)
     if ":" in asked.username:
         raise InvalidRequest("username must not hold ':'", param="username")
     credential = Credential(asked.username, asked.password)
-    await exchange.daemon.transfers.login(asked.host, credential, bool(asked.insecure))
-    await exchange.reply({"status": "success"})
+    await http.services.transfers.login(asked.host, credential, bool(asked.insecure))
+    await http.reply({"status": "success"})
 
 
-async def logout(exchange: Exchange) -> None:
+async def logout(http: HttpRequest) -> None:
     """Forget what login kept. removed: false when there was nothing."""
-    asked = await _read(exchange)
-    credentials = exchange.daemon.transfers.credentials
+    asked = await _read(http)
+    credentials = http.services.transfers.credentials
     removed = await asyncio.to_thread(credentials.remove, asked.host)
-    await exchange.reply({"status": "success", "removed": removed})
+    await http.reply({"status": "success", "removed": removed})
 
 
-async def _read(exchange: Exchange) -> LoginRequest:
-    asked = await exchange.read(LoginRequest)
+async def _read(http: HttpRequest) -> LoginRequest:
+    asked = await http.read(LoginRequest)
     if not is_valid_part("host", asked.host):
         raise InvalidRequest("host: write a registry such as registry.example.com", param="host")
     return asked

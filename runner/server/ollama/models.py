@@ -14,54 +14,54 @@ from registry.bundle import Bundle, BundleFile, read_bundle
 from registry.formats.gguf import GgufHeader, LazyArray
 from registry.store import StoredModel
 from runner.errors import HearthError
-from runner.models.lookup import parse_name
-from runner.models.need import bits_per_weight, memory_need
-from runner.models.residents import Resident
-from runner.models.seeing import blindness
-from runner.models.shape import abilities_of, draft_of, template_of
-from runner.server.exchange import Exchange
-from runner.server.ollama.described import (
+from runner.library.lookup import parse_name
+from runner.models.memory_requirement import bits_per_weight, memory_requirement
+from runner.models.model_shape import draft_model, model_capabilities, template_of
+from runner.models.resident import Resident
+from runner.models.vision import vision_unsupported
+from runner.server.http_request import HttpRequest
+from runner.server.ollama.details import (
     describe_modelfile,
     details_of,
     details_of_bundle,
     parameter_lines,
 )
-from runner.server.ollama.wire import CopyRequest, ModelField, ShowRequest
+from runner.server.ollama.wire import CopyRequest, OllamaModelRequest, ShowRequest
 
 _STATS_TIMEOUT_S = 1.0
 _ELIDED = 5  # longer arrays of metadata are left out of /api/show unless verbose
 
 
-async def tags(exchange: Exchange) -> None:
+async def tags(http: HttpRequest) -> None:
     """All installed models, newest first. A damaged one is listed with its fault."""
-    models = exchange.daemon.shelf.models()
-    entries = [await asyncio.to_thread(_tag, exchange, stored) for stored in models]
-    await exchange.reply({"models": entries})
+    models = http.services.shelf.models()
+    entries = [await asyncio.to_thread(_tag, http, stored) for stored in models]
+    await http.reply({"models": entries})
 
 
-def _tag(exchange: Exchange, stored: StoredModel) -> dict[str, Any]:
+def _tag(http: HttpRequest, stored: StoredModel) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": stored.name.short_with_tag,
         "model": stored.name.short_with_tag,
         "modified_at": stored.modified_at.isoformat(),
         "size": stored.size_bytes,
         "digest": stored.digest.hex,
-        "details": details_of(exchange.daemon.shelf, stored),
+        "details": details_of(http.services.shelf, stored),
     }
     if stored.fault is not None:
         entry["fault"] = stored.fault
     return entry
 
 
-async def ps(exchange: Exchange) -> None:
+async def ps(http: HttpRequest) -> None:
     """The loaded models, last used first."""
-    residents = exchange.daemon.manager.residents
+    residents = http.services.manager.residents
     stats = await asyncio.gather(*(_stats(item) for item in residents))
     entries = [
         {**_resident(item), "stats": counters}
         for item, counters in zip(residents, stats, strict=True)
     ]
-    await exchange.reply({"models": entries})
+    await http.reply({"models": entries})
 
 
 async def _stats(item: Resident) -> dict[str, Any] | None:
@@ -101,13 +101,13 @@ def _expiry(left_s: float) -> str | None:
     return (datetime.now(UTC) + timedelta(seconds=left_s)).isoformat()
 
 
-async def show(exchange: Exchange) -> None:
+async def show(http: HttpRequest) -> None:
     """Everything about one installed model."""
-    asked = await exchange.read(ShowRequest)
-    daemon = exchange.daemon
-    stored = daemon.manager.find(asked.model_name)
-    bundle = await asyncio.to_thread(read_bundle, daemon.shelf, stored)
-    await exchange.reply(
+    asked = await http.read(ShowRequest)
+    services = http.services
+    stored = services.manager.find(asked.model_name)
+    bundle = await asyncio.to_thread(read_bundle, services.shelf, stored)
+    await http.reply(
         {
             "license": "\n".join(bundle.licenses),
             "modelfile": render(describe_modelfile(bundle)),
@@ -118,18 +118,18 @@ async def show(exchange: Exchange) -> None:
             "details": details_of_bundle(bundle),
             "model_info": _model_info(bundle.header, verbose=bool(asked.verbose)),
             **_projector_info(bundle, verbose=bool(asked.verbose)),
-            "capabilities": abilities_of(bundle).names(),
+            "capabilities": model_capabilities(bundle).names(),
             "modified_at": stored.modified_at.isoformat(),
             "digest": stored.digest.hex,
             "size": stored.size_bytes,
-            **_own_fields(exchange, bundle),
+            **_own_fields(http, bundle),
         }
     )
 
 
-def _own_fields(exchange: Exchange, bundle: Bundle) -> dict[str, Any]:
+def _own_fields(http: HttpRequest, bundle: Bundle) -> dict[str, Any]:
     """What hearth tells beyond Ollama's fields."""
-    need = memory_need(bundle, exchange.daemon.settings)
+    need = memory_requirement(bundle, http.services.settings)
     bits = bits_per_weight(bundle)
     return {
         "bits_per_weight": None if bits is None else round(bits, 2),
@@ -137,10 +137,10 @@ def _own_fields(exchange: Exchange, bundle: Bundle) -> dict[str, Any]:
         "renderer": bundle.renderer or "",
         "parser": bundle.parser or "",
         "requires": bundle.requires or "",
-        "draft": _file(draft_of(bundle)),
+        "draft": _file(draft_model(bundle)),
         "projector": None
         if (projector := _file(bundle.projector)) is None
-        else {**projector, "fault": blindness(bundle)},
+        else {**projector, "fault": vision_unsupported(bundle)},
     }
 
 
@@ -179,25 +179,25 @@ def _plain(value: Any, verbose: bool) -> Any:
     return value
 
 
-async def copy(exchange: Exchange) -> None:
+async def copy(http: HttpRequest) -> None:
     """Give a model a second name."""
-    asked = await exchange.read(CopyRequest)
-    daemon = exchange.daemon
-    source = daemon.manager.find(asked.source).name
+    asked = await http.read(CopyRequest)
+    services = http.services
+    source = services.manager.find(asked.source).name
     target = parse_name(asked.destination)
-    await asyncio.to_thread(daemon.shelf.copy, source, target)
-    await daemon.manager.forget(target.short)
-    await exchange.reply_bytes(b"", "application/json")
+    await asyncio.to_thread(services.shelf.copy, source, target)
+    await services.manager.forget(target.short)
+    await http.reply_bytes(b"", "application/json")
 
 
-async def delete(exchange: Exchange) -> None:
+async def delete(http: HttpRequest) -> None:
     """Remove a model. It leaves the memory first, or after the answers that are running; one that
     came back while its files were going leaves it again."""
-    asked = await exchange.read(ModelField)
-    daemon = exchange.daemon
-    name = daemon.shelf.get(parse_name(asked.model_name)).name
-    if not daemon.shelf.read_only:
-        await daemon.manager.forget(name.short)
-    await asyncio.to_thread(daemon.shelf.delete, name)
-    await daemon.manager.forget(name.short)
-    await exchange.reply_bytes(b"", "application/json")
+    asked = await http.read(OllamaModelRequest)
+    services = http.services
+    name = services.shelf.get(parse_name(asked.model_name)).name
+    if not services.shelf.read_only:
+        await services.manager.forget(name.short)
+    await asyncio.to_thread(services.shelf.delete, name)
+    await services.manager.forget(name.short)
+    await http.reply_bytes(b"", "application/json")

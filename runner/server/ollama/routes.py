@@ -8,49 +8,66 @@ from runner.server.ollama.create import create
 from runner.server.ollama.embed import embed, embed_one
 from runner.server.ollama.login import login, logout
 from runner.server.ollama.models import copy, delete, ps, show, tags
-from runner.server.ollama.pulling import pull, push
+from runner.server.ollama.transfers import pull, push
 from runner.server.ollama.wire import (
-    ChatRequest,
     CopyRequest,
     CreateRequest,
     EmbedRequest,
-    GenerateRequest,
     IncomingRequest,
+    LegacyEmbedRequest,
     LoginRequest,
-    ModelField,
-    OldEmbedRequest,
+    OllamaChatRequest,
+    OllamaGenerateRequest,
+    OllamaModelRequest,
     ShowRequest,
     TransferRequest,
 )
-from runner.server.openapi.answers import Status
+from runner.server.openapi.answers import StatusResponse
 from runner.server.openapi.ollama_answers import (
-    Embedded,
-    EmbeddedOne,
-    Generated,
-    LoadedModels,
-    Said,
-    Shown,
-    Tags,
+    LegacyEmbedResponse,
+    OllamaChatResponse,
+    OllamaEmbedResponse,
+    OllamaGenerateResponse,
+    PsResponse,
+    ShowResponse,
+    TagsResponse,
 )
-from runner.server.routes import Path
+from runner.server.routes import RouteSpec
 from runner.server.stream import NDJSON
 
-PATHS = (
-    Path("/api/chat", ("POST",), chat, "inference", ChatRequest, Said, NDJSON),
-    Path("/api/generate", ("POST",), generate, "inference", GenerateRequest, Generated, NDJSON),
-    Path("/api/embed", ("POST",), embed, "inference", EmbedRequest, Embedded),
-    Path("/api/embeddings", ("POST",), embed_one, "inference", OldEmbedRequest, EmbeddedOne),
-    Path("/api/tags", ("GET",), tags, "inference", gives=Tags),
-    Path("/api/ps", ("GET",), ps, "inference", gives=LoadedModels),
-    Path("/api/show", ("POST",), show, "inference", ShowRequest, Shown),
-    Path("/api/copy", ("POST",), copy, takes=CopyRequest),
-    Path("/api/delete", ("DELETE",), delete, takes=ModelField),
-    Path("/api/create", ("POST",), create, "admin", CreateRequest, Status, NDJSON),
-    Path("/api/pull", ("POST",), pull, "pull", TransferRequest, Status, NDJSON),
-    Path("/api/push", ("POST",), push, "admin", TransferRequest, Status, NDJSON),
-    Path("/api/login", ("POST",), login, takes=LoginRequest, gives=Status),
-    Path("/api/logout", ("POST",), logout, takes=LoginRequest, gives=Status),
-    Path("/api/blobs", ("POST",), take_blob, "admin", IncomingRequest, Status, NDJSON),
-    Path("/api/blobs/{digest}", ("HEAD",), has_blob),
-    Path("/api/blobs/{digest}", ("POST",), put_blob, takes="application/octet-stream"),
+ROUTES = (
+    RouteSpec(
+        "/api/chat", ("POST",), chat, "inference", OllamaChatRequest, OllamaChatResponse, NDJSON
+    ),
+    RouteSpec(
+        "/api/generate",
+        ("POST",),
+        generate,
+        "inference",
+        OllamaGenerateRequest,
+        OllamaGenerateResponse,
+        NDJSON,
+    ),
+    RouteSpec("/api/embed", ("POST",), embed, "inference", EmbedRequest, OllamaEmbedResponse),
+    RouteSpec(
+        "/api/embeddings",
+        ("POST",),
+        embed_one,
+        "inference",
+        LegacyEmbedRequest,
+        LegacyEmbedResponse,
+    ),
+    RouteSpec("/api/tags", ("GET",), tags, "inference", gives=TagsResponse),
+    RouteSpec("/api/ps", ("GET",), ps, "inference", gives=PsResponse),
+    RouteSpec("/api/show", ("POST",), show, "inference", ShowRequest, ShowResponse),
+    RouteSpec("/api/copy", ("POST",), copy, takes=CopyRequest),
+    RouteSpec("/api/delete", ("DELETE",), delete, takes=OllamaModelRequest),
+    RouteSpec("/api/create", ("POST",), create, "admin", CreateRequest, StatusResponse, NDJSON),
+    RouteSpec("/api/pull", ("POST",), pull, "pull", TransferRequest, StatusResponse, NDJSON),
+    RouteSpec("/api/push", ("POST",), push, "admin", TransferRequest, StatusResponse, NDJSON),
+    RouteSpec("/api/login", ("POST",), login, takes=LoginRequest, gives=StatusResponse),
+    RouteSpec("/api/logout", ("POST",), logout, takes=LoginRequest, gives=StatusResponse),
+    RouteSpec("/api/blobs", ("POST",), take_blob, "admin", IncomingRequest, StatusResponse, NDJSON),
+    RouteSpec("/api/blobs/{digest}", ("HEAD",), has_blob),
+    RouteSpec("/api/blobs/{digest}", ("POST",), put_blob, takes="application/octet-stream"),
 )

@@ -7,12 +7,12 @@ from typing import Any
 from pydantic import Field
 
 from runner.errors import InvalidRequest, Unsupported
-from runner.server.constraining import any_object, of_schema
-from runner.server.exchange import WireModel
+from runner.server.grammars import json_object_grammar, json_schema_grammar
+from runner.server.http_request import WireModel
 from runner.types import Grammar
 
 
-class ModelField(WireModel):
+class OllamaModelRequest(WireModel):
     """The model, which old clients call name."""
 
     model: str | None = None
@@ -24,7 +24,7 @@ class ModelField(WireModel):
         return self.model or self.name or ""
 
 
-class GenerateFields(ModelField):
+class OllamaGenerateFields(OllamaModelRequest):
     """What chat and generate share."""
 
     stream: bool | None = None
@@ -45,54 +45,54 @@ class GenerateFields(ModelField):
         if self.format in (None, ""):
             return None
         if self.format == "json":
-            return any_object("format")
+            return json_object_grammar("format")
         if not isinstance(self.format, dict):
             raise InvalidRequest(
                 f'format must be "json" or a JSON schema (got {str(self.format)[:40]})',
                 param="format",
             )
-        return of_schema(self.format, "format")
+        return json_schema_grammar(self.format, "format")
 
     def logprob_count(self) -> int | None:
         """Alternatives for each token; None: no log-probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
-class CalledFunction(WireModel):
+class OllamaCalledFunction(WireModel):
     """function of a tool call."""
 
     name: str
     arguments: dict[str, Any] | None = None
 
 
-class CallInMessage(WireModel):
+class OllamaToolCall(WireModel):
     """A tool call in the history."""
 
     id: str | None = None
-    function: CalledFunction
+    function: OllamaCalledFunction
 
 
-class ChatMessage(WireModel):
+class OllamaChatMessage(WireModel):
     """One message."""
 
     role: str = Field(min_length=1)
     content: str | None = None
     thinking: str | None = None
     images: list[str] | None = None
-    tool_calls: list[CallInMessage] | None = None
+    tool_calls: list[OllamaToolCall] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
 
 
-class ChatRequest(GenerateFields):
+class OllamaChatRequest(OllamaGenerateFields):
     """POST /api/chat."""
 
-    messages: list[ChatMessage] | None = None
+    messages: list[OllamaChatMessage] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None  # hearth's own, as OpenAI writes it
 
 
-class GenerateRequest(GenerateFields):
+class OllamaGenerateRequest(OllamaGenerateFields):
     """POST /api/generate."""
 
     prompt: str | None = None
@@ -111,7 +111,7 @@ class GenerateRequest(GenerateFields):
                 raise Unsupported(f"{name} and images exclude each other", param="images")
 
 
-class EmbedRequest(ModelField):
+class EmbedRequest(OllamaModelRequest):
     """POST /api/embed."""
 
     input: str | list[str] | list[int] | list[list[int]] | None = None
@@ -121,7 +121,7 @@ class EmbedRequest(ModelField):
     options: dict[str, Any] | None = None
 
 
-class OldEmbedRequest(ModelField):
+class LegacyEmbedRequest(OllamaModelRequest):
     """POST /api/embeddings."""
 
     prompt: str | None = None
@@ -129,7 +129,7 @@ class OldEmbedRequest(ModelField):
     options: dict[str, Any] | None = None
 
 
-class ShowRequest(ModelField):
+class ShowRequest(OllamaModelRequest):
     """POST /api/show."""
 
     verbose: bool | None = None
@@ -149,7 +149,7 @@ class CreateMessage(WireModel):
     content: str
 
 
-class CreateRequest(ModelField):
+class CreateRequest(OllamaModelRequest):
     """POST /api/create."""
 
     from_: str | None = Field(None, alias="from")
@@ -180,7 +180,7 @@ class IncomingRequest(WireModel):
     stream: bool | None = None
 
 
-class TransferRequest(ModelField):
+class TransferRequest(OllamaModelRequest):
     """POST /api/pull and /api/push."""
 
     insecure: bool | None = None

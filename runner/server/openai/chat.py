@@ -10,34 +10,34 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from runner.chat.output import OutputParser, Parts
-from runner.chat.tools.free_text import text_of
-from runner.chat.tools.previewing import CallPiece
+from runner.chat.output import OutputDelta, OutputParser
+from runner.chat.tools.call_stream import ToolCallDelta
+from runner.chat.tools.free_text import text_of_arguments
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.manager import Lease
-from runner.server.asking import (
+from runner.server.generation import (
     Ask,
     dialogue,
     keep_alive_s,
-    marks_to_keep,
     openings,
     parser_of,
     requests_for,
     require_tools,
+    special_tokens_to_keep,
     think_options,
 )
-from runner.server.exchange import Exchange
-from runner.server.identity import new_id
-from runner.server.images import image_of_url, placed, plain, require_sight
-from runner.server.openai.custom import CustomCalls
+from runner.server.http_request import HttpRequest
+from runner.server.ids import new_id
+from runner.server.images import image_of_url, join_parts, require_vision, without_placeholders
+from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
-from runner.server.openai.wire import ChatMessage, ChatRequest, ContentPart
+from runner.server.openai.wire import ChatCompletionRequest, ContentPart, OpenAIChatMessage
 from runner.server.stream import (
     EVENT_STREAM,
     KEEP_ALIVE,
-    Answer,
-    Arrived,
+    Deltas,
+    GeneratedSequence,
     collect,
     event,
     send_stream,
@@ -46,18 +46,18 @@ from runner.server.tool_choice import ToolChoice, grammar_of_tools
 from runner.types import Delta, Finish, Image, Message, ToolCall
 
 
-async def chat_completions(exchange: Exchange) -> None:
+async def chat_completions(http: HttpRequest) -> None:
     """Answer a conversation."""
-    asked = await exchange.read(ChatRequest)
+    asked = await http.read(ChatCompletionRequest)
     asked.refuse_unsupported()
     options = asked.checked_options(asked.max_completion_tokens or asked.max_tokens)
     logprobs = asked.logprob_count()
     grammar, choice = asked.grammar_asked(), asked.choice()
     messages = _messages(asked.messages)
-    await require_sight(exchange.daemon, asked.model, messages, options, asked.n or 1)
-    manager = exchange.daemon.manager
+    await require_vision(http.services, asked.model, messages, options, asked.n or 1)
+    manager = http.services.manager
     async with (
-        exchange.cancelled_on_disconnect(),
+        http.cancelled_on_disconnect(),
         manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
     ):
         functions = _functions(asked, choice, lease)
@@ -79,7 +79,7 @@ async def chat_completions(exchange: Exchange) -> None:
             drop_turns=asked.truncation == "auto",
             template_options={**think_options(lease, asked.think), **asked.template_options},
             openings=openings(lease),
-            kept_marks=marks_to_keep(lease, tools=bool(tools)),
+            kept_marks=special_tokens_to_keep(lease, tools=bool(tools)),
             grammar=grammar_of_tools(lease, functions, choice, grammar, asked.think),
         )
         parsers = [
@@ -88,19 +88,19 @@ async def chat_completions(exchange: Exchange) -> None:
         generation = lease.worker.generate(requests_for(lease, ask))
         if asked.stream:
             renderer = ChatRenderer(asked, parsers)
-            await send_stream(exchange, generation, renderer)
+            await send_stream(http, generation, renderer)
         else:
             answers = await collect(generation, n)
-            await exchange.reply(_completion(asked, answers, parsers))
+            await http.reply(_completion(asked, answers, parsers))
 
 
-def _messages(given: Sequence[ChatMessage]) -> tuple[Message, ...]:
+def _messages(given: Sequence[OpenAIChatMessage]) -> tuple[Message, ...]:
     if not given:
         raise InvalidRequest("messages is empty: send at least one message", param="messages")
     return tuple(_message(item, index) for index, item in enumerate(given))
 
 
-def _message(item: ChatMessage, index: int) -> Message:
+def _message(item: OpenAIChatMessage, index: int) -> Message:
     calls = tuple(
         ToolCall(call.id or f"call_{number}", *call.called)
         for number, call in enumerate(item.tool_calls or ())
@@ -113,12 +113,12 @@ def _message(item: ChatMessage, index: int) -> Message:
     given: Sequence[ContentPart | str] = (
         item.content if isinstance(item.content, list) else [item.content or ""]
     )
-    content, images = placed(_part(part, where, at) for at, part in enumerate(given))
+    content, images = join_parts(_part(part, where, at) for at, part in enumerate(given))
     return Message(
         role={"developer": "system", "function": "tool"}.get(item.role, item.role),
         content=content,
         images=images,
-        reasoning=plain(item.reasoning_content or item.reasoning or "") or None,
+        reasoning=without_placeholders(item.reasoning_content or item.reasoning or "") or None,
         tool_calls=calls,
         tool_call_id=item.tool_call_id,
         name=item.name,
@@ -155,7 +155,9 @@ def _check_arguments(call: ToolCall, where: str) -> None:
         )
 
 
-def _functions(asked: ChatRequest, choice: ToolChoice, lease: Lease) -> list[dict[str, Any]]:
+def _functions(
+    asked: ChatCompletionRequest, choice: ToolChoice, lease: Lease
+) -> list[dict[str, Any]]:
     if not asked.tools or choice.mode == "none":
         return []
     require_tools(lease)
@@ -168,7 +170,9 @@ def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _completion(
-    asked: ChatRequest, answers: Sequence[Answer], parsers: Sequence[OutputParser | None]
+    asked: ChatCompletionRequest,
+    answers: Sequence[GeneratedSequence],
+    parsers: Sequence[OutputParser | None],
 ) -> dict[str, Any]:
     choices = [
         _choice(asked, index, answer, parser)
@@ -189,9 +193,9 @@ def _completion(
 
 
 def _choice(
-    asked: ChatRequest, index: int, answer: Answer, parser: OutputParser | None
+    asked: ChatCompletionRequest, index: int, answer: GeneratedSequence, parser: OutputParser | None
 ) -> dict[str, Any]:
-    parts = Parts(answer.text) if parser is None else _parsed(answer, parser)
+    parts = OutputDelta(answer.text) if parser is None else _parsed(answer, parser)
     message: dict[str, Any] = {"role": "assistant", "content": parts.content, "refusal": None}
     if parts.reasoning:
         message |= _thought(parts.reasoning)
@@ -206,13 +210,13 @@ def _choice(
     }
 
 
-def _parsed(answer: Answer, parser: OutputParser) -> Parts:
+def _parsed(answer: GeneratedSequence, parser: OutputParser) -> OutputDelta:
     """What an answer says, its texts one by one so that the tokens of each kind are counted."""
     pieces = [
         parser.feed(text, count)
         for text, count in zip(answer.texts, answer.token_counts, strict=True)
     ]
-    return Parts.joined([*pieces, parser.finish()])
+    return OutputDelta.joined([*pieces, parser.finish()])
 
 
 def _reasoning_tokens(parsers: Sequence[OutputParser | None]) -> int:
@@ -226,7 +230,7 @@ def _thought(text: str) -> dict[str, str]:
 
 def _call(call: ToolCall, custom: Container[str] = ()) -> dict[str, Any]:
     if call.name in custom:
-        given = {"name": call.name, "input": text_of(call.arguments)}
+        given = {"name": call.name, "input": text_of_arguments(call.arguments)}
         return {"id": call.id, "type": "custom", "custom": given}
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
@@ -250,7 +254,9 @@ class ChatRenderer:
 
     content_type = EVENT_STREAM
 
-    def __init__(self, asked: ChatRequest, parsers: Sequence[OutputParser | None]) -> None:
+    def __init__(
+        self, asked: ChatCompletionRequest, parsers: Sequence[OutputParser | None]
+    ) -> None:
         self._logprobs = bool(asked.logprobs)
         self._include_usage = asked.include_usage
         self._parsers = parsers
@@ -275,7 +281,7 @@ class ChatRenderer:
         ]
         self._after_text = b'},"logprobs":null,"finish_reason":null}]' + self._tail
 
-    def events(self, arrived: Arrived) -> bytes:
+    def events(self, arrived: Deltas) -> bytes:
         """See Renderer."""
         out: list[bytes] = []
         for index, delta in arrived:
@@ -306,7 +312,7 @@ class ChatRenderer:
     def _add_parsed(self, out: list[bytes], index: int, delta: Delta) -> None:
         parser = self._parsers[index]
         if parser is None:
-            parts = Parts(delta.text)
+            parts = OutputDelta(delta.text)
         elif delta.finish is not None:
             parts = parser.finish(delta.text, delta.token_count)
         else:
@@ -317,10 +323,10 @@ class ChatRenderer:
             logprobs = chat_logprobs(delta.logprobs) if self._logprobs else None
             out.append(self._chunk(index, {"content": parts.content}, logprobs=logprobs))
         for piece in parts.in_order:
-            if isinstance(piece, CallPiece) and (piece.name is not None or piece.arguments):
+            if isinstance(piece, ToolCallDelta) and (piece.name is not None or piece.arguments):
                 out.append(self._chunk(index, {"tool_calls": [self._called(index, piece)]}))
 
-    def _called(self, index: int, piece: CallPiece) -> dict[str, Any]:
+    def _called(self, index: int, piece: ToolCallDelta) -> dict[str, Any]:
         """A piece of a call: its first one has the id and the name."""
         calls = self._calls[index]
         place = calls.setdefault(piece.id, len(calls))

@@ -11,17 +11,17 @@ from pydantic_core import to_json
 
 from runner.errors import InvalidRequest
 from runner.models.manager import Lease
-from runner.server.asking import Ask, Prompt, insertion, keep_alive_s, requests_for
-from runner.server.exchange import Exchange
-from runner.server.identity import new_id
+from runner.server.generation import Ask, Prompt, insertion, keep_alive_s, requests_for
+from runner.server.http_request import HttpRequest
+from runner.server.ids import new_id
 from runner.server.openai.logprobs import EchoedText, echoed_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import CompletionRequest
 from runner.server.stream import (
     EVENT_STREAM,
     KEEP_ALIVE,
-    Answer,
-    Arrived,
+    Deltas,
+    GeneratedSequence,
     collect,
     event,
     send_stream,
@@ -29,16 +29,16 @@ from runner.server.stream import (
 from runner.types import Delta, Finish
 
 
-async def completions(exchange: Exchange) -> None:
+async def completions(http: HttpRequest) -> None:
     """Continue one or several prompts."""
-    asked = await exchange.read(CompletionRequest)
+    asked = await http.read(CompletionRequest)
     asked.refuse_unsupported()
     options = asked.checked_options(16 if asked.max_tokens is None else asked.max_tokens)
     grammar = asked.grammar_asked()
     prompts = prompts_of(asked.prompt)
-    manager = exchange.daemon.manager
+    manager = http.services.manager
     async with (
-        exchange.cancelled_on_disconnect(),
+        http.cancelled_on_disconnect(),
         manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
     ):
         n = asked.best_of or asked.n or 1
@@ -56,14 +56,14 @@ async def completions(exchange: Exchange) -> None:
         )
         requests = requests_for(lease, ask)
         echoes = await _echoes(lease, prompts) if asked.echo else [""] * len(prompts)
-        shape = Shape(new_id("cmpl"), int(time.time()), asked.model, n, echoes)
+        shape = CompletionHead(new_id("cmpl"), int(time.time()), asked.model, n, echoes)
         generation = lease.worker.generate(requests)
         if asked.stream:
             renderer = CompletionRenderer(shape, asked, len(requests))
-            await send_stream(exchange, generation, renderer)
+            await send_stream(http, generation, renderer)
         else:
             answers = await collect(generation, len(requests))
-            await exchange.reply(_completion(shape, asked, answers))
+            await http.reply(_completion(shape, asked, answers))
 
 
 def prompts_of(given: str | list[str] | list[int] | list[list[int]]) -> list[Prompt]:
@@ -107,7 +107,7 @@ async def _echoes(lease: Lease, prompts: Sequence[Prompt]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CompletionHead:
     """What all events of one answer have in common. echoes: the text before each prompt's
     answers."""
 
@@ -128,7 +128,7 @@ class Shape:
 
 
 def _completion(
-    shape: Shape, asked: CompletionRequest, answers: Sequence[Answer]
+    shape: CompletionHead, asked: CompletionRequest, answers: Sequence[GeneratedSequence]
 ) -> dict[str, Any]:
     choices: list[dict[str, Any]] = []
     for place in _best(answers, shape.n, asked.n or 1):
@@ -152,7 +152,7 @@ def _completion(
     return {**shape.head(), "choices": choices, "usage": usage}
 
 
-def _best(answers: Sequence[Answer], made: int, wanted: int) -> list[int]:
+def _best(answers: Sequence[GeneratedSequence], made: int, wanted: int) -> list[int]:
     """Where the answers to give are: of each prompt's made ones the wanted likeliest per token,
     the best first; all of them in their order when no more were made."""
     places = list(range(len(answers)))
@@ -166,7 +166,7 @@ def _best(answers: Sequence[Answer], made: int, wanted: int) -> list[int]:
     ]
 
 
-def _likelihood(answer: Answer) -> float:
+def _likelihood(answer: GeneratedSequence) -> float:
     """The mean log-probability of its tokens."""
     return sum(item.logprob for item in answer.logprobs) / max(1, len(answer.logprobs))
 
@@ -176,7 +176,7 @@ class CompletionRenderer:
 
     content_type = EVENT_STREAM
 
-    def __init__(self, shape: Shape, asked: CompletionRequest, count: int) -> None:
+    def __init__(self, shape: CompletionHead, asked: CompletionRequest, count: int) -> None:
         self._shape = shape
         self._include_usage = asked.include_usage
         self._finishes: list[Finish | None] = [None] * count
@@ -190,7 +190,7 @@ class CompletionRenderer:
         ]
         self._after_text = b',"logprobs":null,"finish_reason":null}]' + self._tail
 
-    def events(self, arrived: Arrived) -> bytes:
+    def events(self, arrived: Deltas) -> bytes:
         """See Renderer."""
         out: list[bytes] = []
         for index, delta in arrived:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from runner.errors import InvalidRequest
-from runner.server.asking import keep_alive_s, require_embedding
-from runner.server.embedding import as_base64, inputs_of, shortened
-from runner.server.exchange import Exchange
+from runner.server.embedding_inputs import as_base64, inputs_of, shortened
+from runner.server.generation import keep_alive_s, require_embedding
+from runner.server.http_request import HttpRequest
 from runner.server.openai.wire import EmbeddingRequest
 
 
-async def embeddings(exchange: Exchange) -> None:
+async def embeddings(http: HttpRequest) -> None:
     """One vector for each input."""
-    asked = await exchange.read(EmbeddingRequest)
+    asked = await http.read(EmbeddingRequest)
     inputs = inputs_of(asked.input)
     if not inputs or any(len(item) == 0 for item in inputs):
         raise InvalidRequest("input is empty or holds an empty entry", param="input")
     async with (
-        exchange.cancelled_on_disconnect(),
-        exchange.daemon.manager.lease(
+        http.cancelled_on_disconnect(),
+        http.services.manager.lease(
             asked.model, keep_alive_s=keep_alive_s(asked.keep_alive)
         ) as lease,
     ):
@@ -34,4 +34,4 @@ async def embeddings(exchange: Exchange) -> None:
             for index, vector in enumerate(vectors)
         ]
         usage = {"prompt_tokens": result.prompt_tokens, "total_tokens": result.prompt_tokens}
-        await exchange.reply({"object": "list", "data": data, "model": asked.model, "usage": usage})
+        await http.reply({"object": "list", "data": data, "model": asked.model, "usage": usage})

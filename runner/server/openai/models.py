@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from registry.store import StoredModel
-from runner.server.exchange import Exchange
+from runner.server.http_request import HttpRequest
 
 
-async def list_models(exchange: Exchange) -> None:
+async def list_models(http: HttpRequest) -> None:
     """All installed models that can be run, newest first."""
-    models = [stored for stored in exchange.daemon.shelf.models() if stored.fault is None]
+    models = [stored for stored in http.services.shelf.models() if stored.fault is None]
     models.sort(key=lambda stored: stored.modified_at, reverse=True)
-    await exchange.reply({"object": "list", "data": [_entry(stored) for stored in models]})
+    await http.reply({"object": "list", "data": [_entry(stored) for stored in models]})
 
 
-async def show_model(exchange: Exchange) -> None:
+async def show_model(http: HttpRequest) -> None:
     """One installed model."""
-    ident = exchange.parameter("id")
-    stored = exchange.daemon.manager.find(ident)
-    await exchange.reply({**_entry(stored), "id": ident})
+    ident = http.parameter("id")
+    stored = http.services.manager.find(ident)
+    await http.reply({**_entry(stored), "id": ident})
 
 
 def _entry(stored: StoredModel) -> dict[str, Any]:

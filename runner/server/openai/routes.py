@@ -26,52 +26,76 @@ from runner.server.openai.responses.handlers import (
     list_input,
     show_response,
 )
-from runner.server.openai.responses.wire import ResponseRequest
-from runner.server.openai.wire import ChatRequest, CompletionRequest, EmbeddingRequest
+from runner.server.openai.responses.wire import ResponsesRequest
+from runner.server.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingRequest
 from runner.server.openapi.openai_answers import (
-    Batch,
-    Batches,
-    ChatCompletion,
-    Completion,
+    BatchList,
+    BatchObject,
+    ChatCompletionResponse,
+    CompletionResponse,
     DeletedFile,
     DeletedResponse,
-    Embeddings,
-    File,
-    Files,
-    InputItems,
-    Response,
+    EmbeddingResponse,
+    FileList,
+    FileObject,
+    InputItemList,
+    ResponseObject,
 )
-from runner.server.routes import Path
+from runner.server.routes import RouteSpec
 from runner.server.stream import EVENT_STREAM as SSE
 
 BYTES = "application/octet-stream"
 
-PATHS = (
-    Path(
+ROUTES = (
+    RouteSpec(
         "/v1/chat/completions",
         ("POST",),
         chat_completions,
         "inference",
-        ChatRequest,
-        ChatCompletion,
+        ChatCompletionRequest,
+        ChatCompletionResponse,
         SSE,
     ),
-    Path(
-        "/v1/completions", ("POST",), completions, "inference", CompletionRequest, Completion, SSE
+    RouteSpec(
+        "/v1/completions",
+        ("POST",),
+        completions,
+        "inference",
+        CompletionRequest,
+        CompletionResponse,
+        SSE,
     ),
-    Path("/v1/responses", ("POST",), create_response, "inference", ResponseRequest, Response, SSE),
-    Path("/v1/responses/{id}", ("GET",), show_response, "inference", None, Response, SSE),
-    Path("/v1/responses/{id}", ("DELETE",), delete_response, "inference", gives=DeletedResponse),
-    Path("/v1/responses/{id}/cancel", ("POST",), cancel_response, "inference", gives=Response),
-    Path("/v1/responses/{id}/input_items", ("GET",), list_input, "inference", gives=InputItems),
-    Path("/v1/embeddings", ("POST",), embeddings, "inference", EmbeddingRequest, Embeddings),
-    Path("/v1/files", ("POST",), upload_file, "inference", "multipart/form-data", File),
-    Path("/v1/files", ("GET",), list_files, "inference", gives=Files),
-    Path("/v1/files/{id}", ("GET",), show_file, "inference", gives=File),
-    Path("/v1/files/{id}", ("DELETE",), delete_file, "inference", gives=DeletedFile),
-    Path("/v1/files/{id}/content", ("GET",), read_file, "inference", streams=BYTES),
-    Path("/v1/batches", ("POST",), create_batch, "inference", BatchRequest, Batch),
-    Path("/v1/batches", ("GET",), list_batches, "inference", gives=Batches),
-    Path("/v1/batches/{id}", ("GET",), show_batch, "inference", gives=Batch),
-    Path("/v1/batches/{id}/cancel", ("POST",), cancel_batch, "inference", gives=Batch),
+    RouteSpec(
+        "/v1/responses",
+        ("POST",),
+        create_response,
+        "inference",
+        ResponsesRequest,
+        ResponseObject,
+        SSE,
+    ),
+    RouteSpec(
+        "/v1/responses/{id}", ("GET",), show_response, "inference", None, ResponseObject, SSE
+    ),
+    RouteSpec(
+        "/v1/responses/{id}", ("DELETE",), delete_response, "inference", gives=DeletedResponse
+    ),
+    RouteSpec(
+        "/v1/responses/{id}/cancel", ("POST",), cancel_response, "inference", gives=ResponseObject
+    ),
+    RouteSpec(
+        "/v1/responses/{id}/input_items", ("GET",), list_input, "inference", gives=InputItemList
+    ),
+    RouteSpec(
+        "/v1/embeddings", ("POST",), embeddings, "inference", EmbeddingRequest, EmbeddingResponse
+    ),
+    RouteSpec("/v1/files", ("POST",), upload_file, "inference", "multipart/form-data", FileObject),
+    RouteSpec("/v1/files", ("GET",), list_files, "inference", gives=FileList),
+    RouteSpec("/v1/files/{id}", ("GET",), show_file, "inference", gives=FileObject),
+    RouteSpec("/v1/files/{id}", ("DELETE",), delete_file, "inference", gives=DeletedFile),
+    RouteSpec("/v1/files/{id}/content", ("GET",), read_file, "inference", streams=BYTES),
+    RouteSpec("/v1/batches", ("POST",), create_batch, "inference", BatchRequest, BatchObject),
+    RouteSpec("/v1/batches", ("GET",), list_batches, "inference", gives=BatchList),
+    RouteSpec("/v1/batches/{id}", ("GET",), show_batch, "inference", gives=BatchObject),
+    RouteSpec("/v1/batches/{id}/cancel", ("POST",), cancel_batch, "inference", gives=BatchObject),
 )

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from runner.chat.tools.free_text import arguments_of
+from runner.chat.tools.free_text import arguments_of_text
 from runner.errors import InvalidRequest, Unsupported
-from runner.models.options import check
-from runner.server.asking import MAX_SEQUENCES
-from runner.server.exchange import WireModel
-from runner.server.openai.custom import as_function
+from runner.models.options import check_options
+from runner.server.generation import MAX_SEQUENCES
+from runner.server.http_request import WireModel
+from runner.server.openai.custom_tools import as_function
 from runner.server.openai.sampling import Finite, Priority, Salt, SamplingFields
-from runner.server.openai.structured import grammar_of
+from runner.server.openai.structured_outputs import grammar_of
 from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
 from runner.types import Grammar
 
@@ -28,7 +28,7 @@ class StreamOptions(WireModel):
     include_usage: bool | None = None
 
 
-class GenerateFields(SamplingFields):
+class OpenAIGenerateFields(SamplingFields):
     """What chat and completions share. The last block is hearth's own extension."""
 
     model: str = Field(min_length=1)
@@ -95,7 +95,7 @@ class GenerateFields(SamplingFields):
             "num_ctx": self.num_ctx,
         }
         given = {name: value for name, value in named.items() if value is not None}
-        return check({**(self.options or {}), **given})
+        return check_options({**(self.options or {}), **given})
 
     @property
     def include_usage(self) -> bool:
@@ -103,7 +103,7 @@ class GenerateFields(SamplingFields):
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
-class ImageUrl(WireModel):
+class OpenAIImageUrl(WireModel):
     """image_url of a part. detail changes nothing here: the model's own size is used."""
 
     url: str
@@ -116,10 +116,10 @@ class ContentPart(WireModel):
     type: str
     text: str | None = None
     refusal: str | None = None
-    image_url: ImageUrl | str | None = None
+    image_url: OpenAIImageUrl | str | None = None
 
 
-class CalledFunction(WireModel):
+class OpenAICalledFunction(WireModel):
     """function of a tool call."""
 
     name: str
@@ -133,16 +133,16 @@ class CalledCustom(WireModel):
     input: str = ""
 
 
-class MessageToolCall(WireModel):
+class OpenAIToolCall(WireModel):
     """A tool call in the history: one of function and custom."""
 
     id: str | None = None
     type: str | None = None
-    function: CalledFunction | None = None
+    function: OpenAICalledFunction | None = None
     custom: CalledCustom | None = None
 
     @model_validator(mode="after")
-    def _has_one(self) -> MessageToolCall:
+    def _has_one(self) -> OpenAIToolCall:
         _only_one(self.function, self.custom)
         return self
 
@@ -151,24 +151,24 @@ class MessageToolCall(WireModel):
         """The name and the arguments, a custom tool's as those of the function that stands for
         it."""
         if self.custom is not None:
-            return self.custom.name, arguments_of(self.custom.input)
+            return self.custom.name, arguments_of_text(self.custom.input)
         assert self.function is not None
         return self.function.name, self.function.arguments
 
 
-class ChatMessage(WireModel):
+class OpenAIChatMessage(WireModel):
     """One message."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ContentPart] | None = None
     name: str | None = None
-    tool_calls: list[MessageToolCall] | None = None
+    tool_calls: list[OpenAIToolCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
 
-class ToolFunction(WireModel):
+class OpenAIToolFunction(WireModel):
     """function of a tool."""
 
     name: str = Field(min_length=1, max_length=256)
@@ -185,15 +185,15 @@ class CustomTool(WireModel):
     format: dict[str, Any] | None = None
 
 
-class Tool(WireModel):
+class OpenAITool(WireModel):
     """A tool that is offered: one of function and custom."""
 
     type: Literal["function", "custom"] = "function"
-    function: ToolFunction | None = None
+    function: OpenAIToolFunction | None = None
     custom: CustomTool | None = None
 
     @model_validator(mode="after")
-    def _has_one(self) -> Tool:
+    def _has_one(self) -> OpenAITool:
         _only_one(self.function, self.custom)
         return self
 
@@ -217,14 +217,14 @@ def _only_one(function: object, custom: object) -> None:
         raise ValueError("exactly one of function and custom must be given")
 
 
-class ChatRequest(GenerateFields):
+class ChatCompletionRequest(OpenAIGenerateFields):
     """POST /v1/chat/completions."""
 
-    messages: list[ChatMessage]
+    messages: list[OpenAIChatMessage]
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    tools: list[Tool] | None = None
+    tools: list[OpenAITool] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
     functions: Any = None
@@ -305,7 +305,7 @@ class ChatRequest(GenerateFields):
         return self.top_logprobs or 0
 
 
-class CompletionRequest(GenerateFields):
+class CompletionRequest(OpenAIGenerateFields):
     """POST /v1/completions."""
 
     prompt: str | list[str] | list[int] | list[list[int]]

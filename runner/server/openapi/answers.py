@@ -10,20 +10,20 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 
-class AnswerModel(BaseModel):
+class ResponseModel(BaseModel):
     """The base of all answers. Their schemas are built when somebody asks for the description."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
 
 
-class OllamaError(AnswerModel):
+class OllamaError(ResponseModel):
     """An error of Ollama's and hearth's own paths."""
 
     error: str
     code: str
 
 
-class OpenAIErrorBody(AnswerModel):
+class OpenAIErrorBody(ResponseModel):
     """error of OpenAI's errors."""
 
     message: str
@@ -32,13 +32,13 @@ class OpenAIErrorBody(AnswerModel):
     code: str
 
 
-class OpenAIError(AnswerModel):
+class OpenAIError(ResponseModel):
     """An error of OpenAI's paths."""
 
     error: OpenAIErrorBody
 
 
-class AnthropicErrorBody(AnswerModel):
+class AnthropicErrorBody(ResponseModel):
     """error of Anthropic's errors."""
 
     type: str
@@ -46,20 +46,20 @@ class AnthropicErrorBody(AnswerModel):
     code: str
 
 
-class AnthropicError(AnswerModel):
+class AnthropicError(ResponseModel):
     """An error of Anthropic's paths."""
 
     type: Literal["error"]
     error: AnthropicErrorBody
 
 
-class Status(AnswerModel):
+class StatusResponse(ResponseModel):
     """What came of it."""
 
     status: str
 
 
-class Version(AnswerModel):
+class VersionResponse(ResponseModel):
     """Who answers."""
 
     version: str
@@ -70,7 +70,7 @@ class Version(AnswerModel):
     uptime_s: float
 
 
-class KeyEntry(AnswerModel):
+class KeyEntry(ResponseModel):
     """A key, which cannot be read back."""
 
     name: str
@@ -78,13 +78,13 @@ class KeyEntry(AnswerModel):
     created_at: Any
 
 
-class Keys(AnswerModel):
+class KeyList(ResponseModel):
     """All keys."""
 
     keys: list[KeyEntry]
 
 
-class NewKey(AnswerModel):
+class CreatedKey(ResponseModel):
     """A key, the only time that it is shown."""
 
     name: str
@@ -92,27 +92,27 @@ class NewKey(AnswerModel):
     key: str
 
 
-class RemovedKey(AnswerModel):
+class RemovedKey(ResponseModel):
     """A key that is no more."""
 
     name: str
     removed: bool
 
 
-class Prompt(AnswerModel):
+class ApplyTemplateResponse(ResponseModel):
     """The prompt of a conversation."""
 
     prompt: str
 
 
-class TokenPiece(AnswerModel):
+class TokenPiece(ResponseModel):
     """A token and its text: a string, or bytes that are no UTF-8 alone."""
 
     id: int
     piece: str | list[int]
 
 
-class Tokens(AnswerModel):
+class TokenizeResponse(ResponseModel):
     """The tokens of a text."""
 
     count: int
@@ -121,14 +121,14 @@ class Tokens(AnswerModel):
     token_strs: list[Any] | None
 
 
-class DetokenizedText(AnswerModel):
+class DetokenizeResponse(ResponseModel):
     """The text of tokens, under the names of both servers."""
 
     prompt: str
     content: str
 
 
-class Reranked(AnswerModel):
+class RerankResult(ResponseModel):
     """A document's place."""
 
     index: int
@@ -136,16 +136,16 @@ class Reranked(AnswerModel):
     document: dict[str, str] | None = None
 
 
-class Ranking(AnswerModel):
+class RerankResponse(ResponseModel):
     """Documents, the nearest first."""
 
     id: str
     model: str
-    results: list[Reranked]
+    results: list[RerankResult]
     usage: dict[str, int]
 
 
-class PairScore(AnswerModel):
+class PairScore(ResponseModel):
     """How near two texts are."""
 
     index: int
@@ -153,7 +153,7 @@ class PairScore(AnswerModel):
     score: float
 
 
-class Scores(AnswerModel):
+class ScoreResponse(ResponseModel):
     """One score for each pair."""
 
     id: str
@@ -164,7 +164,7 @@ class Scores(AnswerModel):
     usage: dict[str, int]
 
 
-class ModelSpace(AnswerModel):
+class ModelSpace(ResponseModel):
     """The bytes of one model; own: that only it uses."""
 
     name: str
@@ -173,7 +173,7 @@ class ModelSpace(AnswerModel):
     shared: int
 
 
-class DiskUsage(AnswerModel):
+class DiskUsageResponse(ResponseModel):
     """What the store takes, in bytes."""
 
     models: list[ModelSpace]
@@ -183,14 +183,14 @@ class DiskUsage(AnswerModel):
     free: int | None = None
 
 
-class RemovedFile(AnswerModel):
+class RemovedFile(ResponseModel):
     """A file that is gone, or would be."""
 
     path: str
     size: int
 
 
-class Collected(AnswerModel):
+class GcResponse(ResponseModel):
     """What was removed, in bytes."""
 
     blobs: list[RemovedFile]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from runner.server.openapi.answers import AnswerModel
+from runner.server.openapi.answers import ResponseModel
 
 
-class MessageUsage(AnswerModel):
+class AnthropicUsage(ResponseModel):
     """The tokens of a request."""
 
     input_tokens: int
@@ -16,7 +16,7 @@ class MessageUsage(AnswerModel):
     cache_read_input_tokens: int | None = None
 
 
-class Message(AnswerModel):
+class MessagesResponse(ResponseModel):
     """The answer to a conversation. content: blocks of text, thinking and tool_use."""
 
     id: str
@@ -26,10 +26,10 @@ class Message(AnswerModel):
     content: list[dict[str, Any]]
     stop_reason: str | None
     stop_sequence: str | None
-    usage: MessageUsage
+    usage: AnthropicUsage
 
 
-class TokenCount(AnswerModel):
+class CountTokensResponse(ResponseModel):
     """The tokens of a request that was not run."""
 
     input_tokens: int

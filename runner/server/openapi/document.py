@@ -17,7 +17,7 @@ from pydantic.json_schema import models_json_schema
 from runner.server.errors import AnthropicErrors, OllamaErrors, OpenAIErrors, surface_of
 from runner.server.openapi.answers import AnthropicError, OllamaError, OpenAIError
 from runner.server.openapi.examples import EXAMPLES
-from runner.server.routes import Path
+from runner.server.routes import RouteSpec
 
 _REF = "#/components/schemas/"
 _JSON = "application/json"
@@ -34,7 +34,7 @@ _ABOUT = (
 )
 
 
-def describe(paths: Sequence[Path], version: str) -> dict[str, Any]:
+def describe(paths: Sequence[RouteSpec], version: str) -> dict[str, Any]:
     """The document of paths, for the daemon of this version."""
     refs, schemas = _schemas(_models(paths))
     operations: dict[str, dict[str, Any]] = {}
@@ -57,7 +57,7 @@ def describe(paths: Sequence[Path], version: str) -> dict[str, Any]:
     }
 
 
-def _models(paths: Iterable[Path]) -> list[type[BaseModel]]:
+def _models(paths: Iterable[RouteSpec]) -> list[type[BaseModel]]:
     found = [model for path in paths for model in (path.takes, path.gives)]
     models = [model for model in found if isinstance(model, type)]
     return list(dict.fromkeys([*ERRORS.values(), *models]))
@@ -92,7 +92,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _operation(
-    path: Path, method: str, refs: Mapping[type[BaseModel], dict[str, Any]]
+    path: RouteSpec, method: str, refs: Mapping[type[BaseModel], dict[str, Any]]
 ) -> dict[str, Any]:
     summary, _, more = (inspect.getdoc(path.handler) or "").partition(". ")
     surface = type(surface_of(path.path))
@@ -137,7 +137,7 @@ def _parameter(name: str) -> dict[str, Any]:
 
 
 def _responses(
-    path: Path,
+    path: RouteSpec,
     method: str,
     refs: Mapping[type[BaseModel], dict[str, Any]],
     error: Mapping[str, Any],

@@ -11,36 +11,36 @@ from importlib import resources
 
 from pydantic_core import to_json
 
-from runner.server.exchange import Exchange
+from runner.server.http_request import HttpRequest
 from runner.server.openapi.document import describe
-from runner.server.routes import Path
+from runner.server.routes import RouteSpec
 
 _HTML = "text/html; charset=utf-8"
 
 
-def describing(paths: Sequence[Path]) -> tuple[Path, ...]:
+def describing(paths: Sequence[RouteSpec]) -> tuple[RouteSpec, ...]:
     """The paths that describe paths and themselves."""
     made: dict[str, bytes] = {}
 
-    async def openapi(exchange: Exchange) -> None:
+    async def openapi(http: HttpRequest) -> None:
         """This description: OpenAPI 3.1."""
-        version = exchange.daemon.version
+        version = http.services.version
         if version not in made:
             made[version] = await asyncio.to_thread(_document, (*paths, *own), version)
-        await exchange.reply_bytes(made[version], "application/json")
+        await http.reply_bytes(made[version], "application/json")
 
     own = (
-        Path("/openapi.json", ("GET",), openapi, "inference", streams="application/json"),
-        Path("/docs", ("GET",), docs, "public", streams="text/html"),
+        RouteSpec("/openapi.json", ("GET",), openapi, "inference", streams="application/json"),
+        RouteSpec("/docs", ("GET",), docs, "public", streams="text/html"),
     )
     return own
 
 
-def _document(paths: Sequence[Path], version: str) -> bytes:
+def _document(paths: Sequence[RouteSpec], version: str) -> bytes:
     return to_json(describe(paths, version))
 
 
-async def docs(exchange: Exchange) -> None:
+async def docs(http: HttpRequest) -> None:
     """A page that shows the description. It needs nothing from elsewhere."""
     page = await asyncio.to_thread(
         resources.files("runner.server.ui").joinpath("docs.html").read_bytes
@@ -51,7 +51,7 @@ async def docs(exchange: Exchange) -> None:
         "referrer-policy": "no-referrer",
         "cache-control": "no-cache",
     }
-    await exchange.reply_bytes(page, _HTML, headers=headers)
+    await http.reply_bytes(page, _HTML, headers=headers)
 
 
 def content_policy(page: bytes) -> str:

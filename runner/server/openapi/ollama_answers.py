@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.server.openapi.answers import AnswerModel
+from runner.server.openapi.answers import ResponseModel
 
 
-class Timed(AnswerModel):
+class OllamaTimings(ResponseModel):
     """What every whole answer has; durations in nanoseconds."""
 
     model: str
@@ -22,7 +22,7 @@ class Timed(AnswerModel):
     eval_duration: int | None = None
 
 
-class Generated(Timed):
+class OllamaGenerateResponse(OllamaTimings):
     """The continuation of a prompt."""
 
     response: str
@@ -30,7 +30,7 @@ class Generated(Timed):
     context: list[int] | None = None
 
 
-class SaidMessage(AnswerModel):
+class OllamaMessage(ResponseModel):
     """What the model said."""
 
     role: str
@@ -39,13 +39,13 @@ class SaidMessage(AnswerModel):
     tool_calls: list[dict[str, Any]] | None = None
 
 
-class Said(Timed):
+class OllamaChatResponse(OllamaTimings):
     """The answer to a conversation."""
 
-    message: SaidMessage
+    message: OllamaMessage
 
 
-class Embedded(AnswerModel):
+class OllamaEmbedResponse(ResponseModel):
     """One vector for each input."""
 
     model: str
@@ -55,13 +55,13 @@ class Embedded(AnswerModel):
     prompt_eval_count: int | None = None
 
 
-class EmbeddedOne(AnswerModel):
+class LegacyEmbedResponse(ResponseModel):
     """One vector."""
 
     embedding: list[float]
 
 
-class Details(AnswerModel):
+class OllamaModelDetails(ResponseModel):
     """What kind of model it is."""
 
     parent_model: str
@@ -72,7 +72,7 @@ class Details(AnswerModel):
     quantization_level: str
 
 
-class Tag(AnswerModel):
+class OllamaModelEntry(ResponseModel):
     """An installed model."""
 
     name: str
@@ -80,17 +80,17 @@ class Tag(AnswerModel):
     modified_at: str
     size: int
     digest: str
-    details: Details
+    details: OllamaModelDetails
     fault: str | None = None
 
 
-class Tags(AnswerModel):
+class TagsResponse(ResponseModel):
     """The installed models."""
 
-    models: list[Tag]
+    models: list[OllamaModelEntry]
 
 
-class Loaded(AnswerModel):
+class RunningModelEntry(ResponseModel):
     """A model in memory. expires_at null: it stays."""
 
     name: str
@@ -98,18 +98,18 @@ class Loaded(AnswerModel):
     digest: str
     size: int
     size_vram: int
-    details: Details
+    details: OllamaModelDetails
     expires_at: str | None
     context_length: int
 
 
-class LoadedModels(AnswerModel):
+class PsResponse(ResponseModel):
     """The models in memory."""
 
-    models: list[Loaded]
+    models: list[RunningModelEntry]
 
 
-class Shown(AnswerModel):
+class ShowResponse(ResponseModel):
     """Everything about one model."""
 
     license: str
@@ -117,7 +117,7 @@ class Shown(AnswerModel):
     parameters: str
     template: str
     system: str
-    details: Details
+    details: OllamaModelDetails
     model_info: dict[str, Any]
     capabilities: list[str]
     modified_at: str

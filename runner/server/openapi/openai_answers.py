@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from runner.server.openapi.answers import AnswerModel
+from runner.server.openapi.answers import ResponseModel
 
 
-class Usage(AnswerModel):
+class CompletionUsage(ResponseModel):
     """The tokens of a request."""
 
     prompt_tokens: int
@@ -17,7 +17,7 @@ class Usage(AnswerModel):
     completion_tokens_details: dict[str, Any] | None = None
 
 
-class ChatCall(AnswerModel):
+class ChatToolCall(ResponseModel):
     """A tool call: function and its arguments, or custom and its input, as type says."""
 
     id: str
@@ -26,26 +26,26 @@ class ChatCall(AnswerModel):
     custom: dict[str, str] | None = None
 
 
-class ChatAnswer(AnswerModel):
+class ChatCompletionMessage(ResponseModel):
     """The message of a choice. reasoning_content: what a reasoning model thought first."""
 
     role: Literal["assistant"]
     content: str | None
     refusal: str | None = None
     reasoning_content: str | None = None
-    tool_calls: list[ChatCall] | None = None
+    tool_calls: list[ChatToolCall] | None = None
 
 
-class ChatChoice(AnswerModel):
+class ChatChoice(ResponseModel):
     """One of n answers."""
 
     index: int
-    message: ChatAnswer
+    message: ChatCompletionMessage
     logprobs: dict[str, Any] | None
     finish_reason: str | None
 
 
-class ChatCompletion(AnswerModel):
+class ChatCompletionResponse(ResponseModel):
     """The answer to a conversation."""
 
     id: str
@@ -53,10 +53,10 @@ class ChatCompletion(AnswerModel):
     created: int
     model: str
     choices: list[ChatChoice]
-    usage: Usage
+    usage: CompletionUsage
 
 
-class CompletionChoice(AnswerModel):
+class CompletionChoice(ResponseModel):
     """One of n continuations."""
 
     index: int
@@ -66,7 +66,7 @@ class CompletionChoice(AnswerModel):
     prompt_logprobs: list[dict[str, Any] | None] | None = None
 
 
-class Completion(AnswerModel):
+class CompletionResponse(ResponseModel):
     """The continuation of a prompt."""
 
     id: str
@@ -74,10 +74,10 @@ class Completion(AnswerModel):
     created: int
     model: str
     choices: list[CompletionChoice]
-    usage: Usage
+    usage: CompletionUsage
 
 
-class Embedding(AnswerModel):
+class EmbeddingObject(ResponseModel):
     """A vector; a string where base64 was asked for."""
 
     object: Literal["embedding"]
@@ -85,16 +85,16 @@ class Embedding(AnswerModel):
     embedding: list[float] | str
 
 
-class Embeddings(AnswerModel):
+class EmbeddingResponse(ResponseModel):
     """One vector for each input."""
 
     object: Literal["list"]
-    data: list[Embedding]
+    data: list[EmbeddingObject]
     model: str
     usage: dict[str, int]
 
 
-class Model(AnswerModel):
+class ModelCard(ResponseModel):
     """An installed model: OpenAI's fields, or Anthropic's for a request with anthropic-version."""
 
     id: str
@@ -106,15 +106,15 @@ class Model(AnswerModel):
     created_at: str | None = None
 
 
-class Models(AnswerModel):
+class ModelList(ResponseModel):
     """The installed models."""
 
-    data: list[Model]
+    data: list[ModelCard]
     object: Literal["list"] | None = None
     has_more: bool | None = None
 
 
-class Response(AnswerModel):
+class ResponseObject(ResponseModel):
     """A response of the Responses API. output: messages, reasoning and function calls."""
 
     id: str
@@ -128,7 +128,7 @@ class Response(AnswerModel):
     usage: dict[str, Any] | None
 
 
-class InputItems(AnswerModel):
+class InputItemList(ResponseModel):
     """What a response was asked."""
 
     object: Literal["list"]
@@ -138,7 +138,7 @@ class InputItems(AnswerModel):
     last_id: str | None
 
 
-class DeletedResponse(AnswerModel):
+class DeletedResponse(ResponseModel):
     """A response that is no more."""
 
     id: str
@@ -146,7 +146,7 @@ class DeletedResponse(AnswerModel):
     deleted: bool
 
 
-class File(AnswerModel):
+class FileObject(ResponseModel):
     """A stored file."""
 
     id: str
@@ -159,17 +159,17 @@ class File(AnswerModel):
     status: Literal["processed"]
 
 
-class Files(AnswerModel):
+class FileList(ResponseModel):
     """Stored files."""
 
     object: Literal["list"]
-    data: list[File]
+    data: list[FileObject]
     has_more: bool
     first_id: str | None
     last_id: str | None
 
 
-class DeletedFile(AnswerModel):
+class DeletedFile(ResponseModel):
     """A file that is no more."""
 
     id: str
@@ -177,7 +177,7 @@ class DeletedFile(AnswerModel):
     deleted: bool
 
 
-class Batch(AnswerModel):
+class BatchObject(ResponseModel):
     """A batch. Its files are named once it has ended."""
 
     id: str
@@ -204,11 +204,11 @@ class Batch(AnswerModel):
     metadata: dict[str, str] | None
 
 
-class Batches(AnswerModel):
+class BatchList(ResponseModel):
     """Batches, the newest first."""
 
     object: Literal["list"]
-    data: list[Batch]
+    data: list[BatchObject]
     has_more: bool
     first_id: str | None
     last_id: str | None

@@ -15,16 +15,16 @@ from typing import Any
 
 from registry.errors import RegistryError, StoreReadOnly
 from registry.fsck.check import check
-from registry.fsck.findings import Checked, Finding, Reading
+from registry.fsck.findings import CheckProgress, CheckTotals, Finding
 from registry.fsck.manifest_files import Survey, check_manifests
-from registry.fsck.mending import mend_here
+from registry.fsck.repair import repair_locally
 from registry.store import Store
 from registry.transfer.download import BlobProgress
 from runner.errors import HearthError
-from runner.server.daemon import Daemon
-from runner.server.exchange import Exchange
-from runner.server.upkeep.lines import batches, write_line
-from runner.server.upkeep.origins import mend_blob
+from runner.library.blob_repair import repair_blob
+from runner.server.http_request import HttpRequest
+from runner.server.services import Services
+from runner.server.upkeep.ndjson import batches, write_line
 from runner.server.upkeep.wire import FsckRequest
 
 Line = dict[str, Any]
@@ -36,81 +36,81 @@ class _Tally:
 
     findings: list[Finding] = field(default_factory=list)
     mended: list[Finding] = field(default_factory=list)
-    seen: Checked = field(default_factory=lambda: Checked(0, 0, 0))
+    seen: CheckTotals = field(default_factory=lambda: CheckTotals(0, 0, 0))
 
 
-async def fsck(exchange: Exchange) -> None:
+async def fsck(http: HttpRequest) -> None:
     """Check the store. A client that leaves ends it; what was mended stays mended."""
-    asked = await exchange.read(FsckRequest)
-    daemon, tally = exchange.daemon, _Tally()
-    if asked.repair and daemon.shelf.read_only:
+    asked = await http.read(FsckRequest)
+    services, tally = http.services, _Tally()
+    if asked.repair and services.shelf.read_only:
         raise StoreReadOnly("mend the store")
-    async with exchange.cancelled_on_disconnect():
+    async with http.cancelled_on_disconnect():
         if asked.repair:
-            await _mend_manifests(exchange, tally)
-        async with aclosing(_checked(daemon.shelf, asked.quick, tally)) as lines:
+            await _mend_manifests(http, tally)
+        async with aclosing(_checked(services.shelf, asked.quick, tally)) as lines:
             async for line in lines:
-                await write_line(exchange, line)
+                await write_line(http, line)
         if asked.repair:
-            await _mend_all(exchange, tally)
-        await write_line(exchange, _summary(tally))
-        await exchange.finish()
+            await _mend_all(http, tally)
+        await write_line(http, _summary(tally))
+        await http.finish()
 
 
 async def _checked(store: Store, quick: bool, tally: _Tally) -> AsyncGenerator[Line, None]:
     async with aclosing(batches(check(store, quick))) as found:
         async for batch in found:
-            reading = [event for event in batch if isinstance(event, Reading)]
+            reading = [event for event in batch if isinstance(event, CheckProgress)]
             for event in batch:
                 if isinstance(event, Finding):
                     tally.findings.append(event)
                     yield {"finding": _finding(event)}
-                elif isinstance(event, Checked):
+                elif isinstance(event, CheckTotals):
                     tally.seen = event
             if reading:
                 at = reading[-1]
                 yield {"status": "checking", "total": at.total_bytes, "completed": at.done_bytes}
 
 
-async def _mend_manifests(exchange: Exchange, tally: _Tally) -> None:
+async def _mend_manifests(http: HttpRequest, tally: _Tally) -> None:
     """Before all else: a manifest that is back says which blobs are wanted."""
-    store = exchange.daemon.shelf
+    store = http.services.shelf
     found = await asyncio.to_thread(lambda: list(check_manifests(store, Survey())))
     for finding in found:
-        if finding.kind == "manifest" and await asyncio.to_thread(mend_here, store, finding):
+        if finding.kind == "manifest" and await asyncio.to_thread(repair_locally, store, finding):
             tally.findings.append(finding)
             tally.mended.append(finding)
-            await write_line(exchange, {"finding": _finding(finding)})
-            await write_line(exchange, _mended(finding, "from its copy"))
+            await write_line(http, {"finding": _finding(finding)})
+            await write_line(http, _mended(finding, "from its copy"))
 
 
-async def _mend_all(exchange: Exchange, tally: _Tally) -> None:
+async def _mend_all(http: HttpRequest, tally: _Tally) -> None:
     for finding in tally.findings:
         if finding in tally.mended or finding.kind == "stray":
             continue
         try:
             how = None
-            async for step in _mend(exchange.daemon, finding):
+            async for step in _mend(http.services, finding):
                 if isinstance(step, str):
                     how = step
                 else:
-                    await write_line(exchange, step)
+                    await write_line(http, step)
         except (RegistryError, HearthError) as error:
-            await write_line(exchange, _unmended(finding, error.message))
+            await write_line(http, _unmended(finding, error.message))
             continue
         if how is None:
-            await write_line(exchange, _unmended(finding, _advice(finding)))
+            await write_line(http, _unmended(finding, _advice(finding)))
         else:
             tally.mended.append(finding)
-            await write_line(exchange, _mended(finding, how))
+            await write_line(http, _mended(finding, how))
 
 
-async def _mend(daemon: Daemon, finding: Finding) -> AsyncIterator[Line | str]:
+async def _mend(services: Services, finding: Finding) -> AsyncIterator[Line | str]:
     """Mend one finding: lines of progress, and at last in words from what it was mended."""
     if finding.is_damage and finding.kind != "manifest":
-        async for step in mend_blob(daemon, finding):
+        async for step in repair_blob(services, finding):
             yield step if isinstance(step, str) else _progress(step)
-    elif await asyncio.to_thread(mend_here, daemon.shelf, finding):
+    elif await asyncio.to_thread(repair_locally, services.shelf, finding):
         yield "here"
 
 

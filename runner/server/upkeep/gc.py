@@ -9,27 +9,27 @@ from typing import Any
 
 from registry.digest import Digest
 from registry.errors import InvalidDigest
-from registry.gc import GRACE_S, Removed, Rules, collect
+from registry.gc import GRACE_S, GcOptions, RemovedFile, collect
 from registry.store import PARTIAL_KEEP_S
-from registry.usage import Usage, measure
-from runner.server.daemon import Daemon
-from runner.server.exchange import Exchange
-from runner.server.upkeep.lines import plain
+from registry.usage import StoreUsage, measure
+from runner.server.http_request import HttpRequest
+from runner.server.services import Services
+from runner.server.upkeep.ndjson import plain
 from runner.server.upkeep.wire import GcRequest
 
 
-async def gc(exchange: Exchange) -> None:
+async def gc(http: HttpRequest) -> None:
     """Remove unused blobs and parts of transfers. What a pull, a build or a model in memory uses
     stays. With dry_run the same answer, and nothing goes."""
-    asked = await exchange.read(GcRequest)
-    rules = Rules(
+    asked = await http.read(GcRequest)
+    rules = GcOptions(
         grace_s=GRACE_S if asked.grace_s is None else asked.grace_s,
         partial_keep_s=PARTIAL_KEEP_S if asked.partial_age_s is None else asked.partial_age_s,
-        in_use=frozenset(in_memory(exchange.daemon)),
+        in_use=frozenset(in_memory(http.services)),
         dry_run=asked.dry_run,
     )
-    collected = await asyncio.to_thread(collect, exchange.daemon.shelf, rules)
-    await exchange.reply(
+    collected = await asyncio.to_thread(collect, http.services.shelf, rules)
+    await http.reply(
         {
             "blobs": [_removed(item) for item in collected.blobs],
             "partials": [_removed(item) for item in collected.partials],
@@ -40,24 +40,24 @@ async def gc(exchange: Exchange) -> None:
     )
 
 
-def in_memory(daemon: Daemon) -> Iterator[Digest]:
+def in_memory(services: Services) -> Iterator[Digest]:
     """The blobs that workers have open or would open again."""
-    for resident in daemon.manager.present:
+    for resident in services.manager.present:
         with contextlib.suppress(InvalidDigest):
             yield Digest.parse(resident.bundle.model_path.name.replace("sha256-", "sha256:", 1))
 
 
-def _removed(item: Removed) -> dict[str, Any]:
+def _removed(item: RemovedFile) -> dict[str, Any]:
     return {"path": plain(item.path), "size": item.size_bytes}
 
 
-async def du(exchange: Exchange) -> None:
+async def du(http: HttpRequest) -> None:
     """What each model takes, alone and together with others, and what the store takes."""
-    usage = await asyncio.to_thread(measure, exchange.daemon.shelf)
-    await exchange.reply(usage_fields(usage))
+    usage = await asyncio.to_thread(measure, http.services.shelf)
+    await http.reply(usage_fields(usage))
 
 
-def usage_fields(usage: Usage) -> dict[str, Any]:
+def usage_fields(usage: StoreUsage) -> dict[str, Any]:
     """The answer; all sizes in bytes."""
     models = [
         {

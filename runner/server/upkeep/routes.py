@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from runner.server.openapi.answers import Collected, DiskUsage
-from runner.server.routes import Path
+from runner.server.openapi.answers import DiskUsageResponse, GcResponse
+from runner.server.routes import RouteSpec
 from runner.server.stream import NDJSON
-from runner.server.upkeep.adopting import import_models
 from runner.server.upkeep.fsck import fsck
 from runner.server.upkeep.gc import du, gc
+from runner.server.upkeep.imports import import_models
 from runner.server.upkeep.wire import FsckRequest, GcRequest, ImportRequest
 
-PATHS = (
-    Path("/api/fsck", ("POST",), fsck, takes=FsckRequest, streams=NDJSON),
-    Path("/api/gc", ("POST",), gc, takes=GcRequest, gives=Collected),
-    Path("/api/du", ("GET",), du, gives=DiskUsage),
-    Path("/api/import", ("POST",), import_models, takes=ImportRequest, streams=NDJSON),
+ROUTES = (
+    RouteSpec("/api/fsck", ("POST",), fsck, takes=FsckRequest, streams=NDJSON),
+    RouteSpec("/api/gc", ("POST",), gc, takes=GcRequest, gives=GcResponse),
+    RouteSpec("/api/du", ("GET",), du, gives=DiskUsageResponse),
+    RouteSpec("/api/import", ("POST",), import_models, takes=ImportRequest, streams=NDJSON),
 )

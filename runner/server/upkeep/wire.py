@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from runner.server.exchange import WireModel
+from runner.server.http_request import WireModel
 
-_LONGEST_S = 10 * 365 * 86400.0
+_MAX_AGE_S = 10 * 365 * 86400.0
 
 
 class FsckRequest(WireModel):
@@ -22,8 +22,8 @@ class GcRequest(WireModel):
     """POST /api/gc. grace_s and partial_age_s: what is younger stays; None: the defaults."""
 
     dry_run: bool = False
-    grace_s: float | None = Field(None, ge=0, le=_LONGEST_S)
-    partial_age_s: float | None = Field(None, ge=0, le=_LONGEST_S)
+    grace_s: float | None = Field(None, ge=0, le=_MAX_AGE_S)
+    partial_age_s: float | None = Field(None, ge=0, le=_MAX_AGE_S)
 
 
 class ImportRequest(WireModel):

@@ -15,16 +15,16 @@ from functools import partial
 
 import torch
 
-from tests.benchmarks.gpu import crowds, streams
-from tests.benchmarks.gpu.figures import Machine, Target, measure_machine
+from tests.benchmarks.gpu import single_stream, throughput
+from tests.benchmarks.gpu.machine import Machine, Target, measure_machine
 
 Measured = Callable[[Machine], Iterator[str]]
 WHAT: dict[str, tuple[Target, ...]] = {
-    "decode": tuple(streams.DECODE.values()),
-    "prefill": (streams.PREFILL,),
-    "kernels": (streams.DECODE_KERNEL, streams.PREFILL_KERNEL),
-    "nano": tuple(crowds.NANO.values()),
-    "transformers": tuple(crowds.TRANSFORMERS.values()),
+    "decode": tuple(single_stream.DECODE.values()),
+    "prefill": (single_stream.PREFILL,),
+    "kernels": (single_stream.DECODE_KERNEL, single_stream.PREFILL_KERNEL),
+    "nano": tuple(throughput.NANO.values()),
+    "transformers": tuple(throughput.TRANSFORMERS.values()),
 }
 
 
@@ -50,11 +50,11 @@ def main() -> int:
     if machine.small:
         print("tiny shapes: what follows shows that it runs, and is no figure")
     run: dict[str, Measured] = {
-        "decode": streams.decodes,
-        "prefill": streams.prefill,
-        "kernels": streams.kernels,
-        "nano": crowds.nano,
-        "transformers": partial(crowds.beside, python=given.transformers),
+        "decode": single_stream.decodes,
+        "prefill": single_stream.prefill,
+        "kernels": single_stream.kernels,
+        "nano": throughput.nano,
+        "transformers": partial(throughput.beside, python=given.transformers),
     }
     for name in names:
         for line in run[name](machine):

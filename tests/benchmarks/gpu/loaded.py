@@ -10,9 +10,9 @@ import torch
 
 from runner.backends.backend import Row
 from runner.backends.torch.backend import TorchBackend
-from runner.backends.torch.loader import build_model, generator
-from runner.backends.torch.plan import plan_memory
-from runner.backends.torch.weights import Place
+from runner.backends.torch.loading.loader import build_model, generator
+from runner.backends.torch.loading.memory_plan import plan_memory
+from runner.backends.torch.loading.weights import WeightPlacement
 from runner.types import LoadPlan, SamplingParams
 from tests.benchmarks.gpu.shapes import computed_bytes, random_source
 
@@ -52,7 +52,9 @@ def load(values: Mapping[str, Any], quantization: str, device: str, **plan: int)
     )
     print(f"  {values['model_type']} in {quantization}: {memory.describe()}", flush=True)
     context = min(asked.context_length, source.config.context_length)
-    place = Place(memory.dtype, torch.device(device), context, memory.packed, memory.narrow)
+    place = WeightPlacement(
+        memory.dtype, torch.device(device), context, memory.packed, memory.narrow
+    )
     with torch.inference_mode():
         model = build_model(source, place)
         backend = generator(asked, source.config, memory, model, context)

@@ -14,8 +14,8 @@ from typing import Any, Final
 import torch
 
 from modelfile.convert.config import Config
-from runner.backends.torch.config import model_config
-from runner.backends.torch.sources import Lying, ModelSource
+from runner.backends.torch.config import create_model_config
+from runner.backends.torch.loading.source import InPlaceWeights, ModelSource
 
 GROUP: Final = 128  # weights of one scale in int4
 _LLAMA: Final[dict[str, Any]] = {
@@ -107,7 +107,7 @@ class Random:
 
 
 class RandomTensors:
-    """See runner.backends.torch.weights.TensorSource; they lie on the device already."""
+    """See runner.backends.torch.loading.weights.TensorSource; they lie on the device already."""
 
     def __init__(self, tensors: Mapping[str, Random], device: str) -> None:
         self._tensors = dict(tensors)
@@ -136,12 +136,12 @@ def random_source(values: Mapping[str, Any], quantization: str, device: str) -> 
     """The model of config.json's values with random weights, quantized but for its ends."""
     packed = QUANTIZATIONS[quantization]
     given = dict(values) if packed is None else {**values, "quantization_config": packed}
-    config = model_config(Config(given))
+    config = create_model_config(Config(given))
     tensors = dict(_tensors(values, quantization))
     stored = sum(prod(each.shape) * each.dtype.itemsize for each in tensors.values())
     elements = sum(prod(shape) for _, shape in _maps(values)) + _outer(values)
     made = RandomTensors(tensors, device)
-    return ModelSource(config, made, elements, stored, packed is not None, Lying())
+    return ModelSource(config, made, elements, stored, packed is not None, InPlaceWeights())
 
 
 def computed_bytes(source: ModelSource, values: Mapping[str, Any]) -> int:

@@ -8,7 +8,7 @@ import instructor
 import openai
 from pydantic import BaseModel
 
-from tests.clients.python.checking import MODEL, UNKNOWN, expect, main
+from tests.clients.python.checks import MODEL, UNKNOWN, expect, main
 
 logging.getLogger("instructor").setLevel(logging.CRITICAL)
 TOLD = [{"role": "user", "content": "Paris is in France."}]

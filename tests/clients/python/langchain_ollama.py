@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langchain_ollama import ChatOllama, OllamaEmbeddings, OllamaLLM
 from pydantic import BaseModel
 
-from tests.clients.python.checking import (
+from tests.clients.python.checks import (
     CAPITAL,
     EMBEDDER,
     ENDLESS,

@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel
 
-from tests.clients.python.checking import (
+from tests.clients.python.checks import (
     CAPITAL,
     EMBEDDER,
     ENDLESS,

@@ -7,7 +7,7 @@ from typing import Any
 
 import litellm
 
-from tests.clients.python.checking import (
+from tests.clients.python.checks import (
     CAPITAL,
     EMBEDDER,
     ENDLESS,

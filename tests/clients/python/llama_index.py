@@ -11,7 +11,7 @@ from llama_index.llms.ollama import Ollama
 from llama_index.llms.openai_like import OpenAILike
 from pydantic import BaseModel
 
-from tests.clients.python.checking import (
+from tests.clients.python.checks import (
     CAPITAL,
     EMBEDDER,
     ENDLESS,

@@ -10,7 +10,7 @@ from pydantic_ai.providers.ollama import OllamaProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
 
-from tests.clients.python.checking import (
+from tests.clients.python.checks import (
     CAPITAL,
     EMBEDDER,
     ENDLESS,

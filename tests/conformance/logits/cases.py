@@ -65,7 +65,7 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "llama_wide": {**CONVERTED["llama2"], "hidden_size": 192, "intermediate_size": 320},
 }
 
-# Checkpoints of quantize.py's kinds, by the case that they are of
+# Checkpoints of quantization.py's kinds, by the case that they are of
 QUANTIZED: Final[dict[str, str]] = {
     "fp8_tensor": "llama2",
     "fp8_blocks": "llama_wide",

@@ -12,9 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import native
-from kernels.native.attention import BF16, F16, F32, Q8_0, Attention, Cached, Scoring
+from kernels.native.attention import (
+    BF16,
+    F16,
+    F32,
+    Q8_0,
+    AttentionLibrary,
+    AttentionParams,
+    CacheTensor,
+)
 
-LIBRARY = native.library("llamacpp")
+LIBRARY = native.library_path("llamacpp")
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="no kernels were compiled here")
 
 CLOSE = 2e-5  # float32 sums in another order, of values of size 1
@@ -35,25 +43,25 @@ class Case:
     threads: int = 1
 
 
-def attention() -> Attention:
+def attention() -> AttentionLibrary:
     assert LIBRARY is not None
-    return Attention(LIBRARY)
+    return AttentionLibrary(LIBRARY)
 
 
-def cached(vectors: Floats, kind: int) -> tuple[Cached, Floats]:
+def cached(vectors: Floats, kind: int) -> tuple[CacheTensor, Floats]:
     """The vectors as a cache of this type has them, and what they are worth then."""
     values = vectors.shape[-1]
     if kind == F16:
         half = vectors.astype(np.float16)
-        return Cached(half, kind, values), half.astype(np.float32)
+        return CacheTensor(half, kind, values), half.astype(np.float32)
     if kind == Q8_0:
         blocks = np.asarray(gguf.quantize(vectors, gguf.GGMLQuantizationType.Q8_0))
         worth = gguf.dequantize(blocks, gguf.GGMLQuantizationType.Q8_0)
-        return Cached(blocks, kind, values), np.asarray(worth, np.float32)
+        return CacheTensor(blocks, kind, values), np.asarray(worth, np.float32)
     if kind == BF16:
         upper = (vectors.view(np.uint32) >> 16).astype(np.uint16)
-        return Cached(upper, kind, values), (upper.astype(np.uint32) << 16).view(np.float32)
-    return Cached(vectors, kind, values), vectors
+        return CacheTensor(upper, kind, values), (upper.astype(np.uint32) << 16).view(np.float32)
+    return CacheTensor(vectors, kind, values), vectors
 
 
 def slopes(heads: int, max_bias: float) -> Floats:
@@ -68,7 +76,7 @@ def slopes(heads: int, max_bias: float) -> Floats:
     )
 
 
-def defined(q: Floats, k: Floats, v: Floats, scoring: Scoring) -> Floats:
+def defined(q: Floats, k: Floats, v: Floats, scoring: AttentionParams) -> Floats:
     heads, group = q.shape[1], q.shape[1] // k.shape[1]
     scores = np.einsum("rhd,chd->rhc", q, k.repeat(group, axis=1)) * scoring.scale
     if scoring.softcap:
@@ -88,7 +96,9 @@ def defined(q: Floats, k: Floats, v: Floats, scoring: Scoring) -> Floats:
     return np.asarray(np.einsum("rhc,chd->rhd", weights, v.repeat(group, axis=1)), np.float32)
 
 
-def assert_defined(case: Case, scoring: Scoring, seed: int = 0, close: float = CLOSE) -> None:
+def assert_defined(
+    case: Case, scoring: AttentionParams, seed: int = 0, close: float = CLOSE
+) -> None:
     random = np.random.default_rng(seed)
     q = random.standard_normal((case.rows, case.heads, case.values), np.float32)
     k = random.standard_normal((case.cells, case.heads_kv, case.values), np.float32)
@@ -128,27 +138,27 @@ def test_any_mask_and_shape(
     hidden = np.random.default_rng(seed).random((rows, cells)) > seen
     mask = np.where(hidden, -np.inf, 0).astype(np.float16)
     case = Case(rows, cells, group * heads_kv, heads_kv, values, values, threads=threads)
-    assert_defined(case, Scoring(values**-0.5, mask), seed)
+    assert_defined(case, AttentionParams(values**-0.5, mask), seed)
 
 
 @pytest.mark.parametrize("kinds", [(F32, F32), (F16, F16), (BF16, BF16), (Q8_0, Q8_0), (Q8_0, F16)])
 def test_every_type_of_cache(kinds: tuple[int, int]) -> None:
-    assert_defined(Case(rows=9, kinds=kinds), Scoring(0.125, causal(9, 70)))
+    assert_defined(Case(rows=9, kinds=kinds), AttentionParams(0.125, causal(9, 70)))
 
 
 def test_values_may_be_shorter_than_keys() -> None:
-    assert_defined(Case(values=192, values_v=128), Scoring(0.07, causal(3, 70)))
+    assert_defined(Case(values=192, values_v=128), AttentionParams(0.07, causal(3, 70)))
 
 
 def test_without_a_mask_everything_is_seen() -> None:
-    assert_defined(Case(cells=33), Scoring(0.125))
+    assert_defined(Case(cells=33), AttentionParams(0.125))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_row_that_sees_nothing_is_zero(threads: int) -> None:
     mask = causal(3, 300)
     mask[1] = -np.inf
-    assert_defined(Case(cells=300, threads=threads), Scoring(0.125, mask))
+    assert_defined(Case(cells=300, threads=threads), AttentionParams(0.125, mask))
 
 
 @pytest.mark.parametrize("threads", [1, 8])
@@ -157,7 +167,7 @@ def test_sinks_softcap_and_slopes(threads: int, heads: int) -> None:
     random = np.random.default_rng(5)
     mask = (causal(3, 500).astype(np.float32) - random.random((3, 500)) * 9).astype(np.float16)
     sinks = random.standard_normal(heads).astype(np.float32)
-    plain = Scoring(0.125, mask)
+    plain = AttentionParams(0.125, mask)
     case = Case(cells=500, heads=heads, heads_kv=2, threads=threads)
     assert_defined(case, replace(plain, sinks=sinks))
     assert_defined(case, replace(plain, softcap=3.0, scale=0.125 / 3))
@@ -167,7 +177,7 @@ def test_sinks_softcap_and_slopes(threads: int, heads: int) -> None:
 
 def test_large_scores_do_not_overflow() -> None:
     case = Case(cells=200, kinds=(F32, F32))  # scores of 1,000, rounded to 1e-4
-    assert_defined(case, Scoring(40.0, causal(3, 200)), close=1e-3)
+    assert_defined(case, AttentionParams(40.0, causal(3, 200)), close=1e-3)
 
 
 @pytest.mark.parametrize("sink", [-200.0, 40.0, 2000.0])
@@ -175,8 +185,8 @@ def test_a_sink_far_from_the_scores(sink: float) -> None:
     random = np.random.default_rng(8)
     q = np.zeros((1, 1, 64), np.float32)
     k, v = (random.standard_normal((70, 1, 64), np.float32) for _ in range(2))
-    scoring = Scoring(1.0, sinks=np.array([sink], np.float32))
-    found = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), scoring)[0, 0]
+    scoring = AttentionParams(1.0, sinks=np.array([sink], np.float32))
+    found = attention().attend(q, CacheTensor(k, F32, 64), CacheTensor(v, F32, 64), scoring)[0, 0]
     mean = v.sum(axis=0, dtype=np.float64)[0] / (70 + np.exp(np.float64(min(sink, 700.0))))
     assert np.allclose(found, mean, rtol=1e-5, atol=1e-37)
 
@@ -185,12 +195,14 @@ def test_large_values_of_very_many_cells_do_not_overflow() -> None:
     cells = (1 << 19) + 5
     k, v = np.zeros((cells, 1, 32), np.float16), np.full((cells, 1, 32), 600, np.float16)
     q = np.ones((1, 1, 32), np.float32)
-    found = attention().attend(q, Cached(k, F16, 32), Cached(v, F16, 32), Scoring(1.0))
+    found = attention().attend(
+        q, CacheTensor(k, F16, 32), CacheTensor(v, F16, 32), AttentionParams(1.0)
+    )
     assert np.allclose(found, 600)
 
 
 def test_parts_of_a_long_cache_are_put_together() -> None:
-    assert_defined(Case(rows=1, cells=3000, heads_kv=1, threads=8), Scoring(0.125))
+    assert_defined(Case(rows=1, cells=3000, heads_kv=1, threads=8), AttentionParams(0.125))
 
 
 def test_a_row_has_the_same_bits_alone_with_others_and_wherever_its_cells_lie() -> None:
@@ -199,8 +211,10 @@ def test_a_row_has_the_same_bits_alone_with_others_and_wherever_its_cells_lie() 
     k, v = (random.standard_normal((150, 2, 64), np.float32) for _ in range(2))
     v[33] *= 5000  # is added apart
     mask = causal(20, 150)
-    scoring = Scoring(0.125, mask)
-    together = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), scoring, threads=1)
+    scoring = AttentionParams(0.125, mask)
+    together = attention().attend(
+        q, CacheTensor(k, F32, 64), CacheTensor(v, F32, 64), scoring, threads=1
+    )
     spread = random.choice(700, 150, replace=False)  # in any order
     far_k, far_v = (random.standard_normal((700, 2, 64), np.float32) for _ in range(2))
     far_k[spread], far_v[spread] = k, v
@@ -210,9 +224,9 @@ def test_a_row_has_the_same_bits_alone_with_others_and_wherever_its_cells_lie() 
         for threads in (1, 2, 8):
             alone = attention().attend(
                 q[row : row + 1],
-                Cached(far_k, F32, 64),
-                Cached(far_v, F32, 64),
-                Scoring(0.125, own),
+                CacheTensor(far_k, F32, 64),
+                CacheTensor(far_v, F32, 64),
+                AttentionParams(0.125, own),
                 threads=threads,
             )
             assert np.array_equal(alone[0], together[row])
@@ -223,7 +237,9 @@ def test_nan_in_a_row_stays_in_it() -> None:
     q = random.standard_normal((3, 2, 64), np.float32)
     q[1] = np.nan
     k, v = (random.standard_normal((40, 2, 64), np.float32) for _ in range(2))
-    found = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), Scoring(0.125))
+    found = attention().attend(
+        q, CacheTensor(k, F32, 64), CacheTensor(v, F32, 64), AttentionParams(0.125)
+    )
     assert np.isnan(found[1]).all()
     assert np.isfinite(found[[0, 2]]).all()
 
@@ -236,8 +252,8 @@ def test_small_and_large_values_are_added_exactly_enough(size: float) -> None:
         random.standard_normal((90, 2, 64), np.float32),
     )
     v = random.standard_normal((90, 2, 64), np.float32) * np.float32(size)
-    scoring = Scoring(0.125, causal(5, 90))
-    found = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), scoring)
+    scoring = AttentionParams(0.125, causal(5, 90))
+    found = attention().attend(q, CacheTensor(k, F32, 64), CacheTensor(v, F32, 64), scoring)
     assert np.abs(found - defined(q, k, v, scoring)).max() < CLOSE * size + 2.0**-34
 
 
@@ -247,16 +263,18 @@ def test_cells_that_are_not_finite_spoil_only_the_rows_that_see_them(spoiled: fl
     q = random.standard_normal((6, 2, 64), np.float32)
     k, v = (random.standard_normal((40, 2, 64), np.float32) for _ in range(2))
     mask = causal(6, 40)
-    expected = defined(q, k, v, Scoring(0.125, mask))
+    expected = defined(q, k, v, AttentionParams(0.125, mask))
     k[37], v[37] = spoiled, spoiled  # the first three rows do not see it
-    found = attention().attend(q, Cached(k, F32, 64), Cached(v, F32, 64), Scoring(0.125, mask))
+    found = attention().attend(
+        q, CacheTensor(k, F32, 64), CacheTensor(v, F32, 64), AttentionParams(0.125, mask)
+    )
     assert np.abs(found[:3] - expected[:3]).max() < CLOSE
     assert not np.isfinite(found[3:]).any()
 
 
 @pytest.mark.parametrize(("kind", "values"), [(2, 64), (F16, 36), (F16, 512), (Q8_0, 80), (F16, 0)])
 def test_other_types_and_sizes_are_refused(kind: int, values: int) -> None:
-    vectors = Cached(np.zeros((1, 1, 1024), np.uint8), kind, values)
+    vectors = CacheTensor(np.zeros((1, 1, 1024), np.uint8), kind, values)
     assert not attention().takes(vectors, vectors)
     with pytest.raises(ValueError, match=f"vectors of {values} and {values} values"):
-        attention().attend(np.zeros((1, 1, 64), np.float32), vectors, vectors, Scoring(1.0))
+        attention().attend(np.zeros((1, 1, 64), np.float32), vectors, vectors, AttentionParams(1.0))

@@ -11,25 +11,32 @@ import pytest
 
 from kernels import native
 
-LIBRARY = native.library("torch") if find_spec("torch") is not None else None
+LIBRARY = native.library_path("torch") if find_spec("torch") is not None else None
 if LIBRARY is None:
     pytest.skip("no kernels were compiled here", allow_module_level=True)
 
 import torch  # noqa: E402
 
-from kernels.native.decode import Layer, Map, Model, NativeDecoder, Shape, Tokens  # noqa: E402
-from kernels.native.linear import Kernels, Matrices  # noqa: E402
+from kernels.native.decode import (  # noqa: E402
+    DecoderLayer,
+    DecoderModel,
+    DecoderShape,
+    DecodeStep,
+    NativeDecoder,
+    Projection,
+)
+from kernels.native.linear import Matrices, TorchKernels  # noqa: E402
 
-KERNELS = Kernels(LIBRARY)
+KERNELS = TorchKernels(LIBRARY)
 VOCABULARY, POSITIONS, BLOCKS, BLOCK = 11, 20, 6, 4
-SHAPE = Shape(hidden=24, heads=4, heads_kv=2, head=16, feed_forward=40)
+SHAPE = DecoderShape(hidden=24, heads=4, heads_kv=2, head=16, feed_forward=40)
 
 
-def a_map(outputs: int, inputs: int) -> Map:
-    return Map(Matrices(KERNELS, [torch.full((outputs, inputs), 0.1)], [None]))
+def a_map(outputs: int, inputs: int) -> Projection:
+    return Projection(Matrices(KERNELS, [torch.full((outputs, inputs), 0.1)], [None]))
 
 
-def a_layer(**changes: Any) -> Layer:
+def a_layer(**changes: Any) -> DecoderLayer:
     angles = torch.zeros(POSITIONS, 8)
     given: dict[str, Any] = {
         "projections": a_map(128, 24),
@@ -47,16 +54,18 @@ def a_layer(**changes: Any) -> Layer:
         "window": None,
         "scale": 0.25,
     }
-    return Layer(**(given | changes))
+    return DecoderLayer(**(given | changes))
 
 
-def a_model(**changes: Any) -> Model:
+def a_model(**changes: Any) -> DecoderModel:
     embedding = Matrices(KERNELS, [torch.ones(VOCABULARY, 24)], [None])
-    model = Model(SHAPE, [a_layer(), a_layer()], embedding, torch.ones(24), 1e-5, narrow=False)
+    model = DecoderModel(
+        SHAPE, [a_layer(), a_layer()], embedding, torch.ones(24), 1e-5, narrow=False
+    )
     return replace(model, **changes)
 
 
-def a_step(**changes: Any) -> Tokens:
+def a_step(**changes: Any) -> DecodeStep:
     """Two tokens of one sequence and one of another."""
     given = {
         "tokens": torch.tensor([3, 4, 10]),
@@ -65,7 +74,7 @@ def a_step(**changes: Any) -> Tokens:
         "tables": torch.tensor([[0, 1], [5, 0]], dtype=torch.int32),
         "starts": torch.tensor([0, 2, 3], dtype=torch.int32),
     }
-    return Tokens(**(given | changes))
+    return DecodeStep(**(given | changes))
 
 
 def test_a_step_that_fits_is_computed() -> None:
@@ -81,7 +90,7 @@ def test_a_step_that_fits_is_computed() -> None:
         {"output": a_map(24, 63)},
         {"gate_up": a_map(40, 24)},
         {"down": a_map(25, 40)},
-        {"down": Map(a_map(24, 40).matrices, torch.ones(23))},
+        {"down": Projection(a_map(24, 40).matrices, torch.ones(23))},
         {"input_norm": torch.ones(23)},
         {"middle_norm": torch.ones(24, 1)},
         {"query_norm": torch.ones(24)},

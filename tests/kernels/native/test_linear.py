@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 
 from kernels import native
 
-LIBRARY = native.library("torch") if find_spec("torch") is not None else None
+LIBRARY = native.library_path("torch") if find_spec("torch") is not None else None
 if LIBRARY is None:
     pytest.skip("no kernels were compiled here", allow_module_level=True)
 
 import torch  # noqa: E402
 
-from kernels.native.linear import Kernels, Matrices, takes  # noqa: E402
+from kernels.native.linear import Matrices, TorchKernels, supports  # noqa: E402
 
 Tensor = Any
-KERNELS = Kernels(LIBRARY)
+KERNELS = TorchKernels(LIBRARY)
 WEIGHTS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "Q8_0": None}
 # Of the sum of the products' sizes: sums in another order, factors and the result in bfloat16
 EXACT, NARROW, ROUNDED = 1e-6, 2**-7, 2**-8
@@ -176,7 +176,7 @@ def test_weights_that_are_not_multiplied_so_are_refused() -> None:
         (wide, "Q8_0"),
     ]
     for weight, kind in refused:
-        assert not takes(weight, kind)
+        assert not supports(weight, kind)
         with pytest.raises(ValueError, match="cannot be multiplied"):
             Matrices(KERNELS, [weight], [kind])
     with pytest.raises(ValueError, match="widths"):

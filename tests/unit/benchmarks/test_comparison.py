@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.comparison import Target, alone, compare
+from tests.benchmarks.comparison import RatioTarget, alone, compare
 
 
 def test_the_ratio_is_taken_round_by_round() -> None:
@@ -14,11 +14,11 @@ def test_the_ratio_is_taken_round_by_round() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "met"), [(Target("at least", 0.95), True), (Target("at most", 0.4), False)]
+    ("target", "met"), [(RatioTarget("at least", 0.95), True), (RatioTarget("at most", 0.4), False)]
 )
-def test_a_target_bounds_the_ratio(target: Target, met: bool) -> None:
+def test_a_target_bounds_the_ratio(target: RatioTarget, met: bool) -> None:
     assert compare("x", "s", [2.0], ("other", [2.0]), target).met is met
 
 
 def test_without_another_side_the_target_bounds_the_figure() -> None:
-    assert alone("help", "ms", [140.0, 160.0, 130.0], Target("at most", 150)).met is True
+    assert alone("help", "ms", [140.0, 160.0, 130.0], RatioTarget("at most", 150)).met is True

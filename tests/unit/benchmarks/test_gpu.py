@@ -13,8 +13,8 @@ if find_spec("torch") is None:
 import torch
 
 from tests.benchmarks.gpu import __main__ as command
-from tests.benchmarks.gpu import crowds, streams
-from tests.benchmarks.gpu.figures import Machine, Target
+from tests.benchmarks.gpu import single_stream, throughput
+from tests.benchmarks.gpu.machine import Machine, Target
 
 TINY = Machine("cpu", True, copy=1e9, matrix=1e9)
 
@@ -26,7 +26,7 @@ def test_without_a_gpu_every_target_is_listed_as_not_measured(
     monkeypatch.setattr(sys, "argv", ["gpu"])
     assert command.main() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(streams.TARGETS) + len(crowds.TARGETS)
+    assert len(lines) == len(single_stream.TARGETS) + len(throughput.TARGETS)
     assert all("not measured" in line and "no GPU here" in line for line in lines)
 
 
@@ -41,19 +41,19 @@ def test_a_name_that_is_none_is_refused(
 
 @pytest.mark.parametrize("name", ["decodes", "prefill", "kernels"])
 def test_what_one_stream_does_is_measured_with_tiny_shapes(name: str) -> None:
-    lines = list(getattr(streams, name)(TINY))
+    lines = list(getattr(single_stream, name)(TINY))
     assert lines
     assert not any("not measured" in line for line in lines)
 
 
 def test_many_requests_are_measured_with_tiny_shapes() -> None:
-    lines = list(crowds.nano(TINY))
-    assert len(lines) == len(crowds.NANO)
+    lines = list(throughput.nano(TINY))
+    assert len(lines) == len(throughput.NANO)
     assert all("tokens/s of output" in line for line in lines)
 
 
 def test_without_an_environment_transformers_is_not_measured() -> None:
-    assert all("name an environment" in line for line in crowds.beside(TINY, None))
+    assert all("name an environment" in line for line in throughput.beside(TINY, None))
 
 
 def test_a_share_stands_beside_what_is_wanted() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Generator
 import pytest
 
 from cli.answer import show_answer, timing_lines
-from runner.replies import Chunk
+from runner.replies import ReplyChunk
 
 
-def stream(*chunks: Chunk) -> Generator[Chunk, None, None]:
+def stream(*chunks: ReplyChunk) -> Generator[ReplyChunk, None, None]:
     yield from chunks
 
 
@@ -41,7 +41,7 @@ def test_an_interrupt_closes_the_stream_and_ends_the_line(
 ) -> None:
     closed = []
 
-    def interrupted() -> Generator[Chunk, None, None]:
+    def interrupted() -> Generator[ReplyChunk, None, None]:
         try:
             yield {"response": "a"}
             raise KeyboardInterrupt
@@ -55,7 +55,7 @@ def test_an_interrupt_closes_the_stream_and_ends_the_line(
 
 
 def test_the_timing_lines_are_those_of_ollama() -> None:
-    last: Chunk = {
+    last: ReplyChunk = {
         "total_duration": 2_500_000_000,
         "load_duration": 1_000_000,
         "prompt_eval_count": 10,

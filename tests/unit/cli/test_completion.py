@@ -28,14 +28,14 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("daemon")
 def test_installed_names_are_offered_in_order() -> None:
-    assert completion.installed("") == ["ember", "zephyr"]
-    assert completion.installed("em") == ["ember"]
-    assert completion.installed("x") == []
+    assert completion.installed_models("") == ["ember", "zephyr"]
+    assert completion.installed_models("em") == ["ember"]
+    assert completion.installed_models("x") == []
 
 
 @pytest.mark.usefixtures("daemon")
 def test_only_loaded_models_are_offered_to_stop() -> None:
-    assert completion.resident("") == ["zephyr"]
+    assert completion.loaded_models("") == ["zephyr"]
 
 
 def test_without_a_daemon_nothing_is_offered_and_none_is_started(
@@ -44,5 +44,5 @@ def test_without_a_daemon_nothing_is_offered_and_none_is_started(
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HEARTH_HOST", f"127.0.0.1:{unused.getsockname()[1]}")
-        assert completion.installed("") == []
+        assert completion.installed_models("") == []
     assert capfd.readouterr() == ("", "")

@@ -15,7 +15,7 @@ import pytest
 
 from cli import daemon
 from cli.daemon import absolute_paths, start_daemon, wait_until
-from cli.errors import Failure
+from cli.errors import CliError
 from runner.client import Client
 from runner.settings import Settings, load
 
@@ -107,7 +107,7 @@ def test_a_daemon_that_ends_at_once_shows_the_end_of_its_log(
     log.write_text("an older line\n")
     script = "import sys; sys.exit('port 4327 is in use')"
     monkeypatch.setattr(daemon, "COMMAND", (sys.executable, "-c", script))
-    with Client(settings.host.url) as client, pytest.raises(Failure) as caught:
+    with Client(settings.host.url) as client, pytest.raises(CliError) as caught:
         start_daemon(settings, client)
     assert "ended at once with exit code 1" in caught.value.message
     assert "port 4327 is in use" in caught.value.message
@@ -119,7 +119,7 @@ def test_a_daemon_that_never_answers_is_ended(
 ) -> None:
     script = "import signal; print('half way', flush=True); signal.pause()"
     monkeypatch.setattr(daemon, "COMMAND", (sys.executable, "-c", script))
-    with Client(settings.host.url) as client, pytest.raises(Failure, match="does not answer"):
+    with Client(settings.host.url) as client, pytest.raises(CliError, match="does not answer"):
         start_daemon(settings, client, timeout_s=0.3)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.errors import Failure, explain, report
+from cli.errors import CliError, explain, report
 from runner.client import ClientError, DaemonUnreachable
 from runner.settings import SettingsError
 
@@ -12,8 +12,8 @@ from runner.settings import SettingsError
 @pytest.mark.parametrize(
     ("error", "exit_code"),
     [
-        (Failure("x"), 1),
-        (Failure("x", 2), 2),
+        (CliError("x"), 1),
+        (CliError("x", 2), 2),
         (SettingsError("HEARTH_HOST='x' cannot be used"), 1),
         (ClientError("x", status=500), 1),
         (ClientError("x", status=404, code="model_not_found"), 3),

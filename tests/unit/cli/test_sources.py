@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import Failure
+from cli.errors import CliError
 from cli.sources import find
 
 HEADER = b'{"a":{}}'
@@ -57,7 +57,7 @@ def test_a_folder_with_a_model_wins_over_a_name(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"there is no file .*/m\.gguf"):
+    with pytest.raises(CliError, match=r"there is no file .*/m\.gguf"):
         find("./m.gguf", tmp_path)
 
 
@@ -66,7 +66,7 @@ def test_pipes_devices_and_sockets_are_refused_without_opening(tmp_path: Path) -
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "sock"))
         for name, what in (("./fifo", "pipe"), ("./sock", "socket"), ("/dev/zero", "device")):
-            with pytest.raises(Failure, match=what):
+            with pytest.raises(CliError, match=what):
                 find(name, tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_a_link_out_of_the_folder_is_refused_and_the_target_named(
     folder = tmp_path / "package"
     folder.mkdir()
     (folder / "weights.gguf").symlink_to(model)
-    with pytest.raises(Failure, match=rf"link to {model}.*write its own path"):
+    with pytest.raises(CliError, match=rf"link to {model}.*write its own path"):
         find("./weights.gguf", folder)
     found = find("../model.gguf", folder)
     assert found is not None
@@ -87,7 +87,7 @@ def test_a_link_out_of_a_folder_of_safetensors_is_refused(model: Path, tmp_path:
     folder = write(tmp_path / "hf", "model.safetensors")
     (folder / "config.json").symlink_to(model)
     for text in (".", str(folder)):
-        with pytest.raises(Failure, match=r"config\.json is a link to"):
+        with pytest.raises(CliError, match=r"config\.json is a link to"):
             find(text, folder)
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_no_model_is_refused_before_hashing(
     tmp_path: Path, content: bytes, message: str
 ) -> None:
     (tmp_path / "m.gguf").write_bytes(content)
-    with pytest.raises(Failure, match=message):
+    with pytest.raises(CliError, match=message):
         find("m.gguf", tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_a_pickle_is_refused_by_name_and_by_its_first_bytes(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     for text in (f"./{name}", "."):
-        with pytest.raises(Failure, match=r"is a pickle.*as safetensors or GGUF"):
+        with pytest.raises(CliError, match=r"is a pickle.*as safetensors or GGUF"):
             find(text, tmp_path)
 
 
@@ -140,7 +140,7 @@ def test_all_parts_of_a_split_model_are_found(tmp_path: Path) -> None:
     for text in ("m-00001-of-00003.gguf", "m-00003-of-00003.gguf", "."):
         assert list(find(text, tmp_path) or {}) == names
     (tmp_path / names[1]).unlink()
-    with pytest.raises(Failure, match=r"m-00002-of-00003.gguf is missing"):
+    with pytest.raises(CliError, match=r"m-00002-of-00003.gguf is missing"):
         find("m-00001-of-00003.gguf", tmp_path)
 
 
@@ -167,7 +167,7 @@ def test_a_missing_shard_is_named(tmp_path: Path, index: bool) -> None:
     if index:
         text = json.dumps({"weight_map": {"a": names[0], "b": names[1]}})
         (tmp_path / "model.safetensors.index.json").write_text(text)
-    with pytest.raises(Failure, match=r"model-00002-of-00002.safetensors is missing"):
+    with pytest.raises(CliError, match=r"model-00002-of-00002.safetensors is missing"):
         find(".", tmp_path)
 
 
@@ -175,19 +175,19 @@ def test_a_missing_shard_is_named(tmp_path: Path, index: bool) -> None:
 def test_an_index_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     write(tmp_path, "model.safetensors")
     (tmp_path / "model.safetensors.index.json").write_text(text)
-    with pytest.raises(Failure, match="is not an index"):
+    with pytest.raises(CliError, match="is not an index"):
         find(".", tmp_path)
 
 
 def test_one_of_several_models_has_to_be_named(tmp_path: Path) -> None:
     write(tmp_path, "a.gguf", "b.gguf")
-    with pytest.raises(Failure, match=r"several models \(a.gguf, b.gguf\)"):
+    with pytest.raises(CliError, match=r"several models \(a.gguf, b.gguf\)"):
         find(".", tmp_path)
 
 
 def test_one_file_of_a_folder_of_safetensors_is_no_model(tmp_path: Path) -> None:
     write(tmp_path, "model.safetensors")
-    with pytest.raises(Failure, match="write its folder after FROM"):
+    with pytest.raises(CliError, match="write its folder after FROM"):
         find("./model.safetensors", tmp_path)
 
 
@@ -209,7 +209,7 @@ def test_a_projector_beside_the_model_comes_along_which_is_said(
 
 def test_one_of_several_projectors_has_to_be_named(tmp_path: Path) -> None:
     write(tmp_path, "model.gguf", "mmproj-a.gguf", "mmproj-b.gguf")
-    with pytest.raises(Failure, match=r"several projectors for images \(mmproj-a.gguf, mmproj-b"):
+    with pytest.raises(CliError, match=r"several projectors for images \(mmproj-a.gguf, mmproj-b"):
         find(".", tmp_path)
 
 

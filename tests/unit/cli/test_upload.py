@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import Failure
-from cli.upload import CHUNK_BYTES, Delivery, digest, send
+from cli.errors import CliError
+from cli.upload import CHUNK_BYTES, BlobUploader, digest, send
 from runner.client import Client, ClientError
 from runner.replies import Progress
 from tests.unit.cli.conftest import FakeDaemon
@@ -51,7 +51,7 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(
             os.truncate(model, size_bytes + change)
             list(content)  # type: ignore[call-overload]
 
-    with Changing("http://127.0.0.1:1") as client, pytest.raises(Failure, match=message):
+    with Changing("http://127.0.0.1:1") as client, pytest.raises(CliError, match=message):
         send(client, model, "sha256:1", lambda count: None)
 
 
@@ -103,7 +103,7 @@ def store(tmp_path: Path) -> Path:
 
 def test_a_file_is_placed_and_read_once_by_the_daemon(store: Path, model: Path) -> None:
     daemon, view = Storing(store), Shown()
-    named = Delivery(daemon, view, store).bring_all({"m.gguf": model})  # type: ignore[arg-type]
+    named = BlobUploader(daemon, view, store).bring_all({"m.gguf": model})  # type: ignore[arg-type]
     assert named == {"m.gguf": f"sha256:{hashlib.sha256(model.read_bytes()).hexdigest()}"}
     assert (len(daemon.taken), daemon.sent) == (1, [])
     assert {line["status"] for line in view.lines} == {"verifying model.gguf"}
@@ -116,7 +116,7 @@ def test_a_file_is_sent_to_a_daemon_with_another_store(
 ) -> None:
     daemon, view = Storing(store, other=True), Shown()
     place = store if placeable else None
-    named = Delivery(daemon, view, place).bring(model)  # type: ignore[arg-type]
+    named = BlobUploader(daemon, view, place).bring(model)  # type: ignore[arg-type]
     assert daemon.sent == [named]
     statuses = {line["status"] for line in view.lines}
     assert {"reading model.gguf", "sending model.gguf"} <= statuses
@@ -127,7 +127,7 @@ def test_a_blob_of_the_store_is_named_without_being_read(store: Path, model: Pat
     blob = store / "blobs" / f"sha256-{'0' * 64}"
     blob.write_bytes(model.read_bytes())
     daemon, view = Storing(store), Shown()
-    assert Delivery(daemon, view, store).bring(blob) == f"sha256:{'0' * 64}"  # type: ignore[arg-type]
+    assert BlobUploader(daemon, view, store).bring(blob) == f"sha256:{'0' * 64}"  # type: ignore[arg-type]
     assert (daemon.taken, daemon.sent, view.lines) == ([], [], [])
 
 
@@ -138,5 +138,5 @@ def test_a_daemon_that_refuses_the_file_is_believed(store: Path, model: Path) ->
 
     daemon = Refusing(store)
     with pytest.raises(ClientError, match="it changed"):
-        Delivery(daemon, Shown(), store).bring(model)  # type: ignore[arg-type]
+        BlobUploader(daemon, Shown(), store).bring(model)  # type: ignore[arg-type]
     assert daemon.sent == []

@@ -9,16 +9,16 @@ import httpx
 import pytest
 
 from registry.auth.credentials import Credential, Credentials
-from registry.auth.tokens import Tokens
+from registry.auth.tokens import RegistryAuthority
 from registry.digest import Digest
 from registry.hosts.host import RemoteModel
-from registry.hosts.oci import OciHost, Repository
-from registry.hosts.web import Web
+from registry.hosts.http.client import HttpClient
+from registry.hosts.kinds.oci import OciHost, Repository
 from registry.names import Name
-from registry.pull import Making, PullState, pull
+from registry.pull import ModelBuilder, PullState, pull
 from registry.store import Store
-from registry.transfer.download import Rules
-from registry.transfer.fetching import Fetcher
+from registry.transfer.download import DownloadOptions
+from registry.transfer.fetcher import Fetcher
 from tests.registry_server import FakeRegistry, fake_registry
 
 Pull = Callable[..., Awaitable[PullState]]
@@ -45,14 +45,14 @@ async def no_build(remote: RemoteModel, digests: dict[str, Digest], state: PullS
 
 
 def repository(
-    web: Web, remote: FakeRegistry, path: str, credential: Credential | None, folder: Path
+    web: HttpClient, remote: FakeRegistry, path: str, credential: Credential | None, folder: Path
 ) -> Repository:
     """A repository of the registry, with a credential kept for it."""
     credentials = Credentials(folder / "auth.json", None)
     if credential is not None:
         credentials.save(remote.address, credential)
     base = httpx.URL(remote.url)
-    return Repository(web, base, path, Tokens(web, base, credentials, lambda _: None))
+    return Repository(web, base, path, RegistryAuthority(web, base, credentials, lambda _: None))
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def pull_model(remote: FakeRegistry, shelf: Store, tmp_path: Path) -> Pull:
     ) -> PullState:
         shown = state or PullState()
         name = Name.parse(f"{remote.address}/{path}")
-        fetcher = Fetcher(shelf, Rules(wait_scale=0.0, streams=streams))
-        async with Web("hearth/test", stall_s=60.0) as web:
+        fetcher = Fetcher(shelf, DownloadOptions(wait_scale=0.0, streams=streams))
+        async with HttpClient("hearth/test", stall_s=60.0) as web:
             source = repository(web, remote, path, credential, tmp_path)
-            await pull(OciHost(source, name, reference), fetcher, shown, Making(no_build))
+            await pull(OciHost(source, name, reference), fetcher, shown, ModelBuilder(no_build))
         return shown
 
     return run

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from registry.digest import Digest
 from registry.fsck.check import check
-from registry.fsck.findings import Checked, Finding
-from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
+from registry.fsck.findings import CheckTotals, Finding
+from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
 from registry.store import Store
 
 
-def put_blob(store: Store, content: bytes) -> Layer:
+def put_blob(store: Store, content: bytes) -> Descriptor:
     """Put a blob into the store."""
     with store.blob_writer(size_bytes=len(content)) as writer:
         writer.write(content)
         digest, size = writer.commit()
-    return Layer(MODEL_TYPE, digest, size)
+    return Descriptor(MODEL_TYPE, digest, size)
 
 
 def install(store: Store, name: str, *contents: bytes, config: bytes = b"{}") -> Manifest:
@@ -26,7 +26,7 @@ def install(store: Store, name: str, *contents: bytes, config: bytes = b"{}") ->
     with store.holding(wanted):
         layers = [put_blob(store, content) for content in contents]
         last = put_blob(store, config)
-        manifest = Manifest(Layer(CONFIG_TYPE, last.digest, last.size_bytes), tuple(layers))
+        manifest = Manifest(Descriptor(CONFIG_TYPE, last.digest, last.size_bytes), tuple(layers))
         store.put_manifest(Name.parse(name), manifest)
     return manifest
 
@@ -41,6 +41,6 @@ def findings(store: Store, quick: bool = False) -> list[Finding]:
     return [event for event in check(store, quick) if isinstance(event, Finding)]
 
 
-def checked(store: Store) -> Checked:
+def checked(store: Store) -> CheckTotals:
     """What a check has seen."""
-    return next(event for event in check(store) if isinstance(event, Checked))
+    return next(event for event in check(store) if isinstance(event, CheckTotals))

@@ -19,7 +19,7 @@ from registry.manifest import (
     PROMPT_TYPE,
     SYSTEM_TYPE,
     TEMPLATE_TYPE,
-    Layer,
+    Descriptor,
     Manifest,
 )
 from registry.names import Name
@@ -42,7 +42,7 @@ def install(store: Store, *layers: tuple[str, bytes]) -> StoredModel:
         with store.blob_writer() as writer:
             writer.write(content)
             digest, size = writer.commit()
-        written.append(Layer(media_type, digest, size))
+        written.append(Descriptor(media_type, digest, size))
     return store.put_manifest(NAME, Manifest(written[0], tuple(written[1:])))
 
 

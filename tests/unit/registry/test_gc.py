@@ -7,20 +7,20 @@ import pytest
 
 from registry.digest import Digest
 from registry.errors import StoreReadOnly
-from registry.gc import Collected, Rules, collect
+from registry.gc import GcOptions, GcResult, collect
 from registry.records import MIN_BLOB_BYTES
 from registry.store import Store
-from registry.transfer.journal import Plan
+from registry.transfer.journal import PartialPlan
 from tests.unit.registry.store_models import install, manifest_path, put_blob
 
-NOW = Rules(grace_s=0.0, partial_keep_s=-1.0)
+NOW = GcOptions(grace_s=0.0, partial_keep_s=-1.0)
 
 
 def blob_names(store: Store) -> set[str]:
     return {path.name for path in (store.root / "blobs").iterdir()}
 
 
-def paths(collected: Collected) -> list[str]:
+def paths(collected: GcResult) -> list[str]:
     return [removed.path for removed in (*collected.blobs, *collected.partials)]
 
 
@@ -33,7 +33,7 @@ def test_old_unused_blobs_go_and_everything_else_stays(shelf: Store) -> None:
     for path in foreign:
         path.write_text("mine")
     with shelf.holding([held.digest]):
-        collected = collect(shelf, Rules())
+        collected = collect(shelf, GcOptions())
     assert paths(collected) == [f"blobs/{old.digest.file_name}"]
     assert (collected.size_bytes, collected.skipped) == (3, None)
     assert not shelf.has_blob(old.digest)
@@ -43,9 +43,9 @@ def test_old_unused_blobs_go_and_everything_else_stays(shelf: Store) -> None:
 
 def test_a_dry_run_says_what_would_go_and_removes_nothing(shelf: Store) -> None:
     put_blob(shelf, b"unused")
-    shelf.partial(Plan("key", 100_000, 65536)).close()
+    shelf.partial(PartialPlan("key", 100_000, 65536)).close()
     before = sorted(shelf.root.rglob("*"))
-    collected = collect(shelf, Rules(grace_s=0.0, partial_keep_s=-1.0, dry_run=True))
+    collected = collect(shelf, GcOptions(grace_s=0.0, partial_keep_s=-1.0, dry_run=True))
     assert len(collected.blobs) == 1
     assert len(collected.partials) == 1
     assert sorted(shelf.root.rglob("*")) == before
@@ -62,18 +62,18 @@ def test_no_blob_goes_while_a_manifest_cannot_be_read(shelf: Store) -> None:
 
 def test_blobs_that_a_worker_uses_stay(shelf: Store) -> None:
     layer = put_blob(shelf, b"in memory")
-    collect(shelf, Rules(grace_s=0.0, in_use=frozenset({layer.digest})))
+    collect(shelf, GcOptions(grace_s=0.0, in_use=frozenset({layer.digest})))
     assert shelf.has_blob(layer.digest)
     collect(shelf, NOW)
     assert not shelf.has_blob(layer.digest)
 
 
 def test_a_part_of_a_transfer_goes_when_it_is_old_and_nobody_has_it_open(shelf: Store) -> None:
-    partial = shelf.partial(Plan("key", 100_000, 65536))
+    partial = shelf.partial(PartialPlan("key", 100_000, 65536))
     partial.write(0, b"x" * 65536)
     assert collect(shelf, NOW).partials == []
     partial.close()
-    assert collect(shelf, Rules()).partials == []
+    assert collect(shelf, GcOptions()).partials == []
     first, second = collect(shelf, NOW).partials
     assert (first.size_bytes >= 65536, second.path.endswith(".journal")) == (True, True)
     assert list((shelf.root / "tmp").iterdir()) == []
@@ -95,5 +95,5 @@ def test_a_read_only_store_is_refused_but_for_a_dry_run(shelf: Store) -> None:
     reader = Store.open(shelf.root, read_only=True)
     with pytest.raises(StoreReadOnly, match="cannot remove unused files"):
         collect(reader, NOW)
-    assert len(collect(reader, Rules(grace_s=0.0, dry_run=True)).blobs) == 1
+    assert len(collect(reader, GcOptions(grace_s=0.0, dry_run=True)).blobs) == 1
     assert shelf.has_blob(Digest.of(b"unused"))

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from registry.digest import Digest
 from registry.errors import InvalidManifest
-from registry.manifest import CONFIG_TYPE, LICENSE_TYPE, MODEL_TYPE, Layer, Manifest
+from registry.manifest import CONFIG_TYPE, LICENSE_TYPE, MODEL_TYPE, Descriptor, Manifest
 
-CONFIG = Layer(CONFIG_TYPE, Digest.of(b"config"), 6)
-MODEL = Layer(MODEL_TYPE, Digest.of(b"model"), 5)
+CONFIG = Descriptor(CONFIG_TYPE, Digest.of(b"config"), 6)
+MODEL = Descriptor(MODEL_TYPE, Digest.of(b"model"), 5)
 MANIFEST = Manifest(CONFIG, (MODEL,))
 
 LAYERS = st.builds(
-    Layer,
+    Descriptor,
     st.sampled_from((MODEL_TYPE, LICENSE_TYPE, "x/y")),
     st.binary(max_size=4).map(Digest.of),
     st.integers(0, 2**60),

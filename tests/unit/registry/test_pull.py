@@ -20,7 +20,7 @@ from registry.manifest import CONFIG_TYPE, MAX_MANIFEST_BYTES, MODEL_TYPE
 from registry.names import Name
 from registry.pull import PullState
 from registry.store import Store
-from registry.transfer import fetching
+from registry.transfer import fetcher as fetching
 from registry.transfer.download import BlobProgress
 from tests.registry_server import PASSWORD, USER, FakeRegistry, Handler, fake_registry
 from tests.unit.registry.conftest import Pull
@@ -388,18 +388,18 @@ async def test_two_pulls_of_one_content_fetch_it_once(
 ) -> None:
     import asyncio
 
-    from registry.hosts.web import Web
+    from registry.hosts.http.client import HttpClient
     from tests.unit.registry.conftest import repository
 
     remote.add_model("t/m", CONTENT)
     fetcher = fetching.Fetcher(shelf)
-    async with Web("hearth/test") as web:
+    async with HttpClient("hearth/test") as web:
         source = repository(web, remote, "t/m", None, tmp_path)
         manifest_layers = json.loads(remote.manifests["t/m:latest"][1])["layers"]
         assert len(manifest_layers) == 1
-        from registry.manifest import Layer
+        from registry.manifest import Descriptor
 
-        layer = Layer(MODEL_TYPE, Digest.of(CONTENT), len(CONTENT))
+        layer = Descriptor(MODEL_TYPE, Digest.of(CONTENT), len(CONTENT))
         shown = [BlobProgress("x", layer.digest, layer.size_bytes) for _ in range(5)]
         await asyncio.gather(*(fetcher.fetch(source.blob(layer), each) for each in shown))
     assert remote.served_bytes == len(CONTENT)

@@ -12,13 +12,13 @@ from registry import gc, store
 from registry.digest import Digest
 from registry.errors import InvalidGguf, RemoteUnreachable, StoreFull
 from registry.hosts.host import RemoteFile, RemoteModel
-from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
+from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
-from registry.pull import Making, PullState, Work, pull
-from registry.records import MIN_BLOB_BYTES, Origin
+from registry.pull import BuildProgress, ModelBuilder, PullState, pull
+from registry.records import MIN_BLOB_BYTES, BlobOrigin
 from registry.store import Store
-from registry.transfer.download import Rules
-from registry.transfer.fetching import Fetcher
+from registry.transfer.download import DownloadOptions
+from registry.transfer.fetcher import Fetcher
 
 NAME = Name.parse("hf.co/someone/parts")
 PARTS = {f"m-0000{n}-of-00002.gguf": bytes([n]) * MIN_BLOB_BYTES for n in (1, 2)}
@@ -67,13 +67,15 @@ class Shop:
         for kind, data in ((CONFIG_TYPE, b"{}"), (MODEL_TYPE, b"".join(PARTS.values()))):
             with self.shelf.blob_writer() as writer:
                 writer.write(data)
-                layers.append(Layer(kind, *writer.commit()))
+                layers.append(Descriptor(kind, *writer.commit()))
         self.shelf.put_manifest(remote.name, Manifest(layers[0], tuple(layers[1:])))
 
     async def pull(self) -> PullState:
         state = PullState()
-        making = Making(self.build, hopeless=(InvalidGguf,))
-        await pull(self, Fetcher(self.shelf, Rules(wait_scale=0.0, streams=2)), state, making)
+        making = ModelBuilder(self.build, hopeless=(InvalidGguf,))
+        await pull(
+            self, Fetcher(self.shelf, DownloadOptions(wait_scale=0.0, streams=2)), state, making
+        )
         return state
 
 
@@ -93,7 +95,7 @@ async def test_the_files_go_when_the_model_stands(shop: Shop) -> None:
     assert kept(shop.shelf) == [False, False]
     words = [step for step in state.steps if isinstance(step, str)]
     assert words == ["pulling manifest", "a note", "verifying sha256 digest", "success"]
-    assert [step.line for step in state.steps if isinstance(step, Work)] == [
+    assert [step.line for step in state.steps if isinstance(step, BuildProgress)] == [
         {"status": "joining", "completed": 2, "total": 2},
         {"status": "verifying"},
     ]
@@ -102,7 +104,7 @@ async def test_the_files_go_when_the_model_stands(shop: Shop) -> None:
 async def test_what_was_made_of_the_same_files_is_not_made_again(shop: Shop) -> None:
     state = await shop.pull()
     assert state.recipe is not None
-    shop.shelf.keep_origin(NAME, Origin("hf.co/someone/parts", recipe=state.recipe))
+    shop.shelf.keep_origin(NAME, BlobOrigin("hf.co/someone/parts", recipe=state.recipe))
     before = len(shop.asked)
     assert (await shop.pull()).name == NAME
     assert len(shop.asked) == before
@@ -110,7 +112,7 @@ async def test_what_was_made_of_the_same_files_is_not_made_again(shop: Shop) -> 
 
 async def test_what_was_made_of_others_is_made_again(shop: Shop) -> None:
     await shop.pull()
-    shop.shelf.keep_origin(NAME, Origin("hf.co/someone/parts", recipe="of other files"))
+    shop.shelf.keep_origin(NAME, BlobOrigin("hf.co/someone/parts", recipe="of other files"))
     before = len(shop.asked)
     await shop.pull()
     assert len(shop.asked) > before
@@ -148,16 +150,16 @@ async def test_a_refusal_of_the_first_file_spares_the_others(shop: Shop) -> None
     async def refuse(file: RemoteFile, digest: Digest) -> None:
         raise RemoteUnreachable(file.title)
 
-    making = Making(shop.build, refuse)
+    making = ModelBuilder(shop.build, refuse)
     with pytest.raises(RemoteUnreachable, match="00001"):
-        await pull(shop, Fetcher(shop.shelf, Rules(streams=2)), PullState(), making)
+        await pull(shop, Fetcher(shop.shelf, DownloadOptions(streams=2)), PullState(), making)
     assert sum(shop.asked) == MIN_BLOB_BYTES
 
 
 async def test_a_collection_takes_no_file_of_a_pull_under_way(shop: Shop) -> None:
     async def collect(file: RemoteFile, digest: Digest) -> None:
-        gc.collect(shop.shelf, gc.Rules(grace_s=0.0))
+        gc.collect(shop.shelf, gc.GcOptions(grace_s=0.0))
 
-    making = Making(shop.build, collect)
-    await pull(shop, Fetcher(shop.shelf, Rules(streams=2)), PullState(), making)
+    making = ModelBuilder(shop.build, collect)
+    await pull(shop, Fetcher(shop.shelf, DownloadOptions(streams=2)), PullState(), making)
     assert shop.shelf.get(NAME).fault is None

@@ -10,14 +10,16 @@ from registry.digest import Digest
 from registry.names import Name
 from registry.records import (
     MIN_BLOB_BYTES,
+    BlobOrigin,
     BlobRecord,
     ManifestRecord,
-    Origin,
     Records,
 )
 
 DIGEST = Digest.of(b"blob")
-RECORD = BlobRecord(MIN_BLOB_BYTES, MIN_BLOB_BYTES // 2, (1, 2**32 - 1), Origin("hf.co/a/b", True))
+RECORD = BlobRecord(
+    MIN_BLOB_BYTES, MIN_BLOB_BYTES // 2, (1, 2**32 - 1), BlobOrigin("hf.co/a/b", True)
+)
 
 
 def test_a_record_of_a_blob_is_read_back(tmp_path: Path) -> None:
@@ -32,20 +34,20 @@ def test_a_record_of_a_blob_is_read_back(tmp_path: Path) -> None:
 
 def test_an_origin_outlives_new_checksums(tmp_path: Path) -> None:
     records = Records(tmp_path)
-    records.keep_origin(DIGEST, MIN_BLOB_BYTES, Origin("gemma3"))
+    records.keep_origin(DIGEST, MIN_BLOB_BYTES, BlobOrigin("gemma3"))
     found = records.blob(DIGEST)
     assert found is not None
-    assert (found.origin, found.is_complete) == (Origin("gemma3"), False)
+    assert (found.origin, found.is_complete) == (BlobOrigin("gemma3"), False)
     records.keep_blob(DIGEST, BlobRecord(MIN_BLOB_BYTES, MIN_BLOB_BYTES, (7,)))
     assert records.blob(DIGEST) == BlobRecord(
-        MIN_BLOB_BYTES, MIN_BLOB_BYTES, (7,), Origin("gemma3")
+        MIN_BLOB_BYTES, MIN_BLOB_BYTES, (7,), BlobOrigin("gemma3")
     )
 
 
 def test_small_blobs_have_no_record(tmp_path: Path) -> None:
     records = Records(tmp_path)
     records.keep_blob(DIGEST, BlobRecord(MIN_BLOB_BYTES - 1, MIN_BLOB_BYTES, (7,)))
-    records.keep_origin(DIGEST, 1, Origin("gemma3"))
+    records.keep_origin(DIGEST, 1, BlobOrigin("gemma3"))
     assert records.blob(DIGEST) is None
 
 

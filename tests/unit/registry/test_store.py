@@ -26,7 +26,7 @@ from registry.errors import (
     StoreLocked,
     StoreReadOnly,
 )
-from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
+from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
 from registry.store import Store
 from tests.unit.registry.faulty_disk import faulty_disk
@@ -41,17 +41,17 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def put_blob(store: Store, content: bytes) -> Layer:
+def put_blob(store: Store, content: bytes) -> Descriptor:
     with store.blob_writer() as writer:
         writer.write(content)
         digest, size = writer.commit()
-    return Layer(MODEL_TYPE, digest, size)
+    return Descriptor(MODEL_TYPE, digest, size)
 
 
 def install(store: Store, name: str, *contents: bytes) -> Manifest:
     layers = [put_blob(store, content) for content in contents]
     config = put_blob(store, b"{}")
-    manifest = Manifest(Layer(CONFIG_TYPE, config.digest, config.size_bytes), tuple(layers))
+    manifest = Manifest(Descriptor(CONFIG_TYPE, config.digest, config.size_bytes), tuple(layers))
     store.put_manifest(Name.parse(name), manifest)
     return manifest
 
@@ -151,12 +151,12 @@ def test_a_blob_that_is_a_link_or_a_pipe_is_not_followed(store: Store, tmp_path:
 
 
 def test_a_manifest_of_missing_blobs_is_not_written(store: Store) -> None:
-    gone = Layer(MODEL_TYPE, Digest.of(b"gone"), 4)
+    gone = Descriptor(MODEL_TYPE, Digest.of(b"gone"), 4)
     config = put_blob(store, b"{}")
     with pytest.raises(BlobMissing):
         store.put_manifest(EMBER, Manifest(config, (gone,)))
     with pytest.raises(InvalidManifest, match="has 2 bytes, not 3"):
-        store.put_manifest(EMBER, Manifest(Layer(CONFIG_TYPE, config.digest, 3), ()))
+        store.put_manifest(EMBER, Manifest(Descriptor(CONFIG_TYPE, config.digest, 3), ()))
     assert store.models() == []
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from registry.digest import Digest
 from registry.errors import ModelMissing, StoreError
-from registry.gc import Rules, collect
-from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
+from registry.gc import GcOptions, collect
+from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
 from registry.store import Store
 from tests.unit.registry.faulty_disk import faulty_disk
@@ -39,7 +39,7 @@ def _install(store: Store, name: Name, contents: list[bytes]) -> None:
         with store.blob_writer(Digest.of(content)) as writer:
             writer.write(content)
             digest, size = writer.commit()
-        layers.append(Layer(MODEL_TYPE if layers else CONFIG_TYPE, digest, size))
+        layers.append(Descriptor(MODEL_TYPE if layers else CONFIG_TYPE, digest, size))
     store.put_manifest(name, Manifest(layers[0], tuple(layers[1:])))
 
 
@@ -52,7 +52,7 @@ def _apply(store: Store, operation: Operation) -> None:
     elif kind == "delete":
         store.delete(name)
     elif kind == "collect":
-        collect(store, Rules(grace_s=0.0))
+        collect(store, GcOptions(grace_s=0.0))
 
 
 def _expected(state: dict[Name, Digest], operation: Operation) -> dict[Name, Digest]:
@@ -61,7 +61,7 @@ def _expected(state: dict[Name, Digest], operation: Operation) -> dict[Name, Dig
     after = dict(state)
     if kind == "install":
         parts = [
-            Layer(MODEL_TYPE if number else CONFIG_TYPE, Digest.of(content), len(content))
+            Descriptor(MODEL_TYPE if number else CONFIG_TYPE, Digest.of(content), len(content))
             for number, content in enumerate([b"{}", *contents])
         ]
         after[name] = Digest.of(Manifest(parts[0], tuple(parts[1:])).to_bytes())
@@ -105,7 +105,7 @@ def test_every_operation_is_done_wholly_or_not_at_all(operations: list[Operation
                 store.close()
                 store = Store.open(root)
                 assert not list((root / "tmp").iterdir())
-        collect(store, Rules(grace_s=0.0))
+        collect(store, GcOptions(grace_s=0.0))
         used = {layer.digest for model in store.models() for layer in model.manifest.blobs}
         assert {path.name for path in (root / "blobs").iterdir()} == {d.file_name for d in used}
     finally:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from registry.store import Store
-from registry.transfer.journal import Plan
+from registry.transfer.journal import PartialPlan
 from registry.usage import ModelUsage, measure
 from tests.unit.registry.store_models import install, put_blob
 
@@ -28,7 +28,7 @@ def test_a_copy_shares_everything(shelf: Store) -> None:
 
 
 def test_parts_of_transfers_count_what_they_take_on_the_disk(shelf: Store) -> None:
-    partial = shelf.partial(Plan("key", 50_000_000, 65536))
+    partial = shelf.partial(PartialPlan("key", 50_000_000, 65536))
     partial.write(0, b"x" * 65536)
     partial.sync()
     partial.close()

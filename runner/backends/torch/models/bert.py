@@ -8,20 +8,20 @@ from torch.nn import functional
 
 from modelfile.convert.config import Config
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.encoder import Activation, Encoder, EncoderLayer, LayerNorm
-from runner.backends.torch.weights import Weights
+from runner.backends.torch.layers.encoder import Activation, Encoder, EncoderLayer, LayerNorm
+from runner.backends.torch.loading.weights import WeightLoader
 
 _EPSILON, _KINDS = 1e-12, 2
 _UNUSED = ("embeddings.position_ids", "pooler.", "cls.", "lm_head.")
 _TANH = ("gelu_new", "gelu_pytorch_tanh")
 
 
-def build(config: ModelConfig, weights: Weights) -> Encoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Encoder:
     """The encoder of config. Raises ConvertError, ModelLoadFailed."""
     return encoder(config, weights, "bert.", skipped=0)
 
 
-def encoder(config: ModelConfig, weights: Weights, prefix: str, skipped: int) -> Encoder:
+def encoder(config: ModelConfig, weights: WeightLoader, prefix: str, skipped: int) -> Encoder:
     """A BERT whose names may begin with prefix. skipped: rows of the positions before that of the
     first token. Raises ConvertError, ModelLoadFailed."""
     values, shape = config.values, config.shape
@@ -50,7 +50,7 @@ def encoder(config: ModelConfig, weights: Weights, prefix: str, skipped: int) ->
     )
 
 
-def _layer(config: ModelConfig, weights: Weights, prefix: str, epsilon: float) -> EncoderLayer:
+def _layer(config: ModelConfig, weights: WeightLoader, prefix: str, epsilon: float) -> EncoderLayer:
     hidden, wide = config.shape.hidden, config.shape.feed_forward
     attention = f"{prefix}attention."
     maps = [(f"{attention}self.{name}", hidden) for name in ("query", "key", "value")]
@@ -66,7 +66,7 @@ def _layer(config: ModelConfig, weights: Weights, prefix: str, epsilon: float) -
     )
 
 
-def _norm(weights: Weights, name: str, width: int, epsilon: float) -> LayerNorm:
+def _norm(weights: WeightLoader, name: str, width: int, epsilon: float) -> LayerNorm:
     """A norm, whose weight and bias the oldest checkpoints call gamma and beta."""
     names = ("gamma", "beta") if weights.has(f"{name}.gamma") else ("weight", "bias")
     weight, bias = (weights.tensor(f"{name}.{part}", width) for part in names)

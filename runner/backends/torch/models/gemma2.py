@@ -9,32 +9,38 @@ from dataclasses import replace
 from kernels import ops
 from modelfile.convert.decoder import check_activation
 from modelfile.convert.gemma2 import ACTIVATIONS
-from runner.backends.torch.attention import Attending
+from runner.backends.torch.attention.paged import AttentionConfig
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Decoder, Layer, SandwichLayer
-from runner.backends.torch.parts import Biases, Parts, sliding_layers, softcap_of, window_of
-from runner.backends.torch.weights import Weights
+from runner.backends.torch.layers.decoder import Decoder, SandwichLayer, TransformerLayer
+from runner.backends.torch.loading.decoder_builder import (
+    Biases,
+    DecoderBuilder,
+    read_sliding_layers,
+    read_softcap,
+    read_window,
+)
+from runner.backends.torch.loading.weights import WeightLoader
 
 _WINDOW, _QUERY_SCALE = 4096, 256.0
 _SCORES_CAP, _LOGITS_CAP = 50.0, 30.0
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values, "hidden_activation", *ACTIVATIONS)
-    parts = Parts(config, weights, offset=1.0)
+    parts = DecoderBuilder(config, weights, offset=1.0)
     full = replace(
         parts.attending(),
         scale=query_scale(config),
-        softcap=softcap_of(values, "attn_logit_softcapping", _SCORES_CAP),
+        softcap=read_softcap(values, "attn_logit_softcapping", _SCORES_CAP),
     )
-    sliding = replace(full, window=window_of(values, _WINDOW))
-    kinds = sliding_layers(values, config.shape.layers, lambda layer: layer % 2 == 0)
+    sliding = replace(full, window=read_window(values, _WINDOW))
+    kinds = read_sliding_layers(values, config.shape.layers, lambda layer: layer % 2 == 0)
     return gemma(
         parts,
         [sliding if kind else full for kind in kinds],
-        softcap_of(values, "final_logit_softcapping", _LOGITS_CAP),
+        read_softcap(values, "final_logit_softcapping", _LOGITS_CAP),
     )
 
 
@@ -47,7 +53,11 @@ def query_scale(config: ModelConfig) -> float:
 
 
 def gemma(
-    parts: Parts, hows: Sequence[Attending], softcap: float | None, *, head_norms: bool = False
+    parts: DecoderBuilder,
+    hows: Sequence[AttentionConfig],
+    softcap: float | None,
+    *,
+    head_norms: bool = False,
 ) -> Decoder:
     """The decoder whose layers attend as hows say; softcap: of the logits. Raises ConvertError,
     ModelLoadFailed."""
@@ -55,7 +65,7 @@ def gemma(
     biased = parts.config.values.flag("attention_bias")
     biases = Biases(inputs=biased, output=biased)
 
-    def layer(number: int) -> Layer:
+    def layer(number: int) -> TransformerLayer:
         prefix = f"model.layers.{number}."
         return SandwichLayer(
             parts.norm(f"{prefix}input_layernorm"),

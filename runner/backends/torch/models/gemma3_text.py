@@ -10,45 +10,50 @@ from modelfile.convert.config import Config
 from modelfile.convert.decoder import check_activation
 from modelfile.convert.gemma2 import ACTIVATIONS
 from modelfile.convert.rope import rope_parameters
-from runner.backends.torch.config import ModelConfig, Rope, read_rope
-from runner.backends.torch.decoder import Decoder
+from runner.backends.torch.config import ModelConfig, RopeConfig, read_rope
+from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.layers.rope import rope_tables
+from runner.backends.torch.loading.decoder_builder import (
+    DecoderBuilder,
+    read_sliding_layers,
+    read_softcap,
+    read_window,
+)
+from runner.backends.torch.loading.weights import WeightLoader
 from runner.backends.torch.models.gemma2 import gemma, query_scale
-from runner.backends.torch.parts import Parts, sliding_layers, softcap_of, window_of
-from runner.backends.torch.rope import rope_tables
-from runner.backends.torch.weights import Weights
 
 _WINDOW, _EVERY, _LOCAL_BASE = 4096, 6, 10000.0
 _LOCAL = "sliding_attention"
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values, "hidden_activation", *ACTIVATIONS)
     if values.flag("use_bidirectional_attention"):
         values.refuse("use_bidirectional_attention", "embedders of Gemma 3 are not supported")
-    parts = Parts(config, weights, offset=1.0)
+    parts = DecoderBuilder(config, weights, offset=1.0)
     full = replace(
         parts.attending(),
         scale=query_scale(config),
-        softcap=softcap_of(values, "attn_logit_softcapping"),
+        softcap=read_softcap(values, "attn_logit_softcapping"),
     )
     local = rope_tables(local_rope(values, config.shape.head), weights.place)
-    sliding = replace(full, rope=local, window=window_of(values, _WINDOW))
+    sliding = replace(full, rope=local, window=read_window(values, _WINDOW))
     every = values.integer("sliding_window_pattern", _EVERY)
-    kinds = sliding_layers(values, config.shape.layers, lambda layer: (layer + 1) % every != 0)
+    kinds = read_sliding_layers(values, config.shape.layers, lambda layer: (layer + 1) % every != 0)
     return gemma(
         parts,
         [sliding if kind else full for kind in kinds],
-        softcap_of(values, "final_logit_softcapping"),
+        read_softcap(values, "final_logit_softcapping"),
         head_norms=True,
     )
 
 
-def local_rope(values: Config, head: int) -> Rope:
+def local_rope(values: Config, head: int) -> RopeConfig:
     """How the layers with a window turn. Raises ConvertError."""
     base = values.number("rope_local_base_freq", _LOCAL_BASE)
     if _LOCAL not in values.group("rope_parameters").values:
-        return Rope(base, head, None)
+        return RopeConfig(base, head, None)
     base = rope_parameters(values, _LOCAL).number("rope_theta", base)
     return replace(read_rope(values, head, _LOCAL), base=base)

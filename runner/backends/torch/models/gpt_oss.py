@@ -10,12 +10,17 @@ from typing import Any
 import torch
 
 from kernels.ops import Mxfp4Experts
-from runner.backends.torch.attention import Attending
+from runner.backends.torch.attention.paged import AttentionConfig
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Activation, Decoder, FeedForward
-from runner.backends.torch.experts import ExpertNames, Routing, StackedExperts, read_experts
-from runner.backends.torch.parts import Biases, Parts, sliding_layers, window_of
-from runner.backends.torch.weights import Weights
+from runner.backends.torch.layers.decoder import Activation, Decoder, FeedForward
+from runner.backends.torch.layers.experts import ExpertNames, Routing, StackedExperts, read_experts
+from runner.backends.torch.loading.decoder_builder import (
+    Biases,
+    DecoderBuilder,
+    read_sliding_layers,
+    read_window,
+)
+from runner.backends.torch.loading.weights import WeightLoader
 
 Tensor = Any
 _WINDOW, _ALPHA, _LIMIT = 128, 1.702, 7.0
@@ -23,12 +28,12 @@ _NAMES = ExpertNames("gate_proj", "up_proj", "down_proj", "router", bias=True)
 _BLOCK = 32  # weights of one scale in MXFP4
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values, shape = config.values, config.shape
-    parts = Parts(config, weights)
-    full, window = parts.attending(), window_of(values, _WINDOW)
-    kinds = sliding_layers(values, shape.layers, lambda layer: layer % 2 == 0)
+    parts = DecoderBuilder(config, weights)
+    full, window = parts.attending(), read_window(values, _WINDOW)
+    kinds = read_sliding_layers(values, shape.layers, lambda layer: layer % 2 == 0)
     biased = values.flag("attention_bias", default=True)
     biases = Biases(inputs=biased, output=biased)
     routing = Routing.read(values, "num_local_experts", normalize=True, softmax_first=False)
@@ -38,7 +43,7 @@ def build(config: ModelConfig, weights: Weights) -> Decoder:
         limit=values.number("swiglu_limit", _LIMIT),
     )
 
-    def attending(layer: int) -> Attending:
+    def attending(layer: int) -> AttentionConfig:
         sinks = weights.tensor(f"model.layers.{layer}.self_attn.sinks", shape.heads)
         return replace(full, window=window if kinds[layer] else None, sinks=sinks)
 
@@ -58,7 +63,9 @@ def clamped_swiglu(x: Tensor, alpha: float, limit: float) -> Tensor:
     return (up + 1) * (gate * (gate * alpha).sigmoid())
 
 
-def _experts(parts: Parts, prefix: str, routing: Routing, activation: Activation) -> FeedForward:
+def _experts(
+    parts: DecoderBuilder, prefix: str, routing: Routing, activation: Activation
+) -> FeedForward:
     """The experts of a layer: in stacks, of floats or packed, or one by one as model files have
     them."""
     if parts.weights.has(f"{prefix}experts.0.{_NAMES.gate}.weight"):
@@ -93,7 +100,9 @@ def _experts(parts: Parts, prefix: str, routing: Routing, activation: Activation
     )
 
 
-def _packed(parts: Parts, name: str, size: tuple[int, int, int], *, split: bool) -> Mxfp4Experts:
+def _packed(
+    parts: DecoderBuilder, name: str, size: tuple[int, int, int], *, split: bool
+) -> Mxfp4Experts:
     """All experts' maps of size [experts, outputs, inputs]. split: the rows of gate and up take
     turns."""
     count, outputs, inputs = size

@@ -5,20 +5,20 @@ from __future__ import annotations
 from kernels import ops
 from modelfile.convert.decoder import check_activation
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Decoder
-from runner.backends.torch.parts import Biases, Parts
-from runner.backends.torch.weights import Weights
+from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
+from runner.backends.torch.loading.weights import WeightLoader
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     return llama(config, weights, window=None)
 
 
-def llama(config: ModelConfig, weights: Weights, window: int | None) -> Decoder:
+def llama(config: ModelConfig, weights: WeightLoader, window: int | None) -> Decoder:
     """A Llama whose tokens see the last window tokens. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
-    parts = Parts(config, weights)
+    parts = DecoderBuilder(config, weights)
     how = parts.attending(window)
     biased, bias = config.values.flag("attention_bias"), config.values.flag("mlp_bias")
     biases = Biases(inputs=biased, output=biased)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Decoder
+from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.loading.decoder_builder import read_window
+from runner.backends.torch.loading.weights import WeightLoader
 from runner.backends.torch.models.llama import llama
-from runner.backends.torch.parts import window_of
-from runner.backends.torch.weights import Weights
 
 _WINDOW = 4096
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
-    return llama(config, weights, window_of(config.values, _WINDOW))
+    return llama(config, weights, read_window(config.values, _WINDOW))

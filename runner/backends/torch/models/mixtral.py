@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from modelfile.convert.decoder import check_activation
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Decoder
-from runner.backends.torch.experts import ExpertNames, Routing, read_experts
-from runner.backends.torch.parts import Parts, window_of
-from runner.backends.torch.weights import Weights
+from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.layers.experts import ExpertNames, Routing, read_experts
+from runner.backends.torch.loading.decoder_builder import DecoderBuilder, read_window
+from runner.backends.torch.loading.weights import WeightLoader
 
 _NAMES = ExpertNames("w1", "w3", "w2")
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values)
-    parts = Parts(config, weights)
-    how = parts.attending(window_of(values))
+    parts = DecoderBuilder(config, weights)
+    how = parts.attending(read_window(values))
     routing = Routing.read(values, "num_local_experts", normalize=True)
     width = config.shape.feed_forward
     return parts.decoder(

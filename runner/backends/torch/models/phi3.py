@@ -6,21 +6,21 @@ from __future__ import annotations
 from kernels import ops
 from modelfile.convert.decoder import check_activation
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Attention, Decoder, GatedFeedForward
-from runner.backends.torch.parts import Parts, window_of
-from runner.backends.torch.weights import Weights
+from runner.backends.torch.layers.decoder import Decoder, GatedFeedForward, SelfAttention
+from runner.backends.torch.loading.decoder_builder import DecoderBuilder, read_window
+from runner.backends.torch.loading.weights import WeightLoader
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
-    parts, shape = Parts(config, weights), config.shape
-    how = parts.attending(window_of(config.values))
+    parts, shape = DecoderBuilder(config, weights), config.shape
+    how = parts.attending(read_window(config.values))
 
-    def attention(layer: int) -> Attention:
+    def attention(layer: int) -> SelfAttention:
         prefix = f"model.layers.{layer}.self_attn."
         fused = shape.queries + 2 * shape.keys
-        return Attention(
+        return SelfAttention(
             layer=layer,
             shape=shape,
             projections=weights.linear(f"{prefix}qkv_proj", shape.hidden, fused),

@@ -8,19 +8,24 @@ from dataclasses import replace
 from kernels import ops
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import MAX_LAYERS, check_activation
-from runner.backends.torch.attention import Attending
+from runner.backends.torch.attention.paged import AttentionConfig
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Decoder
-from runner.backends.torch.parts import Biases, Parts, sliding_layers, window_of
-from runner.backends.torch.weights import Weights
+from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.loading.decoder_builder import (
+    Biases,
+    DecoderBuilder,
+    read_sliding_layers,
+    read_window,
+)
+from runner.backends.torch.loading.weights import WeightLoader
 
 _WINDOW, _FIRST = 4096, 28
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
-    parts = Parts(config, weights)
+    parts = DecoderBuilder(config, weights)
     hows = attending_by_layer(parts)
     return parts.decoder(
         parts.pre_norm(
@@ -30,15 +35,15 @@ def build(config: ModelConfig, weights: Weights) -> Decoder:
     )
 
 
-def attending_by_layer(parts: Parts) -> list[Attending]:
+def attending_by_layer(parts: DecoderBuilder) -> list[AttentionConfig]:
     """How each layer attends, by use_sliding_window and max_window_layers. Raises ConvertError,
     ModelLoadFailed."""
     values, layers = parts.config.values, parts.config.shape.layers
     full = parts.attending()
-    window = window_of(values, _WINDOW) if values.flag("use_sliding_window") else None
+    window = read_window(values, _WINDOW) if values.flag("use_sliding_window") else None
     sliding = replace(full, window=window)
     first = _first_window(values)
-    kinds = sliding_layers(values, layers, lambda layer: layer >= first)
+    kinds = read_sliding_layers(values, layers, lambda layer: layer >= first)
     return [sliding if kind else full for kind in kinds]
 
 

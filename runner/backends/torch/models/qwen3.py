@@ -5,16 +5,16 @@ from __future__ import annotations
 from kernels import ops
 from modelfile.convert.decoder import check_activation
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Decoder
+from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
+from runner.backends.torch.loading.weights import WeightLoader
 from runner.backends.torch.models.qwen2 import attending_by_layer
-from runner.backends.torch.parts import Biases, Parts
-from runner.backends.torch.weights import Weights
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
-    parts = Parts(config, weights)
+    parts = DecoderBuilder(config, weights)
     hows = attending_by_layer(parts)
     biased = config.values.flag("attention_bias")
     biases = Biases(inputs=biased, output=biased)

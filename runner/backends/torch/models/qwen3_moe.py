@@ -6,22 +6,22 @@ from kernels import ops
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import MAX_LAYERS, check_activation
 from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.decoder import Decoder, FeedForward
-from runner.backends.torch.experts import ExpertNames, Routing, read_experts
-from runner.backends.torch.parts import Biases, Parts, window_of
-from runner.backends.torch.weights import Weights
+from runner.backends.torch.layers.decoder import Decoder, FeedForward
+from runner.backends.torch.layers.experts import ExpertNames, Routing, read_experts
+from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder, read_window
+from runner.backends.torch.loading.weights import WeightLoader
 
 _NAMES = ExpertNames("gate_proj", "up_proj", "down_proj")
 _WINDOW, _WIDTH = 4096, 768
 
 
-def build(config: ModelConfig, weights: Weights) -> Decoder:
+def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values)
-    parts = Parts(config, weights)
+    parts = DecoderBuilder(config, weights)
     sliding = values.flag("use_sliding_window")
-    how = parts.attending(window_of(values, _WINDOW) if sliding else None)
+    how = parts.attending(read_window(values, _WINDOW) if sliding else None)
     biased = values.flag("attention_bias")
     biases = Biases(inputs=biased, output=biased)
     routing = Routing.read(values, "num_experts", normalize=values.flag("norm_topk_prob"))

@@ -7,16 +7,16 @@ import time
 
 from runner.errors import Conflict, InvalidRequest
 from runner.server.errors import HttpError
-from runner.server.exchange import Exchange
-from runner.server.identity import new_id
+from runner.server.http_request import HttpRequest
+from runner.server.ids import new_id
+from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.batches.journal import Batch
-from runner.server.openai.batches.running import Batches
 from runner.server.openai.batches.wire import WINDOW_S, BatchRequest, described
 from runner.server.openai.files.handlers import (
+    lifetime_s,
     limit_of,
     page_of,
     query_of,
-    stay_s,
     unknown_file,
 )
 
@@ -24,14 +24,14 @@ MAX_PAGE = 100
 _USUAL_PAGE = 20
 
 
-async def create_batch(exchange: Exchange) -> None:
+async def create_batch(http: HttpRequest) -> None:
     """Answer the requests in a file, beside live ones and after them. The file was uploaded with
     purpose=batch; each line holds custom_id, method, url and body."""
-    asked = await exchange.read(BatchRequest)
+    asked = await http.read(BatchRequest)
     asked.check_metadata()
     stay = asked.output_expires_after
-    output_stay_s = None if stay is None else stay_s(stay.seconds)
-    batches = _batches(exchange)
+    output_stay_s = None if stay is None else lifetime_s(stay.seconds)
+    batches = _batches(http)
     file = await asyncio.to_thread(batches.shelf.find, asked.input_file_id)
     if file is None:
         raise unknown_file(asked.input_file_id)
@@ -51,40 +51,40 @@ async def create_batch(exchange: Exchange) -> None:
         output_stay_s=output_stay_s,
     )
     await batches.create(batch)
-    await exchange.reply(described(batch))
+    await http.reply(described(batch))
 
 
-async def list_batches(exchange: Exchange) -> None:
+async def list_batches(http: HttpRequest) -> None:
     """The batches, the newest first; limit and after choose."""
-    query = query_of(exchange)
+    query = query_of(http)
     limit = limit_of(query, _USUAL_PAGE, MAX_PAGE)
-    journal = _batches(exchange).journal
+    journal = _batches(http).journal
     found, more = await asyncio.to_thread(journal.page, query.get("after"), limit)
-    await exchange.reply(page_of([described(batch) for batch in found], more))
+    await http.reply(page_of([described(batch) for batch in found], more))
 
 
-async def show_batch(exchange: Exchange) -> None:
+async def show_batch(http: HttpRequest) -> None:
     """A batch as it stands."""
-    await exchange.reply(described(await _find(exchange)))
+    await http.reply(described(await _find(http)))
 
 
-async def cancel_batch(exchange: Exchange) -> None:
+async def cancel_batch(http: HttpRequest) -> None:
     """Stop a batch. The lines that are answered stay and come into its files."""
-    batch = await _find(exchange)
-    if not await _batches(exchange).cancel(batch.id):
-        batch = await _find(exchange)
+    batch = await _find(http)
+    if not await _batches(http).cancel(batch.id):
+        batch = await _find(http)
         if batch.status not in ("cancelling", "cancelled"):
             raise Conflict(f"batch {batch.id} is {batch.status}: too late to cancel", param="id")
-    await exchange.reply(described(await _find(exchange)))
+    await http.reply(described(await _find(http)))
 
 
-def _batches(exchange: Exchange) -> Batches:
-    return exchange.daemon.batches
+def _batches(http: HttpRequest) -> BatchExecutor:
+    return http.services.batches
 
 
-async def _find(exchange: Exchange) -> Batch:
-    ident = exchange.parameter("id")
-    batch = await asyncio.to_thread(_batches(exchange).journal.find, ident)
+async def _find(http: HttpRequest) -> Batch:
+    ident = http.parameter("id")
+    batch = await asyncio.to_thread(_batches(http).journal.find, ident)
     if batch is None:
         raise HttpError(404, "batch_not_found", f"there is no batch {ident[:80]!r}")
     return batch

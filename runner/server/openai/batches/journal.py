@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from runner.server.openai.database import Database
-from runner.server.openai.files.storing import StoredFile, add_row
+from runner.server.openai.files.file_store import StoredFile, add_row
 
 Status = Literal[
     "validating", "in_progress", "finalizing", "completed",
@@ -76,7 +76,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LineResult:
     """A line that is done. text: what its line in the output or error file is."""
 
     line: int
@@ -84,7 +84,7 @@ class Result:
     text: str
 
 
-class Journal:
+class BatchJournal:
     """The file's part that is about batches. All methods raise StorageFailed."""
 
     def __init__(self, database: Database) -> None:
@@ -123,7 +123,7 @@ class Journal:
         with self._database.opened() as database:
             return [_batch(row) for row in database.execute(query)]
 
-    def add(self, ident: str, result: Result) -> None:
+    def add(self, ident: str, result: LineResult) -> None:
         """Note that a line is done; the first result of a line counts."""
         values = (ident, result.line, result.failed, result.text)
         with self._database.opened() as database:
@@ -135,12 +135,12 @@ class Journal:
         with self._database.opened() as database:
             return {line for (line,) in database.execute(query, (ident,))}
 
-    def results(self, ident: str) -> Iterator[Result]:
+    def results(self, ident: str) -> Iterator[LineResult]:
         """The lines that are done, in their order."""
         query = "SELECT line, failed, result FROM results WHERE batch = ? ORDER BY line"
         with self._database.opened() as database:
             for line, failed, text in database.execute(query, (ident,)):
-                yield Result(line, bool(failed), text)
+                yield LineResult(line, bool(failed), text)
 
     def finish(self, batch: Batch, files: Sequence[StoredFile]) -> None:
         """Keep the end of a batch together with its files, whose bytes are in their places. Ended

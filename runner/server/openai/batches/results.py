@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from runner.server.identity import new_id
-from runner.server.openai.batches.journal import Batch, Journal, Result
-from runner.server.openai.batches.lines import Line, parsed
-from runner.server.openai.files.storing import FileShelf, Incoming, StoredFile
+from runner.server.ids import new_id
+from runner.server.openai.batches.input_file import InputLine, parsed
+from runner.server.openai.batches.journal import Batch, BatchJournal, LineResult
+from runner.server.openai.files.file_store import FileStore, FileWriter, StoredFile
 
 _UNDONE = {
     "expired": ("batch_expired", "the batch's time was over before this request was answered"),
@@ -23,7 +23,7 @@ _UNDONE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class LineResponse:
     """What an endpoint said to a line."""
 
     status: int
@@ -31,7 +31,7 @@ class Answered:
     body: Any
 
 
-def result_of(line: Line, answered: Answered) -> Result:
+def result_of(line: InputLine, answered: LineResponse) -> LineResult:
     """The line's result; whatever is not 200 is an error."""
     response = {
         "status_code": answered.status,
@@ -39,10 +39,10 @@ def result_of(line: Line, answered: Answered) -> Result:
         "body": answered.body,
     }
     text = _text(line.custom_id, response, None)
-    return Result(line.number, answered.status != 200, text)
+    return LineResult(line.number, answered.status != 200, text)
 
 
-def finish(shelf: FileShelf, journal: Journal, batch: Batch, now: int) -> Batch:
+def finish(shelf: FileStore, journal: BatchJournal, batch: Batch, now: int) -> Batch:
     """Write the files of a batch that is finalizing, and keep its end. The same batch gives the
     same files again, were it interrupted. Raises StorageFailed, OSError."""
     pair = _Pair(shelf, batch, now)
@@ -71,16 +71,16 @@ def finish(shelf: FileShelf, journal: Journal, batch: Batch, now: int) -> Batch:
     return ended
 
 
-def _undone(shelf: FileShelf, batch: Batch, done: set[int]) -> Iterator[Result]:
+def _undone(shelf: FileStore, batch: Batch, done: set[int]) -> Iterator[LineResult]:
     """The lines that were not answered. A batch that is complete has none."""
     reason = _UNDONE.get(batch.ending or "")
     if reason is None or not batch.total:
         return
     code, message = reason
     for line in parsed(shelf.path_of(batch.input_file_id), batch.endpoint):
-        if isinstance(line, Line) and line.number not in done:
+        if isinstance(line, InputLine) and line.number not in done:
             text = _text(line.custom_id, None, {"code": code, "message": message})
-            yield Result(line.number, True, text)
+            yield LineResult(line.number, True, text)
 
 
 def _text(custom_id: str, response: Any, error: Any) -> str:
@@ -96,15 +96,15 @@ def _text(custom_id: str, response: Any, error: Any) -> str:
 class _Pair:
     """The output file and the error file, in the making."""
 
-    def __init__(self, shelf: FileShelf, batch: Batch, now: int) -> None:
+    def __init__(self, shelf: FileStore, batch: Batch, now: int) -> None:
         self.counts = {False: 0, True: 0}
-        self.usage = Usage()
+        self.usage = BatchUsage()
         self._shelf = shelf
         self._batch = batch
         self._now = now
-        self._open: dict[bool, Incoming] = {}
+        self._open: dict[bool, FileWriter] = {}
 
-    def add(self, result: Result) -> None:
+    def add(self, result: LineResult) -> None:
         """Add a line to the file that it belongs to."""
         incoming = self._open.get(result.failed)
         if incoming is None:
@@ -139,7 +139,7 @@ class _Pair:
 
 
 @dataclass(slots=True)
-class Usage:
+class BatchUsage:
     """The tokens of all answers, whatever their endpoint calls them."""
 
     seen: bool = False

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from runner.errors import InvalidRequest
-from runner.server.exchange import WireModel
+from runner.server.http_request import WireModel
 from runner.server.openai.batches.journal import Batch
 
 WINDOW_S = 86400
@@ -25,7 +25,7 @@ _TIMES = (
 )
 
 
-class OutputStay(WireModel):
+class OutputLifetime(WireModel):
     """output_expires_after."""
 
     anchor: Literal["created_at"]
@@ -39,7 +39,7 @@ class BatchRequest(WireModel):
     endpoint: Literal["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"]
     completion_window: Literal["24h"]
     metadata: dict[str, str] | None = None
-    output_expires_after: OutputStay | None = None
+    output_expires_after: OutputLifetime | None = None
 
     def check_metadata(self) -> None:
         """Raises InvalidRequest for more than OpenAI allows."""

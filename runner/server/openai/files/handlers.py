@@ -10,86 +10,86 @@ from urllib.parse import parse_qs
 
 from runner.errors import InvalidRequest
 from runner.server.errors import HttpError
-from runner.server.exchange import Exchange
-from runner.server.openai.files.form import FormReader
-from runner.server.openai.files.storing import (
-    Asked,
-    FileShelf,
-    Incoming,
+from runner.server.http_request import HttpRequest
+from runner.server.openai.files.file_store import (
+    FileQuery,
+    FileStore,
+    FileWriter,
     StoredFile,
     full,
     new_file_id,
 )
+from runner.server.openai.files.form import FormReader
 
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
-SHORTEST_STAY_S = 3600
-LONGEST_STAY_S = 30 * 86400
+MIN_LIFETIME_S = 3600
+MAX_LIFETIME_S = 30 * 86400
 MAX_PAGE = 10_000
 _IDLE_S = 60.0  # an upload that sends nothing for so long has failed
 _PIECE_BYTES = 1 << 20
 
 
-async def upload_file(exchange: Exchange) -> None:
+async def upload_file(http: HttpRequest) -> None:
     """Store a file, sent as a form with the fields file and purpose. expires_after[anchor] and
     expires_after[seconds] say how long it stays."""
-    settings, shelf = exchange.daemon.settings, shelf_of(exchange)
+    settings, shelf = http.services.settings, file_store_of(http)
     used = await asyncio.to_thread(shelf.used_bytes)
     most = min(settings.max_file_size, max(0, settings.max_files_size - used))
     upload = _Upload(settings.max_file_size, most, settings.max_files_size)
-    form = FormReader(_content_type(exchange), upload.add)
+    form = FormReader(_content_type(http), upload.add)
     ident = new_file_id()
     incoming = await asyncio.to_thread(shelf.writing, ident)
     try:
-        await _receive(exchange, form, upload, incoming)
+        await _receive(http, form, upload, incoming)
         file = _file(ident, form, incoming.size_bytes)
         await asyncio.to_thread(shelf.keep, file, incoming, settings.max_files_size)
     finally:
         await asyncio.shield(asyncio.to_thread(incoming.drop))
-    await exchange.reply(described(file))
+    await http.reply(described(file))
 
 
-async def list_files(exchange: Exchange) -> None:
+async def list_files(http: HttpRequest) -> None:
     """The stored files, the newest first unless order=asc; purpose, limit and after choose."""
-    query = query_of(exchange)
+    query = query_of(http)
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequest(f"order={order[:40]!r}: expected asc or desc", param="order")
     limit = limit_of(query, MAX_PAGE, MAX_PAGE)
-    asked = Asked(query.get("purpose"), query.get("after"), limit, order)  # type: ignore[arg-type]
-    files, more = await asyncio.to_thread(shelf_of(exchange).page, asked)
-    await exchange.reply(page_of([described(file) for file in files], more))
+    asked = FileQuery(query.get("purpose"), query.get("after"), limit, order)  # type: ignore[arg-type]
+    files, more = await asyncio.to_thread(file_store_of(http).page, asked)
+    await http.reply(page_of([described(file) for file in files], more))
 
 
-async def show_file(exchange: Exchange) -> None:
+async def show_file(http: HttpRequest) -> None:
     """What is known of a file."""
-    await exchange.reply(described(await _find(exchange)))
+    await http.reply(described(await _find(http)))
 
 
-async def read_file(exchange: Exchange) -> None:
+async def read_file(http: HttpRequest) -> None:
     """The bytes of a file."""
-    path = shelf_of(exchange).path_of((await _find(exchange)).id)
+    path = file_store_of(http).path_of((await _find(http)).id)
     try:
         stream = await asyncio.to_thread(path.open, "rb")
     except FileNotFoundError:
-        raise unknown_file(exchange.parameter("id")) from None
+        raise unknown_file(http.parameter("id")) from None
     with stream:
-        async with exchange.cancelled_on_disconnect():
-            await exchange.start("application/octet-stream")
-            await _copy(stream, exchange)
-            await exchange.finish()
+        async with http.cancelled_on_disconnect():
+            await http.start("application/octet-stream")
+            await _copy(stream, http)
+            await http.finish()
 
 
-async def delete_file(exchange: Exchange) -> None:
+async def delete_file(http: HttpRequest) -> None:
     """Forget a file."""
-    ident = exchange.parameter("id")
-    if not await asyncio.to_thread(shelf_of(exchange).delete, ident):
+    ident = http.parameter("id")
+    if not await asyncio.to_thread(file_store_of(http).delete, ident):
         raise unknown_file(ident)
-    await exchange.reply({"id": ident, "object": "file", "deleted": True})
+    await http.reply({"id": ident, "object": "file", "deleted": True})
 
 
-def shelf_of(exchange: Exchange) -> FileShelf:
+def file_store_of(http: HttpRequest) -> FileStore:
     """The daemon's stored files."""
-    return exchange.daemon.batches.shelf
+    return http.services.batches.shelf
 
 
 def described(file: StoredFile) -> dict[str, Any]:
@@ -112,9 +112,9 @@ def unknown_file(ident: str) -> HttpError:
     return HttpError(404, "file_not_found", f"there is no file {ident[:80]!r}")
 
 
-def query_of(exchange: Exchange) -> dict[str, str]:
+def query_of(http: HttpRequest) -> dict[str, str]:
     """The query's values; the last of several."""
-    text = exchange.scope["query_string"].decode("latin-1")
+    text = http.scope["query_string"].decode("latin-1")
     try:
         return {name: values[-1] for name, values in parse_qs(text, max_num_fields=50).items()}
     except ValueError:
@@ -170,14 +170,14 @@ class _Upload:
 
 
 async def _receive(
-    exchange: Exchange, form: FormReader, upload: _Upload, incoming: Incoming
+    http: HttpRequest, form: FormReader, upload: _Upload, incoming: FileWriter
 ) -> None:
     """The whole form, its file into incoming. Raises InvalidRequest, HttpError, ClientGone,
     StorageFailed."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_IDLE_S) as patience:
-            async for data in exchange.chunks():
+            async for data in http.chunks():
                 form.feed(data)
                 if upload.waiting_bytes >= _PIECE_BYTES:
                     await asyncio.to_thread(incoming.write, upload.take())
@@ -206,33 +206,33 @@ def _file(ident: str, form: FormReader, size_bytes: int) -> StoredFile:
             raise InvalidRequest(
                 "expires_after needs anchor=created_at and seconds", param="expires_after"
             )
-        expires_at = now + stay_s(int(seconds[:20]))
+        expires_at = now + lifetime_s(int(seconds[:20]))
     return StoredFile(ident, form.filename or "file", purpose, size_bytes, now, expires_at)
 
 
-def stay_s(seconds: int) -> int:
+def lifetime_s(seconds: int) -> int:
     """seconds, if a file may stay for so long. Raises InvalidRequest."""
-    if not SHORTEST_STAY_S <= seconds <= LONGEST_STAY_S:
+    if not MIN_LIFETIME_S <= seconds <= MAX_LIFETIME_S:
         raise InvalidRequest(
-            f"seconds={seconds}: a file stays {SHORTEST_STAY_S} to {LONGEST_STAY_S} seconds",
+            f"seconds={seconds}: a file stays {MIN_LIFETIME_S} to {MAX_LIFETIME_S} seconds",
             param="expires_after",
         )
     return seconds
 
 
-async def _copy(stream: BinaryIO, exchange: Exchange) -> None:
+async def _copy(stream: BinaryIO, http: HttpRequest) -> None:
     while piece := await asyncio.to_thread(stream.read, _PIECE_BYTES):
-        await exchange.write(piece)
+        await http.write(piece)
 
 
-async def _find(exchange: Exchange) -> StoredFile:
-    ident = exchange.parameter("id")
-    file = await asyncio.to_thread(shelf_of(exchange).find, ident)
+async def _find(http: HttpRequest) -> StoredFile:
+    ident = http.parameter("id")
+    file = await asyncio.to_thread(file_store_of(http).find, ident)
     if file is None:
         raise unknown_file(ident)
     return file
 
 
-def _content_type(exchange: Exchange) -> str:
-    values = [value for name, value in exchange.scope["headers"] if name == b"content-type"]
+def _content_type(http: HttpRequest) -> str:
+    values = [value for name, value in http.scope["headers"] if name == b"content-type"]
     return values[0].decode("latin-1") if values else ""

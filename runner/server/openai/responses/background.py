@@ -12,30 +12,34 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.server.errors import failure_of
-from runner.server.openai.responses.building import Builder
+from runner.server.openai.responses.builder import ResponseBuilder
 from runner.server.openai.responses.events import EventLog
-from runner.server.openai.responses.storing import ResponseFile, Stored
+from runner.server.openai.responses.response_store import ResponseStore, StoredResponse
 
-Make = Callable[[Builder, EventLog], Awaitable[None]]
+Make = Callable[[ResponseBuilder, EventLog], Awaitable[None]]
 _UNFINISHED = ("queued", "in_progress")
 
 
 @dataclass(slots=True)
 class _Running:
-    builder: Builder
+    builder: ResponseBuilder
     log: EventLog
     task: asyncio.Task[None] | None = None
 
 
-class Background:
+class BackgroundResponses:
     """The responses in the making."""
 
-    def __init__(self, file: ResponseFile) -> None:
+    def __init__(self, file: ResponseStore) -> None:
         self.file = file
         self._running: dict[str, _Running] = {}
 
     def start(
-        self, ident: str, make: Make, builder: Builder, stored: Callable[[dict[str, Any]], Stored]
+        self,
+        ident: str,
+        make: Make,
+        builder: ResponseBuilder,
+        stored: Callable[[dict[str, Any]], StoredResponse],
     ) -> EventLog:
         """Make a response with builder, and log its events. stored: what to keep of it."""
         running = _Running(builder, EventLog())
@@ -54,7 +58,7 @@ class Background:
         running = self._running.get(ident)
         return None if running is None else running.log
 
-    def settled(self, stored: Stored) -> Stored:
+    def settled(self, stored: StoredResponse) -> StoredResponse:
         """stored, or its failure when it was left unfinished."""
         response = stored.response
         if response["status"] not in _UNFINISHED or response["id"] in self._running:
@@ -79,7 +83,7 @@ class Background:
         ident: str,
         running: _Running,
         make: Make,
-        stored: Callable[[dict[str, Any]], Stored],
+        stored: Callable[[dict[str, Any]], StoredResponse],
     ) -> None:
         builder, log = running.builder, running.log
         try:

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from urllib.parse import parse_qs
 
 from runner.errors import InvalidRequest
-from runner.server.exchange import Exchange
+from runner.server.http_request import HttpRequest
 from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, KEEP_ALIVE_S, WRITE_TIMEOUT_S
 
 _END = b"\n\n"
@@ -66,19 +66,19 @@ def _split(events: bytes) -> list[bytes]:
     return [each + _END for each in events.split(_END) if each]
 
 
-async def send_events(exchange: Exchange, log: EventLog, after: int = -1) -> None:
+async def send_events(http: HttpRequest, log: EventLog, after: int = -1) -> None:
     """Stream the events of a log after that place. A client that goes away, or reads nothing for
     WRITE_TIMEOUT_S, ends its own stream only."""
-    async with exchange.cancelled_on_disconnect(), contextlib.aclosing(log.follow(after)) as events:
-        await exchange.start(EVENT_STREAM)
+    async with http.cancelled_on_disconnect(), contextlib.aclosing(log.follow(after)) as events:
+        await http.start(EVENT_STREAM)
         async for data in events:
             try:
                 async with asyncio.timeout(WRITE_TIMEOUT_S):
-                    await exchange.write(data)
+                    await http.write(data)
             except TimeoutError:
-                exchange.abandon()
+                http.abandon()
                 return
-        await exchange.finish()
+        await http.finish()
 
 
 def wanted_from(query: bytes) -> int | None:

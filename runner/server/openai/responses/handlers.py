@@ -9,29 +9,29 @@ from typing import Any
 from runner.chat.output import OutputParser
 from runner.errors import Conflict, ResponseNotFound, Unsupported
 from runner.models.manager import Lease
-from runner.server.asking import (
+from runner.server.errors import failure_of
+from runner.server.generation import (
     Ask,
     dialogue,
     keep_alive_s,
-    marks_to_keep,
     openings,
     parser_of,
     requests_for,
     require_tools,
+    special_tokens_to_keep,
     think_options,
 )
-from runner.server.errors import failure_of
-from runner.server.exchange import Exchange
-from runner.server.identity import new_id
-from runner.server.images import require_sight
-from runner.server.openai.responses.background import Background
-from runner.server.openai.responses.building import Builder, failed
+from runner.server.http_request import HttpRequest
+from runner.server.ids import new_id
+from runner.server.images import require_vision
+from runner.server.openai.responses.background import BackgroundResponses
+from runner.server.openai.responses.builder import ResponseBuilder, failed
 from runner.server.openai.responses.events import EventLog, send_events, wanted_from
+from runner.server.openai.responses.images import with_files
 from runner.server.openai.responses.items import input_items, left_open, messages_of
-from runner.server.openai.responses.pictures import with_files
-from runner.server.openai.responses.storing import ResponseFile, Stored
-from runner.server.openai.responses.wire import ResponseRequest
-from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, Arrived, send_stream
+from runner.server.openai.responses.response_store import ResponseStore, StoredResponse
+from runner.server.openai.responses.wire import ResponsesRequest
+from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, Deltas, send_stream
 from runner.server.tool_choice import grammar_of_tools
 from runner.types import GenerateRequest, Message
 
@@ -40,95 +40,95 @@ from runner.types import GenerateRequest, Message
 class _Job:
     """A response to be made. history: all items before its output."""
 
-    asked: ResponseRequest
+    asked: ResponsesRequest
     ident: str
     history: list[dict[str, Any]]
     input_from: int
     messages: tuple[Message, ...]
 
-    def stored(self, response: dict[str, Any]) -> Stored:
+    def stored(self, response: dict[str, Any]) -> StoredResponse:
         """It with what came of it."""
-        return Stored(response, self.history, self.input_from)
+        return StoredResponse(response, self.history, self.input_from)
 
 
-async def create_response(exchange: Exchange) -> None:
+async def create_response(http: HttpRequest) -> None:
     """Answer a conversation."""
-    asked = await exchange.read(ResponseRequest)
+    asked = await http.read(ResponsesRequest)
     asked.refuse_unsupported()
     _check(asked)
-    job = await _job(exchange, asked)
-    await require_sight(exchange.daemon, asked.model, job.messages, asked.checked_options())
+    job = await _job(http, asked)
+    await require_vision(http.services, asked.model, job.messages, asked.checked_options())
     if asked.background:
-        await _begin_in_background(exchange, job)
+        await _begin_in_background(http, job)
         return
-    manager, keep_s = exchange.daemon.manager, keep_alive_s(asked.keep_alive)
+    manager, keep_s = http.services.manager, keep_alive_s(asked.keep_alive)
     async with (
-        exchange.cancelled_on_disconnect(),
+        http.cancelled_on_disconnect(),
         manager.lease(asked.model, asked.checked_options(), keep_s) as lease,
     ):
         parser, request = _prepared(job, lease)
-        builder = Builder(asked, job.ident, parser)
+        builder = ResponseBuilder(asked, job.ident, parser)
         if asked.stream:
-            await _stream(exchange, lease, builder, request)
+            await _stream(http, lease, builder, request)
         else:
             await _run(lease, builder, request, None)
-    if asked.store is not False and not exchange.gone:
+    if asked.store is not False and not http.gone:
         stored = job.stored(builder.response())
-        await asyncio.to_thread(_file(exchange).save, stored)
+        await asyncio.to_thread(_file(http).save, stored)
     if not asked.stream:
-        await exchange.reply(builder.response())
+        await http.reply(builder.response())
 
 
-def _check(asked: ResponseRequest) -> None:
+def _check(asked: ResponsesRequest) -> None:
     """Refuse what can be seen to be wrong before anything begins."""
     _ = asked.checked_options(), asked.choice(), asked.grammar(), asked.functions
 
 
-async def show_response(exchange: Exchange) -> None:
+async def show_response(http: HttpRequest) -> None:
     """A stored response, or one in the making; with stream=true its events."""
-    after = wanted_from(exchange.scope["query_string"])
+    after = wanted_from(http.scope["query_string"])
     if after is None:
-        await exchange.reply(await _response(exchange))
+        await http.reply(await _response(http))
     else:
-        await send_events(exchange, await _log(exchange), after)
+        await send_events(http, await _log(http), after)
 
 
-async def list_input(exchange: Exchange) -> None:
+async def list_input(http: HttpRequest) -> None:
     """The input items of a response, all on one page, newest first unless order=asc."""
-    stored = await _find(exchange, exchange.parameter("id"))
+    stored = await _find(http, http.parameter("id"))
     items = stored.history[stored.input_from :]
-    if b"order=asc" not in exchange.scope["query_string"]:
+    if b"order=asc" not in http.scope["query_string"]:
         items = items[::-1]
     first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
     answer = {"object": "list", "data": items, "has_more": False}
-    await exchange.reply({**answer, "first_id": first, "last_id": last})
+    await http.reply({**answer, "first_id": first, "last_id": last})
 
 
-async def delete_response(exchange: Exchange) -> None:
+async def delete_response(http: HttpRequest) -> None:
     """Forget a response; one in the making is cancelled."""
-    ident = exchange.parameter("id")
-    await _background(exchange).cancel(ident)
-    if not await asyncio.to_thread(_file(exchange).delete, ident):
+    ident = http.parameter("id")
+    await _background(http).cancel(ident)
+    if not await asyncio.to_thread(_file(http).delete, ident):
         raise _unknown(ident)
-    await exchange.reply({"id": ident, "object": "response", "deleted": True})
+    await http.reply({"id": ident, "object": "response", "deleted": True})
 
 
-async def cancel_response(exchange: Exchange) -> None:
+async def cancel_response(http: HttpRequest) -> None:
     """Stop a response that is made in the background."""
-    ident = exchange.parameter("id")
-    stored = await _find(exchange, ident)
+    ident = http.parameter("id")
+    stored = await _find(http, ident)
     if not stored.response.get("background"):
         raise Conflict(f"response {ident[:80]} was not made in the background", param="id")
-    await _background(exchange).cancel(ident)
-    await exchange.reply(await _response(exchange))
+    await _background(http).cancel(ident)
+    await http.reply(await _response(http))
 
 
-async def _job(exchange: Exchange, asked: ResponseRequest) -> _Job:
+async def _job(http: HttpRequest, asked: ResponsesRequest) -> _Job:
     before: list[dict[str, Any]] = []
     if asked.previous_response_id is not None:
-        previous = await _find(exchange, asked.previous_response_id)
+        previous = await _find(http, asked.previous_response_id)
         before = [*previous.history, *previous.response["output"]]
-    given = await with_files(input_items(asked.input), exchange.daemon.batches.shelf)
+    given = await with_files(input_items(asked.input), http.services.batches.shelf)
     history = [*before, *given]
     ident = new_id("resp").replace("-", "_")
     return _Job(asked, ident, history, len(before), messages_of(history, asked.instructions))
@@ -151,7 +151,7 @@ def _prepared(job: _Job, lease: Lease) -> tuple[OutputParser | None, GenerateReq
         drop_turns=asked.truncation == "auto",
         template_options=think_options(lease, asked.think),
         openings=openings(lease),
-        kept_marks=marks_to_keep(lease, tools=bool(tools)),
+        kept_marks=special_tokens_to_keep(lease, tools=bool(tools)),
         grammar=grammar_of_tools(lease, functions, choice, asked.grammar(), asked.think),
     )
     parser = parser_of(lease, tools, single=choice.single, in_pieces=bool(tools))
@@ -160,7 +160,7 @@ def _prepared(job: _Job, lease: Lease) -> tuple[OutputParser | None, GenerateReq
 
 
 async def _run(
-    lease: Lease, builder: Builder, request: GenerateRequest, log: EventLog | None
+    lease: Lease, builder: ResponseBuilder, request: GenerateRequest, log: EventLog | None
 ) -> None:
     generation = lease.worker.generate([request])
     try:
@@ -173,15 +173,15 @@ async def _run(
 
 
 async def _stream(
-    exchange: Exchange, lease: Lease, builder: Builder, request: GenerateRequest
+    http: HttpRequest, lease: Lease, builder: ResponseBuilder, request: GenerateRequest
 ) -> None:
     """Stream the events; a fault after the first one is an event of the response."""
     try:
-        await send_stream(exchange, lease.worker.generate([request]), _Renderer(builder))
+        await send_stream(http, lease.worker.generate([request]), _Renderer(builder))
     except Exception as error:
-        if not exchange.started or exchange.finished:
+        if not http.started or http.finished:
             raise
-        await exchange.finish(builder.fail(failure_of(error, exchange.request_id)))
+        await http.finish(builder.fail(failure_of(error, http.request_id)))
 
 
 class _Renderer:
@@ -189,11 +189,11 @@ class _Renderer:
 
     content_type = EVENT_STREAM
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: ResponseBuilder) -> None:
         self._builder = builder
         self._begun = False
 
-    def events(self, arrived: Arrived) -> bytes:
+    def events(self, arrived: Deltas) -> bytes:
         """See Renderer."""
         out = b"" if self._begun else self._builder.start()
         self._begun = True
@@ -208,66 +208,66 @@ class _Renderer:
         return b""
 
 
-async def _begin_in_background(exchange: Exchange, job: _Job) -> None:
+async def _begin_in_background(http: HttpRequest, job: _Job) -> None:
     """Answer at once with the state "queued", or with the events as they come; the response is
     made without its client."""
-    daemon, asked = exchange.daemon, job.asked
-    first = Builder(asked, job.ident, None)
+    services, asked = http.services, job.asked
+    first = ResponseBuilder(asked, job.ident, None)
     waiting = {**first.response(), "status": "queued"}
-    await asyncio.to_thread(_file(exchange).save, job.stored(waiting))
+    await asyncio.to_thread(_file(http).save, job.stored(waiting))
 
-    async def make(builder: Builder, log: EventLog) -> None:
+    async def make(builder: ResponseBuilder, log: EventLog) -> None:
         options = asked.checked_options()
         keep_s = keep_alive_s(asked.keep_alive)
-        async with daemon.manager.lease(asked.model, options, keep_s) as lease:
+        async with services.manager.lease(asked.model, options, keep_s) as lease:
             parser, request = _prepared(job, lease)
             log.add(builder.begin(parser))
             await _run(lease, builder, request, log)
 
-    log = _background(exchange).start(job.ident, make, first, job.stored)
+    log = _background(http).start(job.ident, make, first, job.stored)
     if asked.stream:
-        await send_events(exchange, log)
+        await send_events(http, log)
     else:
-        await exchange.reply(waiting)
+        await http.reply(waiting)
 
 
-async def _response(exchange: Exchange) -> dict[str, Any]:
-    ident = exchange.parameter("id")
-    running = _background(exchange).state(ident)
-    return running or (await _find(exchange, ident)).response
+async def _response(http: HttpRequest) -> dict[str, Any]:
+    ident = http.parameter("id")
+    running = _background(http).state(ident)
+    return running or (await _find(http, ident)).response
 
 
-async def _log(exchange: Exchange) -> EventLog:
+async def _log(http: HttpRequest) -> EventLog:
     """The events of a response. Raises Unsupported for one that was not made in the background."""
-    ident = exchange.parameter("id")
-    running = _background(exchange).log(ident)
+    ident = http.parameter("id")
+    running = _background(http).log(ident)
     if running is not None:
         return running
-    stored = await _find(exchange, ident)
+    stored = await _find(http, ident)
     if not stored.response.get("background"):
         raise Unsupported(
             f"response {ident[:80]} was not made in the background: its events are not kept; ask "
             "without stream",
             param="stream",
         )
-    events = await asyncio.to_thread(_file(exchange).events, ident)
+    events = await asyncio.to_thread(_file(http).events, ident)
     return EventLog(failed(stored.response) if events is None else events, closed=True)
 
 
-async def _find(exchange: Exchange, ident: str) -> Stored:
-    stored = await asyncio.to_thread(_file(exchange).find, ident)
+async def _find(http: HttpRequest, ident: str) -> StoredResponse:
+    stored = await asyncio.to_thread(_file(http).find, ident)
     if stored is None:
         raise _unknown(ident)
-    return _background(exchange).settled(stored)
+    return _background(http).settled(stored)
 
 
 def _unknown(ident: str) -> ResponseNotFound:
     return ResponseNotFound(f"there is no stored response {ident[:80]!r}")
 
 
-def _file(exchange: Exchange) -> ResponseFile:
-    return exchange.daemon.background.file
+def _file(http: HttpRequest) -> ResponseStore:
+    return http.services.background.file
 
 
-def _background(exchange: Exchange) -> Background:
-    return exchange.daemon.background
+def _background(http: HttpRequest) -> BackgroundResponses:
+    return http.services.background

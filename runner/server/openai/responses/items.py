@@ -6,28 +6,29 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runner.chat.tools.free_text import arguments_of
+from runner.chat.tools.free_text import arguments_of_text
 from runner.errors import InvalidRequest, Unsupported
-from runner.server.identity import new_id
-from runner.server.images import placed, plain
-from runner.server.openai.responses import albums, pictures
-from runner.server.openai.responses.wire import Item, Part
+from runner.server.ids import new_id
+from runner.server.images import join_parts, without_placeholders
+from runner.server.openai.responses import image_store
+from runner.server.openai.responses import images as pictures
+from runner.server.openai.responses.wire import ResponseItem, ResponsePart
 from runner.types import Image, Message, ToolCall
 
 _IDENTS = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 
-def input_items(given: str | Sequence[Item]) -> list[dict[str, Any]]:
+def input_items(given: str | Sequence[ResponseItem]) -> list[dict[str, Any]]:
     """The input as items to store, each with an id. Raises InvalidRequest."""
     if isinstance(given, str):
-        given = [Item(role="user", content=given)]
+        given = [ResponseItem(role="user", content=given)]
     if not given:
         raise InvalidRequest("input is empty: send a text or at least one item", param="input")
     return [_stored(item) for item in given]
 
 
-def _stored(item: Item) -> dict[str, Any]:
+def _stored(item: ResponseItem) -> dict[str, Any]:
     fields = item.model_dump(exclude_none=True)
     kind = fields.setdefault("type", "message")
     fields.setdefault("id", new_id(_IDENTS.get(kind, "item")))
@@ -41,11 +42,13 @@ def _stored(item: Item) -> dict[str, Any]:
 def messages_of(items: Sequence[dict[str, Any]], instructions: str | None) -> tuple[Message, ...]:
     """The conversation that items are; reasoning and calls belong to the message of the model
     beside them. Raises InvalidRequest, Unsupported."""
-    messages = [] if instructions is None else [Message("system", plain(instructions))]
+    messages = (
+        [] if instructions is None else [Message("system", without_placeholders(instructions))]
+    )
     turn = _Turn()
     names: dict[str, str] = {}
     for index, fields in enumerate(items):
-        item, where = Item.model_validate(fields), f"input.{index}"
+        item, where = ResponseItem.model_validate(fields), f"input.{index}"
         if item.type == "reasoning":
             turn.reasoning += _text(item.content or item.summary, where)
         elif item.type in ("function_call", "custom_tool_call"):
@@ -75,17 +78,21 @@ class _Turn:
 
     def taken(self) -> list[Message]:
         """It as a message, none when it is empty; the next one begins."""
-        text, reasoning, calls = plain(self.text), plain(self.reasoning), tuple(self.calls)
+        text, reasoning, calls = (
+            without_placeholders(self.text),
+            without_placeholders(self.reasoning),
+            tuple(self.calls),
+        )
         self.__init__()  # type: ignore[misc]
         if not (text or calls):
             return []
         return [Message("assistant", text, reasoning or None, calls)]
 
 
-def _other(item: Item, where: str, names: dict[str, str]) -> Message:
+def _other(item: ResponseItem, where: str, names: dict[str, str]) -> Message:
     if item.type == "message" and item.role is not None:
         role = "system" if item.role == "developer" else item.role
-        content, images = placed(_parts(item.content, where))
+        content, images = join_parts(_parts(item.content, where))
         return Message(role, content, images=images)
     if item.type in ("function_call_output", "custom_tool_call_output"):
         name = names.get(item.call_id or "")
@@ -94,18 +101,18 @@ def _other(item: Item, where: str, names: dict[str, str]) -> Message:
                 f"{where}: no call before it has call_id {(item.call_id or '')[:60]!r}",
                 param=f"{where}.call_id",
             )
-        output, images = placed(_parts(item.output, where))
+        output, images = join_parts(_parts(item.output, where))
         return Message("tool", output, tool_call_id=item.call_id, name=name, images=images)
     raise Unsupported(
         f"{where}: an item of type {(item.type or '')[:40]!r} cannot be read", param=where
     )
 
 
-def _call(item: Item, where: str) -> ToolCall:
+def _call(item: ResponseItem, where: str) -> ToolCall:
     if not item.call_id or not item.name:
         raise InvalidRequest(f"{where}: a {item.type} needs call_id and name", param=where)
     if item.type == "custom_tool_call":
-        return ToolCall(item.call_id, item.name, arguments_of(item.input or ""))
+        return ToolCall(item.call_id, item.name, arguments_of_text(item.input or ""))
     try:
         value = json.loads(item.arguments or "{}")
     except (ValueError, RecursionError):
@@ -115,19 +122,19 @@ def _call(item: Item, where: str) -> ToolCall:
     return ToolCall(item.call_id, item.name, item.arguments or "{}")
 
 
-def _parts(content: str | Sequence[Part] | None, where: str) -> Iterator[str | Image]:
+def _parts(content: str | Sequence[ResponsePart] | None, where: str) -> Iterator[str | Image]:
     """What a user or a tool says, in order. Raises InvalidRequest, Unsupported."""
     if content is None or isinstance(content, str):
         yield content or ""
         return
     for at, part in enumerate(content):
-        if part.type == albums.TYPE:
+        if part.type == image_store.TYPE:
             yield pictures.image_of(part, f"{where}.content.{at}")
         else:
             yield _text([part], where)
 
 
-def _text(content: str | Sequence[Part] | None, where: str) -> str:
+def _text(content: str | Sequence[ResponsePart] | None, where: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     texts = []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from runner.types import TokenLogprob
 
 
-class Tokens:
+class PendingTokens:
     """Tokens that have no text yet, in order."""
 
     def __init__(self) -> None:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from runner.errors import Unsupported
-from runner.models.options import check
-from runner.server.constraining import any_object, of_schema
-from runner.server.exchange import WireModel
-from runner.server.openai.custom import as_function
+from runner.models.options import check_options
+from runner.server.grammars import json_object_grammar, json_schema_grammar
+from runner.server.http_request import WireModel
+from runner.server.openai.custom_tools import as_function
 from runner.server.openai.sampling import Priority, Salt
 from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
 from runner.types import Grammar
@@ -22,7 +22,7 @@ _REFUSED = ("conversation", "prompt", "context_management")
 _LOGPROBS = "message.output_text.logprobs"
 
 
-class Part(WireModel):
+class ResponsePart(WireModel):
     """A part of an item's content."""
 
     type: str
@@ -33,23 +33,23 @@ class Part(WireModel):
     detail: str | None = None  # of an image; changes nothing here
 
 
-class Item(WireModel):
+class ResponseItem(WireModel):
     """An item of the input; which fields count depends on its type."""
 
     type: str | None = None
     id: str | None = None
     role: Literal["system", "developer", "user", "assistant"] | None = None
-    content: str | list[Part] | None = None
+    content: str | list[ResponsePart] | None = None
     status: str | None = None  # in_progress, incomplete: the answer goes on from this message
-    summary: list[Part] | None = None
+    summary: list[ResponsePart] | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
     input: str | None = None
-    output: str | list[Part] | None = None
+    output: str | list[ResponsePart] | None = None
 
 
-class FunctionTool(WireModel):
+class ResponseTool(WireModel):
     """A tool that is offered."""
 
     type: str
@@ -60,25 +60,25 @@ class FunctionTool(WireModel):
     format: dict[str, Any] | None = None  # of a custom tool's input
 
 
-class Reasoning(WireModel):
+class ReasoningConfig(WireModel):
     """reasoning. A summary of any kind is the reasoning itself."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
 
 
-class Text(WireModel):
+class ResponseTextConfig(WireModel):
     """text."""
 
     format: dict[str, Any] | None = None
     verbosity: str | None = None
 
 
-class ResponseRequest(WireModel):
+class ResponsesRequest(WireModel):
     """POST /v1/responses. The last block is hearth's own extension."""
 
     model: str = Field(min_length=1)
-    input: str | list[Item]
+    input: str | list[ResponseItem]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
@@ -87,12 +87,12 @@ class ResponseRequest(WireModel):
     max_output_tokens: int | None = Field(None, ge=1)
     temperature: Finite | None = None
     top_p: Finite | None = None
-    tools: list[FunctionTool] | None = None
+    tools: list[ResponseTool] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
     max_tool_calls: int | None = None
-    reasoning: Reasoning | None = None
-    text: Text | None = None
+    reasoning: ReasoningConfig | None = None
+    text: ResponseTextConfig | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, str] | None = None
     user: str | None = None
@@ -162,9 +162,9 @@ class ResponseRequest(WireModel):
         if given is None or kind == "text":
             return None
         if kind == "json_object":
-            return any_object("text.format")
+            return json_object_grammar("text.format")
         if kind == "json_schema":
-            return of_schema(given.get("schema"), "text.format.schema")
+            return json_schema_grammar(given.get("schema"), "text.format.schema")
         raise Unsupported(
             f'text.format.type must be "text", "json_object" or "json_schema" (got '
             f"{str(kind)[:40]!r})",
@@ -179,10 +179,10 @@ class ResponseRequest(WireModel):
             "top_p": self.top_p,
         }
         given = {name: value for name, value in named.items() if value is not None}
-        return check({**(self.options or {}), **given})
+        return check_options({**(self.options or {}), **given})
 
 
-def _function(tool: FunctionTool, path: str) -> dict[str, Any]:
+def _function(tool: ResponseTool, path: str) -> dict[str, Any]:
     if tool.type == "custom":
         return as_function(tool.name or "", tool.description, tool.format, path)
     return {
@@ -193,7 +193,7 @@ def _function(tool: FunctionTool, path: str) -> dict[str, Any]:
     }
 
 
-def _shown(tool: FunctionTool) -> dict[str, Any]:
+def _shown(tool: ResponseTool) -> dict[str, Any]:
     named = {"type": tool.type, "name": tool.name, "description": tool.description}
     if tool.type == "custom":
         return {**named, "format": tool.format or {"type": "text"}}

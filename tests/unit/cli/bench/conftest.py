@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.bench.exchange import Server
+from cli.bench.http_request import ServerAddress
 
 TEMPLATE_TOKENS = 5
 
@@ -29,9 +29,9 @@ class FakeServer:
     port: int = 0
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServerAddress:
         """Its address."""
-        return Server("127.0.0.1", self.port)
+        return ServerAddress("127.0.0.1", self.port)
 
     def prompt_tokens(self, body: dict[str, Any]) -> int:
         """What this server says a conversation costs."""

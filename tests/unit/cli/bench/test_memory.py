@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 
-from cli.bench.memory import listener, tree_rss_bytes
+from cli.bench.memory import listening_pid, tree_rss_bytes
 
 
 def test_children_count_too() -> None:
@@ -31,4 +31,4 @@ def test_a_process_that_is_gone_has_no_memory() -> None:
 
 def test_the_process_that_listens_is_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        assert listener(listening.getsockname()[1]) == os.getpid()
+        assert listening_pid(listening.getsockname()[1]) == os.getpid()

@@ -6,25 +6,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.bench.measures import Measured
-from cli.bench.summary import decode_rate, percentile, spread, summarize
+from cli.bench.request_metrics import RequestMetrics
+from cli.bench.summary import decode_rate, percentile, percentiles, summarize
 
 
-def answered(started_s: float, *times_s: float, tokens: int | None = None) -> Measured:
+def answered(started_s: float, *times_s: float, tokens: int | None = None) -> RequestMetrics:
     """A request with text at the given times."""
-    return Measured(started_s, times_s[-1], times_s, output_tokens=tokens or len(times_s))
+    return RequestMetrics(started_s, times_s[-1], times_s, output_tokens=tokens or len(times_s))
 
 
 def test_percentiles_are_interpolated() -> None:
     assert percentile([1.0, 2.0, 3.0, 5.0], 0.5) == 2.5
-    values = spread([3.0, 1.0, 2.0])
+    values = percentiles([3.0, 1.0, 2.0])
     assert values is not None
     assert (values.p50, values.mean) == (2.0, 2.0)
     assert values.p90 == pytest.approx(2.8)
 
 
 def test_nothing_measured_has_no_spread() -> None:
-    assert spread([]) is None
+    assert percentiles([]) is None
 
 
 @settings(max_examples=50, derandomize=True)
@@ -50,7 +50,7 @@ def test_the_decode_rate_weighs_pieces_of_several_tokens() -> None:
 
 
 def test_failed_requests_are_counted_and_leave_the_figures_alone() -> None:
-    failed = Measured(0.0, 0.1, error="HTTP 503: the queue is full")
+    failed = RequestMetrics(0.0, 0.1, error="HTTP 503: the queue is full")
     summary = summarize([answered(0.0, 1.0, 2.0), failed], clients=1)
     assert (summary.requests, summary.errors) == (2, 1)
     assert summary.first_error == "HTTP 503: the queue is full"
@@ -60,5 +60,5 @@ def test_failed_requests_are_counted_and_leave_the_figures_alone() -> None:
 
 
 def test_a_run_that_failed_altogether_has_no_times() -> None:
-    summary = summarize([Measured(0.0, 1.0, error="refused")], clients=1)
+    summary = summarize([RequestMetrics(0.0, 1.0, error="refused")], clients=1)
     assert (summary.output_tokens, summary.ttft_s, summary.decode_tokens_per_s) == (0, None, None)

@@ -12,7 +12,7 @@ import pytest
 
 from cli import connection
 from cli.commands.bench import client_counts
-from cli.errors import Failure
+from cli.errors import CliError
 from cli.main import execute
 from runner.client import Client
 
@@ -115,6 +115,6 @@ def test_failed_requests_are_named_and_fail_the_command(
 
 @pytest.mark.parametrize("given", ["", "0", "1,,2", "two", "-1", "1.5", "2000"])
 def test_a_bad_number_of_clients_is_wrong_usage(given: str) -> None:
-    with pytest.raises(Failure, match="such as 1,4,8") as caught:
+    with pytest.raises(CliError, match="such as 1,4,8") as caught:
         client_counts(given)
     assert caught.value.exit_code == 2

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cli.commands.parameters import command
-from cli.errors import Failure
+from cli.errors import CliError
 from modelfile.parameters import PARAMETERS, validate
 
 
@@ -44,5 +44,5 @@ def test_one_parameter_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> N
     [("temprature", "did you mean temperature"), ("tfs_z", "is deprecated and has no effect")],
 )
 def test_a_name_without_a_row_is_told(name: str, told: str) -> None:
-    with pytest.raises(Failure, match=told):
+    with pytest.raises(CliError, match=told):
         command(name)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cli.commands.service import command
-from cli.errors import Failure
+from cli.errors import CliError
 from cli.service import manager as managers
-from cli.service.manager import Service, State
+from cli.service.manager import Service, ServiceState
 from tests.conftest import StartDaemon
 
 
@@ -33,8 +33,8 @@ class Fake:
     def uninstall(self) -> None:
         self.path.unlink()
 
-    def state(self) -> State:
-        return State(self.path.exists(), self.path.exists())
+    def state(self) -> ServiceState:
+        return ServiceState(self.path.exists(), self.path.exists())
 
 
 @pytest.fixture
@@ -68,9 +68,9 @@ def test_install_status_and_uninstall(fake: Fake, capsys: pytest.CaptureFixture[
     assert out[1] == f"{fake.path}: running"
     assert json.loads("".join(out[2:-1]))["running"] is True
     assert out[-1] == out[0]
-    with pytest.raises(Failure, match="no service is installed"):
+    with pytest.raises(CliError, match="no service is installed"):
         command("uninstall")
-    with pytest.raises(Failure, match="'enable' is not one of"):
+    with pytest.raises(CliError, match="'enable' is not one of"):
         command("enable")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import Failure
-from cli.service.manager import Service, State
+from cli.errors import CliError
+from cli.service.manager import Service, ServiceState
 from cli.service.systemd import Systemd
 
 ODD = 'a b"c\\d%e$f'
@@ -44,7 +44,7 @@ def test_installing_writes_the_unit_before_systemd_reads_it(told: Path, tmp_path
     assert manager.path.stat().st_mode & 0o777 == 0o600
     lines = [line.removeprefix("--user ") for line in told.read_text().splitlines()]
     assert lines[1:] == ["daemon-reload", "enable hearth.service", "restart hearth.service"]
-    assert manager.state() == State(installed=True, running=True)
+    assert manager.state() == ServiceState(installed=True, running=True)
 
 
 def test_uninstalling_stops_the_service_and_removes_the_unit(told: Path, tmp_path: Path) -> None:
@@ -53,20 +53,20 @@ def test_uninstalling_stops_the_service_and_removes_the_unit(told: Path, tmp_pat
     manager.uninstall()
     assert not manager.path.exists()
     assert "disable --now hearth.service" in told.read_text()
-    assert manager.state() == State(installed=False, running=False)
+    assert manager.state() == ServiceState(installed=False, running=False)
 
 
 def test_without_a_session_nothing_is_written(told: Path, tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
     manager = Systemd()
-    with pytest.raises(Failure, match="no bus"):
+    with pytest.raises(CliError, match="no bus"):
         manager.install(service(tmp_path))
     assert not manager.path.exists()
 
 
 def test_a_value_that_a_unit_cannot_hold_is_refused(tmp_path: Path) -> None:
     bad = Service(("/bin/true",), {"HEARTH_HOME": "a\nExecStart=/bin/sh"}, tmp_path / "log")
-    with pytest.raises(Failure, match="cannot be written into a unit"):
+    with pytest.raises(CliError, match="cannot be written into a unit"):
         Systemd().describe(bad)
 
 

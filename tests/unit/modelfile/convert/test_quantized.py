@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from modelfile.convert.config import Config
-from modelfile.convert.quantized import check_kept, config_from, is_quantized, quantization_name
+from modelfile.convert.quantized import (
+    check_prequantized,
+    config_from,
+    is_quantized,
+    quantization_name,
+)
 from modelfile.errors import ConvertError
 from tests.unit.modelfile.convert.checkpoints import CONFIG
 
@@ -33,7 +38,7 @@ def weights(kind: str, bits: int) -> dict[str, Any]:
 )
 def test_each_quantization_has_a_name_for_people(quantization: dict[str, Any], name: str) -> None:
     assert quantization_name(config(**quantization)) == name
-    assert check_kept(config(**quantization)).architecture == "llama"
+    assert check_prequantized(config(**quantization)).architecture == "llama"
     assert is_quantized(config(**quantization))
     assert not is_quantized(Config(CONFIG))
 
@@ -58,13 +63,13 @@ def test_one_that_is_not_known_is_refused_with_those_that_are(
     quantization: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConvertError, match=message):
-        check_kept(config(**quantization))
+        check_prequantized(config(**quantization))
 
 
 def test_an_architecture_that_is_not_known_is_refused_with_those_that_are() -> None:
     found = {**CONFIG, "model_type": "unheard", "quantization_config": {"quant_method": "fp8"}}
     with pytest.raises(ConvertError, match=r"unknown architecture 'unheard' .* gpt_oss"):
-        check_kept(Config(found))
+        check_prequantized(Config(found))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"a": 1, "a": 2}', '{"a": NaN}'])

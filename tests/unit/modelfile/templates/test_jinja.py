@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from modelfile.errors import TemplateError
-from modelfile.templates.jinja import RESERVED, ChatTemplate
+from modelfile.templates.jinja import RESERVED, JinjaChatTemplate
 
 USER = [{"role": "user", "content": "hi"}]
 
 
 def render(source: str, **options: Any) -> str:
-    return ChatTemplate(source, "<s>", "</s>").render(USER, **options)
+    return JinjaChatTemplate(source, "<s>", "</s>").render(USER, **options)
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_templates_render_as_in_transformers(source: str, expected: str) -> None
 
 
 def test_options_and_tools_reach_the_template() -> None:
-    template = ChatTemplate("{{ enable_thinking }}{{ tools[0].function.name }}")
+    template = JinjaChatTemplate("{{ enable_thinking }}{{ tools[0].function.name }}")
     tools = [{"type": "function", "function": {"name": "f"}}]
     assert template.render(USER, tools, enable_thinking=False) == "Falsef"
     assert template.supports_tools
-    assert not ChatTemplate("{{ messages }}").supports_tools
+    assert not JinjaChatTemplate("{{ messages }}").supports_tools
 
 
 def test_tokens_that_the_model_lacks_are_undefined() -> None:
-    assert ChatTemplate("[{{ bos_token }}]").render(USER) == "[]"
+    assert JinjaChatTemplate("[{{ bos_token }}]").render(USER) == "[]"
 
 
 def test_the_date_is_written_as_asked() -> None:
@@ -108,7 +108,7 @@ def test_a_faulty_template_is_told(source: str, message: str) -> None:
 
 
 def test_one_template_may_be_rendered_by_several_threads() -> None:
-    template = ChatTemplate("{% for i in range(200) %}{{ n }}{% endfor %}")
+    template = JinjaChatTemplate("{% for i in range(200) %}{{ n }}{% endfor %}")
     results: dict[int, str] = {}
 
     def work(number: int) -> None:
@@ -128,4 +128,4 @@ def test_a_long_conversation_is_no_bomb() -> None:
         "{% set ns = namespace(text='') %}{% for m in messages %}<|{{ m.role }}|>"
         "{{ m.content.split('</think>')[-1].lstrip('\\n') | trim }}{% endfor %}"
     )
-    assert len(ChatTemplate(source).render(messages)) > 3_000_000
+    assert len(JinjaChatTemplate(source).render(messages)) > 3_000_000

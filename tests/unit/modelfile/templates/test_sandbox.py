@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from modelfile.errors import TemplateError
-from modelfile.templates.jinja import ChatTemplate
+from modelfile.templates.jinja import JinjaChatTemplate
 
 LIMIT_BYTES = 256 * 1024 * 1024
 LIMIT_S = 1.0
@@ -173,7 +173,7 @@ _CHILD = """
 import json, resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))
 from modelfile.errors import TemplateError
-from modelfile.templates.jinja import ChatTemplate
+from modelfile.templates.jinja import JinjaChatTemplate
 for line in sys.stdin:
     with open("/proc/self/clear_refs", "w") as peak:
         peak.write("5")
@@ -182,7 +182,7 @@ for line in sys.stdin:
         return int(lines.split()[0]) * 1024
     before, started, ended = memory("VmRSS"), time.process_time(), "rendered"
     try:
-        ChatTemplate(json.loads(line)).render([{"role": "user", "content": "hi"}])
+        JinjaChatTemplate(json.loads(line)).render([{"role": "user", "content": "hi"}])
     except TemplateError as error:
         ended = error.message
     taken = time.process_time() - started
@@ -217,24 +217,24 @@ def test_a_bomb_ends_with_an_error_in_time_and_memory(
 def test_an_escape_is_refused(source: str) -> None:
     messages = [{"role": "user", "content": "hi"}]
     with pytest.raises(TemplateError):
-        ChatTemplate(source).render(messages)
+        JinjaChatTemplate(source).render(messages)
     assert messages == [{"role": "user", "content": "hi"}]
 
 
 @pytest.mark.parametrize("source", SILENT)
 def test_what_is_hidden_is_written_as_nothing(source: str) -> None:
-    assert ChatTemplate(source).render([{"role": "user", "content": "hi"}]) == ""
+    assert JinjaChatTemplate(source).render([{"role": "user", "content": "hi"}]) == ""
 
 
 def test_the_indent_of_json_is_held() -> None:
-    text = ChatTemplate("{{ [1] | tojson(indent=99999) }}").render([])
+    text = JinjaChatTemplate("{{ [1] | tojson(indent=99999) }}").render([])
     assert text == "[\n" + " " * 16 + "1\n]"
 
 
 @pytest.mark.parametrize("name", ["pprint", "striptags", "urlize", "xmlattr"])
 def test_filters_that_are_slow_on_hostile_text_take_short_text_only(name: str) -> None:
     value = "{'k': text}" if name == "xmlattr" else "text"
-    template = ChatTemplate("{{ %s | %s }}" % (value, name))  # noqa: UP031
+    template = JinjaChatTemplate("{{ %s | %s }}" % (value, name))  # noqa: UP031
     assert "www" in template.render([], text="<b>www</b>")
     with pytest.raises(TemplateError, match="a filter gets 5"):
         template.render([], text="<" * 5000)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from registry.adoption import huggingface, lmstudio, ollama
-from registry.adoption.foreign import Foreign
 from registry.digest import Digest
+from registry.foreign import huggingface, lmstudio, ollama
+from registry.foreign.models import ForeignModel
 from registry.store import Store
 from tests.unit.registry.store_models import install, manifest_path
 
@@ -26,7 +26,7 @@ def hub_file(cache: Path, repo: str, revision: str, name: str, content: bytes) -
     return blob
 
 
-def described(models: list[Foreign]) -> dict[str, str | None]:
+def described(models: list[ForeignModel]) -> dict[str, str | None]:
     return {model.name.short: model.obstacle for model in models}
 
 

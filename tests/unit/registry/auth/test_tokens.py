@@ -8,9 +8,9 @@ import pytest
 
 from registry.auth.credentials import Credential
 from registry.auth.ollama_key import OllamaKey
-from registry.auth.tokens import Tokens, _token_in
+from registry.auth.tokens import RegistryAuthority, _token_in
 from registry.errors import RemoteRefused
-from registry.hosts.web import Ask, Web
+from registry.hosts.http.client import ClientRequest, HttpClient
 from tests.registry_server import FakeRegistry, Handler, fake_registry
 
 
@@ -35,9 +35,9 @@ def recorded(requests: list[tuple[str, str, str]]) -> Callable[[Handler], None]:
 
 async def ask(remote: FakeRegistry, credential: Credential | None, key: OllamaKey | None) -> int:
     base = httpx.URL(remote.url)
-    async with Web("hearth/test") as web:
-        tokens = Tokens(web, base, One(credential), lambda _: key)
-        response = await web.fetch(Ask("GET", base.join("/v2/"), {}, None, tokens))
+    async with HttpClient("hearth/test") as web:
+        tokens = RegistryAuthority(web, base, One(credential), lambda _: key)
+        response = await web.fetch(ClientRequest("GET", base.join("/v2/"), {}, None, tokens))
     return response.status_code
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from registry.digest import Digest
 from registry.fsck.check import check
-from registry.fsck.findings import Finding, Reading
+from registry.fsck.findings import CheckProgress, Finding
 from registry.store import Store
 from tests.unit.registry.store_models import checked, findings, install, manifest_path, put_blob
 
@@ -151,7 +151,7 @@ def test_dangling_parts_of_transfers_are_found(shelf: Store) -> None:
 
 def test_how_far_the_reading_is_can_be_followed(shelf: Store) -> None:
     install(shelf, "a", WEIGHTS, b"x")
-    steps = [event for event in check(shelf) if isinstance(event, Reading)]
+    steps = [event for event in check(shelf) if isinstance(event, CheckProgress)]
     assert [step.done_bytes for step in steps] == sorted(step.done_bytes for step in steps)
     assert steps[-1].done_bytes == steps[-1].total_bytes == len(WEIGHTS) + 3
 
@@ -183,7 +183,7 @@ def test_a_model_that_is_deleted_while_it_is_read_is_no_finding(shelf: Store) ->
     stored = shelf.models()[0]
     found: list[Finding] = []
     for event in check(shelf):
-        if isinstance(event, Reading) and shelf.models():
+        if isinstance(event, CheckProgress) and shelf.models():
             shelf.delete(stored.name)
         if isinstance(event, Finding):
             found.append(event)

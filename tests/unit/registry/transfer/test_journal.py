@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 from registry.transfer.journal import (
     MAX_CHUNK_BYTES,
     MIN_CHUNK_BYTES,
-    Journal,
-    Plan,
+    ChunkJournal,
+    PartialPlan,
     chunk_size_for,
 )
 
-PLAN = Plan("sha256:x", 1000, 100)
+PLAN = PartialPlan("sha256:x", 1000, 100)
 
 
 def written(path: Path, *records: tuple[int, int]) -> bytes:
-    journal = Journal(path, PLAN)
+    journal = ChunkJournal(path, PLAN)
     for index, crc in records:
         journal.add(index, crc)
     journal.close()
     return path.read_bytes()
 
 
-def read(path: Path, plan: Plan = PLAN) -> dict[int, int]:
-    journal = Journal(path, plan)
+def read(path: Path, plan: PartialPlan = PLAN) -> dict[int, int]:
+    journal = ChunkJournal(path, plan)
     journal.close()
     return journal.crcs
 
@@ -62,9 +62,14 @@ def test_a_flipped_bit_never_invents_a_chunk(at: int, bit: int, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "other", [Plan("sha256:y", 1000, 100), Plan("sha256:x", 999, 100), Plan("sha256:x", 1000, 50)]
+    "other",
+    [
+        PartialPlan("sha256:y", 1000, 100),
+        PartialPlan("sha256:x", 999, 100),
+        PartialPlan("sha256:x", 1000, 50),
+    ],
 )
-def test_the_journal_of_another_plan_counts_for_nothing(other: Plan, tmp_path: Path) -> None:
+def test_the_journal_of_another_plan_counts_for_nothing(other: PartialPlan, tmp_path: Path) -> None:
     written(tmp_path / "j", (1, 11))
     assert read(tmp_path / "j", other) == {}
 
@@ -74,7 +79,7 @@ def test_chunks_cover_a_file_and_stay_small(size_bytes: int) -> None:
     chunk = chunk_size_for(size_bytes)
     assert MIN_CHUNK_BYTES <= chunk <= MAX_CHUNK_BYTES
     assert chunk.bit_count() == 1
-    plan = Plan("k", size_bytes, chunk)
+    plan = PartialPlan("k", size_bytes, chunk)
     if size_bytes:
         assert plan.bounds(0)[0] == 0
         assert plan.bounds(plan.count - 1)[1] == size_bytes

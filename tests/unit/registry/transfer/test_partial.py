@@ -10,14 +10,14 @@ import pytest
 from registry.digest import Digest
 from registry.errors import StoreFull
 from registry.transfer import partial as module
-from registry.transfer.journal import Plan
-from registry.transfer.partial import Partial, arrived_bytes
+from registry.transfer.journal import PartialPlan
+from registry.transfer.partial import PartialFile, arrived_bytes
 
 CONTENT = os.urandom(1050)
-PLAN = Plan("key", len(CONTENT), 100)
+PLAN = PartialPlan("key", len(CONTENT), 100)
 
 
-def put(partial: Partial, *indexes: int) -> None:
+def put(partial: PartialFile, *indexes: int) -> None:
     for index in indexes:
         start, stop = PLAN.bounds(index)
         partial.write(start, CONTENT[start:stop])
@@ -25,7 +25,7 @@ def put(partial: Partial, *indexes: int) -> None:
 
 
 def test_chunks_in_any_order_make_the_content(tmp_path: Path) -> None:
-    partial = Partial(tmp_path, PLAN)
+    partial = PartialFile(tmp_path, PLAN)
     put(partial, *reversed(range(PLAN.count)))
     assert partial.hash_next(PLAN.count) is None
     assert partial.digest() == Digest.of(CONTENT)
@@ -37,24 +37,24 @@ def test_chunks_in_any_order_make_the_content(tmp_path: Path) -> None:
 
 
 def test_what_has_arrived_is_there_after_a_restart(tmp_path: Path) -> None:
-    partial = Partial(tmp_path, PLAN)
+    partial = PartialFile(tmp_path, PLAN)
     put(partial, 0, 5)
     partial.close()
     assert arrived_bytes(tmp_path, PLAN) == 200
-    again = Partial(tmp_path, PLAN)
+    again = PartialFile(tmp_path, PLAN)
     assert again.arrived == {0, 5}
     assert again.hash_next() is None
     again.close()
 
 
 def test_a_kept_chunk_whose_bytes_are_damaged_is_missing_again(tmp_path: Path) -> None:
-    partial = Partial(tmp_path, PLAN)
+    partial = PartialFile(tmp_path, PLAN)
     put(partial, *range(PLAN.count))
     partial.close()
     with partial.path.open("r+b") as file:
         file.seek(150)
         file.write(b"\0\0\0\0")
-    again = Partial(tmp_path, PLAN)
+    again = PartialFile(tmp_path, PLAN)
     assert again.hash_next(5) == 1
     assert again.arrived == set(range(PLAN.count)) - {1}
     put(again, 1)
@@ -64,7 +64,7 @@ def test_a_kept_chunk_whose_bytes_are_damaged_is_missing_again(tmp_path: Path) -
 
 
 def test_a_chunk_that_is_dropped_is_hashed_anew_with_what_follows(tmp_path: Path) -> None:
-    partial = Partial(tmp_path, PLAN)
+    partial = PartialFile(tmp_path, PLAN)
     put(partial, *range(PLAN.count))
     partial.write(400, b"wrong")
     while partial.hashed < PLAN.count:
@@ -84,7 +84,7 @@ def test_a_chunk_that_is_dropped_is_hashed_anew_with_what_follows(tmp_path: Path
 def test_a_full_disk_says_how_much_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partial = Partial(tmp_path, PLAN)
+    partial = PartialFile(tmp_path, PLAN)
     put(partial, 0, 1)
 
     def full(*_: object) -> int:
@@ -100,10 +100,10 @@ def test_a_full_disk_says_how_much_is_missing(
 
 
 def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
-    partial = Partial(tmp_path, PLAN)
+    partial = PartialFile(tmp_path, PLAN)
     partial.discard()
     (tmp_path / "victim").write_bytes(b"mine")
     partial.path.symlink_to(tmp_path / "victim")
     with pytest.raises(Exception, match="cannot write the blob"):
-        Partial(tmp_path, PLAN)
+        PartialFile(tmp_path, PLAN)
     assert (tmp_path / "victim").read_bytes() == b"mine"

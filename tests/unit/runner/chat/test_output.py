@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from runner.chat.output import OutputParser, Parts, output_parser
-from runner.chat.reasoning import control_marks
+from runner.chat.output import OutputDelta, OutputParser, output_parser
+from runner.chat.reasoning import special_tokens_of_reasoning
 
 TEMPLATE = "{{ content.split('</think>') }}<tool_call>"
 TOOLS = [{"function": {"name": "f"}}]
 CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
 
 
-def whole(parser: OutputParser | None, text: str) -> Parts:
+def whole(parser: OutputParser | None, text: str) -> OutputDelta:
     assert parser is not None
     return parser.finish(text)
 
@@ -41,14 +41,14 @@ def test_marks_that_are_known_better_win() -> None:
 def test_what_is_held_back_arrives_with_the_end() -> None:
     parser = output_parser(TEMPLATE, tools=TOOLS)
     assert parser is not None
-    assert parser.feed("<think>a</thi") == Parts(reasoning="a")
-    assert parser.finish("s is") == Parts(reasoning="</this is")
+    assert parser.feed("<think>a</thi") == OutputDelta(reasoning="a")
+    assert parser.finish("s is") == OutputDelta(reasoning="</this is")
 
 
-def counted(parser: OutputParser | None, *texts: str) -> tuple[Parts, int]:
+def counted(parser: OutputParser | None, *texts: str) -> tuple[OutputDelta, int]:
     assert parser is not None
     pieces = [parser.feed(text, 1) for text in texts]
-    return Parts.joined([*pieces, parser.finish()]), parser.reasoning_tokens
+    return OutputDelta.joined([*pieces, parser.finish()]), parser.reasoning_tokens
 
 
 def test_the_tokens_of_the_reasoning_are_counted_with_its_marks() -> None:
@@ -87,4 +87,4 @@ def test_parser_names_the_marks_of_reasoning_where_the_template_does_not() -> No
     gemma = output_parser(None, tools=(), family="gemma4")
     parts = whole(gemma, "<|channel>thought\nhm\n<channel|>yes")
     assert (parts.reasoning.strip(), parts.content) == ("hm", "yes")
-    assert control_marks(("<|channel>thought", "<channel|>"))[-1] == "<|channel>"
+    assert special_tokens_of_reasoning(("<|channel>thought", "<channel|>"))[-1] == "<|channel>"

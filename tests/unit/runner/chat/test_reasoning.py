@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.chat.output import Parts
-from runner.chat.reasoning import MARKS, ReasoningParser, marks_of
+from runner.chat.output import OutputDelta
+from runner.chat.reasoning import REASONING_TAGS, ReasoningParser, reasoning_tags_of
 
 PIECES = st.lists(
     st.sampled_from(
@@ -17,9 +17,11 @@ PIECES = st.lists(
 )
 
 
-def parts(*pieces: str) -> Parts:
+def parts(*pieces: str) -> OutputDelta:
     parser = ReasoningParser("<think>", "</think>")
-    return Parts.of([part for piece in pieces for part in parser.feed(piece)] + parser.finish())
+    return OutputDelta.of(
+        [part for piece in pieces for part in parser.feed(piece)] + parser.finish()
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,12 +65,12 @@ def test_nothing_but_blanks_and_marks_is_lost(pieces: list[str]) -> None:
 
 @given(st.text(max_size=60).filter(lambda text: "<" not in text))
 def test_text_without_marks_passes_unchanged_and_at_once(text: str) -> None:
-    found = Parts.of(ReasoningParser("<think>", "</think>").feed(text))
-    assert found == Parts(text) or not text.strip()
+    found = OutputDelta.of(ReasoningParser("<think>", "</think>").feed(text))
+    assert found == OutputDelta(text) or not text.strip()
 
 
 def test_the_template_tells_the_marks() -> None:
-    for pair in MARKS:
-        assert marks_of(f"{{{{ content.split('{pair[1]}')[-1] }}}}") == pair
-    assert marks_of("{{ messages }}") is None
-    assert marks_of(None) is None
+    for pair in REASONING_TAGS:
+        assert reasoning_tags_of(f"{{{{ content.split('{pair[1]}')[-1] }}}}") == pair
+    assert reasoning_tags_of("{{ messages }}") is None
+    assert reasoning_tags_of(None) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from runner.backends.backend import Capacity, Row, Sampled
+from runner.backends.backend import Capacity, Row, SampledToken
 from runner.backends.echo import VOCABULARY, EchoBackend, EchoTokenizer
 from runner.engine.engine import Engine
 from runner.errors import HearthError
@@ -25,7 +25,7 @@ class Recorder(EchoBackend):
         self.batches: list[list[tuple[int, int]]] = []  # (sequence, tokens) of each row
         self.faults: list[Exception] = []
 
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         if self.faults:
             raise self.faults.pop()
         self.batches.append([(row.sequence, len(row.tokens)) for row in rows])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from runner.backends.backend import BackendError, PoolFull, Row, RowFault, Sampled
+from runner.backends.backend import BackendError, PoolFull, Row, RowFault, SampledToken
 from runner.backends.echo import VOCABULARY, EchoSampler
 from runner.errors import Conflict, ContextOverflow, InternalError, InvalidRequest
 from runner.types import Finish, GenerateRequest, SamplingParams
@@ -371,7 +371,7 @@ def test_a_row_without_probabilities_ends_its_request_only() -> None:
     slots = {s.id: s.slot for s in run.engine.scheduler.decoding}
     original = run.backend.step
 
-    def fail_b(rows: Sequence[Row]) -> list[Sampled]:
+    def fail_b(rows: Sequence[Row]) -> list[SampledToken]:
         run.backend.step = original  # type: ignore[method-assign]
         good = [sampled for sampled in original(rows) if sampled.sequence != slots["b"]]
         raise RowFault("NaN", sampled=good, sequences=[slots["b"] or 0])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runner.backends.backend import Capacity
 from runner.backends.echo import VOCABULARY, EchoBackend, EchoTokenizer
 from runner.engine.engine import Engine
-from runner.engine.grammar import CACHED, Grammars, Matcher, check
+from runner.engine.grammar import MAX_CACHED_GRAMMARS, Grammars, LlguidanceMatcher, check
 from runner.errors import InvalidRequest
 from runner.types import Delta, GenerateRequest, Grammar
 
@@ -34,11 +34,11 @@ def schema(value: Any, **more: Any) -> Grammar:
     return Grammar("json_schema", json.dumps(value), **more)
 
 
-def allows(matcher: Matcher, token: int) -> bool:
+def allows(matcher: LlguidanceMatcher, token: int) -> bool:
     return bool(matcher.bits()[token >> 3] >> (token & 7) & 1)
 
 
-def accepted(matcher: Matcher, text: str) -> str:
+def accepted(matcher: LlguidanceMatcher, text: str) -> str:
     """The beginning of text that the grammar allows."""
     for count, byte in enumerate(text.encode()):
         if matcher.complete or not allows(matcher, byte):
@@ -197,9 +197,9 @@ def test_a_grammar_that_would_never_be_compiled_is_refused_in_time(grammars: Gra
 def test_a_grammar_is_compiled_once_while_it_is_remembered(grammars: Grammars) -> None:
     first = schema({"const": "first"})
     grammars.matcher(first)
-    for number in range(CACHED + 5):
+    for number in range(MAX_CACHED_GRAMMARS + 5):
         grammars.matcher(schema({"const": number}))
-    assert len(grammars._compiled) == CACHED
+    assert len(grammars._compiled) == MAX_CACHED_GRAMMARS
     assert accepted(grammars.matcher(first), '"first"') == '"first"'
 
 
@@ -245,7 +245,7 @@ def fits(value: Any, of: dict[str, Any]) -> bool:
     return type(value) is kinds[of["type"]]
 
 
-def generated(request: GenerateRequest, matcher: Matcher) -> list[Delta]:
+def generated(request: GenerateRequest, matcher: LlguidanceMatcher) -> list[Delta]:
     backend = EchoBackend(Capacity(4096, 4, 2048, 512, VOCABULARY, 1, True))
     engine = Engine(backend, TOKENIZER)
     prompt = TOKENIZER.encode(request.text or "", add_bos=True, parse_special=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from runner.backends.backend import Capacity, ImagePart
 from runner.backends.echo import BOS, VOCABULARY, EchoBackend, EchoTokenizer
 from runner.engine.engine import Engine
-from runner.engine.images import Images, whole
+from runner.engine.images import SequenceImages, whole_image_length
 from runner.errors import InvalidRequest, Unsupported
 from runner.types import GenerateRequest, SamplingParams
 
@@ -28,12 +28,12 @@ PARTS = {-1: part(3), -5: part(2)}
 )
 def test_a_length_does_not_end_inside_an_image(length: int, kept: int) -> None:
     tokens = array("i", [9, -1, -2, -3, -5, -6, -1, -2, -3])
-    assert whole(tokens, length) == kept
+    assert whole_image_length(tokens, length) == kept
 
 
 @given(st.lists(st.integers(0, 9), max_size=20), st.integers(0, 25))
 def test_text_is_cut_anywhere(tokens: list[int], length: int) -> None:
-    assert whole(array("i", tokens), length) == length
+    assert whole_image_length(array("i", tokens), length) == length
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_text_is_cut_anywhere(tokens: list[int], length: int) -> None:
 )
 def test_numbers_that_are_no_whole_image_are_refused(tokens: list[int]) -> None:
     with pytest.raises(ValueError, match="token"):
-        Images(array("i", tokens), PARTS)
+        SequenceImages(array("i", tokens), PARTS)
 
 
 def test_a_portion_is_text_or_one_image() -> None:
-    images = Images(array("i", [9, 9, -1, -2, -3, -5, -6, 9]), PARTS)
+    images = SequenceImages(array("i", [9, 9, -1, -2, -3, -5, -6, 9]), PARTS)
     assert images.portion(0, 8, 8, alone=True) == 2
     assert images.portion(2, 6, 6, alone=True) == 3
     assert images.portion(5, 3, 3, alone=True) == 2
@@ -53,7 +53,7 @@ def test_a_portion_is_text_or_one_image() -> None:
 
 
 def test_an_image_larger_than_the_budget_goes_alone_and_needs_its_room() -> None:
-    images = Images(array("i", [-1, -2, -3, 9]), PARTS)
+    images = SequenceImages(array("i", [-1, -2, -3, 9]), PARTS)
     assert images.portion(0, 2, 9, alone=False) == 0
     assert images.portion(0, 2, 9, alone=True) == 3
     assert images.portion(0, 2, 2, alone=True) == 0

@@ -5,11 +5,11 @@ from array import array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.engine.prefix_cache import Finished, PrefixCache, Sharing, common_prefix
+from runner.engine.prefix_cache import FinishedSequence, PrefixCache, PrefixSharing, common_prefix
 
 
-def holder(slot: int, tokens: list[int], computed: int | None = None) -> Finished:
-    return Finished(slot, array("i", tokens), len(tokens) if computed is None else computed)
+def holder(slot: int, tokens: list[int], computed: int | None = None) -> FinishedSequence:
+    return FinishedSequence(slot, array("i", tokens), len(tokens) if computed is None else computed)
 
 
 def finish(cache: PrefixCache, slot: int, tokens: list[int]) -> list[int]:
@@ -79,14 +79,14 @@ def test_a_finished_prefix_of_another_is_redundant() -> None:
 
 
 def test_without_partial_sharing_only_equal_sequences_are_redundant() -> None:
-    cache = PrefixCache(Sharing(partial=False))
+    cache = PrefixCache(PrefixSharing(partial=False))
     assert finish(cache, 0, [1, 2]) == []
     assert finish(cache, 1, [1, 2, 3]) == []
     assert finish(cache, 2, [1, 2, 3]) == [2]
 
 
 def test_without_partial_sharing_only_whole_sources_match() -> None:
-    cache = PrefixCache(Sharing(partial=False))
+    cache = PrefixCache(PrefixSharing(partial=False))
     finish(cache, 0, [1, 2])
     finish(cache, 1, [1, 2, 3, 9])
     match = cache.longest(array("i", [1, 2, 3, 4]))
@@ -109,7 +109,7 @@ def test_the_least_recently_used_goes_first() -> None:
 
 
 def test_matches_are_whole_blocks_unless_the_source_ends() -> None:
-    cache = PrefixCache(Sharing(block_size=4))
+    cache = PrefixCache(PrefixSharing(block_size=4))
     finish(cache, 0, [1, 2, 3, 4, 5, 6, 7])
     match = cache.longest(array("i", [1, 2, 3, 4, 5, 6, 9]))
     assert match is not None
@@ -134,7 +134,7 @@ def test_a_decoding_sequence_is_not_ahead() -> None:
 def test_a_source_of_another_salt_gives_nothing() -> None:
     cache = PrefixCache()
     tokens = array("i", range(40))
-    secret = Finished(0, tokens, 40, "mine")
+    secret = FinishedSequence(0, tokens, 40, "mine")
     cache.add(0, secret)
     assert cache.longest(tokens) is None
     assert cache.longest(tokens, "yours") is None
@@ -150,7 +150,7 @@ def test_a_finished_sequence_keeps_its_salt_beside_an_equal_one_of_another() -> 
     cache = PrefixCache()
     tokens = array("i", range(40))
     for slot, salt in enumerate((None, "mine")):
-        cache.add(slot, Finished(slot, tokens, 40, salt))
+        cache.add(slot, FinishedSequence(slot, tokens, 40, salt))
         assert cache.finish(slot) == []
     for slot, salt in enumerate((None, "mine")):
         match = cache.longest(tokens, salt)

@@ -17,7 +17,7 @@ from runner.backends.backend import (
     ImagePart,
     PoolFull,
     Row,
-    Sampled,
+    SampledToken,
     SavedState,
 )
 from runner.backends.echo import (
@@ -32,8 +32,8 @@ from runner.backends.echo import (
 from runner.engine import scheduler as scheduler_module
 from runner.engine import swap as swap_module
 from runner.engine.engine import Engine
-from runner.engine.speculation import DraftModel, PromptLookup, Speculation, Worth
-from runner.engine.swap import Swap
+from runner.engine.speculation import DraftModel, DraftTimings, PromptLookup, Speculation
+from runner.engine.swap import SwapSpace
 from runner.types import Delta, GenerateRequest, SamplingParams
 
 # Images by the first of their numbers; between them lies one that is nobody's
@@ -113,8 +113,8 @@ class Machine:
     idle: int | None
     partial: bool
     swap_tokens: int = 0  # what the swap's budget holds
-    worth_tokens: int = swap_module.WORTH_TOKENS
-    step_bytes: int = swap_module.STEP_BYTES
+    worth_tokens: int = swap_module.MIN_COPY_TOKENS
+    step_bytes: int = swap_module.MAX_STEP_BYTES
     refuse_every: int = 0  # the backend refuses each so-manieth load of a copy
     draft: int = 0  # tokens proposed for a sequence
     whole_copies: bool = False
@@ -200,9 +200,10 @@ machines_for_images = st.builds(
 class OftenRight(EchoBackend):
     """A draft model that is wrong about some tokens."""
 
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         return [
-            Sampled(one.sequence, one.token if one.token % 3 else 97) for one in super().step(rows)
+            SampledToken(one.sequence, one.token if one.token % 3 else 97)
+            for one in super().step(rows)
         ]
 
 
@@ -217,7 +218,7 @@ class Checked(EchoBackend):
         self.confirmed = 0
         self._refuse_every = refuse_every
 
-    def step(self, rows: Sequence[Row]) -> list[Sampled]:
+    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         self.rows = [(row.sequence, len(row.tokens)) for row in rows]
         large = [row for row in rows if len(row.tokens) > self.capacity.batch_tokens]
         beside = [row for row in rows if row not in large and len(row.tokens) > 1]
@@ -275,8 +276,8 @@ def test_a_swap_changes_no_answer_and_keeps_its_budget(
     machine: Machine, load: list[Arrival]
 ) -> None:
     with (
-        patch.object(swap_module, "WORTH_TOKENS", machine.worth_tokens),
-        patch.object(swap_module, "STEP_BYTES", machine.step_bytes),
+        patch.object(swap_module, "MIN_COPY_TOKENS", machine.worth_tokens),
+        patch.object(swap_module, "MAX_STEP_BYTES", machine.step_bytes),
         patch.object(scheduler_module, "RESTORE_TOKENS", machine.worth_tokens),
     ):
         backend = check(machine, load)
@@ -287,8 +288,8 @@ def test_a_swap_changes_no_answer_and_keeps_its_budget(
 @settings(max_examples=150, derandomize=True, deadline=None)
 def test_drafts_change_no_answer(machine: Machine, load: list[Arrival]) -> None:
     with (
-        patch.object(swap_module, "WORTH_TOKENS", machine.worth_tokens),
-        patch.object(Worth, "drafting", lambda self, rows: rows > 0),
+        patch.object(swap_module, "MIN_COPY_TOKENS", machine.worth_tokens),
+        patch.object(DraftTimings, "drafting", lambda self, rows: rows > 0),
     ):
         backend = check(machine, load)
     event(f"tokens confirmed: {min(backend.confirmed, 3)}")
@@ -298,9 +299,9 @@ def test_drafts_change_no_answer(machine: Machine, load: list[Arrival]) -> None:
 @settings(max_examples=100, derandomize=True, deadline=None)
 def test_images_change_no_answer_and_are_never_cut(machine: Machine, load: list[Arrival]) -> None:
     with (
-        patch.object(swap_module, "WORTH_TOKENS", machine.worth_tokens),
+        patch.object(swap_module, "MIN_COPY_TOKENS", machine.worth_tokens),
         patch.object(scheduler_module, "RESTORE_TOKENS", machine.worth_tokens),
-        patch.object(Worth, "drafting", lambda self, rows: rows > 0),
+        patch.object(DraftTimings, "drafting", lambda self, rows: rows > 0),
     ):
         backend = check(machine, load)
     event(f"copies restored: {min(backend.loads, 3)}")
@@ -357,7 +358,7 @@ def check(machine: Machine, load: list[Arrival]) -> Checked:
     return backend
 
 
-def check_swap(swap: Swap, budget_bytes: int) -> None:
+def check_swap(swap: SwapSpace, budget_bytes: int) -> None:
     entries = swap.entries()
     assert swap.size_bytes == sum(entry.state.size_bytes for entry in entries) <= budget_bytes
     assert swap.tokens == sum(entry.computed for entry in entries)

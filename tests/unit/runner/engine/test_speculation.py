@@ -14,13 +14,13 @@ from runner.backends.echo import VOCABULARY, EchoBackend, EchoTokenizer
 from runner.engine.engine import Engine
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import (
-    AGAIN_STEPS,
     LOOKUP_TOKENS,
+    REMEASURE_STEPS,
     DraftModel,
+    DraftTimings,
     PromptLookup,
     Speculation,
-    Worth,
-    followed,
+    prompt_lookup,
 )
 from runner.types import GenerateRequest, SamplingParams
 
@@ -42,7 +42,7 @@ from runner.types import GenerateRequest, SamplingParams
 def test_what_followed_the_last_tokens_before(
     tokens: list[int], most: int, expected: list[int]
 ) -> None:
-    assert followed(array("i", tokens), most) == expected
+    assert prompt_lookup(array("i", tokens), most) == expected
 
 
 @given(st.lists(st.sampled_from([0, 1, 256, 65_536]), max_size=40), st.integers(1, 5))
@@ -54,16 +54,16 @@ def test_the_lookup_agrees_with_a_search_token_by_token(tokens: list[int], most:
             if tokens[start : start + LOOKUP_TOKENS] == tail:
                 expected = tokens[start + LOOKUP_TOKENS :][:most]
                 break
-    assert followed(array("i", tokens), most) == expected
+    assert prompt_lookup(array("i", tokens), most) == expected
 
 
 def test_the_faster_way_is_taken_and_the_slower_one_looked_at_again() -> None:
-    worth = Worth()
+    worth = DraftTimings()
     assert worth.drafting(2)
     worth.measured(2, True, 0.02)
     assert not worth.drafting(2)
     worth.measured(2, False, 0.01)
-    chosen = [worth.drafting(2) for _ in range(2 * AGAIN_STEPS)]
+    chosen = [worth.drafting(2) for _ in range(2 * REMEASURE_STEPS)]
     assert chosen.count(True) == 2
     assert worth.drafting(3)  # another size is another matter
     for _ in range(50):

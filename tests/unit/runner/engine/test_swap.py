@@ -17,8 +17,8 @@ from runner.backends.echo import (
 )
 from runner.engine import swap as swap_module
 from runner.engine.engine import Engine
-from runner.engine.prefix_cache import Finished, Sharing
-from runner.engine.swap import Swap
+from runner.engine.prefix_cache import FinishedSequence, PrefixSharing
+from runner.engine.swap import SwapSpace
 from runner.types import Delta, GenerateRequest, Usage
 
 
@@ -154,7 +154,7 @@ def test_what_exceeds_the_whole_budget_is_not_copied_and_displaces_nothing() -> 
 
 
 def test_the_copies_are_not_more_than_can_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swap_module, "MOST_COPIES", 3)
+    monkeypatch.setattr(swap_module, "MAX_COPIES", 3)
     run = Run()
     for token in range(97, 103):
         run.answer(f"r{token}", [token] * 70)
@@ -247,7 +247,7 @@ def test_the_tail_that_a_take_over_cuts_off_is_copied_first() -> None:
 
 
 def test_a_step_copies_only_so_much_and_the_rest_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swap_module, "STEP_BYTES", 1)
+    monkeypatch.setattr(swap_module, "MAX_STEP_BYTES", 1)
     run = Run(idle=150)
     run.submit("stream", [120] * 10, max_tokens=60)
     for id in "abcd":
@@ -312,14 +312,14 @@ class Slow(EchoBackend):
 
 def test_a_copy_for_which_all_would_wait_too_long_is_tried_seldom() -> None:
     backend = Slow()
-    swap = Swap(backend, Sharing(True, 1), 1 << 40, lambda: 0.005, lambda: backend.now_s)
+    swap = SwapSpace(backend, PrefixSharing(True, 1), 1 << 40, lambda: 0.005, lambda: backend.now_s)
 
     def copies(entries: int, tokens: int) -> int:
         before = backend.saves
         for number in range(entries):
             swap.clear()
             backend.step([Row(0, [number + 1] * tokens, 0)])
-            swap.copy(Finished(0, array("i", [number + 1] * tokens), tokens), 0)
+            swap.copy(FinishedSequence(0, array("i", [number + 1] * tokens), tokens), 0)
             backend.release(0)
         return backend.saves - before
 

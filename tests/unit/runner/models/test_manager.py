@@ -22,7 +22,7 @@ from runner.errors import (
     WorkerCrashed,
 )
 from runner.models.manager import Manager
-from runner.models.rooms import HEADROOM_BYTES, Rooms
+from runner.models.memory_tracker import HEADROOM_BYTES, MemoryTracker
 from runner.models.supervisor import Timeouts
 from runner.settings import Settings
 from runner.types import LoadPlan
@@ -100,7 +100,7 @@ async def make(store: Store, starter: Starter) -> Any:
 
     def manager(free: int = 32 * GIB, **settings: Any) -> Manager:
         values = Settings(**settings)
-        rooms = Rooms(values, measure=lambda: free + HEADROOM_BYTES)
+        rooms = MemoryTracker(values, measure=lambda: free + HEADROOM_BYTES)
         made.append(Manager(store, values, starter, rooms))
         return made[-1]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runner.errors import InvalidRequest, Unsupported
-from runner.models.options import check, generation_options, load_options
+from runner.models.options import check_options, generation_options, load_request
 from runner.types import SamplingParams
 
 
@@ -24,7 +24,7 @@ from runner.types import SamplingParams
 def test_options_are_checked_and_what_is_none_is_dropped(
     given: dict[str, Any], checked: dict[str, Any]
 ) -> None:
-    assert check(given) == checked
+    assert check_options(given) == checked
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_options_are_checked_and_what_is_none_is_dropped(
 )
 def test_a_bad_option_is_named(name: str, value: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        check({name: value})
+        check_options({name: value})
     assert caught.value.details["param"] == name
 
 
@@ -72,20 +72,20 @@ def test_stop_strings_of_both_count_once_each() -> None:
 
 
 def test_load_options_leave_what_is_decided_elsewhere() -> None:
-    options = load_options({"num_gpu": -1, "num_thread": 0, "num_ctx": 100}, {"num_ctx": 50})
+    options = load_request({"num_gpu": -1, "num_thread": 0, "num_ctx": 100}, {"num_ctx": 50})
     assert (options.num_gpu, options.num_thread, options.num_ctx) == (None, None, 50)
-    assert load_options({}, {"num_gpu": 0}).num_gpu == 0
+    assert load_request({}, {"num_gpu": 0}).num_gpu == 0
 
 
 @pytest.mark.parametrize("name", ["samplers", "lora", "n_probs"])
 def test_an_option_that_cannot_be_honoured_is_refused(name: str) -> None:
     with pytest.raises(Unsupported, match=f"the option {name} is not supported"):
-        check({name: 1})
-    assert check({name: None}) == {}
+        check_options({name: 1})
+    assert check_options({name: None}) == {}
 
 
 def test_biases_of_ids_and_of_texts_are_told_apart() -> None:
-    kept = check({"logit_bias": [[7, -1.5], ["fire", False], ["8", 2]]})
+    kept = check_options({"logit_bias": [[7, -1.5], ["fire", False], ["8", 2]]})
     sampling = generation_options({}, kept, logit_bias=((9, 1.0),)).sampling
     assert sampling.logit_bias == ((7, -1.5), (8, 2.0), (9, 1.0))
     assert sampling.text_bias == (("fire", -math.inf),)
@@ -93,6 +93,6 @@ def test_biases_of_ids_and_of_texts_are_told_apart() -> None:
 
 def test_dry_and_the_dynamic_temperature_are_carried_to_the_sampler() -> None:
     given = {"dry_multiplier": 0.8, "dry_sequence_breakers": [], "dynatemp_range": 1}
-    sampling = generation_options({"dry_base": 2.0}, check(given)).sampling
+    sampling = generation_options({"dry_base": 2.0}, check_options(given)).sampling
     assert (sampling.dry_multiplier, sampling.dry_base) == (0.8, 2.0)
     assert (sampling.dry_sequence_breakers, sampling.dynatemp_range) == ((), 1.0)

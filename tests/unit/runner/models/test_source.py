@@ -10,12 +10,12 @@ import pytest
 from registry.bundle import Bundle, read_bundle
 from registry.errors import BlobDamaged
 from registry.formats.gguf.header import CHECKPOINT
-from registry.manifest import ADAPTER_TYPE, CONFIG_TYPE, MODEL_TYPE, Layer, Manifest
+from registry.manifest import ADAPTER_TYPE, CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
 from registry.store import Store
 from runner.errors import ModelInvalid
-from runner.models.placement import Room, Wishes, plan_load
-from runner.models.shape import shape_of, source_of
+from runner.models.memory_plan import MemoryBudget, Wishes, plan_memory
+from runner.models.model_shape import model_files, model_shape
 from tests.gguf_files import (
     Tensor,
     echo_file,
@@ -60,17 +60,19 @@ def bundle(store: Store, model: bytes, *adapters: bytes) -> Bundle:
     ):
         with store.blob_writer() as writer:
             writer.write(content)
-            layers.append(Layer(kind, *writer.commit()))
+            layers.append(Descriptor(kind, *writer.commit()))
     manifest = Manifest(layers[0], tuple(layers[1:]))
     return read_bundle(store, store.put_manifest(Name.parse("m"), manifest))
 
 
 def test_adapters_are_loaded_at_the_scale_asked_for_and_counted(store: Store) -> None:
     found = bundle(store, llama_file(), adapter_file(), adapter_file(rank=3))
-    assert [Path(path) for path in source_of(found).adapters] == [a.path for a in found.adapters]
+    assert [Path(path) for path in model_files(found).adapters] == [a.path for a in found.adapters]
     sizes = len(llama_file()) + len(adapter_file()) + len(adapter_file(rank=3))
-    assert shape_of(found).weights_bytes == sizes
-    placed = plan_load(source_of(found), shape_of(found), Wishes(lora_scale=0.5), Room(8 << 30))
+    assert model_shape(found).weights_bytes == sizes
+    placed = plan_memory(
+        model_files(found), model_shape(found), Wishes(lora_scale=0.5), MemoryBudget(8 << 30)
+    )
     assert placed.plan.adapters == tuple((str(a.path), 0.5) for a in found.adapters)
     assert placed.price.weights_bytes == sizes
 
@@ -78,15 +80,15 @@ def test_adapters_are_loaded_at_the_scale_asked_for_and_counted(store: Store) ->
 def test_an_adapter_of_another_model_is_refused_before_anything_is_loaded(store: Store) -> None:
     found = bundle(store, llama_file(), adapter_file("qwen2"))
     with pytest.raises(ModelInvalid, match="m: the adapter is for the architecture qwen2"):
-        source_of(found)
+        model_files(found)
 
 
 def test_torch_takes_adapters_and_no_draft_model(store: Store) -> None:
     found = bundle(store, llama_file(), adapter_file())
-    assert [Path(path) for path in source_of(found, "torch").adapters] == [found.adapters[0].path]
-    assert source_of(found, "torch").draft is None
+    assert [Path(path) for path in model_files(found, "torch").adapters] == [found.adapters[0].path]
+    assert model_files(found, "torch").draft is None
     weights, added = found.header.parameter_count, found.adapters[0].header.parameter_count
-    shape = shape_of(found, "torch")
+    shape = model_shape(found, "torch")
     assert shape.weights_bytes == 4 * (weights + 3 * added)
     assert shape.stored_bytes == found.header.tensors_size_bytes + 2 * 3 * added
 
@@ -100,15 +102,15 @@ def test_an_adapter_cut_short_is_told(store: Store) -> None:
 
 def test_the_backend_is_that_of_the_file_and_another_is_refused(store: Store) -> None:
     model = bundle(store, llama_file())
-    assert source_of(model).backend == source_of(model, "auto").backend == "llamacpp"
-    assert source_of(model, "llamacpp") == source_of(model)
+    assert model_files(model).backend == model_files(model, "auto").backend == "llamacpp"
+    assert model_files(model, "llamacpp") == model_files(model)
     with pytest.raises(ModelInvalid, match="cannot be loaded by the backend echo"):
-        source_of(model, "echo")
-    assert source_of(model, "torch").backend == "torch"
-    assert shape_of(model, "torch").weights_bytes == 4 * model.header.parameter_count
+        model_files(model, "echo")
+    assert model_files(model, "torch").backend == "torch"
+    assert model_shape(model, "torch").weights_bytes == 4 * model.header.parameter_count
     with pytest.raises(ModelInvalid, match="cannot be loaded by the backend torch"):
-        source_of(bundle(store, echo_file()), "torch")
-    assert source_of(bundle(store, echo_file()), "echo").backend == "echo"
+        model_files(bundle(store, echo_file()), "torch")
+    assert model_files(bundle(store, echo_file()), "echo").backend == "echo"
 
 
 def test_a_quantized_checkpoint_that_was_kept_is_for_torch_alone(store: Store) -> None:
@@ -120,7 +122,7 @@ def test_a_quantized_checkpoint_that_was_kept_is_for_torch_alone(store: Store) -
     }
     found = bundle(store, gguf_file(facts, llama_tensors()))
     assert (found.header.quantization, found.header.parameter_count) == ("FP8", 1000)
-    assert source_of(found).backend == source_of(found, "torch").backend == "torch"
-    assert shape_of(found).weights_bytes == 4 * 1000
+    assert model_files(found).backend == model_files(found, "torch").backend == "torch"
+    assert model_shape(found).weights_bytes == 4 * 1000
     with pytest.raises(ModelInvalid, match="cannot be loaded by the backend llamacpp"):
-        source_of(found, "llamacpp")
+        model_files(found, "llamacpp")

@@ -17,8 +17,8 @@ from runner.errors import (
     WorkerCrashed,
     WorkerTimeout,
 )
-from runner.models import connection, process
-from runner.models.supervisor import Timeouts, Worker
+from runner.models import connection, worker_process
+from runner.models.supervisor import Timeouts, WorkerHandle
 from runner.types import GenerateRequest, LoadPlan
 from runner.worker.protocol import encode_frame
 
@@ -48,15 +48,17 @@ READY = "send({'op': 'ready', 'info': info})\n"
 
 async def start(
     monkeypatch: pytest.MonkeyPatch, script: str, timeouts: Timeouts | None = None
-) -> Worker:
+) -> WorkerHandle:
     code = PRELUDE + textwrap.dedent(script)
     monkeypatch.setattr(
-        process, "worker_command", lambda *arguments: [sys.executable, "-Ic", code, *arguments]
+        worker_process,
+        "worker_command",
+        lambda *arguments: [sys.executable, "-Ic", code, *arguments],
     )
-    return await Worker.start("fake", PLAN, timeouts or Timeouts())
+    return await WorkerHandle.start("fake", PLAN, timeouts or Timeouts())
 
 
-async def answer(worker: Worker) -> str:
+async def answer(worker: WorkerHandle) -> str:
     generation = worker.generate([GenerateRequest(id="1", text="x")])
     text = ""
     while not generation.done:

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from runner.errors import InvalidRequest
-from runner.server import apply_template
 from runner.server.anthropic import conversation
-from runner.server.anthropic.wire import CountRequest
+from runner.server.anthropic.wire import CountTokensRequest
+from runner.server.llamacpp import apply_template
 from runner.server.ollama.chat import _message as of_ollama
-from runner.server.ollama.wire import ChatMessage as OllamaMessage
+from runner.server.ollama.wire import OllamaChatMessage as OllamaMessage
 from runner.server.openai.chat import _messages as of_openai
 from runner.server.openai.database import Database
-from runner.server.openai.files.storing import TABLES, FileShelf, StoredFile
+from runner.server.openai.files.file_store import TABLES, FileStore, StoredFile
 from runner.server.openai.responses import items
-from runner.server.openai.responses.pictures import with_files
-from runner.server.openai.responses.wire import Item
-from runner.server.openai.wire import ChatMessage
-from runner.types import IMAGE_MARK as MARK
+from runner.server.openai.responses.images import with_files
+from runner.server.openai.responses.wire import ResponseItem
+from runner.server.openai.wire import OpenAIChatMessage
+from runner.types import IMAGE_PLACEHOLDER as MARK
 from runner.types import Image, Message
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -40,15 +40,17 @@ def texts_around(text: str, image: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("image_url", [URL, {"url": URL}, {"url": URL, "detail": "high"}])
 def test_openais_parts_keep_their_order(image_url: Any) -> None:
     parts = texts_around("text", {"type": "image_url", "image_url": image_url})
-    given = ChatMessage.model_validate({"role": "user", "content": parts})
+    given = OpenAIChatMessage.model_validate({"role": "user", "content": parts})
     assert of_openai([given]) == (Message("user", f"a\nb{MARK}c", images=ONE),)
 
 
 def test_apply_template_knows_the_words_of_openai_and_of_ollama() -> None:
     parts = texts_around("text", {"type": "image_url", "image_url": {"url": URL}})
     turns = [
-        apply_template.Turn.model_validate({"role": "user", "content": parts}),
-        apply_template.Turn.model_validate({"role": "user", "content": "x", "images": [CODED]}),
+        apply_template.TemplateMessage.model_validate({"role": "user", "content": parts}),
+        apply_template.TemplateMessage.model_validate(
+            {"role": "user", "content": "x", "images": [CODED]}
+        ),
     ]
     assert apply_template.messages_of(turns) == (
         Message("user", f"a\nb{MARK}c", images=ONE),
@@ -70,7 +72,7 @@ def test_anthropics_blocks_keep_their_order_in_turns_and_in_results() -> None:
         {"role": "assistant", "content": [use]},
         {"role": "user", "content": [*texts_around("text", image), result]},
     ]
-    asked = CountRequest.model_validate({"model": "m", "messages": turns})
+    asked = CountTokensRequest.model_validate({"model": "m", "messages": turns})
     _, tool, user = conversation.messages_of(asked)
     assert (tool.content, tool.images) == (f"Error: {MARK}", ONE)
     assert user == Message("user", f"a\nb{MARK}c", images=ONE)
@@ -83,24 +85,24 @@ def test_items_of_responses_keep_their_order_in_messages_and_in_outputs() -> Non
         {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": [image]},
     ]
-    stored = items.input_items([Item.model_validate(each) for each in given])
+    stored = items.input_items([ResponseItem.model_validate(each) for each in given])
     user, _, tool = items.messages_of(stored, None)
     assert user == Message("user", f"a\nb{MARK}c", images=ONE)
     assert (tool.role, tool.content, tool.images) == ("tool", MARK, ONE)
 
 
 async def test_a_stored_file_becomes_a_part_that_needs_it_no_more(tmp_path: Path) -> None:
-    shelf = FileShelf(tmp_path / "files", Database(tmp_path / "db", TABLES, "files"))
+    shelf = FileStore(tmp_path / "files", Database(tmp_path / "db", TABLES, "files"))
     incoming = shelf.writing("file-a")
     incoming.write(PNG)
     shelf.keep(StoredFile("file-a", "a.png", "vision", len(PNG), 0), incoming, 1 << 20)
     part = {"type": "input_image", "file_id": "file-a"}
-    given = items.input_items([Item.model_validate({"role": "user", "content": [part]})])
+    given = items.input_items([ResponseItem.model_validate({"role": "user", "content": [part]})])
     filled = await with_files(given, shelf)
     assert shelf.delete("file-a")
     (message,) = items.messages_of(filled, None)
     assert message == Message("user", MARK, images=ONE)
-    again = items.input_items([Item.model_validate({"role": "user", "content": [part]})])
+    again = items.input_items([ResponseItem.model_validate({"role": "user", "content": [part]})])
     with pytest.raises(InvalidRequest, match=r"input\.0\.content\.0\.file_id: there is no file"):
         await with_files(again, shelf)
 
@@ -108,10 +110,10 @@ async def test_a_stored_file_becomes_a_part_that_needs_it_no_more(tmp_path: Path
 def test_texts_of_every_surface_lose_the_mark() -> None:
     said = f"a{MARK}b"
     turn = {"role": "user", "content": said}
-    asked = CountRequest.model_validate({"model": "m", "system": said, "messages": [turn]})
+    asked = CountTokensRequest.model_validate({"model": "m", "system": said, "messages": [turn]})
     found = [
-        *of_openai([ChatMessage.model_validate(turn)]),
-        *apply_template.messages_of([apply_template.Turn.model_validate(turn)]),
+        *of_openai([OpenAIChatMessage.model_validate(turn)]),
+        *apply_template.messages_of([apply_template.TemplateMessage.model_validate(turn)]),
         of_ollama(OllamaMessage.model_validate(turn), 0),
         *conversation.messages_of(asked),
         *items.messages_of(items.input_items(said), said),
@@ -123,9 +125,9 @@ def test_a_mark_in_pieces_is_no_image_either() -> None:
     halves = ["<|hearth_", "image|>"]
     blocks = [{"type": "text", "text": half} for half in halves]
     turns = [{"role": "assistant", "content": blocks}]
-    asked = CountRequest.model_validate({"model": "m", "messages": turns})
+    asked = CountTokensRequest.model_validate({"model": "m", "messages": turns})
     (message,) = conversation.messages_of(asked)
     assert MARK not in message.content
-    said = [Item.model_validate({"role": "assistant", "content": half}) for half in halves]
+    said = [ResponseItem.model_validate({"role": "assistant", "content": half}) for half in halves]
     (turn,) = items.messages_of(items.input_items(said), None)
     assert MARK not in turn.content

@@ -17,10 +17,10 @@ from runner.server.images import (
     image_of_base64,
     image_of_bytes,
     image_of_url,
-    placed,
-    plain,
+    join_parts,
+    without_placeholders,
 )
-from runner.types import IMAGE_MARK, Image, Message
+from runner.types import IMAGE_PLACEHOLDER, Image, Message
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 STARTS = {
@@ -97,25 +97,27 @@ def test_an_image_over_the_bound_is_refused_before_it_is_decoded() -> None:
 
 def test_marks_stand_where_the_images_are_and_texts_are_joined_by_lines() -> None:
     one, two = Image(PNG), Image(STARTS["gif"])
-    content, images = placed(["a", "b", one, two, "c"])
-    assert content == f"a\nb{IMAGE_MARK}{IMAGE_MARK}c"
+    content, images = join_parts(["a", "b", one, two, "c"])
+    assert content == f"a\nb{IMAGE_PLACEHOLDER}{IMAGE_PLACEHOLDER}c"
     assert images == (one, two)
-    assert placed([]) == ("", ())
+    assert join_parts([]) == ("", ())
 
 
 @given(
-    st.lists(st.one_of(st.just(None), st.sampled_from(["<|hearth_", "image|>", IMAGE_MARK, "x"])))
+    st.lists(
+        st.one_of(st.just(None), st.sampled_from(["<|hearth_", "image|>", IMAGE_PLACEHOLDER, "x"]))
+    )
 )
 def test_there_are_as_many_marks_as_images_whatever_the_texts_say(
     parts: list[str | None],
 ) -> None:
-    content, images = placed([Image(PNG) if part is None else part for part in parts])
-    assert content.count(IMAGE_MARK) == len(images) == parts.count(None)
+    content, images = join_parts([Image(PNG) if part is None else part for part in parts])
+    assert content.count(IMAGE_PLACEHOLDER) == len(images) == parts.count(None)
 
 
-@given(st.lists(st.sampled_from(["<|hearth_", "image|>", IMAGE_MARK, "<|", "_", " "])))
+@given(st.lists(st.sampled_from(["<|hearth_", "image|>", IMAGE_PLACEHOLDER, "<|", "_", " "])))
 def test_no_text_brings_the_mark_in(parts: list[str]) -> None:
-    assert IMAGE_MARK not in plain("".join(parts))
+    assert IMAGE_PLACEHOLDER not in without_placeholders("".join(parts))
 
 
 def test_requests_are_bounded_in_number_and_size_of_images() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from runner.errors import WorkerCrashed
-from runner.models.generation import Generation
+from runner.models.delta_stream import DeltaStream
 from runner.server import stream
-from runner.server.exchange import Exchange
-from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, NDJSON, Arrived, collect, send_stream
+from runner.server.http_request import HttpRequest
+from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, NDJSON, Deltas, collect, send_stream
 from runner.types import Delta, Finish, Usage
 
 FINISH = Finish("stop", Usage(1, 0, 1, 0, 0, 0))
@@ -21,7 +21,7 @@ class Words:
     def __init__(self, content_type: str = EVENT_STREAM) -> None:
         self.content_type = content_type
 
-    def events(self, arrived: Arrived) -> bytes:
+    def events(self, arrived: Deltas) -> bytes:
         return "".join(delta.text for _, delta in arrived).encode()
 
     def keep_alive(self) -> bytes:
@@ -40,7 +40,7 @@ class Wire:
         self.open = asyncio.Event()
         self.open.set()
         self.gone = asyncio.Event()
-        self.exchange = Exchange({}, self._receive, self._send, None)  # type: ignore[arg-type]
+        self.exchange = HttpRequest({}, self._receive, self._send, None)  # type: ignore[arg-type]
 
     async def _send(self, message: Any) -> None:
         await self.open.wait()
@@ -61,7 +61,7 @@ class Wire:
 
 
 async def test_the_response_begins_with_the_first_event() -> None:
-    wire, generation = Wire(), Generation(1, lambda: None)
+    wire, generation = Wire(), DeltaStream(1, lambda: None)
     sending = asyncio.create_task(send_stream(wire.exchange, generation, Words()))
     await asyncio.sleep(0)
     assert wire.sent == []
@@ -74,7 +74,7 @@ async def test_the_response_begins_with_the_first_event() -> None:
 
 
 async def test_an_error_before_the_first_event_leaves_the_response_unbegun() -> None:
-    wire, generation = Wire(), Generation(1, lambda: None)
+    wire, generation = Wire(), DeltaStream(1, lambda: None)
     generation.fail(WorkerCrashed("gone"))
     with pytest.raises(WorkerCrashed):
         await send_stream(wire.exchange, generation, Words())
@@ -82,7 +82,7 @@ async def test_an_error_before_the_first_event_leaves_the_response_unbegun() -> 
 
 
 async def test_an_answer_without_text_is_still_a_stream() -> None:
-    wire, generation = Wire(), Generation(1, lambda: None)
+    wire, generation = Wire(), DeltaStream(1, lambda: None)
     generation.push(0, Delta("", 0, finish=FINISH))
     await send_stream(wire.exchange, generation, Words())
     assert wire.body == b"."
@@ -90,7 +90,7 @@ async def test_an_answer_without_text_is_still_a_stream() -> None:
 
 async def test_comments_keep_a_silent_event_stream_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "KEEP_ALIVE_S", 0.01)
-    wire, generation = Wire(), Generation(1, lambda: None)
+    wire, generation = Wire(), DeltaStream(1, lambda: None)
     sending = asyncio.create_task(send_stream(wire.exchange, generation, Words()))
     await wire.next()
     await wire.next()
@@ -102,7 +102,7 @@ async def test_comments_keep_a_silent_event_stream_alive(monkeypatch: pytest.Mon
 
 async def test_lines_of_json_get_no_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "KEEP_ALIVE_S", 0.005)
-    wire, generation = Wire(), Generation(1, lambda: None)
+    wire, generation = Wire(), DeltaStream(1, lambda: None)
     sending = asyncio.create_task(send_stream(wire.exchange, generation, Words(NDJSON)))
     await asyncio.sleep(0.05)
     generation.push(0, Delta("a", 1, finish=FINISH))
@@ -114,7 +114,7 @@ async def test_a_client_that_reads_nothing_is_given_up(monkeypatch: pytest.Monke
     monkeypatch.setattr(stream, "KEEP_ALIVE_S", 0.01)
     monkeypatch.setattr(stream, "WRITE_TIMEOUT_S", 0.02)
     cancelled = asyncio.Event()
-    wire, generation = Wire(), Generation(1, cancelled.set)
+    wire, generation = Wire(), DeltaStream(1, cancelled.set)
     wire.open.clear()
 
     async def answer() -> None:
@@ -132,7 +132,7 @@ async def test_a_client_that_reads_nothing_is_given_up(monkeypatch: pytest.Monke
 
 async def test_a_disconnect_cancels_the_generation() -> None:
     cancelled = asyncio.Event()
-    wire, generation = Wire(), Generation(1, cancelled.set)
+    wire, generation = Wire(), DeltaStream(1, cancelled.set)
 
     async def answer() -> None:
         async with wire.exchange.cancelled_on_disconnect():
@@ -147,7 +147,7 @@ async def test_a_disconnect_cancels_the_generation() -> None:
 
 
 async def test_collect_puts_each_sequence_together() -> None:
-    generation = Generation(2, lambda: None)
+    generation = DeltaStream(2, lambda: None)
     for text in ("a", "b"):
         generation.push(0, Delta(text, 1))
         generation.push(1, Delta(text.upper(), 1))

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from runner.backends import echo
-from runner.backends.backend import BackendError, ImagePart, ImageSlot, Picture
+from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot
 from runner.backends.echo import EchoVision
 from runner.engine.engine import Engine
-from runner.types import IMAGE_MARK, GenerateRequest, Image, LoadPlan, Message
+from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Image, LoadPlan, Message
 from runner.worker import process
-from runner.worker.images import ImageLibrary
-from runner.worker.loading import Loaded
-from runner.worker.matchers import Matchers
-from runner.worker.prompts import Prompts
+from runner.worker.grammar_compiler import GrammarCompiler
+from runner.worker.images import ImageCache
+from runner.worker.loader import ModelRuntime
+from runner.worker.prompts import PromptEncoder
 from runner.worker.protocol import request_to_wire
-from runner.worker.wording import Wording
+from runner.worker.sampling_resolver import SamplingResolver
 
 TIMEOUT_S = 60
 PLAN = LoadPlan("/nowhere", "echo", 2048, 16384, 32, projector="/nowhere")
@@ -80,11 +80,13 @@ def vision() -> Iterator[Gated]:
 @pytest.fixture
 def loaded(vision: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     model = replace(echo.load(PLAN, lambda share: None), vision=vision)
-    library = ImageLibrary(vision, lambda data: Picture(16, len(data), bytes(48 * len(data))))
+    library = ImageCache(vision, lambda data: DecodedImage(16, len(data), bytes(48 * len(data))))
     tokenizer = model.tokenizer
-    prompts = Prompts(tokenizer, model.chat_template, images=library)
+    prompts = PromptEncoder(tokenizer, model.chat_template, images=library)
     engine = Engine(model.backend, tokenizer)
-    whole = Loaded(engine, prompts, model, Matchers(tokenizer), Wording(tokenizer), library)
+    whole = ModelRuntime(
+        engine, prompts, model, GrammarCompiler(tokenizer), SamplingResolver(tokenizer), library
+    )
     monkeypatch.setattr(process, "load", lambda plan, progress: whole)
 
 
@@ -119,7 +121,7 @@ SHOWN = Image(b"a picture")
 @pytest.mark.usefixtures("loaded")
 async def test_others_are_answered_while_a_picture_is_encoded(vision: Gated) -> None:
     worker, frames = await start()
-    ask(worker, "picture", f"see {IMAGE_MARK}", SHOWN)
+    ask(worker, "picture", f"see {IMAGE_PLACEHOLDER}", SHOWN)
     await asyncio.to_thread(vision.begun.wait, TIMEOUT_S)
     ask(worker, "text", "hello")
     await frames.end_of("text")
@@ -132,11 +134,11 @@ async def test_a_request_that_is_cancelled_while_its_picture_is_encoded_says_not
     vision: Gated,
 ) -> None:
     worker, frames = await start()
-    ask(worker, "gone", f"see {IMAGE_MARK}", SHOWN)
+    ask(worker, "gone", f"see {IMAGE_PLACEHOLDER}", SHOWN)
     await asyncio.to_thread(vision.begun.wait, TIMEOUT_S)
     worker.take({"op": "cancel", "id": "gone"})
     vision.let.set()
-    ask(worker, "next", f"see {IMAGE_MARK}", SHOWN)
+    ask(worker, "next", f"see {IMAGE_PLACEHOLDER}", SHOWN)
 
     def next_ended(frame: dict[str, Any]) -> bool:
         assert "gone" not in str(frame)
@@ -152,7 +154,7 @@ async def test_a_picture_that_cannot_be_encoded_fails_its_request(vision: Gated)
     vision.faulty = True
     vision.let.set()
     worker, frames = await start()
-    ask(worker, "bad", f"see {IMAGE_MARK}", SHOWN)
+    ask(worker, "bad", f"see {IMAGE_PLACEHOLDER}", SHOWN)
     ask(worker, "good", "hello")
     seen: list[dict[str, Any]] = []
 

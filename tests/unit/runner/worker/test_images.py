@@ -5,12 +5,12 @@ import gc
 import numpy as np
 import pytest
 
-from runner.backends.backend import BackendError, ImagePart, ImageSlot, Picture
+from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot
 from runner.backends.echo import EchoSlot
 from runner.errors import CapacityError, InternalError
 from runner.types import GenerateRequest, Image, Message
 from runner.worker import images as module
-from runner.worker.images import ImageLibrary, images_of, used
+from runner.worker.images import ImageCache, images_in, images_of
 
 SMALL, LARGE, SLICED = Image(b"small"), Image(b"large one"), Image(b"sliced")
 
@@ -23,7 +23,7 @@ class Vision:
         self.encoded: list[int] = []
         self.faulty = False
 
-    def read(self, picture: Picture) -> list[list[int] | ImageSlot]:
+    def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
         self.reads.append(picture.width)
         if picture.rgb == SLICED.data:
             return [[7], EchoSlot(2), [8, 9], EchoSlot(3)]
@@ -42,24 +42,24 @@ def vision() -> Vision:
 
 
 @pytest.fixture
-def library(vision: Vision) -> ImageLibrary:
-    return ImageLibrary(vision, lambda data: Picture(len(data), 1, data))
+def library(vision: Vision) -> ImageCache:
+    return ImageCache(vision, lambda data: DecodedImage(len(data), 1, data))
 
 
-def test_a_picture_has_numbers_of_its_own_and_keeps_them(library: ImageLibrary) -> None:
+def test_a_picture_has_numbers_of_its_own_and_keeps_them(library: ImageCache) -> None:
     small, large = library.tokens(SMALL), library.tokens(LARGE)
     assert small == [-1, -2, -3, -4, -5]
     assert large == list(range(-7, -16, -1)), "one number lies between"
     assert library.tokens(Image(bytes(SMALL.data))) == small
 
 
-def test_parts_stand_among_the_tokens_around_them(library: ImageLibrary) -> None:
+def test_parts_stand_among_the_tokens_around_them(library: ImageCache) -> None:
     assert library.tokens(SLICED) == [7, -1, -2, 8, 9, -4, -5, -6]
     parts = library.encode(SLICED)
     assert {first: part.tokens for first, part in parts.items()} == {-1: 2, -4: 3}
 
 
-def test_a_picture_is_decoded_and_encoded_once(library: ImageLibrary, vision: Vision) -> None:
+def test_a_picture_is_decoded_and_encoded_once(library: ImageCache, vision: Vision) -> None:
     library.read(SMALL)
     first = library.encode(SMALL)
     library.read(SMALL)
@@ -68,9 +68,9 @@ def test_a_picture_is_decoded_and_encoded_once(library: ImageLibrary, vision: Vi
 
 
 def test_what_is_not_kept_is_encoded_again_under_its_numbers(
-    library: ImageLibrary, vision: Vision, monkeypatch: pytest.MonkeyPatch
+    library: ImageCache, vision: Vision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "KEPT_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_IDLE_BYTES", 100)
     library.encode(SMALL)
     library.encode(LARGE)
     gc.collect()
@@ -79,34 +79,32 @@ def test_what_is_not_kept_is_encoded_again_under_its_numbers(
 
 
 def test_what_a_request_still_has_is_not_encoded_again(
-    library: ImageLibrary, vision: Vision, monkeypatch: pytest.MonkeyPatch
+    library: ImageCache, vision: Vision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "KEPT_BYTES", 0)
+    monkeypatch.setattr(module, "MAX_IDLE_BYTES", 0)
     held = library.encode(SMALL)
     assert library.encode(SMALL) == held
     assert vision.encoded == [5]
 
 
 def test_a_forgotten_picture_gets_new_numbers(
-    library: ImageLibrary, monkeypatch: pytest.MonkeyPatch
+    library: ImageCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_KNOWN", 1)
+    monkeypatch.setattr(module, "MAX_KNOWN", 1)
     library.read(SMALL)
     library.read(LARGE)
     assert library.tokens(SMALL)[0] == -17
 
 
-def test_embeddings_have_a_limit(library: ImageLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 60)
+def test_embeddings_have_a_limit(library: ImageCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 60)
     held = library.encode(SMALL)
     with pytest.raises(CapacityError, match="try again"):
         library.encode(LARGE)
     assert held
 
 
-def test_a_picture_that_cannot_be_encoded_is_an_error(
-    library: ImageLibrary, vision: Vision
-) -> None:
+def test_a_picture_that_cannot_be_encoded_is_an_error(library: ImageCache, vision: Vision) -> None:
     vision.faulty = True
     with pytest.raises(InternalError, match="it is broken"):
         library.encode(SMALL)
@@ -114,17 +112,17 @@ def test_a_picture_that_cannot_be_encoded_is_an_error(
     assert list(library.encode(SMALL)) == [-1]
 
 
-def test_numbers_end_with_an_error(library: ImageLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LAST_NUMBER", 10)
+def test_numbers_end_with_an_error(library: ImageCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_NUMBER", 10)
     library.read(SMALL)
     with pytest.raises(InternalError, match="unload"):
         library.read(LARGE)
 
 
-def test_only_pictures_in_the_prompt_are_used(library: ImageLibrary) -> None:
+def test_only_pictures_in_the_prompt_are_used(library: ImageCache) -> None:
     messages = (Message("user", "", images=(SMALL, LARGE)), Message("user", "", images=(SLICED,)))
     images = images_of(GenerateRequest("x", messages=messages))
     assert images == [SMALL, LARGE, SLICED]
     prompt = [1, *library.tokens(LARGE), 2, *library.tokens(SLICED)]
     library.read(SMALL)
-    assert used(images, prompt, library) == [LARGE, SLICED]
+    assert images_in(images, prompt, library) == [LARGE, SLICED]

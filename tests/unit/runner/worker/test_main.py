@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner.types import LoadPlan
-from runner.worker.loading import load
+from runner.worker.loader import load
 
 TIMEOUT_S = 60
 

@@ -11,7 +11,7 @@ import pytest
 
 from runner.errors import ContextOverflow, InvalidRequest, Unsupported, from_wire
 from runner.types import (
-    IMAGE_MARK,
+    IMAGE_PLACEHOLDER,
     GenerateRequest,
     Image,
     LoadPlan,
@@ -75,9 +75,9 @@ def refusal(client: Client, id: str) -> Exception:
 
 def test_a_picture_takes_tokens_once(echo: Client) -> None:
     ask(echo, chat("without", "hello"))
-    ask(echo, chat("with", f"hello{IMAGE_MARK}", PICTURE))
+    ask(echo, chat("with", f"hello{IMAGE_PLACEHOLDER}", PICTURE))
     finish(echo, "without", "with")
-    ask(echo, chat("again", f"hello{IMAGE_MARK}", PICTURE))
+    ask(echo, chat("again", f"hello{IMAGE_PLACEHOLDER}", PICTURE))
     finish(echo, "again")
     assert echo.text("with") == echo.text("without") == echo.text("again") == "hello"
     extra = usage(echo, "with").prompt_tokens - usage(echo, "without").prompt_tokens
@@ -86,8 +86,8 @@ def test_a_picture_takes_tokens_once(echo: Client) -> None:
 
 
 def test_what_is_no_picture_fails_its_request_only(echo: Client) -> None:
-    ask(echo, chat("bad", f"hello{IMAGE_MARK}", Image(b"\x89PNG\r\n\x1a\n and no more")))
-    ask(echo, chat("good", f"hello{IMAGE_MARK}", PICTURE))
+    ask(echo, chat("bad", f"hello{IMAGE_PLACEHOLDER}", Image(b"\x89PNG\r\n\x1a\n and no more")))
+    ask(echo, chat("good", f"hello{IMAGE_PLACEHOLDER}", PICTURE))
     error = refusal(echo, "bad")
     assert isinstance(error, InvalidRequest)
     assert "cannot be decoded" in error.message
@@ -95,7 +95,7 @@ def test_what_is_no_picture_fails_its_request_only(echo: Client) -> None:
 
 
 def test_a_picture_that_is_too_much_for_the_context_is_refused(echo: Client) -> None:
-    ask(echo, chat("x", f"hello{IMAGE_MARK}", Image(png(1024, 1024)), context_length=2048))
+    ask(echo, chat("x", f"hello{IMAGE_PLACEHOLDER}", Image(png(1024, 1024)), context_length=2048))
     error = refusal(echo, "x")
     assert isinstance(error, ContextOverflow)
     assert error.details["prompt_tokens"] > 4096
@@ -103,7 +103,7 @@ def test_a_picture_that_is_too_much_for_the_context_is_refused(echo: Client) -> 
 
 
 def test_turns_with_pictures_are_left_out_like_others(echo: Client) -> None:
-    old = Message("user", f"old{IMAGE_MARK}", images=(Image(png(512, 512)),))
+    old = Message("user", f"old{IMAGE_PLACEHOLDER}", images=(Image(png(512, 512)),))
     messages = (old, Message("assistant", "yes"), Message("user", "new"))
     request = GenerateRequest("x", messages=messages, drop_turns=True, context_length=512)
     ask(echo, request)
@@ -114,18 +114,18 @@ def test_turns_with_pictures_are_left_out_like_others(echo: Client) -> None:
 
 
 def test_pictures_are_counted_and_never_told_as_tokens(echo: Client) -> None:
-    one = request_to_wire(chat("c", f"a{IMAGE_MARK}", PICTURE))
+    one = request_to_wire(chat("c", f"a{IMAGE_PLACEHOLDER}", PICTURE))
     none = request_to_wire(chat("c", "a"))
     counts = [echo.call("count", request=each)["count"] for each in (one, none)]
     assert counts[0] - counts[1] == 13
-    assert f"a{IMAGE_MARK}" in echo.call("render", request=one)["prompt"]
+    assert f"a{IMAGE_PLACEHOLDER}" in echo.call("render", request=one)["prompt"]
     with pytest.raises(Unsupported, match="counted"):
         echo.call("encode", request=one)
 
 
 def test_a_model_without_a_projector_reads_no_pictures(worker: Client) -> None:
     worker.load()
-    ask(worker, chat("x", f"a{IMAGE_MARK}", PICTURE))
+    ask(worker, chat("x", f"a{IMAGE_PLACEHOLDER}", PICTURE))
     error = refusal(worker, "x")
     assert isinstance(error, InvalidRequest)
     assert "cannot read images" in error.message
@@ -142,7 +142,7 @@ def test_llama_cpp_answers_about_pictures_beside_other_streams(
     ask(worker, chat("text", "warm", sampling=sampling, max_tokens=200, ignore_eos=True))
     pictures = [Image(png(64, 40, seed)) for seed in (1, 2, 1)]
     for at, picture in enumerate(pictures):
-        ask(worker, chat(f"{at}", f"the {IMAGE_MARK} is", picture, sampling=sampling,
+        ask(worker, chat(f"{at}", f"the {IMAGE_PLACEHOLDER} is", picture, sampling=sampling,
                          max_tokens=8, ignore_eos=True))  # fmt: skip
     finish(worker, "text", "0", "1", "2")
     assert usage(worker, "text").completion_tokens == 200

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from runner.backends.backend import ImagePart, ImageSlot, Picture
+from runner.backends.backend import DecodedImage, ImagePart, ImageSlot
 from runner.backends.echo import BOS, CHAT_TEMPLATE, EchoSlot, EchoTokenizer
 from runner.errors import InvalidRequest, ModelInvalid
-from runner.types import IMAGE_MARK, GenerateRequest, Image, Message, ToolCall
-from runner.worker.images import ImageLibrary
-from runner.worker.prompts import MOST_GIVEN, Prompts, inputs_to_tokens
+from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Image, Message, ToolCall
+from runner.worker.images import ImageCache
+from runner.worker.prompts import MAX_COMPILED_TEMPLATES, PromptEncoder, inputs_to_tokens
 
 
-def prompts(template: str | None = CHAT_TEMPLATE) -> Prompts:
-    return Prompts(EchoTokenizer(), template)
+def prompts(template: str | None = CHAT_TEMPLATE) -> PromptEncoder:
+    return PromptEncoder(EchoTokenizer(), template)
 
 
 def chat(*messages: Message, **fields: Any) -> GenerateRequest:
@@ -90,7 +90,7 @@ def test_a_template_in_go_is_rendered_as_ollama_does() -> None:
 
 
 def test_a_model_may_have_a_template_for_tools() -> None:
-    both = Prompts(EchoTokenizer(), "plain", tool_template="tools", engine="jinja")
+    both = PromptEncoder(EchoTokenizer(), "plain", tool_template="tools", engine="jinja")
     assert both.render(chat(Message("user", "x"))) == "plain"
     assert both.render(chat(Message("user", "x"), tools=({"name": "f"},))) == "tools"
 
@@ -98,7 +98,7 @@ def test_a_model_may_have_a_template_for_tools() -> None:
 def test_the_language_of_a_template_can_be_forced() -> None:
     source = "{{ 1 }}{{ messages }}"
     with pytest.raises(ModelInvalid, match='function "messages" not defined'):
-        Prompts(EchoTokenizer(), source, engine="go").render(chat(Message("user", "x")))
+        PromptEncoder(EchoTokenizer(), source, engine="go").render(chat(Message("user", "x")))
 
 
 def test_a_suffix_is_filled_in_where_the_template_has_a_place_for_it() -> None:
@@ -202,10 +202,10 @@ def test_faulty_templates_of_requests_are_refused_and_few_are_kept() -> None:
     shared = prompts()
     with pytest.raises(InvalidRequest, match="the template"):
         shared.render(chat(Message("user", "hi"), template="{% if %}"))
-    for number in range(3 * MOST_GIVEN):
+    for number in range(3 * MAX_COMPILED_TEMPLATES):
         source = f"{{{{ messages[0].content }}}} {number}"
         assert shared.render(chat(Message("user", "hi"), template=source)) == f"hi {number}"
-    assert len(shared._given) == MOST_GIVEN
+    assert len(shared._given) == MAX_COMPILED_TEMPLATES
 
 
 def test_a_template_of_a_request_can_fill_in_and_continue() -> None:
@@ -220,16 +220,16 @@ def test_a_template_of_a_request_can_fill_in_and_continue() -> None:
 class Sight:
     """Each picture is two numbers and a word."""
 
-    def read(self, picture: Picture) -> list[list[int] | ImageSlot]:
+    def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
         return [EchoSlot(2), [88]]
 
     def encode(self, slot: ImageSlot) -> ImagePart:
         raise AssertionError("prompts encode nothing")
 
 
-def seeing(template: str | None = CHAT_TEMPLATE) -> Prompts:
-    library = ImageLibrary(Sight(), lambda data: Picture(1, 1, data))
-    return Prompts(EchoTokenizer(), template, images=library)
+def seeing(template: str | None = CHAT_TEMPLATE) -> PromptEncoder:
+    library = ImageCache(Sight(), lambda data: DecodedImage(1, 1, data))
+    return PromptEncoder(EchoTokenizer(), template, images=library)
 
 
 ONE, TWO = Image(b"one"), Image(b"two")
@@ -240,7 +240,7 @@ PARTS_ONLY = (
 
 
 def test_images_stand_where_their_marks_are() -> None:
-    text = f"a{IMAGE_MARK}b{IMAGE_MARK}"
+    text = f"a{IMAGE_PLACEHOLDER}b{IMAGE_PLACEHOLDER}"
     request = chat(Message("user", text, images=(ONE, TWO)))
     assert seeing("{{ messages[0].content }}!").encode(request) == [
         *(BOS, 97, -1, -2, 88, 98, -4, -5, 88, 33)
@@ -248,20 +248,20 @@ def test_images_stand_where_their_marks_are() -> None:
 
 
 def test_a_prompt_may_begin_with_an_image() -> None:
-    request = chat(Message("user", IMAGE_MARK, images=(ONE,)))
+    request = chat(Message("user", IMAGE_PLACEHOLDER, images=(ONE,)))
     assert seeing("{{ messages[0].content }}").encode(request) == [BOS, -1, -2, 88]
-    continued = chat(Message("user", IMAGE_MARK, images=(ONE,)), preceding=(7,))
+    continued = chat(Message("user", IMAGE_PLACEHOLDER, images=(ONE,)), preceding=(7,))
     assert seeing("{{ messages[0].content }}").encode(continued) == [7, -1, -2, 88]
 
 
 def test_a_template_of_content_parts_gets_the_text_as_one() -> None:
     messages = (
-        Message("user", f"see {IMAGE_MARK}", images=(ONE,)),
+        Message("user", f"see {IMAGE_PLACEHOLDER}", images=(ONE,)),
         Message("assistant", "yes"),
         Message("user", "and?"),
     )
     assert seeing(PARTS_ONLY).render(chat(*messages)) == (
-        f"user:see {IMAGE_MARK};assistant:yes;user:and?;"
+        f"user:see {IMAGE_PLACEHOLDER};assistant:yes;user:and?;"
     )
     begun = (*messages, Message("assistant", "I see "))
     assert seeing(PARTS_ONLY).render(chat(*begun, continues=True)).endswith("assistant:I see ")
@@ -269,13 +269,15 @@ def test_a_template_of_content_parts_gets_the_text_as_one() -> None:
 
 def test_a_template_that_refuses_texts_gets_parts() -> None:
     template = "{% if messages[0].content is string %}{{ raise_exception('no') }}{% endif %}"
-    request = chat(Message("user", IMAGE_MARK, images=(ONE,)))
-    assert IMAGE_MARK in seeing(template + "{{ messages[0].content[0].text }}").render(request)
+    request = chat(Message("user", IMAGE_PLACEHOLDER, images=(ONE,)))
+    assert IMAGE_PLACEHOLDER in seeing(template + "{{ messages[0].content[0].text }}").render(
+        request
+    )
 
 
 def test_a_template_that_loses_an_image_is_an_error() -> None:
     with pytest.raises(InvalidRequest, match="0 of the 1 images"):
-        seeing("nothing").render(chat(Message("user", IMAGE_MARK, images=(ONE,))))
+        seeing("nothing").render(chat(Message("user", IMAGE_PLACEHOLDER, images=(ONE,))))
 
 
 def test_images_and_their_places_must_be_as_many() -> None:
@@ -284,11 +286,11 @@ def test_images_and_their_places_must_be_as_many() -> None:
 
 
 def test_a_mark_without_images_is_text() -> None:
-    request = chat(Message("user", IMAGE_MARK))
+    request = chat(Message("user", IMAGE_PLACEHOLDER))
     assert seeing().encode(request) == prompts().encode(request)
 
 
 def test_a_model_without_sight_says_so() -> None:
     with pytest.raises(InvalidRequest, match="cannot read images") as raised:
-        prompts().render(chat(Message("user", IMAGE_MARK, images=(ONE,))))
+        prompts().render(chat(Message("user", IMAGE_PLACEHOLDER, images=(ONE,))))
     assert raised.value.details["param"] == "messages"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from runner.types import Message, ToolCall
-from runner.worker.tool_results import paired
+from runner.worker.tool_results import match_tool_results
 
 CALLED = Message(
     "assistant", "", tool_calls=(ToolCall("c1", "add", "{}"), ToolCall("c2", "find", "{}"))
@@ -11,7 +11,7 @@ CALLED = Message(
 
 
 def known(*results: Message) -> list[tuple[str | None, str | None]]:
-    messages = paired([Message("user", "?"), CALLED, *results])
+    messages = match_tool_results([Message("user", "?"), CALLED, *results])
     return [(message.tool_call_id, message.name) for message in messages[2:]]
 
 
@@ -34,4 +34,4 @@ def test_a_result_gets_the_id_and_the_name_of_its_call(
 
 def test_a_result_without_a_call_stays_as_it_is() -> None:
     message = Message("tool", "1")
-    assert paired([message]) == [message]
+    assert match_tool_results([message]) == [message]

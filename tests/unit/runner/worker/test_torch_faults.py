@@ -17,11 +17,11 @@ if find_spec("torch") is None:
 
 import torch
 
-from modelfile.convert.kept import keep
-from runner.engine.engine import Engine, Outcome
+from modelfile.convert.prequantized import write_prequantized
+from runner.engine.engine import Engine, StepOutput
 from runner.errors import ModelLoadFailed
 from runner.types import GenerateRequest, LoadPlan, SamplingParams
-from runner.worker.loading import load
+from runner.worker.loader import load
 from runner.worker.protocol import request_to_wire
 from tests.conformance.convert.weights import weight
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
@@ -47,7 +47,7 @@ def model_file(folder: Path, change: Change | None = None) -> str:
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
     write_tensors(folder / "model.safetensors", tensors)
     files = {path.name: path for path in folder.iterdir()}
-    keep(files, folder / "model.gguf", lambda *_: None)
+    write_prequantized(files, folder / "model.gguf", lambda *_: None)
     return str(folder / "model.gguf")
 
 
@@ -117,7 +117,7 @@ def of_the_machine(*_arguments: object) -> object:
 def test_no_memory_while_loading_is_told_with_the_plan(
     full: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from runner.backends.torch import loader
+    from runner.backends.torch.loading import loader
 
     monkeypatch.setattr(loader, "make_caches", full)
     with pytest.raises(ModelLoadFailed, match=r"no memory for model\.gguf, which needs .* MiB"):
@@ -136,9 +136,9 @@ def request(id: str) -> GenerateRequest:
     return GenerateRequest(id, max_tokens=4, sampling=SamplingParams(temperature=0))
 
 
-def drained(engine: Engine) -> Outcome:
+def drained(engine: Engine) -> StepOutput:
     """All that happens until nobody waits."""
-    whole = Outcome()
+    whole = StepOutput()
     while engine.busy:
         outcome = engine.step()
         whole.deltas += outcome.deltas

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from modelfile.errors import TemplateError
 from modelfile.templates.budget import Budget
 from modelfile.templates.gotemplate import ollama
-from modelfile.templates.gotemplate.lexer import Kind, lex
+from modelfile.templates.gotemplate.lexer import ItemType, lex
 from modelfile.templates.gotemplate.template import GoTemplate
 
 PIECES = st.sampled_from(
@@ -34,7 +34,7 @@ def fault_of(source: str) -> str:
 @given(st.lists(PIECES, max_size=25).map("".join) | st.text(max_size=40))
 def test_tokens_are_the_whole_source_in_order(source: str) -> None:
     tokens = lex(source)
-    assert tokens[-1].kind in (Kind.EOF, Kind.ERROR)
+    assert tokens[-1].kind in (ItemType.EOF, ItemType.ERROR)
     last = 0
     for token in tokens[:-1]:
         assert token.position >= last

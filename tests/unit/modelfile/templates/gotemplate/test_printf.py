@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from modelfile.templates.budget import LimitExceeded
 from modelfile.templates.gotemplate.printf import sprint, sprintf, sprintln
-from modelfile.templates.gotemplate.values import NIL, Strings, Uint8
+from modelfile.templates.gotemplate.values import NIL, GoStrings, Uint8
 
 VALUES = st.recursive(
     st.none() | st.just(NIL) | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats()
     | st.complex_numbers() | st.text(max_size=8) | st.binary(max_size=8)
-    | st.integers(0, 255).map(Uint8) | st.just(Strings.nil()),
+    | st.integers(0, 255).map(Uint8) | st.just(GoStrings.nil()),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner,
                                                                 max_size=3),
     max_leaves=5,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from modelfile.notations import PARSERS, RENDERERS, fault_of
+from modelfile.families import PARSERS, RENDERERS, unknown_name
 from modelfile.templates.dialect import JINJA, compile_template
 from modelfile.templates.renderers import (
     BUILT_IN,
@@ -299,9 +299,9 @@ def test_without_a_built_in_renderer_a_template_stands_in() -> None:
 
 
 def test_an_unknown_name_is_told_with_near_ones() -> None:
-    assert fault_of("parser", "qwen3-coder") is None
-    fault = fault_of("parser", "qwen3-codr")
+    assert unknown_name("parser", "qwen3-coder") is None
+    fault = unknown_name("parser", "qwen3-codr")
     assert fault is not None
     assert "PARSER 'qwen3-codr' is not known; did you mean qwen3-coder" in fault
-    assert "passthrough" in (fault_of("parser", "????") or "")
+    assert "passthrough" in (unknown_name("parser", "????") or "")
     assert "passthrough" in PARSERS

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runner.backends.backend import LoadedModel, Row
+from runner.backends.backend import LoadedBackend, Row
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.errors import ModelLoadFailed
 from runner.types import SamplingParams
@@ -62,7 +62,7 @@ def merge(model: Path, target: Path, of: Sides, scale: float = 1.0) -> Path:
     return target
 
 
-def logits(loaded: LoadedModel, sequence: int = 0) -> NDArray[np.float32]:
+def logits(loaded: LoadedBackend, sequence: int = 0) -> NDArray[np.float32]:
     """Of the token after PROMPT [vocabulary]."""
     backend = loaded.backend
     assert isinstance(backend, LlamaCppBackend)
@@ -71,7 +71,7 @@ def logits(loaded: LoadedModel, sequence: int = 0) -> NDArray[np.float32]:
     return backend._context.logits(1)[0].copy()
 
 
-def greedy(loaded: LoadedModel, sequences: tuple[int, ...]) -> list[list[int]]:
+def greedy(loaded: LoadedBackend, sequences: tuple[int, ...]) -> list[list[int]]:
     """Twelve tokens for each sequence, all of them in the same steps."""
     backend = loaded.backend
     samplers = [backend.create_sampler(SamplingParams(temperature=0)) for _ in sequences]
@@ -95,7 +95,7 @@ def relative_error(found: NDArray[np.float32], expected: NDArray[np.float32]) ->
 def test_an_adapter_gives_the_logits_of_merged_weights(
     tmp_path: Path,
     model_file: Callable[..., Path],
-    open_model: Callable[..., LoadedModel],
+    open_model: Callable[..., LoadedBackend],
     scale: float,
 ) -> None:
     adapter = write_adapter(tmp_path / "adapter.gguf", sides())
@@ -108,7 +108,7 @@ def test_an_adapter_gives_the_logits_of_merged_weights(
 
 
 def test_several_adapters_add_up(
-    tmp_path: Path, model_file: Callable[..., Path], open_model: Callable[..., LoadedModel]
+    tmp_path: Path, model_file: Callable[..., Path], open_model: Callable[..., LoadedBackend]
 ) -> None:
     paths = [write_adapter(tmp_path / f"{seed}.gguf", sides(seed)) for seed in (3, 4)]
     first = merge(model_file(), tmp_path / "first.gguf", sides(3))
@@ -119,7 +119,7 @@ def test_several_adapters_add_up(
 
 
 def test_sequences_computed_together_all_have_the_adapter(
-    tmp_path: Path, model_file: Callable[..., Path], open_model: Callable[..., LoadedModel]
+    tmp_path: Path, model_file: Callable[..., Path], open_model: Callable[..., LoadedBackend]
 ) -> None:
     adapter = write_adapter(tmp_path / "adapter.gguf", sides())
     merged = merge(model_file(), tmp_path / "merged.gguf", sides())
@@ -129,7 +129,7 @@ def test_sequences_computed_together_all_have_the_adapter(
 
 
 def test_an_adapter_for_another_architecture_is_refused(
-    tmp_path: Path, open_model: Callable[..., LoadedModel]
+    tmp_path: Path, open_model: Callable[..., LoadedBackend]
 ) -> None:
     path = write_adapter(tmp_path / "other.gguf", sides(), "qwen2")
     with pytest.raises(ModelLoadFailed, match=r"the adapter other\.gguf was refused"):
@@ -137,7 +137,7 @@ def test_an_adapter_for_another_architecture_is_refused(
 
 
 def test_a_file_that_is_no_adapter_is_refused(
-    model_file: Callable[..., Path], open_model: Callable[..., LoadedModel]
+    model_file: Callable[..., Path], open_model: Callable[..., LoadedBackend]
 ) -> None:
     with pytest.raises(ModelLoadFailed, match=r"the adapter .* was refused"):
         open_model(adapters=((str(model_file()), 1.0),))

@@ -9,13 +9,13 @@ import pytest
 from runner.backends.backend import (
     Backend,
     BackendError,
-    LoadedModel,
+    LoadedBackend,
     PoolFull,
     Row,
     RowFault,
-    Scoring,
+    TargetLogprobs,
 )
-from runner.backends.llamacpp.grouping import Grouping
+from runner.backends.llamacpp.small_batches import SmallBatchPolicy
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
 
@@ -25,7 +25,7 @@ PROMPT = [1, 40, 77, 103, 9, 60, 200, 31, 90, 14, 150, 66]
 # Matrix products of another size and cells in another order round otherwise, and the cache is f16
 TOLERANCE = 0.005
 
-Open = Callable[..., LoadedModel]
+Open = Callable[..., LoadedBackend]
 
 
 @pytest.fixture
@@ -329,7 +329,9 @@ def test_rows_computed_one_after_the_other_give_the_same_text(
 ) -> None:
     texts = []
     for apart in (False, True):
-        monkeypatch.setattr(Grouping, "apart", lambda self, rows, apart=apart: apart and rows > 1)
+        monkeypatch.setattr(
+            SmallBatchPolicy, "apart", lambda self, rows, apart=apart: apart and rows > 1
+        )
         backend = open_model().backend
         samplers = [backend.create_sampler(GREEDY) for _ in range(3)]
         rows = [Row(at, PROMPT[at:], 0, sampler) for at, sampler in enumerate(samplers)]
@@ -349,7 +351,7 @@ def test_rows_computed_one_after_the_other_give_the_same_text(
 def test_a_full_pool_undoes_the_rows_computed_before(
     open_model: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Grouping, "apart", lambda self, rows: rows > 1)
+    monkeypatch.setattr(SmallBatchPolicy, "apart", lambda self, rows: rows > 1)
     backend = open_model().backend
     samplers = [backend.create_sampler(GREEDY) for _ in range(2)]
     capacity = backend.capacity.pool_tokens
@@ -372,7 +374,7 @@ def test_a_prompts_own_log_probabilities_are_those_of_sampling_at_each_place(
     for position, token in enumerate(PROMPT):
         (sampled,) = backend.step([Row(0, [token], position, sampler)])
         alone.append(dict(sampled.top))
-    first, second = Scoring(PROMPT[1:6], 3), Scoring(PROMPT[6:], 3)
+    first, second = TargetLogprobs(PROMPT[1:6], 3), TargetLogprobs(PROMPT[6:], 3)
     backend.step([Row(1, PROMPT[:5], 0, scoring=first)])
     (last,) = backend.step([Row(1, PROMPT[5:], 5, sampler, scoring=second)])
     found = [*first.found, *second.found]
@@ -386,7 +388,7 @@ def test_a_prompts_own_log_probabilities_are_those_of_sampling_at_each_place(
 def test_rows_to_score_and_to_sample_share_a_step(backend: Backend) -> None:
     sampler = backend.create_sampler(GREEDY)
     (alone,) = backend.step([Row(0, PROMPT, 0, sampler)])
-    scoring = Scoring(PROMPT[1:], 1)
+    scoring = TargetLogprobs(PROMPT[1:], 1)
     again = backend.step([Row(1, PROMPT, 0, scoring=scoring), Row(2, PROMPT, 0, sampler)])
     assert [sampled.token for sampled in again] == [alone.token]
     assert len(scoring.found) == len(PROMPT) - 1
@@ -395,4 +397,4 @@ def test_rows_to_score_and_to_sample_share_a_step(backend: Backend) -> None:
 def test_more_to_score_than_room_is_reserved_for_is_refused(backend: Backend) -> None:
     count = backend.capacity.score_tokens + 1
     with pytest.raises(BackendError, match="to score"):
-        backend.step([Row(0, [60] * count, 0, scoring=Scoring([60] * count, 1))])
+        backend.step([Row(0, [60] * count, 0, scoring=TargetLogprobs([60] * count, 1))])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runner.backends.backend import Backend, BackendError, LoadedModel, Row
+from runner.backends.backend import Backend, BackendError, LoadedBackend, Row
 from runner.types import SamplingParams
 
-Open = Callable[..., LoadedModel]
+Open = Callable[..., LoadedBackend]
 
 ENCODER: dict[str, Any] = {"architecture": "bert", "context_length": 512, "pooling": 1}
 LAST_TOKEN: dict[str, Any] = {"pooling": 3}

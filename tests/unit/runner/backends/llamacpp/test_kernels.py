@@ -16,7 +16,7 @@ import pytest
 from kernels import native
 
 pytestmark = pytest.mark.skipif(
-    native.library("llamacpp") is None, reason="no kernels were compiled here"
+    native.library_path("llamacpp") is None, reason="no kernels were compiled here"
 )
 
 PROGRAM = """

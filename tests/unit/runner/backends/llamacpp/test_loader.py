@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from llama_cpp import llama_cpp as native
 
-from runner.backends.backend import LoadedModel
+from runner.backends.backend import LoadedBackend
 from runner.backends.llamacpp import load
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
-Open = Callable[..., LoadedModel]
+Open = Callable[..., LoadedBackend]
 
 
 def test_progress_rises_to_the_end(plan: LoadPlan) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.backends.backend import LoadedModel
+from runner.backends.backend import LoadedBackend
 from runner.types import LoadPlan
 
 if find_spec("torch") is None:
@@ -32,7 +32,7 @@ def ember_plan(backend: str, **changes: object) -> LoadPlan:
 
 
 @pytest.fixture(scope="module")
-def ember() -> Iterator[LoadedModel]:
+def ember() -> Iterator[LoadedBackend]:
     from runner.backends.torch import load
 
     model = load(ember_plan("torch"), lambda _share: None)
@@ -41,7 +41,7 @@ def ember() -> Iterator[LoadedModel]:
 
 
 @pytest.fixture(scope="module")
-def ember_llamacpp() -> Iterator[LoadedModel]:
+def ember_llamacpp() -> Iterator[LoadedBackend]:
     from runner.backends.llamacpp import load
 
     model = load(ember_plan("llamacpp"), lambda _share: None)
@@ -50,7 +50,7 @@ def ember_llamacpp() -> Iterator[LoadedModel]:
 
 
 @pytest.fixture
-def loaded(ember: LoadedModel) -> Iterator[LoadedModel]:
+def loaded(ember: LoadedBackend) -> Iterator[LoadedBackend]:
     """ember with an empty cache."""
     yield ember
     ember.backend.reset()

@@ -11,12 +11,12 @@ import pytest
 from runner.backends.backend import (
     Backend,
     BackendError,
-    LoadedModel,
+    LoadedBackend,
     PoolFull,
     Row,
     RowFault,
-    Sampled,
-    Scoring,
+    SampledToken,
+    TargetLogprobs,
 )
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
@@ -36,18 +36,18 @@ class _Mask:
         return self._bits
 
 
-def tokens_of(model: LoadedModel, text: str) -> list[int]:
+def tokens_of(model: LoadedBackend, text: str) -> list[int]:
     prompt = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
     return model.tokenizer.encode(prompt, add_bos=True, parse_special=True)
 
 
-def first(backend: Backend, tokens: Sequence[int], sequence: int = 0) -> Sampled:
+def first(backend: Backend, tokens: Sequence[int], sequence: int = 0) -> SampledToken:
     """The token after tokens, with the log-probabilities of the likeliest, from an empty cache."""
     [sampled] = backend.step([Row(sequence, tokens, 0, backend.create_sampler(OPEN))])
     return sampled
 
 
-def continued(model: LoadedModel, tokens: Sequence[int], count: int) -> list[int]:
+def continued(model: LoadedBackend, tokens: Sequence[int], count: int) -> list[int]:
     backend = model.backend
     sampler = backend.create_sampler(GREEDY)
     [sampled] = backend.step([Row(0, tokens, 0, sampler)])
@@ -66,7 +66,7 @@ def fill(backend: Backend) -> None:
             backend.step([Row(sequence, [5] * 250, at)])
 
 
-def assert_close(left: Sampled, right: Sampled, tolerance: float = 0.05) -> None:
+def assert_close(left: SampledToken, right: SampledToken, tolerance: float = 0.05) -> None:
     """The same token by nearly the same probabilities (nats): products in bfloat16 depend on the
     shape of the batch in their last bits."""
     assert left.token == right.token
@@ -77,13 +77,13 @@ def assert_close(left: Sampled, right: Sampled, tolerance: float = 0.05) -> None
 
 @pytest.mark.parametrize("text", PROMPTS)
 def test_the_greedy_text_is_that_of_llama_cpp(
-    loaded: LoadedModel, ember_llamacpp: LoadedModel, text: str
+    loaded: LoadedBackend, ember_llamacpp: LoadedBackend, text: str
 ) -> None:
     tokens = tokens_of(loaded, text)
     assert continued(loaded, tokens, 48) == continued(ember_llamacpp, tokens, 48)
 
 
-def test_a_prompt_in_pieces_gives_what_it_gives_at_once(loaded: LoadedModel) -> None:
+def test_a_prompt_in_pieces_gives_what_it_gives_at_once(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     whole = first(backend, tokens)
     backend.step([Row(1, tokens[:7], 0)])
@@ -92,7 +92,7 @@ def test_a_prompt_in_pieces_gives_what_it_gives_at_once(loaded: LoadedModel) -> 
     assert_close(pieces, whole)
 
 
-def test_rows_of_one_token_and_prompts_mix_in_one_step(loaded: LoadedModel) -> None:
+def test_rows_of_one_token_and_prompts_mix_in_one_step(loaded: LoadedBackend) -> None:
     backend, sampler = loaded.backend, loaded.backend.create_sampler(OPEN)
     texts = [tokens_of(loaded, text) for text in PROMPTS]
     alone = [first(backend, tokens) for tokens in texts if not backend.release(0)]
@@ -110,7 +110,7 @@ def test_rows_of_one_token_and_prompts_mix_in_one_step(loaded: LoadedModel) -> N
         assert_close(left, right)
 
 
-def test_a_shared_prefix_is_as_good_as_a_computed_one(loaded: LoadedModel) -> None:
+def test_a_shared_prefix_is_as_good_as_a_computed_one(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     whole = first(backend, tokens, 0)
     backend.share(0, 1, 9)
@@ -122,7 +122,7 @@ def test_a_shared_prefix_is_as_good_as_a_computed_one(loaded: LoadedModel) -> No
     assert_close(again, whole)
 
 
-def test_sharers_of_a_block_do_not_see_each_other(loaded: LoadedModel) -> None:
+def test_sharers_of_a_block_do_not_see_each_other(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     backend.step([Row(0, tokens[:6], 0)])
     backend.share(0, 1, 6)
@@ -133,7 +133,7 @@ def test_sharers_of_a_block_do_not_see_each_other(loaded: LoadedModel) -> None:
     assert_close(found, first(backend, tokens, 1))
 
 
-def test_merging_changes_nothing_but_the_room(loaded: LoadedModel) -> None:
+def test_merging_changes_nothing_but_the_room(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     for sequence in (0, 1):
         backend.step([Row(sequence, tokens[:-1], 0)])
@@ -144,7 +144,7 @@ def test_merging_changes_nothing_but_the_room(loaded: LoadedModel) -> None:
     assert_close(found, first(backend, tokens))
 
 
-def test_a_saved_sequence_comes_back_after_a_reset(loaded: LoadedModel) -> None:
+def test_a_saved_sequence_comes_back_after_a_reset(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     whole = first(backend, tokens)
     backend.trim(0, len(tokens) - 1)
@@ -158,7 +158,7 @@ def test_a_saved_sequence_comes_back_after_a_reset(loaded: LoadedModel) -> None:
     assert_close(found, whole)
 
 
-def test_what_cannot_be_loaded_is_refused(loaded: LoadedModel) -> None:
+def test_what_cannot_be_loaded_is_refused(loaded: LoadedBackend) -> None:
     backend = loaded.backend
     backend.step([Row(0, [1, 2], 0)])
     state = backend.save(0)
@@ -168,7 +168,7 @@ def test_what_cannot_be_loaded_is_refused(loaded: LoadedModel) -> None:
         backend.save(1)
 
 
-def test_a_full_pool_is_told_before_anything_is_computed(loaded: LoadedModel) -> None:
+def test_a_full_pool_is_told_before_anything_is_computed(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     whole = first(backend, tokens)
     backend.trim(0, len(tokens) - 1)
@@ -179,7 +179,7 @@ def test_a_full_pool_is_told_before_anything_is_computed(loaded: LoadedModel) ->
     assert_close(found, whole)
 
 
-def test_the_promised_tokens_fit_however_the_sequences_cut_them(loaded: LoadedModel) -> None:
+def test_the_promised_tokens_fit_however_the_sequences_cut_them(loaded: LoadedBackend) -> None:
     backend = loaded.backend
     pool, most = backend.capacity.pool_tokens, backend.capacity.max_sequences
     share = pool // most
@@ -202,18 +202,18 @@ def test_the_promised_tokens_fit_however_the_sequences_cut_them(loaded: LoadedMo
     ],
 )
 def test_rows_that_cannot_be_computed_are_refused(
-    loaded: LoadedModel, row: Row, message: str
+    loaded: LoadedBackend, row: Row, message: str
 ) -> None:
     with pytest.raises(BackendError, match=message):
         loaded.backend.step([row])
 
 
-def test_a_sequence_has_one_row_a_step(loaded: LoadedModel) -> None:
+def test_a_sequence_has_one_row_a_step(loaded: LoadedBackend) -> None:
     with pytest.raises(BackendError, match="two rows"):
         loaded.backend.step([Row(0, [1], 0), Row(0, [1], 0)])
 
 
-def test_the_context_is_the_longest_sequence(loaded: LoadedModel) -> None:
+def test_the_context_is_the_longest_sequence(loaded: LoadedBackend) -> None:
     backend = loaded.backend
     for at in (0, 256):
         backend.step([Row(0, [5] * 256, at)])
@@ -221,7 +221,7 @@ def test_the_context_is_the_longest_sequence(loaded: LoadedModel) -> None:
         backend.step([Row(0, [5], 512)])
 
 
-def test_a_mask_decides_what_may_follow(loaded: LoadedModel) -> None:
+def test_a_mask_decides_what_may_follow(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     for params in (GREEDY, SamplingParams(seed=1)):
         row = Row(0, tokens, 0, backend.create_sampler(params), _Mask([17], 4096))
@@ -229,7 +229,7 @@ def test_a_mask_decides_what_may_follow(loaded: LoadedModel) -> None:
         backend.release(0)
 
 
-def test_a_seed_gives_the_same_tokens_again(loaded: LoadedModel) -> None:
+def test_a_seed_gives_the_same_tokens_again(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[3])
     runs = []
     for _ in range(2):
@@ -243,14 +243,14 @@ def test_a_seed_gives_the_same_tokens_again(loaded: LoadedModel) -> None:
     assert runs[0] == runs[1]
 
 
-def test_a_bias_of_no_token_is_refused(loaded: LoadedModel) -> None:
+def test_a_bias_of_no_token_is_refused(loaded: LoadedBackend) -> None:
     with pytest.raises(InvalidRequest):
         loaded.backend.create_sampler(SamplingParams(logit_bias=((4096, 1.0),)))
 
 
-def test_known_tokens_are_scored_as_they_would_be_sampled(loaded: LoadedModel) -> None:
+def test_known_tokens_are_scored_as_they_would_be_sampled(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
-    scoring = Scoring(tokens[1:], 3)
+    scoring = TargetLogprobs(tokens[1:], 3)
     [sampled] = backend.step([Row(0, tokens, 0, backend.create_sampler(OPEN), scoring=scoring)])
     assert len(scoring.found) == len(tokens) - 1
     backend.release(0)
@@ -260,7 +260,7 @@ def test_known_tokens_are_scored_as_they_would_be_sampled(loaded: LoadedModel) -
     assert_close(sampled, first(backend, tokens))
 
 
-def test_a_draft_is_confirmed_as_far_as_it_is_what_would_be_said(loaded: LoadedModel) -> None:
+def test_a_draft_is_confirmed_as_far_as_it_is_what_would_be_said(loaded: LoadedBackend) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     said = continued(loaded, tokens, 8)
     wrong = 0 if said[3] else 1
@@ -275,14 +275,14 @@ def test_a_draft_is_confirmed_as_far_as_it_is_what_would_be_said(loaded: LoadedM
         backend.reset()
 
 
-def test_more_drafts_than_there_is_room_for_are_refused(loaded: LoadedModel) -> None:
+def test_more_drafts_than_there_is_room_for_are_refused(loaded: LoadedBackend) -> None:
     row = Row(0, [5], 0, loaded.backend.create_sampler(GREEDY), draft=[5] * 65)
     with pytest.raises(BackendError, match="more tokens in drafts than 64"):
         loaded.backend.step([row])
 
 
 def test_unusable_logits_are_a_fault_of_their_row_only(
-    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+    loaded: LoadedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     model = backend._model  # type: ignore[attr-defined]
@@ -302,7 +302,7 @@ def test_unusable_logits_are_a_fault_of_their_row_only(
 
 
 def test_no_memory_for_a_step_leaves_the_cache_as_it_was(
-    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+    loaded: LoadedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
 
@@ -316,11 +316,11 @@ def test_no_memory_for_a_step_leaves_the_cache_as_it_was(
     assert first(backend, tokens).token == continued(loaded_again(loaded), tokens, 1)[0]
 
 
-def loaded_again(model: LoadedModel) -> LoadedModel:
+def loaded_again(model: LoadedBackend) -> LoadedBackend:
     model.backend.reset()
     return model
 
 
-def test_text_models_embed_nothing(loaded: LoadedModel) -> None:
+def test_text_models_embed_nothing(loaded: LoadedBackend) -> None:
     with pytest.raises(BackendError, match="generates text"):
         loaded.backend.embed([[1, 2]])

@@ -8,12 +8,12 @@ import pytest
 
 from modelfile.convert.config import Config
 from modelfile.errors import ConvertError
-from runner.backends.torch.config import model_config
+from runner.backends.torch.config import create_model_config
 from tests.unit.runner.backends.torch.checkpoints import LLAMA
 
 
 def read(**changes: Any) -> Any:
-    return model_config(Config({**LLAMA, **changes}))
+    return create_model_config(Config({**LLAMA, **changes}))
 
 
 def test_sizes_and_defaults_are_read() -> None:
@@ -41,7 +41,7 @@ def test_the_decoder_inside_a_config_with_pictures_is_taken() -> None:
     inner = {key: value for key, value in LLAMA.items() if key != "model_type"}
     outer = {"model_type": "gemma3", "text_config": {**inner, "model_type": "gemma3_text"}}
     outer["quantization_config"] = {"quant_method": "fp8"}
-    config = model_config(Config(outer))
+    config = create_model_config(Config(outer))
     assert (config.model_type, config.shape.tied) == ("gemma3_text", True)
     assert config.quantization == {"quant_method": "fp8"}
 

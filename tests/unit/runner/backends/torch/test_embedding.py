@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from runner.backends.backend import BackendError, LoadedModel, Row
+from runner.backends.backend import BackendError, LoadedBackend, Row
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan, SamplingParams
-from tests.unit.runner.backends.llamacpp.conftest import TinyModel, write_model
+from tests.unit.runner.backends.conftest import TinyModel, write_model
 
 ENCODER = TinyModel(architecture="bert", context_length=64, pooling=1)
 INPUTS = [[2, 9, 12, 3], [2, 20, 3], [2, 5, 6, 7, 8, 9, 10, 3], [2, 9, 13, 3]]
@@ -32,7 +32,7 @@ def plan(path: Path, backend: str, **changes: Any) -> LoadPlan:
     return LoadPlan(**{**values, **changes})
 
 
-def opened(path: Path, **changes: Any) -> LoadedModel:
+def opened(path: Path, **changes: Any) -> LoadedBackend:
     from runner.backends.torch import load
 
     return load(plan(path, "torch", **changes), lambda _share: None)

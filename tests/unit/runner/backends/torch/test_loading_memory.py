@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.loading import HIDDEN, VOCABULARY, peak_bytes, write_checkpoint
+from tests.benchmarks.weight_load import HIDDEN, VOCABULARY, peak_bytes, write_checkpoint
 
 SIZE_BYTES = 1200 << 20
 LARGEST_BYTES = VOCABULARY * HIDDEN * 4

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from runner.backends.backend import Backend, LoadedModel, Row, Sampled
+from runner.backends.backend import Backend, LoadedBackend, Row, SampledToken
 from runner.backends.torch import load
-from runner.backends.torch.plan import plan_memory
-from runner.backends.torch.sources import open_source
+from runner.backends.torch.loading.memory_plan import plan_memory
+from runner.backends.torch.loading.source import open_source
 from runner.types import SamplingParams
 from tests.unit.runner.backends.torch.conftest import EMBER, ember_plan
 
@@ -22,29 +22,29 @@ PROMPTS = ("What is hearth?", "What is 3 + 4?", "Spell fire.")
 
 
 @pytest.fixture(scope="module", params=TOLERANCES)
-def quantized(request: pytest.FixtureRequest) -> Iterator[tuple[str, LoadedModel]]:
+def quantized(request: pytest.FixtureRequest) -> Iterator[tuple[str, LoadedBackend]]:
     model = load(ember_plan("torch", kv_cache_type=request.param), lambda _share: None)
     yield request.param, model
     model.backend.close()
 
 
-def tokens_of(model: LoadedModel, text: str) -> list[int]:
+def tokens_of(model: LoadedBackend, text: str) -> list[int]:
     prompt = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
     return model.tokenizer.encode(prompt, add_bos=True, parse_special=True)
 
 
-def fed(backend: Backend, tokens: Sequence[int], sequence: int = 0) -> Sampled:
+def fed(backend: Backend, tokens: Sequence[int], sequence: int = 0) -> SampledToken:
     """The token after the prompt, whose last token is a step of its own that reads the cache."""
     backend.step([Row(sequence, tokens[:-1], 0)])
     return after(backend, tokens[-1], len(tokens) - 1, sequence)
 
 
-def after(backend: Backend, token: int, position: int, sequence: int) -> Sampled:
+def after(backend: Backend, token: int, position: int, sequence: int) -> SampledToken:
     [sampled] = backend.step([Row(sequence, [token], position, backend.create_sampler(TOP))])
     return sampled
 
 
-def distance(left: Sampled, right: Sampled) -> float:
+def distance(left: SampledToken, right: SampledToken) -> float:
     known = dict(right.top)
     pairs = np.array([(nats, known[token]) for token, nats in left.top if token in known])
     assert len(pairs) > len(left.top) // 2
@@ -53,7 +53,7 @@ def distance(left: Sampled, right: Sampled) -> float:
 
 @pytest.mark.parametrize("text", PROMPTS)
 def test_the_answers_are_near_those_of_a_plain_cache(
-    quantized: tuple[str, LoadedModel], ember: LoadedModel, text: str
+    quantized: tuple[str, LoadedBackend], ember: LoadedBackend, text: str
 ) -> None:
     kind, model = quantized
     tokens = tokens_of(model, text)
@@ -65,7 +65,7 @@ def test_the_answers_are_near_those_of_a_plain_cache(
 
 
 def test_a_shared_block_that_two_sequences_write_to_is_copied_with_its_scales(
-    quantized: tuple[str, LoadedModel],
+    quantized: tuple[str, LoadedBackend],
 ) -> None:
     kind, model = quantized
     backend, tokens = model.backend, tokens_of(model, PROMPTS[0])
@@ -82,7 +82,7 @@ def test_a_shared_block_that_two_sequences_write_to_is_copied_with_its_scales(
     assert distance(own, again[3]) <= TOLERANCES[kind]
 
 
-def test_a_saved_sequence_comes_back_with_its_scales(quantized: tuple[str, LoadedModel]) -> None:
+def test_a_saved_sequence_comes_back_with_its_scales(quantized: tuple[str, LoadedBackend]) -> None:
     kind, model = quantized
     backend, tokens = model.backend, tokens_of(model, PROMPTS[1])
     backend.step([Row(0, tokens, 0)])

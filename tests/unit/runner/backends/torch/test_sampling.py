@@ -8,7 +8,7 @@ import torch
 
 from runner.backends.backend import BackendError, Row, RowFault
 from runner.backends.echo import EchoSampler
-from runner.backends.torch.sampling import Sampling
+from runner.backends.torch.sampling import BatchSampler
 from runner.engine import sampling as meaning
 from runner.types import SamplingParams
 
@@ -30,7 +30,7 @@ def logits(rows: int, seed: int = 1) -> torch.Tensor:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_of_equal_logits_the_lowest_token_is_the_likeliest(together: bool) -> None:
-    sampling = Sampling(VOCABULARY, together=together)
+    sampling = BatchSampler(VOCABULARY, together=together)
     flat = torch.zeros(2, VOCABULARY)
     flat[1, [7, 40, 299]] = 2.0
     greedy = sampling.create(SamplingParams(temperature=0))
@@ -49,7 +49,7 @@ def test_of_equal_logits_the_lowest_token_is_the_likeliest(together: bool) -> No
 )
 @pytest.mark.parametrize("together", [False, True])
 def test_a_certain_choice_is_that_of_the_definition(params: SamplingParams, together: bool) -> None:
-    sampling, history = Sampling(VOCABULARY, together=together), [3, 9, 9, 250]
+    sampling, history = BatchSampler(VOCABULARY, together=together), [3, 9, 9, 250]
     for seed in range(20):
         values = logits(1, seed)
         values[0, 9] = 12.0
@@ -71,7 +71,7 @@ def test_a_certain_choice_is_that_of_the_definition(params: SamplingParams, toge
 def test_draws_follow_the_distribution_of_the_definition(
     params: SamplingParams, together: bool
 ) -> None:
-    sampling, values = Sampling(VOCABULARY, together=together), logits(1)
+    sampling, values = BatchSampler(VOCABULARY, together=together), logits(1)
     sampler = sampling.create(params)
     draws = [
         sampling.sample([Row(0, [1], 0, sampler)], values.clone())[0].token for _ in range(3000)
@@ -83,7 +83,7 @@ def test_draws_follow_the_distribution_of_the_definition(
 
 
 def test_plain_rows_and_others_mix_and_a_seed_draws_alone_what_it_draws_in_a_batch() -> None:
-    sampling, values = Sampling(VOCABULARY, together=True), logits(4)
+    sampling, values = BatchSampler(VOCABULARY, together=True), logits(4)
     plain = SamplingParams(temperature=1.5, seed=8)
     odd = SamplingParams(temperature=1.5, seed=8, typical_p=0.5)
     [alone] = sampling.sample([Row(0, [1], 0, sampling.create(plain))], values[2:3])
@@ -100,7 +100,7 @@ def test_plain_rows_and_others_mix_and_a_seed_draws_alone_what_it_draws_in_a_bat
 def test_tokens_after_a_draft_are_those_drawn_one_after_the_other(
     params: SamplingParams, together: bool
 ) -> None:
-    sampling, values = Sampling(VOCABULARY, together=together), logits(4)
+    sampling, values = BatchSampler(VOCABULARY, together=together), logits(4)
     sampler = sampling.create(params)
     steps = [sampling.sample([Row(0, [1], 0, sampler)], values[at : at + 1]) for at in range(3)]
     said = [found.token for [found] in steps]
@@ -113,7 +113,7 @@ def test_tokens_after_a_draft_are_those_drawn_one_after_the_other(
 
 @pytest.mark.parametrize("together", [False, True])
 def test_masks_hold_for_the_rows_that_have_one(together: bool) -> None:
-    sampling, values = Sampling(VOCABULARY, together=together), logits(3)
+    sampling, values = BatchSampler(VOCABULARY, together=together), logits(3)
     params = (SamplingParams(temperature=0), SamplingParams(seed=1), SamplingParams(logprobs=0))
     samplers = [sampling.create(each) for each in params]
     bits = np.zeros((VOCABULARY + 7) // 8, np.uint8)
@@ -127,7 +127,7 @@ def test_masks_hold_for_the_rows_that_have_one(together: bool) -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_a_row_of_nan_is_at_fault_and_the_others_are_not(together: bool) -> None:
-    sampling, values = Sampling(VOCABULARY, together=together), logits(2)
+    sampling, values = BatchSampler(VOCABULARY, together=together), logits(2)
     values[0, 5] = np.nan
     for params in (SamplingParams(temperature=0), SamplingParams(seed=1)):
         rows = [Row(at, [1], 0, sampling.create(params)) for at in (0, 1)]
@@ -139,7 +139,7 @@ def test_a_row_of_nan_is_at_fault_and_the_others_are_not(together: bool) -> None
 
 def test_log_probabilities_are_of_the_raw_logits() -> None:
     params = SamplingParams(temperature=0, logprobs=4, logit_bias=((17, 100.0),))
-    sampling, values = Sampling(VOCABULARY), logits(1)
+    sampling, values = BatchSampler(VOCABULARY), logits(1)
     expected = meaning.logprobs(values[0].numpy(), 17, 4)
     [found] = sampling.sample([Row(0, [1], 0, sampling.create(params))], values)
     assert found.token == 17
@@ -148,6 +148,6 @@ def test_log_probabilities_are_of_the_raw_logits() -> None:
 
 
 def test_a_sampler_of_another_backend_is_refused() -> None:
-    sampling = Sampling(VOCABULARY)
+    sampling = BatchSampler(VOCABULARY)
     with pytest.raises(BackendError, match="not a sampler of this backend"):
         sampling.sample([Row(0, [1], 0, EchoSampler(SamplingParams()))], logits(1))

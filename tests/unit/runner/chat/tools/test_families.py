@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelfile.notations import PARSERS
-from runner.chat.tools import family_of, kept_marks, parser_for
+from modelfile.families import PARSERS
+from runner.chat.tools import family_of, kept_marks, tool_parser_for
 from runner.types import ToolCall
 
 TOOLS = [
@@ -46,10 +46,10 @@ TEMPLATES = {
     "gemma": "```tool_code",
     "olmo3": "<function_calls>",
     "lfm2": "<|tool_call_start|>",
-    "invoke": "<minimax:tool_call>",
+    "minimax": "<minimax:tool_call>",
     "granite": "<|tool_call|>",
     "glimmer": "<atem:function_calls>",
-    "listed": "<TOOLCALL>",
+    "tagged_json": "<TOOLCALL>",
 }
 ARGUMENTS = {"a": 5, "s": "7 {x}", "on": True, "items": [1, "b"]}
 AS_JSON = json.dumps(ARGUMENTS)
@@ -115,11 +115,11 @@ ONE_CALL = [
     ("gemma", f"```tool_code\n[{PYTHON}]\n```"),
     ("olmo3", f"<function_calls>\n{PYTHON}\n</function_calls>"),
     ("lfm2", f"<|tool_call_start|>[{PYTHON}]<|tool_call_end|>"),
-    ("invoke", INVOKE),
-    ("invoke", DSML),
-    ("invoke", DSML.replace("function_calls", "tool_calls")),
+    ("minimax", INVOKE),
+    ("minimax", DSML),
+    ("minimax", DSML.replace("function_calls", "tool_calls")),
     ("glimmer", ATEM),
-    ("listed", f'<TOOLCALL>[{{"name": "add", "arguments": {AS_JSON}}}]</TOOLCALL>'),
+    ("tagged_json", f'<TOOLCALL>[{{"name": "add", "arguments": {AS_JSON}}}]</TOOLCALL>'),
     ("qwen3_coder", f"<function=add>{AS_JSON}</function>"),
     ("granite", f'<|tool_call|>[{{"name": "add", "arguments": {AS_JSON}}}]'),
     ("qwen3_coder", XML.removeprefix("<tool_call>\n").removesuffix("\n</tool_call>")),
@@ -142,14 +142,14 @@ TWO_CALLS = [
     ("olmo3", "<function_calls>f(a=1)\ng()</function_calls>"),
     ("lfm2", "<|tool_call_start|>[f(a=1), g()]<|tool_call_end|>"),
     ("gemma4", "<|tool_call>call:f{a:1}<tool_call|><|tool_call>call:g{}<tool_call|>"),
-    ("invoke",
+    ("minimax",
      '<minimax:tool_call><invoke name="f"><parameter name="a">1</parameter></invoke>'
      '<invoke name="g"></invoke></minimax:tool_call>'),
 ]  # fmt: skip
 
 
 def parse(family: str, *pieces: str) -> tuple[str, list[tuple[str, Any]]]:
-    parser = parser_for(TEMPLATES[family], TOOLS)
+    parser = tool_parser_for(TEMPLATES[family], TOOLS)
     assert parser is not None
     parts = [part for piece in pieces for part in parser.feed(piece)]
     parts += parser.finish()
@@ -268,7 +268,7 @@ def test_text_beside_a_call_is_not_lost(family: str, text: str) -> None:
 
 
 def test_passthrough_leaves_answers_alone() -> None:
-    assert parser_for("<tool_call>", TOOLS, "passthrough") is None
+    assert tool_parser_for("<tool_call>", TOOLS, "passthrough") is None
 
 
 PIECES = sorted(
@@ -369,4 +369,4 @@ def test_text_without_end_in_a_call_is_given_back_when_it_is_too_long() -> None:
 def test_a_template_that_puts_the_words_of_a_call_together_is_known_by_its_mark() -> None:
     family = family_of("{% set mark = '｜DSML｜' %}{{ '<' + mark + 'function_calls>' }}")
     assert family is not None
-    assert family.__name__.endswith("invoke")
+    assert family.__name__.endswith("minimax")

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from runner.chat.tools.free_text import TextReader, arguments_of, of_lark, of_regex, text_of
+from runner.chat.tools.free_text import (
+    TextReader,
+    arguments_of_text,
+    checked_lark,
+    lark_of_regex,
+    text_of_arguments,
+)
 from runner.errors import InvalidRequest
 
 BYTES = LLTokenizer("byte")
@@ -29,11 +35,11 @@ def accepts(lark: str, text: str) -> bool:
 @settings(max_examples=100)
 @given(st.text(max_size=20) | st.text('"\\\n\x01é😀}', max_size=8), st.integers(0, 60))
 def test_a_text_in_pieces_is_the_text(text: str, cut: int) -> None:
-    arguments = arguments_of(text)
+    arguments = arguments_of_text(text)
     for pieces in (list(arguments), [arguments[:cut], arguments[cut:]]):
         reader = TextReader()
         assert "".join(map(reader.feed, pieces)) + reader.feed("", last=True) == text
-    assert text_of(arguments) == text
+    assert text_of_arguments(arguments) == text
 
 
 @pytest.mark.parametrize(
@@ -48,7 +54,7 @@ def test_a_text_in_pieces_is_the_text(text: str, cut: int) -> None:
     ],
 )
 def test_arguments_of_another_shape_are_the_text(arguments: str, text: str) -> None:
-    assert text_of(arguments) == text
+    assert text_of_arguments(arguments) == text
     reader = TextReader()
     assert "".join(map(reader.feed, arguments)) + reader.feed("", last=True) == text
 
@@ -61,18 +67,18 @@ PATCH = (
 @pytest.mark.parametrize(
     ("lark", "text", "matches"),
     [
-        (of_lark('start: "say \\"" WORD "\\""\nWORD: /[a-z]+/'), 'say "hi"', True),
-        (of_lark('start: "say \\"" WORD "\\""\nWORD: /[a-z]+/'), "say hi", False),
-        (of_lark(PATCH), "*** Begin\n+one\n-two\n", True),
-        (of_lark(PATCH), "*** Begin\n one\n", False),
-        (of_lark("start: /.*/"), "one line", True),
-        (of_lark("start: /.*/"), "two\nlines", False),
-        (of_lark("start: /.*\\n.*/"), "two\nlines", True),
-        (of_lark("start: /.*\\n.*/"), "th\nr\nee", False),
-        (of_lark("start: /[^x]*\\n\\S+/"), "ab\ncd", True),
-        (of_regex(r"[a-z]+/\d\n"), "ab/1\n", True),
-        (of_regex(r"[a-z]+/\d\n"), "ab/x\n", False),
-        (of_regex("(.|\\n)*"), "any\ntext", True),
+        (checked_lark('start: "say \\"" WORD "\\""\nWORD: /[a-z]+/'), 'say "hi"', True),
+        (checked_lark('start: "say \\"" WORD "\\""\nWORD: /[a-z]+/'), "say hi", False),
+        (checked_lark(PATCH), "*** Begin\n+one\n-two\n", True),
+        (checked_lark(PATCH), "*** Begin\n one\n", False),
+        (checked_lark("start: /.*/"), "one line", True),
+        (checked_lark("start: /.*/"), "two\nlines", False),
+        (checked_lark("start: /.*\\n.*/"), "two\nlines", True),
+        (checked_lark("start: /.*\\n.*/"), "th\nr\nee", False),
+        (checked_lark("start: /[^x]*\\n\\S+/"), "ab\ncd", True),
+        (lark_of_regex(r"[a-z]+/\d\n"), "ab/1\n", True),
+        (lark_of_regex(r"[a-z]+/\d\n"), "ab/x\n", False),
+        (lark_of_regex("(.|\\n)*"), "any\ntext", True),
     ],
 )
 def test_a_grammar_of_the_text_becomes_one_of_its_json(lark: str, text: str, matches: bool) -> None:
@@ -81,4 +87,4 @@ def test_a_grammar_of_the_text_becomes_one_of_its_json(lark: str, text: str, mat
 
 def test_a_text_that_is_not_written_as_json_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="not written as JSON"):
-        of_lark('start: "\\q"')
+        checked_lark('start: "\\q"')

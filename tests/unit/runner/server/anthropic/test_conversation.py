@@ -8,7 +8,7 @@ import pytest
 
 from runner.errors import InvalidRequest, RequestError, Unsupported
 from runner.server.anthropic.conversation import messages_of
-from runner.server.anthropic.wire import CountRequest
+from runner.server.anthropic.wire import CountTokensRequest
 from runner.types import Message, ToolCall
 
 USE = {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}}
@@ -17,7 +17,7 @@ USE = {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}}
 def read(*turns: tuple[str, Any], system: Any = None) -> tuple[Message, ...]:
     messages = [{"role": role, "content": content} for role, content in turns]
     return messages_of(
-        CountRequest.model_validate({"model": "m", "messages": messages, "system": system})
+        CountTokensRequest.model_validate({"model": "m", "messages": messages, "system": system})
     )
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from runner.server.app import PATHS
+from runner.server.app import ROUTES
 from runner.server.openapi.document import describe
 from runner.server.openapi.examples import EXAMPLES
-from runner.server.routes import Path
+from runner.server.routes import RouteSpec
 
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return describe(PATHS, "1.2.3")
+    return describe(ROUTES, "1.2.3")
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -37,7 +37,9 @@ def refs(value: Any) -> Iterator[str]:
 
 
 def test_every_route_is_described_and_no_other(document: dict[str, Any]) -> None:
-    routes = {(re.sub(r":\w+", "", path.path), method) for path in PATHS for method in path.methods}
+    routes = {
+        (re.sub(r":\w+", "", path.path), method) for path in ROUTES for method in path.methods
+    }
     described = {
         (path, method.upper()) for path, methods in document["paths"].items() for method in methods
     }
@@ -76,8 +78,8 @@ def test_every_parameter_of_a_path_is_described(document: dict[str, Any]) -> Non
 
 def test_bodies_are_the_models_that_read_them(document: dict[str, Any]) -> None:
     asked = document["paths"]["/v1/messages"]["post"]["requestBody"]
-    assert asked["content"]["application/json"]["schema"]["$ref"].endswith("/MessageRequest")
-    schema = document["components"]["schemas"]["MessageRequest"]
+    assert asked["content"]["application/json"]["schema"]["$ref"].endswith("/MessagesRequest")
+    schema = document["components"]["schemas"]["MessagesRequest"]
     assert schema["properties"]["max_tokens"]["minimum"] == 1
     assert set(schema["required"]) == {"model", "messages", "max_tokens"}
 
@@ -116,7 +118,7 @@ def test_public_routes_need_no_key_and_others_take_either_header(document: dict[
 
 @pytest.mark.parametrize("path", EXAMPLES)
 def test_examples_are_bodies_that_their_routes_read(document: dict[str, Any], path: str) -> None:
-    (takes,) = [each.takes for each in PATHS if each.path == path]
+    (takes,) = [each.takes for each in ROUTES if each.path == path]
     assert isinstance(takes, type)
     takes.model_validate(EXAMPLES[path])
     shown = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
@@ -124,8 +126,8 @@ def test_examples_are_bodies_that_their_routes_read(document: dict[str, Any], pa
 
 
 def test_routes_that_read_json_say_so() -> None:
-    def reads(path: Path) -> bool:
+    def reads(path: RouteSpec) -> bool:
         code = path.handler.__code__  # type: ignore[attr-defined]
         return "read" in code.co_names
 
-    assert [path.path for path in PATHS if reads(path) and path.takes is None] == []
+    assert [path.path for path in ROUTES if reads(path) and path.takes is None] == []

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from runner.backends.torch.attention import AttentionStep, make_caches
-from runner.backends.torch.loader import build_model
-from runner.backends.torch.sources import open_source
-from runner.backends.torch.weights import Place
+from runner.backends.torch.attention.paged import PagedAttentionStep, create_caches
+from runner.backends.torch.loading.loader import build_model
+from runner.backends.torch.loading.source import open_source
+from runner.backends.torch.loading.weights import WeightPlacement
 from tests.conformance.convert.weights import weight, write_safetensors
 from tests.conformance.logits.cases import CASES, QUANTIZED, prompt
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
@@ -63,7 +63,7 @@ def load(
     folder: Path, dtype: torch.dtype = torch.float32, *, packed: bool = False, native: bool = True
 ) -> Any:
     """What the checkpoint's architecture builds of it."""
-    place = Place(dtype, torch.device("cpu"), POSITIONS, packed=packed, native=native)
+    place = WeightPlacement(dtype, torch.device("cpu"), POSITIONS, packed=packed, native=native)
     with torch.inference_mode():
         return build_model(open_source(folder), place)
 
@@ -87,7 +87,7 @@ class Running:
         # Neighbours in a sequence are no neighbours in the cache.
         blocks = np.arange(4 * BLOCKS, dtype=np.int32)[::-1].reshape(BLOCKS, 4).T
         self.tables = torch.from_numpy(blocks.copy())
-        self.caches = make_caches(
+        self.caches = create_caches(
             shape.layers, (4 * BLOCKS, BLOCK, shape.heads_kv, shape.head), dtype, "cpu"
         )
 
@@ -105,7 +105,7 @@ class Running:
         sequences = [sequence for sequence, _ in pieces]
         positions = torch.tensor([position for _, position in places])
         rows = torch.tensor([sequence for sequence, _ in places])
-        step = AttentionStep(
+        step = PagedAttentionStep(
             caches=self.caches,
             positions=positions,
             slots=self.tables[rows, positions // BLOCK].long() * BLOCK + positions % BLOCK,

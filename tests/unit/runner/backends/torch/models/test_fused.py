@@ -10,12 +10,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernels.native.linear import kernels
-from runner.backends.torch.adapters import AdaptedLinear
-from runner.backends.torch.attention import make_caches
-from runner.backends.torch.decoder import Decoder, GatedFeedForward, PreNormLayer
-from runner.backends.torch.fused import FusedDecoder, fused
-from runner.backends.torch.host_step import HostStep, views_of
+from kernels.native.linear import torch_kernels
+from runner.backends.torch.attention.cpu import CpuAttentionStep, cache_views
+from runner.backends.torch.attention.paged import create_caches
+from runner.backends.torch.fused_decoder import FusedDecoder, fuse
+from runner.backends.torch.layers.decoder import Decoder, GatedFeedForward, PreNormLayer
+from runner.backends.torch.loading.adapters import LoraLinear
 from tests.conformance.logits.cases import GENERATED, prompt
 from tests.unit.runner.backends.torch.models.running import (
     BLOCK,
@@ -28,7 +28,7 @@ from tests.unit.runner.backends.torch.models.running import (
     write_checkpoint,
 )
 
-pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels were compiled here")
+pytestmark = pytest.mark.skipif(torch_kernels() is None, reason="no kernels were compiled here")
 
 # Plain, with biases, windows, head norms, one map for all three, ropes that are scaled
 COMPUTED = (
@@ -49,7 +49,7 @@ EXACT = 1e-5
 class FusedRunning(Running):
     """The same by the fused decoder."""
 
-    fused: FusedDecoder
+    fuse: FusedDecoder
 
     def step(self, *pieces: Piece) -> torch.Tensor:
         sequences, counts = [one for one, _ in pieces], [len(piece) for _, piece in pieces]
@@ -60,8 +60,8 @@ class FusedRunning(Running):
             [torch.arange(at, at + count) for at, count in zip(before, counts, strict=True)]
         )
         rows = torch.tensor(np.repeat(sequences, counts))
-        step = HostStep(
-            views_of(self.caches) or [],
+        step = CpuAttentionStep(
+            cache_views(self.caches) or [],
             positions,
             self.tables[rows, positions // BLOCK].long() * BLOCK + positions % BLOCK,
             self.tables[sequences].numpy(),
@@ -76,7 +76,7 @@ class FusedRunning(Running):
 
 def running(folder: Path, name: str, dtype: torch.dtype = torch.float32) -> FusedRunning:
     found = FusedRunning(write_checkpoint(folder, name), dtype)
-    native = fused(found.model, found.caches)
+    native = fuse(found.model, found.caches)
     assert native is not None
     found.fused, found.name = native, name
     return found
@@ -144,14 +144,16 @@ def test_two_threads_compute_what_one_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_architectures_are_left_to_their_modules(name: str, tmp_path: Path) -> None:
     found = Running(write_checkpoint(tmp_path, name))
-    assert fused(found.model, found.caches) is None
+    assert fuse(found.model, found.caches) is None
 
 
 def test_many_tokens_that_see_a_long_context_are_left_to_the_modules(case: FusedRunning) -> None:
     def fits(tokens: int, context: int) -> bool:
         lengths, starts = np.array([context]), np.array([0, tokens], np.int32)
         indexes = torch.zeros(tokens, dtype=torch.int64)
-        return case.fused.fits(HostStep([], indexes, indexes, np.zeros((1, 1)), lengths, starts))  # type: ignore[arg-type]
+        return case.fused.fits(
+            CpuAttentionStep([], indexes, indexes, np.zeros((1, 1)), lengths, starts)
+        )  # type: ignore[arg-type]
 
     assert fits(1, 100_000)
     assert fits(500, 1000)
@@ -161,9 +163,9 @@ def test_many_tokens_that_see_a_long_context_are_left_to_the_modules(case: Fused
 def test_caches_with_scales_are_left_to_the_modules(tmp_path: Path) -> None:
     found = Running(write_checkpoint(tmp_path, "llama3"))
     shape = found.caches[0].keys.shape
-    scaled = make_caches(len(found.caches), tuple(shape), torch.int8, "cpu")  # type: ignore[arg-type]
-    assert fused(found.model, scaled) is None
-    assert fused(found.model, []) is None
+    scaled = create_caches(len(found.caches), tuple(shape), torch.int8, "cpu")  # type: ignore[arg-type]
+    assert fuse(found.model, scaled) is None
+    assert fuse(found.model, []) is None
 
 
 def test_maps_that_adapters_change_are_left_to_the_modules(tmp_path: Path) -> None:
@@ -173,9 +175,9 @@ def test_maps_that_adapters_change_are_left_to_the_modules(tmp_path: Path) -> No
     down, up = torch.zeros(first.feed_forward.down.matrices.k, 1), torch.zeros(1, 64)
     changed = GatedFeedForward(
         first.feed_forward.gate_up,
-        AdaptedLinear(first.feed_forward.down, down, up),
+        LoraLinear(first.feed_forward.down, down, up),
         first.feed_forward.activation,
     )
     layer = PreNormLayer(first.input_norm, first.attention, first.feed_forward_norm, changed)
     other = Decoder(model.embedding, [layer, *model.layers[1:]], model.norm, model.head)
-    assert fused(other, found.caches) is None
+    assert fuse(other, found.caches) is None

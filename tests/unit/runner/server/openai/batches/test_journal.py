@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.errors import Conflict
-from runner.server.openai.batches.journal import TABLES, Batch, Journal, Result
-from runner.server.openai.batches.lines import Line
-from runner.server.openai.batches.results import Answered, finish, result_of
+from runner.server.openai.batches.input_file import InputLine
+from runner.server.openai.batches.journal import TABLES, Batch, BatchJournal, LineResult
+from runner.server.openai.batches.results import LineResponse, finish, result_of
 from runner.server.openai.database import Database
-from runner.server.openai.files.storing import TABLES as FILES
-from runner.server.openai.files.storing import FileShelf, StoredFile
+from runner.server.openai.files.file_store import TABLES as FILES
+from runner.server.openai.files.file_store import FileStore, StoredFile
 
 URL = "/v1/completions"
 
@@ -28,7 +28,7 @@ class Place:
 
     def __init__(self, folder: Path, count: int = 4) -> None:
         database = Database(folder / "index.sqlite3", (*FILES, *TABLES), "the index")
-        self.shelf, self.journal = FileShelf(folder, database), Journal(database)
+        self.shelf, self.journal = FileStore(folder, database), BatchJournal(database)
         incoming = self.shelf.writing("file-in")
         for number in range(1, count + 1):
             value = {"custom_id": f"r{number}", "method": "POST", "url": URL, "body": {}}
@@ -40,8 +40,8 @@ class Place:
 
     def answer(self, number: int, status: int = 200) -> None:
         body = {"usage": {"prompt_tokens": 2, "completion_tokens": 3}}
-        answered = Answered(status, f"req_{number}", body)
-        self.journal.add("batch_1", result_of(Line(number, f"r{number}", {}), answered))
+        answered = LineResponse(status, f"req_{number}", body)
+        self.journal.add("batch_1", result_of(InputLine(number, f"r{number}", {}), answered))
 
     def end(self, ending: Any) -> tuple[Batch, dict[str, list[dict[str, Any]]]]:
         batch = replace(self.batch, output_file_id="file-out", error_file_id="file-err")
@@ -62,9 +62,9 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_the_first_result_of_a_line_counts(place: Place) -> None:
-    place.journal.add("batch_1", Result(1, False, "first"))
-    place.journal.add("batch_1", Result(1, True, "second"))
-    assert list(place.journal.results("batch_1")) == [Result(1, False, "first")]
+    place.journal.add("batch_1", LineResult(1, False, "first"))
+    place.journal.add("batch_1", LineResult(1, True, "second"))
+    assert list(place.journal.results("batch_1")) == [LineResult(1, False, "first")]
 
 
 def test_an_open_batch_is_told_with_what_is_done(place: Place) -> None:

@@ -1,0 +1,87 @@
+"""What is measured of one request. Times in seconds.
+
+TTFT: from sending a request to its first text. TPOT: mean time per token after the first. ITL:
+the single gaps between pieces of text. E2E: from sending to the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cli.bench.http_request import TimedResponse
+from cli.bench.http_response import (
+    HttpResponse,
+    InvalidResponse,
+    error_message,
+    error_text,
+    parse_response,
+    sse_events,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMetrics:
+    """One request. text_times_s holds the arrival of each piece of text; a piece is one token,
+    or several where the server holds back incomplete characters."""
+
+    started_s: float
+    ended_s: float
+    text_times_s: tuple[float, ...] = ()
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int = 0
+    error: str | None = None
+
+    @property
+    def ttft_s(self) -> float:
+        """Time to the first text."""
+        return self.text_times_s[0] - self.started_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Time per output token after the first; None for answers of one token."""
+        if self.output_tokens < 2:
+            return None
+        return (self.text_times_s[-1] - self.text_times_s[0]) / (self.output_tokens - 1)
+
+
+def request_metrics(exchange: TimedResponse) -> RequestMetrics:
+    """The measures of a recorded streaming answer of /v1/chat/completions or /v1/completions."""
+    try:
+        answer = parse_response(exchange)
+        if answer.status != 200:
+            raise InvalidResponse(f"HTTP {answer.status}: {error_text(answer.body)}")
+        return _of_stream(exchange, answer)
+    except InvalidResponse as error:
+        return RequestMetrics(exchange.started_s, exchange.ended_s, error=str(error))
+
+
+def _of_stream(exchange: TimedResponse, answer: HttpResponse) -> RequestMetrics:
+    times: list[float] = []
+    usage: dict[str, object] = {}
+    for moment, event in sse_events(answer):
+        if "error" in event:
+            raise InvalidResponse(error_message(event))
+        usage = event.get("usage") or usage
+        if any(_text(choice) for choice in event.get("choices") or ()):
+            times.append(moment)
+    if not times:
+        raise InvalidResponse("the answer holds no text")
+    details = usage.get("prompt_tokens_details")
+    return RequestMetrics(
+        started_s=exchange.started_s,
+        ended_s=exchange.ended_s,
+        text_times_s=tuple(times),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else None,
+        output_tokens=_count(usage.get("completion_tokens")) or len(times),
+    )
+
+
+def _text(choice: dict[str, dict[str, str]]) -> object:
+    delta = choice.get("delta") or {}
+    return choice.get("text") or delta.get("content") or delta.get("reasoning_content")
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

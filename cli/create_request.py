@@ -1,0 +1,143 @@
+"""A Modelfile as /api/create takes it: what it says, and which files it names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.errors import CliError
+from cli.terminal import status
+
+if TYPE_CHECKING:
+    from modelfile.ast import Command, Modelfile
+
+DEFAULT = "Modelfile"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSources:
+    """What FROM, ADAPTER and DRAFT name: a model by name, or files. With name, files hold its
+    projector only."""
+
+    name: str | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+    adapters: Mapping[str, Path] = field(default_factory=dict)
+    draft: Mapping[str, Path] = field(default_factory=dict)
+
+
+def read(file: str | None) -> tuple[Modelfile, str]:
+    """The parsed Modelfile and what to call it. None: the one of the current folder; where there
+    is none, the folder's model alone. Raises Failure naming file, line and column."""
+    from modelfile.errors import ModelfileError
+    from modelfile.parser import decode, parse
+
+    shown = DEFAULT if file is None else file
+    content = _content(Path(shown), file is not None)
+    try:
+        return parse("FROM ." if content is None else decode(content)), shown
+    except ModelfileError as error:
+        raise CliError(f"{shown}: {error.message}") from None
+
+
+def _content(file: Path, is_named: bool) -> bytes | None:
+    from cli.sources import has_model, require_file
+    from modelfile.parser import MAX_BYTES
+
+    if str(file) == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    try:
+        require_file(file)
+    except FileNotFoundError:
+        if not is_named and has_model(Path()):
+            return None
+        raise CliError(f"there is no file {file}; write a Modelfile or name it with -f") from None
+    with file.open("rb") as content:
+        return content.read(MAX_BYTES + 1)
+
+
+def create_fields(modelfile: Modelfile, shown: str) -> dict[str, Any]:
+    """What /api/create needs besides the weights. Raises Failure for what it cannot carry."""
+    most = {
+        "from": (2, "a FROM names the model, a second one its projector for images"),
+        "adapter": (1, "only one ADAPTER is supported by this version"),
+    }
+    for instruction, (count, what) in most.items():
+        found = [command for command in modelfile.commands if command.instruction == instruction]
+        if len(found) > count:
+            raise CliError(f"{_place(shown, found[count])}: {what}")
+    fields: dict[str, Any] = {
+        "template": modelfile.template,
+        "system": modelfile.system,
+        "license": list(modelfile.licenses) or None,
+        "parameters": _parameters(modelfile, shown) or None,
+        "messages": [{"role": role, "content": text} for role, text in modelfile.messages] or None,
+        "renderer": modelfile.last("renderer"),
+        "parser": modelfile.last("parser"),
+        "requires": modelfile.last("requires"),
+    }
+    return {field: value for field, value in fields.items() if value is not None}
+
+
+def sources(modelfile: Modelfile, folder: Path) -> ModelSources:
+    """What its FROM, ADAPTER and DRAFT name, seen from its folder. Raises Failure."""
+    from cli.sources import find
+
+    name, files = _model(modelfile.sources, folder)
+    adapter = modelfile.last("adapter")
+    adapters = None if adapter is None else find(adapter, folder, "ADAPTER")
+    draft_text = modelfile.last("draft")
+    draft = None if draft_text is None else find(draft_text, folder, "DRAFT")
+    if draft is not None and _same(draft, files):
+        raise CliError(f"DRAFT {draft_text} is the model itself; name a smaller one")
+    return ModelSources(name, files, adapters or {}, draft or {})
+
+
+def _model(sources: Sequence[str], folder: Path) -> tuple[str | None, dict[str, Path]]:
+    """The model's name or None, and the files that FROM names. Raises Failure."""
+    from cli.sources import find
+
+    names: list[str] = []
+    files: dict[str, Path] = {}
+    for text in sources:
+        found = find(text, folder)
+        if found is None:
+            names.append(text)
+        for name, path in (found or {}).items():
+            files[f"projector-{name}" if name in files else name] = path
+    if len(names) > 1:
+        raise CliError(
+            f"FROM names two models ({', '.join(names)}); a second FROM names the file of the"
+            " model's projector for images"
+        )
+    return next(iter(names), None), files
+
+
+def _same(draft: Mapping[str, Path], files: Mapping[str, Path]) -> bool:
+    mine, others = ({path.resolve() for path in given.values()} for given in (draft, files))
+    return bool(mine & others)
+
+
+def _parameters(modelfile: Modelfile, shown: str) -> dict[str, Any]:
+    from modelfile.errors import ModelfileError
+    from modelfile.parameters import parse_value, warning
+
+    values: dict[str, Any] = {}
+    for command in modelfile.parameters:
+        try:
+            value = parse_value(command.name, command.value)
+        except ModelfileError as error:
+            raise CliError(f"{_place(shown, command)}: {error.message}") from None
+        if value is None:
+            status(f"{_place(shown, command)}: {warning(command.name)}")
+        elif isinstance(value, tuple):
+            values[command.name] = [*values.get(command.name, []), *value]
+        else:
+            values[command.name] = value
+    return values
+
+
+def _place(shown: str, command: Command) -> str:
+    return f"{shown}: line {command.line}, column {command.column}"

@@ -1,0 +1,252 @@
+"""Shows a pull or a push: bars on a terminal, a line a second elsewhere, JSON, or nothing.
+
+Knows the lines of the daemon, not where models come from.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from cli.terminal import can_colour, can_move, is_terminal, status
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from runner.client import Client, ClientError
+    from runner.replies import Progress
+
+Style = Literal["bars", "lines", "json", "quiet"]
+_LINE_EVERY_S = 1.0
+_RATE_OVER_S = 5.0
+_FILES = ("pulling ", "pushing ")
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+class ProgressView(Protocol):
+    """A way to show progress."""
+
+    def show(self, line: Progress) -> None:
+        """Take one line of the daemon."""
+
+    def close(self) -> None:
+        """No more lines come."""
+
+
+def style_for(as_json: bool, quiet: bool) -> Style:
+    """How to show progress, by the options and what stderr is."""
+    if as_json:
+        return "json"
+    if quiet:
+        return "quiet"
+    return "bars" if can_move(sys.stderr) else "lines"
+
+
+def follow(lines: Generator[Progress, None, None], style: Style) -> str | None:
+    """Show all lines; gives the name that the last one has. Ctrl-C and errors close lines,
+    which cancels the transfer, and are raised again."""
+    view = view_for(style)
+    name = None
+    try:
+        with closing(lines):
+            for line in lines:
+                view.show(line)
+                name = line.get("model", name)
+    finally:
+        view.close()
+    return name
+
+
+def is_to_be_pulled(error: ClientError, model: str) -> bool:
+    """Whether a request failed because the model is not installed: its name is unknown, or it
+    is written as where it comes from."""
+    is_origin = "://" in model or "@" in model
+    return error.code == "model_not_found" or (error.code == "invalid_value" and is_origin)
+
+
+def pull_missing(client: Client, model: str, missing: ClientError) -> str:
+    """Pull a model that a command needs; gives its name. Raises missing where nothing may be
+    pulled, and what the pull raises."""
+    from runner.client import ClientError
+
+    try:
+        return follow(client.pull(model), style_for(as_json=False, quiet=False)) or model
+    except ClientError as error:
+        if error.code == "offline":
+            raise missing from None
+        near = [str(name) for name in missing.details.get("suggestions") or ()]
+        if not near:
+            raise
+        hint = f"{error.message}. Did you mean {' or '.join(near)}?"
+        raise ClientError(hint, code=error.code) from None
+
+
+def view_for(style: Style) -> ProgressView:
+    if style == "bars":
+        return BarProgress()
+    views: dict[str, Callable[[], ProgressView]] = {
+        "lines": LineProgress,
+        "json": JsonProgress,
+        "quiet": NoProgress,
+    }
+    return views[style]()
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def show(self, line: Progress) -> None:
+        """See View."""
+
+    def close(self) -> None:
+        """See View."""
+
+
+class JsonProgress:
+    """The daemon's lines on stdout, as they are."""
+
+    def show(self, line: Progress) -> None:
+        """See View."""
+        print(json.dumps(line, ensure_ascii=False), flush=True)
+
+    def close(self) -> None:
+        """See View."""
+
+
+@dataclass(slots=True)
+class TransferRate:
+    """The bytes a second of the last seconds."""
+
+    _points: list[tuple[float, int]] = field(default_factory=list)
+
+    def note(self, now_s: float, done_bytes: int) -> None:
+        """Take a measurement."""
+        self._points = [p for p in self._points if now_s - p[0] <= _RATE_OVER_S]
+        self._points.append((now_s, done_bytes))
+
+    @property
+    def per_s(self) -> float:
+        """Bytes a second; 0 when there is too little to tell."""
+        (since_s, before), (now_s, after) = self._points[0], self._points[-1]
+        return max(0.0, (after - before) / (now_s - since_s)) if now_s > since_s else 0.0
+
+
+class LineProgress:
+    """One line a second on stderr, and one for each step."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._step = ""
+        self._shown_s = 0.0
+        self._rate = TransferRate()
+
+    def show(self, line: Progress) -> None:
+        """See View."""
+        now_s, step, total = self._clock(), line.get("status", ""), line.get("total")
+        if step != self._step:
+            self._step, self._rate, self._shown_s = step, TransferRate(), now_s
+            status(f"{step}{resumed(line)}")
+        if total is None:
+            return
+        done = line.get("completed", 0)
+        self._rate.note(now_s, done)
+        if done >= total or now_s - self._shown_s >= _LINE_EVERY_S:
+            self._shown_s = now_s
+            status(f"{step}: {self._figures(done, total, line.get('unit'))}")
+
+    def close(self) -> None:
+        """See View."""
+
+    def _figures(self, done: int, total: int, unit: str | None) -> str:
+        text = f"{done * 100 // max(total, 1)}% of {f'{total} {unit}' if unit else size(total)}"
+        rate = self._rate.per_s
+        if rate and done < total:
+            speed = "" if unit else f", {size(int(rate))}/s"
+            text += f"{speed}, {left((total - done) / rate)} left"
+        return text
+
+
+class BarProgress:
+    """A bar for each file and, from the second one on, one for all so far."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Table
+
+        from cli.progress_columns import AmountColumn, RateColumn
+
+        console = Console(file=sys.stderr, no_color=not can_colour(sys.stderr))
+        self._table = Table(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            AmountColumn(),
+            RateColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            redirect_stdout=is_terminal(sys.stdout),  # a file or a pipe gets the results
+        )
+        self._tasks: dict[str, tuple[TaskID, int]] = {}
+        self._totals: dict[str, int] = {}
+        self._all: TaskID | None = None
+        self._table.start()
+
+    def show(self, line: Progress) -> None:
+        """See View."""
+        step, total = line.get("status", ""), line.get("total")
+        if total is None:
+            self._table.console.print(step, markup=False, highlight=False)
+            return
+        done = line.get("completed", 0)
+        if step not in self._tasks:
+            label = f"{step}{resumed(line)}"
+            unit = line.get("unit")
+            task = self._table.add_task(label, total=total, completed=done, unit=unit)
+            self._tasks[step] = (task, done)
+        task, _ = self._tasks[step]
+        self._tasks[step] = (task, done)
+        self._table.update(task, completed=done, total=total)
+        if step.startswith(_FILES):  # the files of one transfer add up, the steps of a build do not
+            self._totals[step] = total
+            self._show_all()
+
+    def close(self) -> None:
+        """See View."""
+        self._table.stop()
+
+    def _show_all(self) -> None:
+        if len(self._totals) < 2:
+            return
+        done, total = sum(self._tasks[step][1] for step in self._totals), sum(self._totals.values())
+        if self._all is None:
+            self._all = self._table.add_task("in total", total=total, completed=done)
+        self._table.update(self._all, total=total, completed=done)
+
+
+def resumed(line: Progress) -> str:
+    """What to say of a file of which an earlier run has left a part."""
+    kept = line.get("resumed")
+    return f", resuming at {size(kept)}" if kept else ""
+
+
+def size(count_bytes: int) -> str:
+    """Bytes in decimal units, as the bars show them: "1.2 GB"."""
+    value, unit = float(count_bytes), _UNITS[0]
+    for unit in _UNITS:
+        if value < 1000 or unit == _UNITS[-1]:
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def left(seconds: float) -> str:
+    """A time to wait: "12 s", "3 min", "2 h 10 min"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,135 @@
+"""Puts a file into the folder of the daemon's store without sending it, where this user owns both.
+
+A clone (reflink) is as good as a copy and costs nothing. Where the file system knows none, a hard
+link does: it also costs nothing, but a program that later changes the file in place changes the
+model too, which `hearth fsck` finds. So a file that others may write is copied instead. The
+daemon reads what lies under the name that is made up here; see registry/incoming_files.py for why
+that gives clients of its port nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.errors import CliError
+
+if TYPE_CHECKING:
+    from runner.settings import Settings
+
+_FICLONE = 0x40049409  # linux/fs.h; unknown elsewhere, which is told as any other failure
+_COPY_BYTES = 8 << 20
+_OTHERS_WRITE = 0o022
+
+Advance = Callable[[int], None]
+
+
+def store_folder(settings: Settings, url: str) -> Path | None:
+    """The store of the daemon at url, if this user may put files into it."""
+    folder = settings.models_dir
+    with contextlib.suppress(OSError, ValueError):
+        facts = json.loads((settings.state_dir / "daemon.json").read_text())
+        if facts["url"] == url:
+            folder = Path(facts["models"])
+    with contextlib.suppress(OSError):
+        status = os.lstat(folder / "tmp")
+        if status.st_uid == os.getuid() and not status.st_mode & _OTHERS_WRITE:
+            return folder
+    return None
+
+
+@contextlib.contextmanager
+def staged(path: Path, store: Path, copy: bool, advance: Advance) -> Iterator[str]:
+    """Have the file in the store's folder for the length of the block; gives its name there.
+    copy: never a link. advance is told the bytes copied, if there are any.
+
+    Raises Failure when a copy does not fit, OSError.
+    """
+    target = store / "tmp" / f"incoming-{uuid.uuid4().hex}"
+    try:
+        with path.open("rb") as source:
+            if not _clone(source.fileno(), target) and (
+                copy or not _link(path, source.fileno(), target)
+            ):
+                _copy(path, source.fileno(), target, advance)
+        yield target.name
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(target)
+
+
+def _clone(source: int, target: Path) -> bool:
+    descriptor = _new(target)
+    try:
+        fcntl.ioctl(descriptor, _FICLONE, source)
+    except OSError:
+        os.unlink(target)
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _link(path: Path, source: int, target: Path) -> bool:
+    """A second name, if the file is this user's alone."""
+    status = os.fstat(source)
+    if status.st_uid != os.getuid() or status.st_mode & _OTHERS_WRITE:
+        return False
+    try:
+        os.link(path.resolve(), target)
+    except OSError:
+        return False
+    if not os.path.samestat(os.lstat(target), status):  # replaced meanwhile
+        os.unlink(target)
+        return False
+    return True
+
+
+def _copy(path: Path, source: int, target: Path, advance: Advance) -> None:
+    size_bytes = os.fstat(source).st_size
+    disk = os.statvfs(target.parent)
+    free_bytes = disk.f_bavail * disk.f_frsize
+    if size_bytes > free_bytes:
+        raise CliError(_full(path, size_bytes, free_bytes))
+    descriptor = _new(target)
+    try:
+        while count := _copy_step(source, descriptor):
+            advance(count)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CliError(_full(path, size_bytes, 0)) from None
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _copy_step(source: int, target: int) -> int:
+    try:
+        return os.copy_file_range(source, target, _COPY_BYTES)
+    except (OSError, AttributeError) as error:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            raise
+    content = memoryview(os.read(source, 1 << 20))
+    size_bytes = len(content)
+    while content:
+        content = content[os.write(target, content) :]
+    return size_bytes
+
+
+def _full(path: Path, size_bytes: int, free_bytes: int) -> str:
+    return (
+        f"{path} does not fit into the model store: it needs {size_bytes} bytes, {free_bytes} are "
+        "free. Remove a model or files"
+    )
+
+
+def _new(target: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(target, flags, 0o600)

@@ -1,0 +1,137 @@
+"""Takes a file of another program into the store: by a reflink, else by a second name, else, where
+that is allowed, by a copy. The content is hashed before it becomes a blob.
+
+A reflink shares the space and nothing else. A second name is the same file: who changes it later
+changes the blob, which `hearth fsck` finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from registry.atomic import FILE_MODE, fault_of, faults, open_regular
+from registry.digest import Digest
+from registry.errors import BlobDamaged, DigestMismatch, RegistryError
+from registry.foreign.models import ForeignFile
+from registry.store import Store
+
+_FICLONE = 0x40049409  # linux/fs.h
+_READ_BYTES = 1024 * 1024
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+ImportMethod = Literal["present", "reflink", "link", "copy"]
+ImportProgress = Callable[[int], None]
+
+
+class NotLinkable(RegistryError):
+    """The file lies on another file system, or this user may not link it. size_bytes: what a
+    copy takes."""
+
+    def __init__(self, file: ForeignFile) -> None:
+        super().__init__(
+            f"{file.path.name} cannot be linked, for it lies on another file system or belongs "
+            f"to another user; a copy takes {file.size_bytes} bytes: --copy allows it"
+        )
+        self.size_bytes = file.size_bytes
+
+
+def import_file(
+    store: Store, file: ForeignFile, copy: bool, report: ImportProgress
+) -> tuple[Digest, ImportMethod]:
+    """Make a file a blob; gives its digest and how that was done. report gets the count of
+    bytes after each read.
+
+    Raises NotLinkable, DigestMismatch when the content is not what the other program says,
+    BlobDamaged for what is no regular file, StoreReadOnly, StoreFull, StoreFault.
+    """
+    if file.digest is not None and store.has_blob(file.digest):
+        report(file.size_bytes)
+        return file.digest, "present"
+    store.require_space(0)
+    target = store.root / "tmp" / f"blob-{uuid.uuid4().hex}"
+    try:
+        with faults("read the file", store.root):
+            source = open_regular(file.path)
+        try:
+            way = _link(store, source, file, target, copy)
+        finally:
+            os.close(source)
+        digest = _hashed(target, report)
+        if file.digest is not None and digest != file.digest:
+            raise DigestMismatch(str(file.digest), str(digest))
+        store.publish(target, digest)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(target)
+    return digest, way
+
+
+def _link(store: Store, source: int, file: ForeignFile, target: Path, copy: bool) -> ImportMethod:
+    if _reflink(source, target):
+        return "reflink"
+    if _second_name(source, file.path, target):
+        return "link"
+    if not copy:
+        raise NotLinkable(file)
+    store.require_space(os.fstat(source).st_size)
+    with faults("write the blob", target.parent, file.size_bytes):
+        _copy(source, target)
+    return "copy"
+
+
+def _reflink(source: int, target: Path) -> bool:
+    try:
+        descriptor = os.open(target, _CREATE, FILE_MODE)
+        try:
+            fcntl.ioctl(descriptor, _FICLONE, source)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(target)
+        return False
+    return True
+
+
+def _second_name(source: int, path: Path, target: Path) -> bool:
+    """Link the file that source is; False when that is not possible, or the name is another
+    file's by now."""
+    try:
+        os.link(path, target, follow_symlinks=False)
+    except OSError:
+        return False
+    here, there = os.fstat(source), os.lstat(target)
+    if (here.st_ino, here.st_dev) == (there.st_ino, there.st_dev):
+        return True
+    os.unlink(target)
+    return False
+
+
+def _copy(source: int, target: Path) -> None:
+    with open(os.open(target, _CREATE, FILE_MODE), "wb", buffering=0) as file:
+        while part := os.read(source, _READ_BYTES):
+            view = memoryview(part)
+            while view:
+                view = view[file.write(view) :]
+        os.fsync(file.fileno())
+
+
+def _hashed(path: Path, report: ImportProgress) -> Digest:
+    content, view = hashlib.sha256(), memoryview(bytearray(_READ_BYTES))
+    try:
+        with open(open_regular(path), "rb", buffering=0) as file:
+            while count := file.readinto(view):
+                content.update(view[:count])
+                report(count)
+    except BlobDamaged:
+        raise
+    except OSError as error:
+        raise fault_of(error, "read the file", path.parent) from error
+    return Digest(content.hexdigest())

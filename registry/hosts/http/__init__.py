@@ -1,0 +1,1 @@
+"""The HTTP client of all hosts, and which addresses it may reach."""

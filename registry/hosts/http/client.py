@@ -1,0 +1,304 @@
+"""HTTP for all hosts: redirects checked one by one, credentials for one origin only, answers
+bounded, failures sorted into those that may pass and those that will not.
+
+Owns the httpx client. Knows nothing of registries and models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import email.utils
+import http.cookiejar
+import json
+import re
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol
+
+import httpcore
+import httpx
+
+from registry.errors import RemoteDenied, RemoteMissing, RemoteRefused, RemoteUnreachable, shown
+from registry.hosts.host import RangesIgnored, RetryLater
+from registry.hosts.http.addresses import check_redirect, check_scheme, origin_of
+from registry.hosts.http.peers import Peers
+
+STALL_S = 30.0
+CONNECT_S = 15.0
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+_MAX_REDIRECTS = 5
+_MAX_ATTEMPTS = 4
+_MAX_WAIT_S = 300.0
+_REDIRECTS = (301, 302, 303, 307, 308)
+_TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
+# httpcore reads 64 KiB at a time, and each part costs the same whatever its length: 1.7 s of CPU a
+# GiB, and 0.6 s with these. asyncio reads no more than this much at once.
+httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = 256 * 1024
+_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.ASCII)
+
+
+class Authority(Protocol):
+    """Credentials for one origin."""
+
+    async def headers(self, url: httpx.URL) -> Mapping[str, str]:
+        """What a request to url carries; nothing for other origins."""
+
+    async def challenged(self, response: httpx.Response) -> bool:
+        """Answer a 401: True when the request is worth repeating."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRequest:
+    """A request. content: bytes, or what gives them in parts. denied: what to tell the user of a
+    range that the origin itself refuses him, where more is known than that."""
+
+    method: str
+    url: httpx.URL
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: Any = None
+    authority: Authority | None = None
+    denied: str | None = None
+
+
+class HttpClient:
+    """A client for one transfer. insecure: plain http and unknown certificates are allowed.
+    Close it, or use `async with`."""
+
+    def __init__(self, agent: str, insecure: bool = False, stall_s: float = STALL_S) -> None:
+        self.insecure = insecure
+        self._agent = agent
+        self._stall_s = stall_s
+        self._client: httpx.AsyncClient | None = None
+        self._peers = Peers()
+
+    async def __aenter__(self) -> HttpClient:
+        context = await asyncio.to_thread(_trust, self.insecure)
+        nothing = http.cookiejar.DefaultCookiePolicy(allowed_domains=[])
+        self._client = httpx.AsyncClient(
+            verify=context,
+            timeout=httpx.Timeout(self._stall_s, connect=CONNECT_S, pool=None),
+            limits=httpx.Limits(max_connections=32, max_keepalive_connections=16),
+            headers={"User-Agent": self._agent, "Accept-Encoding": "identity"},
+            cookies=http.cookiejar.CookieJar(nothing),
+            follow_redirects=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    @contextlib.asynccontextmanager
+    async def open(self, ask: ClientRequest) -> AsyncIterator[httpx.Response]:
+        """The answer to a request, its body still to be read. Redirects of GET and HEAD are
+        followed. Raises RemoteRefused, RetryLater for faults of the connection."""
+        response = await self._send(ask)
+        try:
+            with _connection_faults(ask.url):
+                yield response
+        finally:
+            with contextlib.suppress(httpx.HTTPError):
+                await response.aclose()
+
+    async def _send(self, ask: ClientRequest) -> httpx.Response:
+        url = ask.url
+        check_scheme(url, self.insecure)
+        challenged = False
+        for _ in range(_MAX_REDIRECTS + 2):
+            response = await self._once(ask, url)
+            if response.status_code == 401 and ask.authority is not None and not challenged:
+                challenged = True
+                if await ask.authority.challenged(response):
+                    await response.aclose()
+                    continue
+            if response.status_code not in _REDIRECTS or ask.method not in ("GET", "HEAD"):
+                return response
+            await response.aclose()
+            target = _location(response)
+            await self.follow(url, target)
+            url = target
+        raise RemoteRefused(f"{shown(ask.url.host)} redirects more than {_MAX_REDIRECTS} times")
+
+    async def follow(self, source: httpx.URL, target: httpx.URL) -> None:
+        """Take note that source sends on to target. Raises RemoteRefused when it must not; a
+        request to target does so when its host turns out to be at a private address."""
+        is_private = self._peers.is_private(source)
+        if await check_redirect(source, target, self.insecure, is_private):
+            self._peers.guard(target)
+
+    async def _once(self, ask: ClientRequest, url: httpx.URL) -> httpx.Response:
+        assert self._client is not None
+        headers = dict(ask.headers)
+        if ask.authority is not None:
+            headers |= await ask.authority.headers(url)
+        with _connection_faults(url):
+            request = self._client.build_request(
+                ask.method,
+                url,
+                headers=headers,
+                content=ask.content,
+                extensions={"trace": self._peers.watch(url)},
+            )
+            return await self._client.send(request, stream=True)
+
+    async def fetch(
+        self, ask: ClientRequest, limit_bytes: int = MAX_ANSWER_BYTES
+    ) -> httpx.Response:
+        """The whole answer to a request, at most limit_bytes; asked again a few times when that
+        may help. Raises RemoteError."""
+        for attempt in range(_MAX_ATTEMPTS):
+            try:
+                async with self.open(ask) as response:
+                    raise_if_transient(response)
+                    content = await _body(response, limit_bytes)
+                return httpx.Response(
+                    response.status_code,
+                    headers=response.headers,
+                    content=content,
+                    request=response.request,
+                )
+            except RetryLater as error:
+                if attempt == _MAX_ATTEMPTS - 1:
+                    raise RemoteUnreachable(error.reason) from None
+                await asyncio.sleep(min(error.after_s or 0.3 * 2**attempt, _MAX_WAIT_S))
+        raise AssertionError
+
+
+@cache
+def _trust(insecure: bool) -> ssl.SSLContext:
+    """The certificates to trust: reading them takes tens of milliseconds."""
+    return httpx.create_ssl_context(verify=not insecure)
+
+
+@contextlib.contextmanager
+def _connection_faults(url: httpx.URL) -> Any:
+    host = url.host
+    try:
+        yield
+    except httpx.TimeoutException:
+        raise RetryLater(f"{host} stopped answering") from None
+    except httpx.TransportError as error:
+        reason = str(error) or type(error).__name__
+        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+            raise RemoteRefused(f"the certificate of {host} cannot be verified: {reason}") from None
+        raise RetryLater(f"the connection to {host} failed: {reason}") from None
+
+
+def _location(response: httpx.Response) -> httpx.URL:
+    given = response.headers.get("location", "")
+    try:
+        return response.request.url.join(given)
+    except httpx.InvalidURL:
+        raise RemoteRefused(f"a redirect leads to {shown(given)}, which is no URL") from None
+
+
+async def _body(response: httpx.Response, limit_bytes: int) -> bytes:
+    if response.request.method == "HEAD":
+        return b""
+    check_plain(response)
+    content = bytearray()
+    async for part in response.aiter_raw():
+        content += part
+        if len(content) > limit_bytes:
+            raise RemoteRefused(
+                f"{response.request.url.host} sends more than the {limit_bytes} bytes that such "
+                "an answer may have"
+            )
+    return bytes(content)
+
+
+def check_plain(response: httpx.Response) -> None:
+    """Raises RemoteRefused for a compressed body: it was not asked for, and may be a bomb."""
+    coding = response.headers.get("content-encoding", "identity").lower()
+    if coding not in ("identity", ""):
+        raise RemoteRefused(
+            f"{response.request.url.host} sends content compressed with {shown(coding)}"
+        )
+
+
+def raise_if_transient(response: httpx.Response) -> None:
+    """Raises RetryLater for a status that may be another one later."""
+    if response.status_code in _TRANSIENT:
+        reason = f"{response.request.url.host} answers {response.status_code}"
+        raise RetryLater(reason, retry_after_s(response.headers))
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The seconds that Retry-After asks for, at most 5 minutes; None when it does not say."""
+    text = headers.get("retry-after", "").strip()
+    if text.isdigit():
+        return min(float(text[:9]), _MAX_WAIT_S)
+    try:
+        moment = email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError):
+        return None
+    return min(max(moment - time.time(), 0.0), _MAX_WAIT_S)
+
+
+def raise_for_status(response: httpx.Response, what: str) -> None:
+    """Raises RemoteMissing, RemoteDenied or RemoteUnreachable for an answer that is a refusal.
+    what: what was asked for, in words."""
+    status, host = response.status_code, response.request.url.netloc.decode("ascii")
+    if status < 400:
+        return
+    if status == 404:
+        raise RemoteMissing(f"{host} has no {what}")
+    told = error_message(response)
+    reason = f": {told}" if told else ""
+    if status in (401, 403):
+        raise RemoteDenied(f"{host} refuses {what} ({status}){reason}; see: hearth login {host}")
+    raise RemoteUnreachable(f"{host} answers {status} to a request for {what}{reason}")
+
+
+def error_message(response: httpx.Response) -> str | None:
+    """What a registry's error body says, shortened; None when it is not one."""
+    try:
+        value = json.loads(response.content[:65536])
+        first = value["errors"][0] if "errors" in value else value
+        text = first.get("message") or first.get("error") or first.get("code")
+    except (ValueError, LookupError, TypeError, AttributeError, httpx.ResponseNotRead):
+        return None
+    return shown(text, 200)[1:-1] if isinstance(text, str) else None
+
+
+def same_origin(left: httpx.URL, right: httpx.URL) -> bool:
+    """True when a credential for one may be sent to the other."""
+    return origin_of(left) == origin_of(right)
+
+
+@contextlib.asynccontextmanager
+async def open_range(
+    web: HttpClient, ask: ClientRequest, start: int, stop: int
+) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The bytes [start, stop) of a file as they arrive. Raises RetryLater also for a range that
+    was not asked for, RangesIgnored, RemoteError."""
+    wanted = {"Range": f"bytes={start}-{stop - 1}"}
+    ranged = ClientRequest("GET", ask.url, {**ask.headers, **wanted}, None, ask.authority)
+    async with web.open(ranged) as response:
+        raise_if_transient(response)
+        is_origin = same_origin(response.request.url, ask.url)
+        if ask.denied is not None and response.status_code in (401, 403) and is_origin:
+            raise RemoteDenied(ask.denied)
+        raise_for_status(response, "this file")
+        check_plain(response)
+        if response.status_code == 200:
+            if start > 0:
+                raise RangesIgnored
+        elif not _is_range(response, start, stop):
+            told = response.headers.get("content-range", "nothing")
+            raise RetryLater(
+                f"{response.request.url.host} sent {shown(told)} for bytes {start}-{stop - 1}"
+            )
+        yield response.aiter_raw()
+
+
+def _is_range(response: httpx.Response, start: int, stop: int) -> bool:
+    found = _RANGE.fullmatch(response.headers.get("content-range", ""))
+    if response.status_code != 206 or found is None:
+        return False
+    return int(found[1]) == start and start <= int(found[2]) < stop

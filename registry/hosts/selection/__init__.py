@@ -1,0 +1,1 @@
+"""Which files of a repository make a model. Asks nobody."""

@@ -1,0 +1,84 @@
+"""Which files of a repository or folder are wanted: a GGUF with its projector, an adapter, or the
+safetensors.
+
+Owns the order of preference and what the user hears of it. Asks nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from registry.errors import RemoteMissing, shown
+from registry.hosts.host import Role
+from registry.hosts.selection.adapters import adapter_of
+from registry.hosts.selection.checkpoint import checkpoint_of
+from registry.hosts.selection.projectors import projector_for, projectors_of, with_projector
+from registry.hosts.selection.variants import RepositoryFile, Variant, choose_variant, variants_of
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedFiles:
+    """The files that are wanted, and what the user should hear of the choice."""
+
+    entries: tuple[RepositoryFile, ...]
+    role: Role = "weights"
+    projector: RepositoryFile | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[tuple[RepositoryFile, Role]]:
+        """All of them, each with what it is for."""
+        files: list[tuple[RepositoryFile, Role]] = [(entry, self.role) for entry in self.entries]
+        return files if self.projector is None else [*files, (self.projector, "projector")]
+
+    def title(self, entry: RepositoryFile) -> str:
+        """What the file is called, each another way: the parts of a checkpoint by their paths, a
+        GGUF without its folder."""
+        if not entry.path.lower().endswith(".gguf"):
+            return entry.path
+        names = [file.path.rpartition("/")[2] for file, _ in self.files]
+        name = entry.path.rpartition("/")[2]
+        return name if names.count(name) == 1 else entry.path
+
+
+def select_files(
+    repo: str, entries: list[RepositoryFile], selector: str | None, memory_bytes: int
+) -> SelectedFiles:
+    """The GGUF that selector means, or the best for the memory, with its projector; the adapter or
+    the safetensors where there is none. repo: what the files are called together.
+
+    Raises RemoteMissing with what there is instead, RemoteRefused.
+    """
+    models, adapters = variants_of(entries), variants_of(entries, adapters=True)
+    found = [*models, *adapters] if selector is not None else models or adapters
+    if found:
+        variant, note = _chosen(repo, found, projectors_of(entries), (selector, memory_bytes))
+        beside = projector_for(variant, found, projectors_of(entries))
+        notes = [note, None if beside is None else with_projector(beside)]
+        told = tuple(text for text in notes if text is not None)
+        return SelectedFiles(variant.entries, projector=beside, notes=told)
+    adapter = adapter_of(repo, entries)
+    variant = adapter or checkpoint_of(repo, entries)
+    if selector is not None:
+        what = "safetensors" if adapter is None else "an adapter"
+        raise RemoteMissing(
+            f"{repo} has no {shown(selector)}: it holds {what} and no GGUF. Pull "
+            f"hf.co/{repo} and quantize it with: hearth create --quantize"
+        )
+    if adapter is not None:
+        return SelectedFiles(variant.entries, "adapter")
+    note = "no GGUF here: the safetensors are fetched and then converted"
+    return SelectedFiles(variant.entries, notes=(note,))
+
+
+def _chosen(
+    repo: str, found: list[Variant], projectors: list[RepositoryFile], wish: tuple[str | None, int]
+) -> tuple[Variant, str | None]:
+    """wish: the selector, and the bytes of memory."""
+
+    def size_of(variant: Variant) -> int:
+        beside = projector_for(variant, found, projectors)
+        return variant.size_bytes + (beside.size_bytes if beside is not None else 0)
+
+    choice = choose_variant(repo, found, *wish, size_of)
+    return choice.variant, choice.note

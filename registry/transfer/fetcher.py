@@ -1,0 +1,108 @@
+"""Brings the files of a remote model into the store, one after the other.
+
+Owns what is not fetched because it is there already, the check of the space before, and that two
+transfers of the same content wait for one another. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from registry.digest import Digest
+from registry.errors import DigestMismatch, RemoteRefused
+from registry.hosts.host import RemoteFile
+from registry.store import Store
+from registry.transfer.download import BlobProgress, Download, DownloadOptions
+from registry.transfer.journal import PartialPlan, chunk_size_for
+from registry.transfer.partial import PartialFile
+from registry.transfer.salvage import seeded
+
+
+@dataclass(slots=True)
+class Fetcher:
+    """Fetches for one store."""
+
+    store: Store
+    rules: DownloadOptions = field(default_factory=DownloadOptions)
+    _locks: defaultdict[str, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
+
+    def missing_bytes(self, files: tuple[RemoteFile, ...]) -> int:
+        """How many bytes of the files have yet to come. Blocks on the disk."""
+        missing = 0
+        for file in files:
+            if not self._has(file) and file.cached is None:
+                missing += file.size_bytes - self.store.partial_bytes(_plan(file))
+        return missing
+
+    async def require_space(self, files: tuple[RemoteFile, ...], made_bytes: int = 0) -> None:
+        """Raises StoreFull when the files, and what is made of them, do not fit, StoreReadOnly."""
+        missing = made_bytes + await asyncio.to_thread(self.missing_bytes, files)
+        await asyncio.to_thread(self.store.require_space, missing)
+
+    async def fetch(self, file: RemoteFile, progress: BlobProgress) -> Digest:
+        """Bring one file into the store; gives its digest. What has arrived stays when it
+        fails. Raises RemoteError, StoreFull, StoreFault, StoreReadOnly."""
+        async with self._locks[file.key]:
+            digest = await self._present(file)
+            if digest is None:
+                partial = await asyncio.to_thread(self.store.partial, _plan(file))
+                digest = await self._download(file, partial, progress)
+        progress.digest = digest
+        progress.completed_bytes = file.size_bytes
+        progress.done = True
+        return digest
+
+    async def refetch(self, file: RemoteFile, digest: Digest, progress: BlobProgress) -> None:
+        """Bring a blob that is damaged or missing: only what is not good in the store is
+        fetched, and what is there stays until the whole is right. Raises as fetch does."""
+        wanted = replace(file, digest=digest)
+        async with self._locks[file.key]:
+            partial, taken_bytes = await asyncio.to_thread(
+                seeded, self.store, file.key, digest, file.size_bytes
+            )
+            try:
+                await self._download(wanted, partial, progress)
+            except BaseException:
+                if partial.arrived_bytes <= taken_bytes:
+                    partial.discard()  # it holds nothing that the blob does not
+                raise
+        progress.completed_bytes = file.size_bytes
+        progress.done = True
+
+    def _has(self, file: RemoteFile) -> bool:
+        digest = file.digest
+        if digest is None or not self.store.has_blob(digest):
+            return False
+        return self.store.blob_size(digest) == file.size_bytes
+
+    async def _present(self, file: RemoteFile) -> Digest | None:
+        """The digest of a file that need not be fetched."""
+        if self._has(file):
+            return file.digest
+        if file.cached is None or file.digest is None:
+            return None
+        linked = await asyncio.to_thread(self.store.adopt_file, file.cached, file.digest)
+        return file.digest if linked else None
+
+    async def _download(
+        self, file: RemoteFile, partial: PartialFile, progress: BlobProgress
+    ) -> Digest:
+        try:
+            digest = await Download(file, partial, progress, self.rules).run()
+            await asyncio.to_thread(self.store.adopt, partial, digest)
+        except DigestMismatch as error:
+            partial.discard()
+            raise RemoteRefused(
+                f"{error.message}: the registry sent the same wrong bytes twice"
+            ) from None
+        finally:
+            partial.close()
+        return digest
+
+
+def _plan(file: RemoteFile) -> PartialPlan:
+    return PartialPlan(file.key, file.size_bytes, chunk_size_for(file.size_bytes))

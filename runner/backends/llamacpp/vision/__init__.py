@@ -1,0 +1,1 @@
+"""Images for llama.cpp: projector files, their embeddings, and positions in a sequence."""

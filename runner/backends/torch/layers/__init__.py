@@ -1,0 +1,1 @@
+"""The layers that models are built of: linear maps, experts, norms, encoders and decoders."""

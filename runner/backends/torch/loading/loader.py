@@ -1,0 +1,178 @@
+"""Loads a checkpoint or a GGUF file onto a device.
+
+Owns the order of the steps: config, memory plan, weights, cache. Each weight goes straight to the
+device; the machine's memory holds no second copy of the model.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+
+from modelfile.errors import ConvertError
+from registry.formats.gguf import GgufHeader
+from runner.backends.backend import Capacity, LoadedBackend, LoadProgress
+from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
+from runner.backends.host_sampling.threads import threads_for
+from runner.backends.torch.architectures import model_class
+from runner.backends.torch.attention.block_pool import BlockPool
+from runner.backends.torch.attention.paged import create_caches
+from runner.backends.torch.backend import TorchBackend
+from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.embedding import TorchEmbeddingBackend, pooling_of
+from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.layers.encoder import Encoder
+from runner.backends.torch.loading.adapters import LoraAdapters
+from runner.backends.torch.loading.memory_plan import TorchMemoryPlan, plan_memory
+from runner.backends.torch.loading.source import ModelSource, open_source
+from runner.backends.torch.loading.weights import WeightLoader, WeightPlacement
+from runner.backends.torch.tokenizer import read_vocabulary
+from runner.errors import ModelLoadFailed
+from runner.types import LoadPlan
+
+log = logging.getLogger(__name__)
+
+
+def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
+    """Load plan.path as plan says; progress is called on the way. Raises ModelLoadFailed, and
+    what progress raises."""
+    path = Path(plan.path)
+    source = open_source(path)
+    if source.header is None:
+        raise ModelLoadFailed(
+            f"{path.name} is a folder, which has no vocabulary that a worker can read; hearth"
+            " create makes a model file of it, in the type its weights have"
+        )
+    memory = plan_memory(
+        source.config,
+        plan,
+        source.elements,
+        source.stored_bytes,
+        quantized=source.quantized,
+        lying=source.lying,
+    )
+    log.info("memory plan of %s: %s", path.name, memory.describe())
+    torch.set_num_threads(plan.threads or threads_for(memory.weights_bytes))
+    context = min(plan.context_length, source.config.context_length)
+    place = WeightPlacement(
+        memory.dtype,
+        torch.device(memory.device),
+        context,
+        memory.packed,
+        memory.narrow and not plan.embedding,
+        memory.native,
+        plan.use_mmap,
+    )
+    vocabulary = read_vocabulary(path)
+    try:
+        with torch.inference_mode():
+            adapters = LoraAdapters(plan.adapters, source.header) if plan.adapters else None
+            model = build_model(source, place, progress, adapters)
+            backend = (
+                _embedder(plan, source.header, model, memory, context)
+                if plan.embedding
+                else generator(plan, source.config, memory, model, context)
+            )
+    except (RuntimeError, MemoryError) as error:
+        if not _is_shortage(error):
+            raise
+        raise ModelLoadFailed(
+            f"no memory for {path.name}, which needs {memory.describe()}; try a smaller num_ctx"
+        ) from error
+    progress(1.0)
+    return LoadedBackend(
+        backend=backend,
+        tokenizer=vocabulary.tokenizer,
+        chat_template=vocabulary.chat_template,
+        description=f"torch {torch.__version__} on {memory.device}, {source.config.model_type}",
+        tool_template=vocabulary.tool_template,
+    )
+
+
+def build_model(
+    source: ModelSource,
+    place: WeightPlacement,
+    progress: LoadProgress | None = None,
+    adapters: LoraAdapters | None = None,
+) -> Decoder | Encoder:
+    """The model of a source with its weights in place, every tensor used. Raises
+    ModelLoadFailed, and what progress raises."""
+    build = model_class(source.config.model_type)
+    weights = WeightLoader(source.tensors, place, source.config.quantization, progress, adapters)
+    try:
+        model: Decoder | Encoder = build(source.config, weights)
+    except ConvertError as error:
+        raise ModelLoadFailed(f"the model's config is refused: {error}") from error
+    weights.finish()
+    return model
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Whether memory was short. On a CPU torch says so in the text of a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(
+        error
+    )
+
+
+def _embedder(
+    plan: LoadPlan,
+    header: GgufHeader,
+    model: Decoder | Encoder,
+    memory: TorchMemoryPlan,
+    context: int,
+) -> TorchEmbeddingBackend:
+    if plan.ranking or isinstance(model, Decoder):
+        what = "scores pairs of texts" if plan.ranking else "is no encoder"
+        raise ModelLoadFailed(
+            f"{header.path.name} {what}: the backend torch computes the embeddings of encoders"
+            " only. Use the backend llamacpp"
+        )
+    longest = min(context, model.longest)
+    capacity = Capacity(
+        pool_tokens=longest,
+        max_sequences=plan.max_sequences,
+        context_length=longest,
+        batch_tokens=plan.batch_tokens,
+        vocabulary=len(model.words),
+        block_size=1,
+        partial_share=False,
+    )
+    return TorchEmbeddingBackend(model, capacity, pooling_of(header), memory.device)
+
+
+def generator(
+    plan: LoadPlan,
+    config: ModelConfig,
+    memory: TorchMemoryPlan,
+    model: Decoder | Encoder,
+    context: int,
+) -> TorchBackend:
+    """A model with its cache, as memory plans it. Raises ModelLoadFailed for one that only reads,
+    and what torch raises when memory is short."""
+    if isinstance(model, Encoder):
+        raise ModelLoadFailed(
+            f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
+        )
+    shape = config.shape
+    caches = create_caches(
+        shape.layers,
+        (memory.blocks, memory.block_size, shape.heads_kv, shape.head),
+        memory.cache_dtype,
+        memory.device,
+    )
+    capacity = Capacity(
+        pool_tokens=max(plan.pool_tokens, context),
+        max_sequences=plan.max_sequences,
+        context_length=context,
+        batch_tokens=plan.batch_tokens,
+        vocabulary=shape.vocabulary,
+        block_size=1,
+        partial_share=True,
+        can_save=True,
+        score_tokens=MAX_SCORE_TOKENS,
+        draft_tokens=MAX_SCORE_TOKENS if plan.draft_tokens else 0,
+    )
+    pool = BlockPool(memory.blocks, memory.block_size, plan.max_sequences, context)
+    return TorchBackend(model, capacity, caches, pool, memory.device)

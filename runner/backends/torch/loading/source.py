@@ -1,0 +1,99 @@
+"""The two kinds of model files that this backend reads, as one: config, tensors, sizes.
+
+Knows nothing of devices. A folder is a Hugging Face checkpoint, a file a GGUF.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from modelfile.convert.gemma3 import text_part
+from modelfile.errors import ConvertError
+from registry.errors import RegistryError
+from registry.formats.gguf import GgufHeader, read_header
+from runner.backends.torch.config import ModelConfig, create_model_config, read_model_config
+from runner.backends.torch.loading.embedded_checkpoint import EmbeddedCheckpoint, embedded_config
+from runner.backends.torch.loading.gguf_config import config_from_gguf
+from runner.backends.torch.loading.gguf_tensors import GgufTensors
+from runner.backends.torch.loading.memory_plan import InPlaceWeights
+from runner.backends.torch.loading.safetensors import SafetensorsCheckpoint
+from runner.backends.torch.loading.weights import TensorSource
+from runner.errors import ModelLoadFailed
+
+_FLOAT_TYPES = ("F32", "F16")
+_IN_PLACE_TYPES = ("F32", "F16", "BF16", "Q8_0")  # types of tensors
+# Tensors that say how the rope is stretched: of Llama 3.1, of Phi-3
+_FACTORS = {
+    "divisors": "rope_freqs.weight",
+    "long_factor": "rope_factors_long.weight",
+    "short_factor": "rope_factors_short.weight",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """elements: of all weights; stored_bytes: what they take in the file, where quantized tells
+    that they are packed; lying: those that may stay as they are there. header: of a GGUF."""
+
+    config: ModelConfig
+    tensors: TensorSource
+    elements: int
+    stored_bytes: int
+    quantized: bool
+    lying: InPlaceWeights
+    header: GgufHeader | None = None
+
+
+def open_source(path: Path) -> ModelSource:
+    """What lies at path. Raises ModelLoadFailed."""
+    try:
+        return _checkpoint(path) if path.is_dir() else _gguf(path)
+    except (ConvertError, RegistryError) as error:
+        raise ModelLoadFailed(f"{path.name}: {error}") from error
+
+
+def _checkpoint(folder: Path) -> ModelSource:
+    config = read_model_config(folder)
+    # Checkpoints that also see have the decoder's tensors below names of their own.
+    tensors = SafetensorsCheckpoint(
+        folder, text_part if config.model_type == "gemma3_text" else None
+    )
+    elements = sum(_weights(name, tensors.shape(name)) for name in tensors.names)
+    quantized = config.quantization is not None
+    lying = InPlaceWeights() if quantized else InPlaceWeights(elements, tensors.size_bytes)
+    return ModelSource(config, tensors, elements, tensors.size_bytes, quantized, lying)
+
+
+def _weights(name: str, shape: tuple[int, ...]) -> int:
+    """How many weights a tensor holds: eight in each int32 of those of four bits."""
+    return prod(shape) * (8 if name.endswith((".qweight", ".weight_packed")) else 1)
+
+
+def _kept(header: GgufHeader) -> ModelSource:
+    config, tensors = create_model_config(embedded_config(header)), EmbeddedCheckpoint(header)
+    elements = sum(_weights(name, tensors.shape(name)) for name in tensors.names)
+    return ModelSource(
+        config, tensors, elements, header.tensors_size_bytes, True, InPlaceWeights(), header
+    )
+
+
+def _gguf(path: Path) -> ModelSource:
+    header = read_header(path)
+    if header.keeps_checkpoint:
+        return _kept(header)
+    config, tensors = create_model_config(config_from_gguf(header)), GgufTensors(header)
+    factors = {key: name for key, name in _FACTORS.items() if name in tensors.names}
+    if factors and config.rope.scaling is not None:
+        read = {key: tuple(tensors.read(name).tolist()) for key, name in factors.items()}
+        rope = dataclasses.replace(config.rope, scaling={**config.rope.scaling, **read})
+        config = dataclasses.replace(config, rope=rope)
+    size_bytes = header.tensors_size_bytes
+    quantized = header.quantization not in _FLOAT_TYPES
+    plain = [tensor for tensor in header.tensors if tensor.type in _IN_PLACE_TYPES]
+    lying = InPlaceWeights(sum(one.elements for one in plain), sum(one.size_bytes for one in plain))
+    return ModelSource(
+        config, tensors, header.parameter_count, size_bytes, quantized, lying, header
+    )

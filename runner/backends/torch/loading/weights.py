@@ -1,0 +1,375 @@
+"""The weights of a checkpoint by their names, taken one by one to the device.
+
+Owns what is checked on the way: that each tensor is there, has the shape that the config makes it
+and was asked for. Where the bytes come from is a TensorSource's matter, how quantized weights are
+stored quantization.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from kernels.native.linear import Q8_0, TorchKernels
+from registry.errors import shown
+from runner.backends.torch.layers.blocked_linear import BlockedLinear, can_block, to_blocked
+from runner.backends.torch.layers.linear import (
+    Bfloat16Linear,
+    ConcatenatedLinear,
+    DenseLinear,
+    Linear,
+    RmsNorm,
+    TokenEmbedding,
+    TransposedLinear,
+)
+from runner.backends.torch.layers.native_linear import (
+    NativeLinear,
+    WeightRows,
+    create_matrices,
+    native_kernels,
+)
+from runner.backends.torch.layers.packed_linear import GgufPackedWeight, PackedWeight, join_packed
+from runner.backends.torch.loading import quantization as quantizations
+from runner.backends.torch.loading.adapters import LoraAdapters, add_adapters
+from runner.errors import ModelLoadFailed
+
+Tensor = Any
+_SHOWN_NAMES = 4
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_MAX_BLOCKED_HEAD = 1 << 24  # weights
+_UNUSED = (
+    ".rotary_emb.inv_freq",
+    ".masked_bias",
+    ".position_ids",
+    "rope_freqs.weight",
+    "rope_factors_long.weight",
+    "rope_factors_short.weight",
+)
+
+
+class TensorSource(Protocol):
+    """Where tensors come from. Names are those of Hugging Face checkpoints."""
+
+    names: Collection[str]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of the tensor as read gives it, slowest dimension first. name is one of names."""
+
+    def read(self, name: str, *, keep: bool = False) -> Tensor:
+        """The tensor in the machine's memory, in the type it is stored in; it may look into the
+        file, whose pages leave memory at the next read unless keep says that they are used on."""
+
+    def rows(self, name: str, *, keep: bool = False) -> tuple[str, Tensor] | None:
+        """The rows of a matrix as GGUF's block format of this name packs them, uint8 [rows, bytes
+        of a row]; None where it is not packed so. keep as for read."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightPlacement:
+    """Where weights go, in which floating type computation runs, and the most tokens that a
+    sequence will have.
+
+    packed: quantized weights stay so; unpacking them at each step is cheap on a GPU, which waits
+    for memory, and dear on a CPU. narrow: linear maps multiply in bfloat16, but that to logits;
+    all else is in dtype. native: by hearth's own kernels, where they were compiled; mapped: which
+    use the file's own pages.
+    """
+
+    dtype: Any
+    device: Any
+    positions: int
+    packed: bool = False
+    narrow: bool = False
+    native: bool = True
+    mapped: bool = True
+
+    @property
+    def weights_dtype(self) -> Any:
+        """The type of matrices."""
+        return torch.bfloat16 if self.narrow else self.dtype
+
+
+class WeightLoader:
+    """What a model takes its layers from. finish says what is left over."""
+
+    def __init__(
+        self,
+        source: TensorSource,
+        place: WeightPlacement,
+        quantization: Mapping[str, Any] | None = None,
+        progress: Callable[[float], None] | None = None,
+        adapters: LoraAdapters | None = None,
+    ) -> None:
+        """progress: told the share of tensors that have been taken. Raises ModelLoadFailed for a
+        quantization that is not known."""
+        if quantization is not None:
+            quantizations.check_quantization(quantization)
+        self.place = place
+        self.quantization = quantization
+        self._source = source
+        self._progress = progress
+        self._adapters = adapters
+        self._kernels = native_kernels(place.dtype, place.device) if place.native else None
+        sample = torch.empty((1, 1), dtype=place.weights_dtype, device=place.device)
+        wide = place.device.type == "cpu" and place.weights_dtype == torch.float32
+        self._blocks = place.weights_dtype == torch.bfloat16 and can_block(sample)
+        self._rearranges = self._blocks or wide  # weights get another layout than the file's
+        self._buffer: Tensor | None = None
+        self._used: set[str] = set()
+        self._left: tuple[str, ...] = ()
+
+    def leave(self, *prefixes: str) -> None:
+        """Tensors whose names begin so are of no use to the model; finish lets them be."""
+        self._left += prefixes
+
+    def has(self, name: str) -> bool:
+        """The checkpoint has this tensor."""
+        return name in self._source.names
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor. Raises ModelLoadFailed when it is missing."""
+        self._check_present(name)
+        return self._source.shape(name)
+
+    def tensor(self, name: str, *shape: int, dtype: Any = None) -> Tensor:
+        """The tensor on the device, in the computation's type or in dtype. Raises
+        ModelLoadFailed when it is missing or has another shape."""
+        return self._floats(name, shape).to(
+            device=self.place.device, dtype=dtype or self.place.dtype, copy=True
+        )
+
+    def stored(self, name: str, *shape: int, dtype: Any = None) -> Tensor:
+        """The tensor on the device in the type it is stored in. Raises as tensor does, and when
+        dtype is another type."""
+        tensor = self._take(name, shape)
+        if dtype is not None and tensor.dtype != dtype:
+            raise ModelLoadFailed(
+                f"tensor {shown(name)} is {tensor.dtype}, its quantization makes it {dtype}"
+            )
+        return tensor.to(device=self.place.device, copy=True)
+
+    def linear(self, name: str, inputs: int, outputs: int, *, bias: bool = False) -> Linear:
+        """The map called name, without ".weight". Raises ModelLoadFailed."""
+        return self.stacked([(name, outputs)], inputs, bias=bias)
+
+    def stacked(
+        self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool = False
+    ) -> Linear:
+        """Maps (name, outputs) of the same inputs as one: queries, keys and values; gate and up.
+        Raises ModelLoadFailed."""
+        return self._adapted(self._stacked(parts, inputs, bias=bias), parts, inputs)
+
+    def _stacked(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
+        if self.place.packed:
+            found = [self._packed(name, inputs, outputs) for name, outputs in parts]
+            packed = [weight for weight in found if weight is not None]
+            if len(packed) == len(parts):
+                biases = [self._bias(name, outputs, bias) for name, outputs in parts]
+                return join_packed(packed, biases)
+            if packed:
+                alone = [self._stacked([part], inputs, bias=bias) for part in parts]
+                return ConcatenatedLinear(alone)
+        return self._dense(parts, inputs, bias=bias)
+
+    def embedding(
+        self, name: str, vocabulary: int, hidden: int, scale: float | None = None
+    ) -> TokenEmbedding:
+        """The rows of tokens, called name, without ".weight"; scale is rounded to the
+        computation's type. Raises ModelLoadFailed."""
+        if self._kernels is not None:
+            weight, kind = self._rows(name, hidden, vocabulary, self.place.dtype)
+            rounded = None if scale is None else float(torch.tensor(scale, dtype=self.place.dtype))
+            return TokenEmbedding(weight, rounded, self.place.dtype, kind)
+        weight = self._floats(f"{name}.weight", (vocabulary, hidden))
+        if weight.dtype != self.place.dtype or self.place.device.type != "cpu":
+            weight = weight.to(device=self.place.device, dtype=self.place.dtype, copy=True)
+        rounded = None if scale is None else float(torch.tensor(scale, dtype=weight.dtype))
+        return TokenEmbedding(weight, rounded)
+
+    def head(self, embedding: TokenEmbedding, name: str, hidden: int, *, tied: bool) -> Linear:
+        """The map to logits: the embedding's own rows where they are tied. Never in a narrower
+        type than the computation's, in which close logits could become the same."""
+        vocabulary = len(embedding.weight)
+        if tied and self.has(f"{name}.weight"):
+            self._note(f"{name}.weight")
+        if self._kernels is not None:
+            rows = WeightRows(embedding.weight, embedding.kind)
+            rows = rows if tied else self._rows(name, hidden, vocabulary, self.place.dtype)
+            narrow = self.place.dtype == torch.bfloat16
+            matrices = create_matrices(self._kernels, [rows])
+            plain = NativeLinear(matrices, narrow=narrow, dtype=torch.float32)
+            return plain if tied else self._adapted(plain, [(name, vocabulary)], hidden)
+        if tied:
+            return self._head(embedding.weight)
+        if self.place.narrow:
+            wide = self._head(self.tensor(f"{name}.weight", vocabulary, hidden))
+            return self._adapted(wide, [(name, vocabulary)], hidden)
+        return self.linear(name, hidden, vocabulary)
+
+    def norm(self, name: str, width: int, epsilon: float, offset: float = 0.0) -> RmsNorm:
+        """The norm called name, without ".weight". Raises ModelLoadFailed."""
+        return RmsNorm(self.tensor(f"{name}.weight", width), epsilon, offset)
+
+    def finish(self) -> None:
+        """Raises ModelLoadFailed when the checkpoint has tensors that nobody asked for: what it
+        computes then is something else than the config says."""
+        self._buffer = None
+        if self._adapters is not None:
+            self._adapters.finish()
+        extra = sorted(
+            name
+            for name in self._source.names
+            if name not in self._used and _counts(name) and not name.startswith(self._left)
+        )
+        if extra:
+            raise ModelLoadFailed(
+                f"the checkpoint has {_listed(extra)}, which its config does not explain"
+            )
+
+    def _adapted(self, base: Linear, parts: Sequence[tuple[str, int]], inputs: int) -> Linear:
+        """base with what adapters add to it."""
+        if self._adapters is None:
+            return base
+        added = [(outputs, self._adapters.of(name, inputs, outputs)) for name, outputs in parts]
+        return add_adapters(base, added, self.place.dtype, self.place.device)
+
+    def _dense(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
+        if self._kernels is not None:
+            return self._native(self._kernels, parts, inputs, bias=bias)
+        weight = self._rows_of(parts, inputs)
+        biases = [self._bias(name, outputs, bias) for name, outputs in parts]
+        return self._multiplying(weight, torch.cat(biases) if bias else None)
+
+    def _native(
+        self, kernels: TorchKernels, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool
+    ) -> Linear:
+        most = self.place.weights_dtype
+        rows = [self._rows(name, inputs, outputs, most) for name, outputs in parts]
+        biases = [self._bias(name, outputs, bias) for name, outputs in parts]
+        added = torch.cat(biases) if bias else None
+        return NativeLinear(create_matrices(kernels, rows), added, most == torch.bfloat16)
+
+    def _rows(self, name: str, inputs: int, outputs: int, most: Any) -> WeightRows:
+        """The map's weights as they are stored where kernels multiply them so, in most where they
+        are wider."""
+        if self.quantization is not None:
+            packed = quantizations.read_packed(self.quantization, self, name, inputs, outputs)
+            if packed is not None:
+                return WeightRows(packed.dense(most))
+        whole = f"{name}.weight"
+        self._check_present(whole)
+        self._check_shape(whole, (outputs, inputs))
+        mapped = self.place.mapped
+        found = self._source.rows(whole, keep=mapped)
+        if found is not None and found[0] == Q8_0:
+            self._note(whole)
+            return WeightRows(found[1] if mapped else found[1].clone(), found[0])
+        weight = self._floats(whole, (outputs, inputs), keep=mapped)
+        if weight.itemsize > most.itemsize:
+            return WeightRows(weight.to(most))
+        return WeightRows(weight if mapped else weight.clone())
+
+    def _rows_of(self, parts: Sequence[tuple[str, int]], inputs: int) -> Tensor:
+        """The parts' weights one below the other. Where they are rearranged next, they lie in the
+        file or in memory that the next call uses again: fresh pages cost as much as the copy."""
+        place, rows = self.place, sum(outputs for _, outputs in parts)
+        kind = {"dtype": place.weights_dtype, "device": place.device}
+        if not self._rearranges:
+            weight = torch.empty((rows, inputs), **kind)
+        else:
+            if len(parts) == 1:
+                found = self._unpacked(parts[0][0], inputs, rows)
+                return found.to(place.weights_dtype)
+            if self._buffer is None or self._buffer.numel() < rows * inputs:
+                self._buffer = torch.empty(rows * inputs, **kind)
+            weight = self._buffer[: rows * inputs].view(rows, inputs)
+        start = 0
+        for name, outputs in parts:
+            weight[start : start + outputs].copy_(self._unpacked(name, inputs, outputs))
+            start += outputs
+        return weight
+
+    def _bias(self, name: str, outputs: int, wanted: bool) -> Tensor | None:
+        return self.tensor(f"{name}.bias", outputs) if wanted else None
+
+    def _packed(self, name: str, inputs: int, outputs: int) -> PackedWeight | None:
+        if self.quantization is not None:
+            return quantizations.read_packed(self.quantization, self, name, inputs, outputs)
+        found = self._source.rows(f"{name}.weight") if self.has(f"{name}.weight") else None
+        if found is None:
+            return None
+        self._check_shape(f"{name}.weight", (outputs, inputs))
+        self._note(f"{name}.weight")
+        return GgufPackedWeight(found[1].to(self.place.device, copy=True), found[0])
+
+    def _unpacked(self, name: str, inputs: int, outputs: int) -> Tensor:
+        """The weights [outputs, inputs] as floats."""
+        if self.quantization is not None:
+            packed = quantizations.read_packed(self.quantization, self, name, inputs, outputs)
+            if packed is not None:
+                return packed.dense(self.place.weights_dtype)
+        return self._floats(f"{name}.weight", (outputs, inputs))
+
+    def _head(self, weight: Tensor) -> Linear:
+        """Of 150,000 rows of 1,024 in bfloat16, by eight, on two cores: 14 ms from a copy in
+        oneDNN's layout, 36 ms from the embedding's own. A large one in float32 has no copy."""
+        small = weight.numel() <= _MAX_BLOCKED_HEAD
+        if can_block(weight) and (small or weight.dtype == torch.bfloat16):
+            return BlockedLinear(to_blocked(weight), dtype=weight.dtype)
+        return DenseLinear(weight)
+
+    def _multiplying(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        if self._blocks:
+            return BlockedLinear(to_blocked(weight), bias)
+        if self.place.narrow:
+            return Bfloat16Linear(weight, bias)
+        if self._rearranges:
+            turned = weight.t().clone(memory_format=torch.contiguous_format)
+            return TransposedLinear(turned, bias)
+        return DenseLinear(weight, bias)
+
+    def _floats(self, name: str, shape: tuple[int, ...], *, keep: bool = False) -> Tensor:
+        """As _take. Numbers that stand for others, without what says for which, are refused."""
+        tensor = self._take(name, shape, keep=keep)
+        if tensor.dtype not in _FLOATS:
+            raise ModelLoadFailed(
+                f"tensor {shown(name)} is {tensor.dtype}, expected floats: its quantization's"
+                " scale is missing, or the config does not say that it is quantized"
+            )
+        return tensor
+
+    def _take(self, name: str, shape: tuple[int, ...], *, keep: bool = False) -> Tensor:
+        self._check_present(name)
+        self._check_shape(name, shape)
+        self._note(name)
+        return self._source.read(name, keep=keep)
+
+    def _note(self, name: str) -> None:
+        self._used.add(name)
+        if self._progress is not None:
+            self._progress(len(self._used) / max(1, len(self._source.names)))
+
+    def _check_present(self, name: str) -> None:
+        if name not in self._source.names:
+            raise ModelLoadFailed(
+                f"the checkpoint lacks the tensor {shown(name)}, which its config asks for"
+            )
+
+    def _check_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        found = self._source.shape(name)
+        if found != shape:
+            raise ModelLoadFailed(
+                f"tensor {shown(name)} is {list(found)}, the config makes it {list(shape)}"
+            )
+
+
+def _counts(name: str) -> bool:
+    return not name.endswith(_UNUSED)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(shown(name) for name in names[:_SHOWN_NAMES]) + more

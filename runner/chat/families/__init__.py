@@ -1,0 +1,1 @@
+"""One module for each model family: its special tokens, tool format and reasoning format."""

@@ -1,0 +1,90 @@
+"""Muse Glimmer's notation: an answer is a row of messages, each to somebody.
+
+ to=self<|message|>...<|eom|> is reasoning; what goes to the user or to a tool is text, in which
+runner.chat.tools.glimmer finds the calls. The prompt ends with <|start|>assistant, so that an
+answer begins inside a header. Source: the chat template of the model.
+"""
+
+from __future__ import annotations
+
+import re
+
+from runner.chat.reasoning import ReasoningText
+
+FAMILY = "glimmer"
+MARKERS = ("<|eom|>", "to=self<|message|>")
+KEPT = ("<|start|>", "<|message|>", "<|eom|>", "<|eot|>")
+_MESSAGE = "<|message|>"
+_ENDS = re.compile(r"<\|(?:eom|eot|start)\|>")
+_BEGINNINGS = ("to=", "<|start|>", _MESSAGE)
+_RECIPIENT = re.compile(r"\bto=([^\s<]{1,256})")
+MAX_HEADER_CHARS = 1024
+
+
+class GlimmerParser:
+    """Takes the headers and the reasoning off an answer as it arrives. Text that is no header is
+    text."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._in_header = True
+        self._to_self = False
+
+    @property
+    def inside(self) -> bool:
+        """Whether the message that has begun is reasoning."""
+        return self._to_self and not self._in_header
+
+    def feed(self, text: str) -> list[str | ReasoningText]:
+        """What text completes; what may still become a mark is held back."""
+        self._held += text
+        parts: list[str | ReasoningText] = []
+        while self._held:
+            found = self._take_header() if self._in_header else self._take_body()
+            if found is None:
+                break
+            parts += found
+        return parts
+
+    def finish(self) -> list[str | ReasoningText]:
+        """What was held back, at the end of the text."""
+        held, self._held = self._held, ""
+        if self._in_header and (not held.strip() or held.lstrip().startswith("<|")):
+            return []
+        return self._said(held)
+
+    def _take_header(self) -> list[str | ReasoningText] | None:
+        start = self._held.lstrip()
+        begun = any(mark.startswith(start[: len(mark)]) for mark in _BEGINNINGS)
+        end = self._held.find(_MESSAGE, 0, MAX_HEADER_CHARS)
+        if begun and end < 0 and len(self._held) < MAX_HEADER_CHARS:
+            return None
+        self._in_header = self._to_self = False
+        if begun and end >= 0:
+            found = _RECIPIENT.search(self._held, 0, end)
+            self._to_self = found is not None and found[1] == "self"
+            self._held = self._held[end + len(_MESSAGE) :]
+        return []
+
+    def _take_body(self) -> list[str | ReasoningText] | None:
+        found = _ENDS.search(self._held)
+        if found is not None:
+            body, self._held = self._held[: found.start()], self._held[found.end() :]
+            said = self._said(body)
+            self._in_header, self._to_self = True, False
+            return said
+        cut = len(self._held) - _begun(self._held)
+        body, self._held = self._held[:cut], self._held[cut:]
+        return self._said(body) if body else None
+
+    def _said(self, body: str) -> list[str | ReasoningText]:
+        if not body:
+            return []
+        return [ReasoningText(body) if self._to_self else body]
+
+
+def _begun(text: str) -> int:
+    """How many characters at the end may be the beginning of a mark."""
+    start = text.rfind("<", max(0, len(text) - len(_MESSAGE)))
+    tail = text[start:] if start >= 0 else ""
+    return len(tail) if tail and any(mark.startswith(tail) for mark in KEPT) else 0

@@ -1,0 +1,211 @@
+"""Calls that stand between two marks: what most notations have in common.
+
+Text that only looks like a call is content: nothing a model wrote is lost, except blanks beside
+calls. Every character is looked at a bounded number of times. What stands between the marks is the
+family's own matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from runner.chat.tools.call_stream import CallHeads, CallStream, ToolCallDelta
+from runner.chat.tools.calls import ends_in_string
+from runner.types import ToolCall
+
+MAX_CALL_CHARS = 65_536  # a longer one is content
+_MOST_ENDS = 16  # end marks in the texts of one call
+
+Decode = Callable[[str], list[str | ToolCall] | None]
+Part = str | ToolCall | ToolCallDelta
+
+
+@dataclass(frozen=True, slots=True)
+class Delimiters:
+    """What stands around calls. decode turns what is between into calls, and text beside them;
+    None: there are none. end None: calls last to the end of the text. noise: marks that models
+    write after a call and that say nothing. quoted: whether a text ends within a string. heads:
+    what stands before arguments that are JSON; None: they are not. before: what heads see before
+    it."""
+
+    begin: str
+    end: str | None
+    decode: Decode
+    noise: tuple[str, ...] = ()
+    quoted: Callable[[str], bool] = ends_in_string
+    heads: CallHeads | None = None
+    before: str = ""
+
+
+class DelimitedParser:
+    """See runner.chat.tools.ToolParser. A call whose end mark is missing counts if it is
+    complete."""
+
+    def __init__(self, *marks: Delimiters) -> None:
+        """marks: those of the family, the outer ones first."""
+        self._marks = {each.begin: each for each in marks}
+        self._begins = tuple(self._marks)
+        self._pattern = re.compile("|".join(map(re.escape, self._begins)))
+        self._noise = tuple(mark for each in marks for mark in each.noise)
+        self._held = ""
+        self._blanks = ""  # before the call that has begun
+        self._searched = 0  # of _held inside a call: no end mark before here
+        self._ends = 0  # end marks that were taken for a part of a text
+        self._inside: Delimiters | None = None
+        self._after_call = False  # white space here only separates calls
+        self._names: frozenset[str] | None = None
+        self._preview: CallStream | None = None  # of the call that has begun
+
+    def stream(self, names: Iterable[str]) -> None:
+        """See ToolParser."""
+        self._names = frozenset(names)
+
+    def feed(self, text: str) -> list[Part]:
+        """See ToolParser."""
+        self._held += text
+        parts: list[Part] = []
+        while (found := self._take()) is not None:
+            parts += [part for part in found if part != ""]
+        return parts
+
+    def finish(self) -> list[Part]:
+        """See ToolParser."""
+        parts: list[Part] = []
+        while self._inside is not None:
+            calls = _decoded(self._inside, self._held[len(self._inside.begin) :])
+            parts += self._shown(self._inside, len(self._held))
+            if calls:
+                parts += self._settled(calls)
+                self._inside, self._held = None, ""
+            else:
+                parts += self._give_up(len(self._held))
+                parts += self.feed("")
+        rest, self._held = self._held, ""
+        return [*parts, rest] if rest else parts
+
+    def _take(self) -> list[Part] | None:
+        """The next parts that are complete, perhaps nothing to show but more to do, or None."""
+        return self._take_content() if self._inside is None else self._take_call(self._inside)
+
+    def _take_content(self) -> list[Part] | None:
+        if self._after_call and not self._skip_noise():
+            return None
+        found = self._pattern.search(self._held)
+        if found is not None:
+            before, self._held = self._held[: found.start()], self._held[found.start() :]
+            content = before.rstrip()
+            self._blanks = before[len(content) :]
+            self._inside, self._ends = self._marks[found[0]], 0
+            self._searched = len(found[0])
+            self._preview = self._fresh_preview(self._inside)
+            return [content]
+        keep = possible_start(self._held, *self._begins)
+        content, self._held = self._held[: len(self._held) - keep], self._held[-keep:] * bool(keep)
+        return [content] if content else None
+
+    def _skip_noise(self) -> bool:
+        """Whether the text after a call goes on: blanks and marks that say nothing are dropped."""
+        self._held = self._held.lstrip()
+        for mark in self._noise:
+            if self._held.startswith(mark):
+                self._held = self._held[len(mark) :]
+                return self._skip_noise()
+        begun = any(mark.startswith(self._held) for mark in self._noise)
+        self._after_call = not self._held or begun
+        return not self._after_call
+
+    def _take_call(self, marks: Delimiters) -> list[Part] | None:
+        end = -1 if marks.end is None else self._held.find(marks.end, self._searched)
+        known = len(self._held) - begun(self._held, marks.end or "") if end < 0 else end
+        shown = self._shown(marks, min(known, MAX_CALL_CHARS))
+        if (len(self._held) if end < 0 else end) > MAX_CALL_CHARS:
+            return [*shown, *self._give_up(len(marks.begin))]
+        if end < 0 or marks.end is None:
+            self._searched = max(len(marks.begin), len(self._held) - len(marks.end or ""))
+            return shown or None
+        body = self._held[len(marks.begin) : end]
+        calls = _decoded(marks, body)
+        if not calls and self._ends < _MOST_ENDS and marks.quoted(body):
+            self._searched, self._ends = end + len(marks.end), self._ends + 1
+            return shown
+        if not calls:
+            return [*shown, *self._give_up(end + len(marks.end))]
+        self._inside, self._held = None, self._held[end + len(marks.end) :]
+        self._after_call, self._blanks = True, ""
+        return [*shown, *self._settled(calls)]
+
+    def _fresh_preview(self, marks: Delimiters) -> CallStream | None:
+        if self._names is None or marks.heads is None:
+            return None
+        preview = CallStream(marks.heads, self._names)
+        preview.feed(marks.before)
+        return preview
+
+    def _shown(self, marks: Delimiters, end: int) -> list[Part]:
+        """What is certain of the call before that place of what is held."""
+        if self._preview is None:
+            return []
+        start = len(marks.begin) + self._preview.fed - len(marks.before)
+        return self._preview.feed(self._held[start:end]) if start < end else []
+
+    def _settled(self, calls: list[str | ToolCall]) -> list[Part]:
+        preview, self._preview = self._preview, None
+        return [*calls] if preview is None else [*preview.settle(calls)]
+
+    def _abandoned(self, marks: Delimiters, length: int) -> list[Part]:
+        """A call that was shown and cannot be read: it is no content any more."""
+        preview, self._preview = self._preview, None
+        assert preview is not None
+        written = len(marks.begin) + preview.shown - len(marks.before)
+        cut = max(length, written)
+        end = (
+            length - len(marks.end or "") if self._held[:length].endswith(marks.end or " ") else cut
+        )
+        parts = preview.abandon(self._held[written : max(end, written)])
+        self._held, self._inside, self._blanks = self._held[cut:], None, ""
+        self._after_call = True
+        return [*parts]
+
+    def _give_up(self, length: int) -> list[Part]:
+        """The first length characters as content, but not the last call that begins in them:
+        models repeat a mark when they start again."""
+        assert self._inside is not None
+        begin = self._inside.begin
+        again = self._held.rfind(begin, len(begin), length)
+        cut = again if again > 0 else length
+        if self._preview is not None and self._preview.begun:
+            return self._abandoned(self._inside, cut)
+        content, self._held = self._blanks + self._held[:cut], self._held[cut:]
+        self._inside, self._blanks = None, ""
+        return [content]
+
+
+def _decoded(marks: Delimiters, body: str) -> list[str | ToolCall] | None:
+    """The calls in body, which may begin with the mark once more."""
+    calls = marks.decode(body)
+    again = body.lstrip()
+    if calls or not again.startswith(marks.begin):
+        return calls
+    return marks.decode(again[len(marks.begin) :])
+
+
+def possible_start(text: str, *marks: str) -> int:
+    """How many characters at the end may be white space before a call, or one of its marks
+    begun."""
+    size = max(begun(text, mark) for mark in marks)
+    before = text[: len(text) - size]
+    return size + len(before) - len(before.rstrip())
+
+
+def begun(text: str, mark: str) -> int:
+    """How many characters at the end of text may be the beginning of mark."""
+    if not mark:
+        return 0
+    at = text.find(mark[0], max(0, len(text) - len(mark) + 1))
+    while at >= 0:
+        if mark.startswith(text[at:]):
+            return len(text) - at
+        at = text.find(mark[0], at + 1)
+    return 0

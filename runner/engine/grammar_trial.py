@@ -1,0 +1,48 @@
+"""Compiles a grammar in a process of its own first: there are grammars with which llguidance does
+not come to an end, and native code cannot be stopped in a thread.
+
+`python -I -m runner.engine.grammar_trial` reads what llguidance compiles from stdin, compiles it
+for a vocabulary of bytes and ends with 0, whether the grammar is right or wrong.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+from runner.errors import InvalidRequest
+
+TIMEOUT_S = 0.9  # starting takes 0.1 s of it
+_CPU_S = 2
+_MEMORY_BYTES = 2 << 30  # of addresses
+
+
+def compile_in_child(source: str, param: str) -> None:
+    """Raises InvalidRequest when the grammar cannot be compiled in time, or ends the process."""
+    command = [sys.executable, "-I", "-m", "runner.engine.grammar_trial"]
+    quiet = subprocess.DEVNULL
+    try:
+        ended = subprocess.run(
+            command, input=source.encode(), stdout=quiet, stderr=quiet, timeout=TIMEOUT_S, env={}
+        )
+    except subprocess.TimeoutExpired:
+        ended = None
+    if ended is None or ended.returncode != 0:
+        reason = "it takes too long to compile: a rule may lead back to itself without an end"
+        raise InvalidRequest(f"{param}: {reason}", param=param)
+
+
+def _compile(source: str) -> None:
+    from llguidance import LLMatcher, LLTokenizer
+
+    matcher = LLMatcher(LLTokenizer("byte"), source, log_level=0)
+    if not matcher.is_error():
+        matcher.compute_bitmask()
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _compile(sys.stdin.read())

@@ -1,0 +1,1 @@
+"""One-shot child processes of the daemon: quantize, imatrix, convert, merge, perplexity."""

@@ -1,0 +1,43 @@
+"""The job that measures an importance matrix over a text, in a process of its own.
+
+Job: {"model", "text": path, "target": path, "context", "threads"}; done: {"chunks"}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runner.jobs.job import Report, main
+from runner.jobs.llamacpp.activations import Collector
+from runner.jobs.llamacpp.evaluation import EvaluationOptions, open_model, read_text
+from runner.jobs.llamacpp.imatrix_file import write_matrix
+
+
+def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+    """Measure and write the target. Raises InvalidRequest, InvalidGguf, ModelLoadFailed,
+    InternalError, OSError."""
+    text, collector = read_text(Path(job["text"])), Collector()
+    subject = EvaluationOptions(
+        Path(job["model"]),
+        job.get("context"),
+        job.get("threads"),
+        observer=collector.callback,
+    )
+    with open_model(subject) as opened:
+        chunks = opened.chunks(text)
+        for number, chunk in enumerate(chunks):
+            report("calibrating", number, len(chunks))
+            # Every position: the last block's products leave out those whose outputs nobody wants
+            for _ in opened.run(chunk, 0):
+                collector.check()
+            collector.check()
+        context = opened.context
+    write_matrix(Path(job["target"]), collector.sums, len(chunks), context)
+    report("calibrating", len(chunks), len(chunks))
+    return {"chunks": len(chunks)}
+
+
+if __name__ == "__main__":
+    main(work)

@@ -1,0 +1,103 @@
+"""The child's end of a job: heavy work in a process of its own, for the daemon.
+
+The job is one JSON object on stdin. On stdout stands one JSON object per line: progress
+({"status", "completed", "total"}), then {"done": result} or {"error": ...} as
+runner.errors describes it. What native code prints goes to stderr. Knows nothing of the work.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from modelfile.errors import ModelfileError
+from registry.errors import RegistryError, StoreError
+from runner.errors import (
+    HearthError,
+    InsufficientMemory,
+    InternalError,
+    InvalidRequest,
+    ModelInvalid,
+    StorageFailed,
+)
+from runner.worker.isolation import isolate
+
+Report = Callable[[str, int, int], None]  # status, completed, total
+JobFunction = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
+
+_REPORT_INTERVAL_S = 0.1
+
+
+def main(work: JobFunction) -> None:
+    """Do the job that stdin describes and write what becomes of it. Returns after an error too:
+    the last line tells it. SIGTERM raises SystemExit in the work, which removes what it began."""
+    isolate()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    output = _own_stdout()
+    try:
+        job = json.loads(sys.stdin.buffer.read())
+        line: dict[str, Any] = {"done": dict(work(job, Reporter(output)))}
+    except Exception as error:  # every fault becomes the last line
+        line = {"error": as_hearth_error(error).to_wire()}
+    _write(output, line)
+    output.close()
+
+
+class Reporter:
+    """Writes progress: each new status at once, its numbers ten times a second, the last one
+    always."""
+
+    def __init__(self, output: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._output = output
+        self._clock = clock
+        self._status: str | None = None
+        self._written_at = 0.0
+
+    def __call__(self, status: str, completed: int, total: int) -> None:
+        """Tell how far it is. completed and total: any unit, the same for one status."""
+        now = self._clock()
+        due = status != self._status or completed >= total
+        if not due and now - self._written_at < _REPORT_INTERVAL_S:
+            return
+        self._status, self._written_at = status, now
+        _write(self._output, {"status": status, "completed": completed, "total": total})
+
+
+def as_hearth_error(error: Exception) -> HearthError:
+    """The error as the daemon shall see it; one that nobody foresaw leaves its traceback on
+    stderr."""
+    if isinstance(error, HearthError):
+        return error
+    if isinstance(error, ModelfileError):
+        return InvalidRequest(error.message)
+    if isinstance(error, StoreError):
+        return StorageFailed(error.message)
+    if isinstance(error, RegistryError):
+        return ModelInvalid(error.message)
+    if isinstance(error, MemoryError):
+        return InsufficientMemory("the memory of this machine is used up; close other programs")
+    traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, OSError) and error.errno is not None:
+        name = errno.errorcode.get(error.errno, "error")
+        return StorageFailed(f"{os.strerror(error.errno)} ({name})", errno=name)
+    return InternalError(f"an unexpected fault: {type(error).__name__}; see the daemon's log")
+
+
+def _own_stdout() -> TextIO:
+    """The pipe to the daemon; file descriptor 1 becomes stderr, for native code that prints."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(kept, "w", encoding="utf-8")
+
+
+def _write(output: TextIO, line: Mapping[str, Any]) -> None:
+    output.write(json.dumps(line) + "\n")
+    output.flush()

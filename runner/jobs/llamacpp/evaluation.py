@@ -1,0 +1,182 @@
+"""A model opened to be measured: text in chunks of one context each, no sampling.
+
+Owns the native model and context for perplexity and for calibration. Knows nothing of what is
+made of the outputs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llama_cpp import llama_cpp as native
+from numpy.typing import NDArray
+
+from registry.formats.gguf.reader import read_header
+from runner.backends.host_sampling import native_log
+from runner.backends.host_sampling.threads import threads_for
+from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
+from runner.backends.llamacpp.adapters import apply_adapters
+from runner.backends.llamacpp.loader import load_model, start_library
+from runner.errors import InternalError, InvalidRequest, ModelLoadFailed
+from runner.types import LoadPlan
+
+DEFAULT_CONTEXT = 512
+MIN_CONTEXT = 32
+MAX_TEXT_BYTES = 256 << 20
+_STEP_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationOptions:
+    """What to open. context: tokens of a chunk, None for 512 or what the model was trained for.
+    observer: llama.cpp's callback for each tensor that is computed, or None."""
+
+    path: Path
+    context: int | None = None
+    threads: int | None = None
+    adapters: tuple[tuple[str, float], ...] = ()
+    observer: Any = field(default=None)
+
+
+class EvaluationContext:
+    """A model with a context for one chunk. context: its tokens."""
+
+    def __init__(self, model: Any, handle: Any, context: int) -> None:
+        self.context = context
+        self._model = model
+        self._handle = handle
+        self._vocabulary = native.llama_model_get_vocab(model)
+        self._words = int(native.llama_vocab_n_tokens(self._vocabulary))
+        self._batch = native.llama_batch_init(_STEP_TOKENS, 0, 1)
+
+    def close(self) -> None:
+        """Free the batch; the model and the context belong to open_model."""
+        native.llama_batch_free(self._batch)
+
+    def chunks(self, text: str) -> list[NDArray[np.int32]]:
+        """The text as chunks of context tokens that do not overlap; what is left over is dropped.
+        Where the model wants a BOS, it stands in place of each chunk's first token, as in
+        llama-perplexity. Raises InvalidRequest for a text of less than two chunks."""
+        adds_bos = bool(native.llama_vocab_get_add_bos(self._vocabulary))
+        encoder = LlamaCppTokenizer(self._vocabulary)
+        tokens = np.asarray(encoder.encode(text, add_bos=adds_bos, parse_special=False), np.int32)
+        count = len(tokens) // self.context
+        if count < 2:
+            raise InvalidRequest(
+                f"the text has {len(tokens)} tokens; measuring at a context of {self.context} needs"
+                f" {2 * self.context}: give more text or a smaller context"
+            )
+        chunks = tokens[: count * self.context].reshape(count, self.context).copy()
+        if adds_bos:
+            chunks[:, 0] = native.llama_vocab_bos(self._vocabulary)
+        return list(chunks)
+
+    def run(self, tokens: NDArray[np.int32], first: int) -> Iterator[NDArray[np.float32]]:
+        """Compute a chunk from an empty cache; gives the logits (rows, vocabulary) of the
+        positions from first on, step by step. They are valid until the next step."""
+        native.llama_memory_clear(native.llama_get_memory(self._handle), True)
+        for start in range(0, len(tokens), _STEP_TOKENS):
+            part = tokens[start : start + _STEP_TOKENS]
+            rows = self._decode(part, start, first)
+            if rows:
+                source = native.llama_get_logits(self._handle)
+                yield np.ctypeslib.as_array(source, (rows, self._words))
+
+    def _decode(self, part: NDArray[np.int32], start: int, first: int) -> int:
+        batch, rows = self._batch, 0
+        batch.n_tokens = len(part)
+        for place, token in enumerate(part):
+            wanted = start + place >= first
+            batch.token[place] = int(token)
+            batch.pos[place] = start + place
+            batch.n_seq_id[place] = 1
+            batch.seq_id[place][0] = 0
+            batch.logits[place] = wanted
+            rows += wanted
+        code = native.llama_decode(self._handle, batch)
+        if code != 0:
+            raise InternalError(f"llama.cpp cannot compute the text (code {code})")
+        return rows
+
+
+@contextmanager
+def open_model(subject: EvaluationOptions) -> Iterator[EvaluationContext]:
+    """The model, until the block ends. Raises ModelLoadFailed, InvalidGguf, InvalidRequest."""
+    context = _context_of(subject)
+    plan = LoadPlan(
+        path=str(subject.path),
+        backend="llamacpp",
+        context_length=context,
+        pool_tokens=context,
+        max_sequences=1,
+        adapters=subject.adapters,
+        native_kernels=False,  # an observer wants every product, and figures are compared
+    )
+    start_library()
+    with native_log.complaints() as complaints:
+        model = load_model(plan, lambda share: None, complaints)
+        try:
+            params = _parameters(subject, context, model)
+            handle = native.llama_init_from_model(model, params)
+            if not handle:
+                raise ModelLoadFailed(f"no context of {context} tokens could be made for it")
+            try:
+                apply_adapters(plan, model, handle, complaints)
+                opened = EvaluationContext(model, handle, context)
+                try:
+                    yield opened
+                finally:
+                    opened.close()
+            finally:
+                native.llama_free(handle)
+        finally:
+            native.llama_model_free(model)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises InvalidRequest when it is too long or no UTF-8, OSError."""
+    size_bytes = path.stat().st_size
+    if size_bytes > MAX_TEXT_BYTES:
+        raise InvalidRequest(f"the text has {size_bytes} bytes, at most {MAX_TEXT_BYTES}")
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the text is not UTF-8: byte {error.start} is wrong") from None
+
+
+def _context_of(subject: EvaluationOptions) -> int:
+    header = read_header(subject.path)
+    if header.is_embedding:
+        raise InvalidRequest("the model only gives embeddings; it does not predict text")
+    trained = header.context_length or DEFAULT_CONTEXT
+    context = subject.context or min(DEFAULT_CONTEXT, trained)
+    if not MIN_CONTEXT <= context <= trained:
+        raise InvalidRequest(
+            f"a context of {context} cannot be used, expected {MIN_CONTEXT} to {trained}"
+        )
+    return context
+
+
+def _parameters(subject: EvaluationOptions, context: int, model: Any) -> Any:
+    params = native.llama_context_default_params()
+    params.n_ctx = context
+    params.n_batch = params.n_ubatch = min(_STEP_TOKENS, context)
+    params.n_seq_max = 1
+    threads = subject.threads or threads_for(native.llama_model_size(model))
+    params.n_threads = params.n_threads_batch = threads
+    params.no_perf = True
+    if subject.observer is not None:
+        params.cb_eval = subject.observer
+        params.cb_eval_user_data = ctypes.c_void_p(0)
+    return params
+
+
+def adapters_of(adapters: Sequence[Sequence[object]]) -> tuple[tuple[str, float], ...]:
+    """The adapters of a job, pairs of path and scale."""
+    return tuple((str(path), float(str(scale))) for path, scale in adapters)

@@ -1,0 +1,185 @@
+"""Models of files that were pulled: one GGUF as it is, its parts merged, safetensors converted; an
+adapter on the model that it is for.
+
+Owns the early look at the configs and the last steps. runner.library.weights does the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+from modelfile.build import build
+from modelfile.description import Description
+from modelfile.errors import BuildError, ConvertError, ModelfileError
+from modelfile.projectors import check_projector
+from registry.bundle import MAX_TEXT_BYTES, model_header
+from registry.digest import Digest
+from registry.errors import InvalidGguf, InvalidSafetensors
+from registry.hosts.host import RemoteFile, RemoteModel, Role
+from registry.hosts.selection.adapters import CONFIG as ADAPTER_CONFIG
+from registry.hosts.selection.adapters import base_in_config, base_in_header
+from registry.manifest import ADAPTER_TYPE
+from registry.names import Name
+from registry.pull import ModelBuilder, PullState
+from registry.store import Store
+from runner.errors import RequestError
+from runner.library.progress import ProgressEvent
+from runner.library.weight_files import check_names
+from runner.library.weights import BuiltWeights, WeightsBuilder, WeightsInput
+
+FindBase = Callable[[Name, str | None, PullState], Awaitable[Name]]
+
+_CONFIG = "config.json"
+_HOPELESS = (ModelfileError, InvalidGguf, InvalidSafetensors, RequestError)
+
+
+def model_builder(store: Store, find_base: FindBase | None = None) -> ModelBuilder:
+    """How models are made in this store, as by a Modelfile with nothing but FROM, and ADAPTER for
+    an adapter. find_base: see Bases.find; without it adapters are refused."""
+
+    async def make(remote: RemoteModel, digests: dict[str, Digest], state: PullState) -> None:
+        await _Build(store, remote, digests, state, find_base).make()
+
+    async def check(file: RemoteFile, digest: Digest) -> None:
+        if file.role == "weights" and file.title == _CONFIG:
+            await asyncio.to_thread(_check_architecture, store, digest)
+        if file.role == "adapter" and file.title == ADAPTER_CONFIG:
+            await asyncio.to_thread(_base_of, store, digest)
+
+    return ModelBuilder(make, check, _HOPELESS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """The making of one model."""
+
+    store: Store
+    remote: RemoteModel
+    digests: dict[str, Digest]
+    state: PullState
+    find_base: FindBase | None
+
+    async def make(self) -> None:
+        """Raises what Workshop.make and build raise; then nothing of the model is left."""
+        weights, adapter = self._of_role("weights"), self._of_role("adapter")
+        check_names({**weights, **adapter})
+        if await asyncio.to_thread(_is_adapter, self.store, weights):
+            weights, adapter = {}, weights
+        base = await self._base(adapter) if adapter else None
+        given = WeightsInput(weights, adapter, base, keep_quantized=True)
+        made = await WeightsBuilder(self.store, given, self._tell).make()
+        try:
+            with self.store.holding(made.made):
+                description = await self._description(made, base)
+                self.state.steps.append("writing manifest")
+                await asyncio.to_thread(lambda: list(build(self.store, description)))
+        finally:
+            await asyncio.to_thread(self.store.discard, made.made)
+
+    def _of_role(self, role: Role) -> dict[str, Digest]:
+        files = (file for file in self.remote.files if file.role == role)
+        return {file.title: self.digests[file.title] for file in files}
+
+    async def _base(self, adapter: dict[str, Digest]) -> Name:
+        """The model that the adapter is for."""
+        name = self.remote.name
+        self.state.made_type = ADAPTER_TYPE
+        if self.find_base is None:
+            raise BuildError(f"{name.short} is an adapter itself")
+        if ADAPTER_CONFIG in adapter:
+            named = await asyncio.to_thread(_base_of, self.store, adapter[ADAPTER_CONFIG])
+        else:
+            (digest,) = adapter.values()
+            header = await asyncio.to_thread(model_header, self.store.blob_path(digest))
+            named = base_in_header(header.metadata)
+        return await self.find_base(name, named or self.remote.base, self.state)
+
+    async def _description(self, made: BuiltWeights, base: Name | None) -> Description:
+        texts = await asyncio.to_thread(_texts, self.store, self.remote, self.digests)
+        description = Description(
+            self.remote.name,
+            from_model=base,
+            template=next(iter(texts["template"]), None),
+            licenses=tuple(texts["license"]),
+            adapters=made.adapters,
+        )
+        if made.model is None:
+            return description
+        projector = await asyncio.to_thread(self._projector, made.model)
+        return replace(description, files={"model.gguf": made.model}, projector=projector)
+
+    def _projector(self, model: Digest) -> Digest | None:
+        """The projector that came along; None, which is said, for one that the model cannot use:
+        it answers without. Blocks on the disk."""
+        for title, digest in self._of_role("projector").items():
+            fault = projector_fault(self.store, digest, model)
+            if fault is None:
+                return digest
+            self.state.steps.append(f"{title} is left out: {fault}")
+        return None
+
+    async def _tell(self, line: ProgressEvent) -> None:
+        self.state.tell(line)
+
+
+def projector_fault(store: Store, projector: Digest, model: Digest) -> str | None:
+    """Why a model cannot use a projector; both are blobs. Blocks on the disk."""
+    try:
+        header = model_header(store.blob_path(projector))
+        check_projector(header, model_header(store.blob_path(model)))
+    except (BuildError, InvalidGguf) as error:
+        return error.message
+    return None
+
+
+def _texts(store: Store, remote: RemoteModel, digests: dict[str, Digest]) -> dict[Role, list[str]]:
+    """The files that become layers of text. Raises BlobTooLarge, DigestMismatch."""
+    found: dict[Role, list[str]] = {"license": [], "template": []}
+    for file in remote.files:
+        if file.role in found:
+            content = store.read_blob(digests[file.title], MAX_TEXT_BYTES)
+            found[file.role].append(content.decode("utf-8", "replace"))
+    return found
+
+
+def _check_architecture(store: Store, digest: Digest) -> None:
+    """Raises ConvertError for a config that says that the checkpoint cannot be converted."""
+    from modelfile.convert.architectures import plan_for  # 10 ms that most daemons can do without
+    from modelfile.convert.config import read_config
+    from modelfile.convert.quantized import check_prequantized, is_quantized
+
+    config = read_config({_CONFIG: store.blob_path(digest)})
+    if is_quantized(config):
+        check_prequantized(config)
+        _check_torch()
+    else:
+        plan_for(config)
+
+
+def _check_torch() -> None:
+    if find_spec("torch") is None:
+        raise ConvertError(
+            "the checkpoint's weights are quantized, which PyTorch runs; it is not installed:"
+            " install hearth with ./install.sh --with-torch, or pull another one"
+        )
+
+
+def _base_of(store: Store, digest: Digest) -> str | None:
+    """The repository that adapter_config.json names. Raises ConvertError for another adapter than
+    LoRA."""
+    from modelfile.convert.config import read_config
+
+    config = read_config({ADAPTER_CONFIG: store.blob_path(digest)}, ADAPTER_CONFIG)
+    config.one_of("peft_type", "LORA", "LORA")
+    return base_in_config(config.values)
+
+
+def _is_adapter(store: Store, files: Mapping[str, Digest]) -> bool:
+    """Whether the one file is a GGUF that holds an adapter. Raises InvalidGguf."""
+    if len(files) != 1:
+        return False
+    (digest,) = files.values()
+    return model_header(store.blob_path(digest)).metadata.get("general.type") == "adapter"

@@ -1,0 +1,64 @@
+"""Blocking work in a thread, with progress told to the loop and an end when nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+Advance = Callable[[int], None]
+ProgressEvent = dict[str, Any]  # status, and for what has a size completed and total
+ReportProgress = Callable[[ProgressEvent], Awaitable[None]]
+ResultT = TypeVar("ResultT")
+
+_TICK_S = 0.1
+
+
+class Abandoned(Exception):
+    """Raised by advance in the thread when nobody waits for the work any more."""
+
+
+async def run_with_progress(
+    work: Callable[[Advance], ResultT], status: str, total_bytes: int, tell: ReportProgress
+) -> ResultT:
+    """Do blocking work that calls advance with the bytes done; progress is told now and then.
+    When the caller is cancelled the work ends at its next step, which is waited for.
+
+    Raises what the work raises.
+    """
+    done_bytes, told_bytes, abandoned = 0, -1, threading.Event()
+
+    def advance(count_bytes: int) -> None:
+        nonlocal done_bytes
+        if abandoned.is_set():
+            raise Abandoned
+        done_bytes += count_bytes
+
+    task = asyncio.ensure_future(asyncio.to_thread(work, advance))
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=_TICK_S)
+            if done_bytes != told_bytes:
+                told_bytes = done_bytes
+                completed = min(done_bytes, total_bytes)
+                await tell({"status": status, "completed": completed, "total": total_bytes})
+        return task.result()
+    finally:
+        abandoned.set()
+        await wait_ended(task)
+
+
+async def wait_ended(task: asyncio.Future[Any]) -> None:
+    """Wait for a task to its end, also when the waiter is cancelled meanwhile; what it raised is
+    not raised here."""
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if not task.cancelled():
+        task.exception()
+    if cancelled:
+        raise asyncio.CancelledError

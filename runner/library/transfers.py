@@ -1,0 +1,197 @@
+"""The pulls and pushes of the daemon: one of each model at a time, for all who ask for it.
+
+Owns their start, what they share (the limit, the credentials) and their end. What speaks HTTP to
+registries is imported with the first of them, in a thread: a daemon that serves installed models
+does without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+
+from registry.auth.credentials import Credential, Credentials, docker_config
+from registry.digest import Digest
+from registry.errors import Offline, RemoteRefused
+from registry.hosts.references import Reference
+from registry.manifest import ADAPTER_TYPE
+from registry.pull import ModelBuilder, PullState, pull
+from registry.records import BlobOrigin
+from registry.shortnames import FILE_NAME as SHORT_NAMES
+from registry.shortnames import ShortNames
+from registry.store import Store
+from registry.transfer.download import DownloadOptions
+from registry.transfer.fetcher import Fetcher
+from registry.transfer.rate import RateLimit
+from registry.transfer.shared_task import SharedTask, SharedTasks
+from runner.library.base_models import BaseHost, BaseModels
+from runner.library.model_builder import model_builder
+from runner.settings import Settings
+
+Transfer = SharedTask[PullState]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobSource:
+    """Where something may be had. insecure: as the user allowed when he pulled it."""
+
+    reference: Reference
+    insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LostBlob:
+    """A blob that is to be fetched again, and where to ask for it, in this order."""
+
+    digest: Digest
+    size_bytes: int
+    places: tuple[BlobSource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostAccess:
+    """What a host may need of this machine: credentials, the files of Ollama's key, and the
+    memory that models may use."""
+
+    credentials: Credentials
+    key_files: tuple[Path, ...]
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _PullRequest:
+    """A pull. is_base: of the model that an adapter is for."""
+
+    reference: Reference
+    insecure: bool = False
+    is_base: bool = False
+
+
+class Transfers:
+    """What is being pulled and pushed."""
+
+    def __init__(self, store: Store, settings: Settings, version: str) -> None:
+        self._store = store
+        self._settings = settings
+        self._agent = f"hearth/{version}"
+        self._limit = RateLimit(settings.transfer_rate)
+        self._fetcher = Fetcher(store, DownloadOptions(self._limit))
+        self._sharing: SharedTasks[PullState] = SharedTasks()
+        self.short_names = ShortNames(settings.data_dir / SHORT_NAMES)
+        self.credentials = Credentials(settings.data_dir / "auth.json", docker_config())
+
+    def pull(self, reference: Reference, insecure: bool) -> Transfer:
+        """Join the pull of a model, or begin it. Give it back with leave. Raises Offline."""
+        if reference.kind != "file":
+            self._require_network(f"pull {reference.name.short}")
+        making = model_builder(
+            self._store, BaseModels(self._store, self._pull_base, self.leave).find
+        )
+
+        async def run(state: PullState) -> None:
+            await self._pull(_PullRequest(reference, insecure), making, state)
+
+        return self._sharing.join(f"pull {insecure} {reference.key}", PullState, run)
+
+    def _pull_base(self, reference: Reference) -> Transfer:
+        """Join the pull of a model for an adapter. One of its own, so that two adapters that name
+        one another do not wait for one another; the files are fetched once all the same."""
+        making = model_builder(self._store)
+
+        async def run(state: PullState) -> None:
+            await self._pull(_PullRequest(reference, is_base=True), making, state)
+
+        return self._sharing.join(f"pull base {reference.key}", PullState, run)
+
+    async def _pull(self, asked: _PullRequest, making: ModelBuilder, state: PullState) -> None:
+        hosts, access = await _hosts(), self._access()
+        async with hosts.Web(self._agent, asked.insecure) as web:
+            host = hosts.host_for(web, asked.reference, access)
+            host = BaseHost(host, access.memory_bytes) if asked.is_base else host
+            await pull(host, self._fetcher, state, making)
+        await asyncio.to_thread(self._note_origin, asked, state)
+
+    def push(self, reference: Reference, insecure: bool) -> Transfer:
+        """Join the push of a model, or begin it. Give it back with leave. Raises Offline,
+        RemoteRefused for hosts that take none."""
+        self._require_network(f"push {reference.name.short}")
+        if reference.kind != "oci" or reference.digest is not None:
+            raise RemoteRefused(
+                f"{reference.name.short} cannot be pushed: models go to a registry, under a name "
+                "such as host/namespace/model:tag"
+            )
+
+        async def run(state: PullState) -> None:
+            hosts = await _hosts()
+            async with hosts.Web(self._agent, insecure) as web:
+                target = hosts.destination(web, reference, self._access())
+                await hosts.push(self._store, reference.name, target, self._limit, state)
+
+        return self._sharing.join(f"push {insecure} {reference.key}", PullState, run)
+
+    def mend(self, wanted: LostBlob) -> Transfer:
+        """Join the mending of a blob, or begin it; the task's result says from where it came.
+        Give it back with leave. Raises Offline."""
+        self._require_network(f"fetch blob {wanted.digest.short} again")
+
+        async def run(state: PullState) -> str:
+            await _hosts()
+            module = await asyncio.to_thread(import_module, "runner.library.refetch")
+            asking = module.Asking(self._agent, self._access(), self._fetcher, state)
+            came_from: str = await module.refetch(asking, wanted)
+            return came_from
+
+        return self._sharing.join(f"mend {wanted.digest}", PullState, run)
+
+    async def leave(self, job: Transfer) -> None:
+        """Wait for it no longer; what nobody waits for is cancelled."""
+        await self._sharing.leave(job)
+
+    async def login(self, host: str, credential: Credential, insecure: bool) -> None:
+        """Keep a credential that the registry accepts. Raises Offline, RemoteError, StoreFault."""
+        self._require_network(f"log in to {host}")
+        hosts = await _hosts()
+        async with hosts.Web(self._agent, insecure) as web:
+            await hosts.check_login(web, host, credential)
+        await asyncio.to_thread(self.credentials.save, host, credential)
+
+    def cancel_all(self) -> None:
+        """End everything; what has arrived stays."""
+        self._sharing.cancel_all()
+
+    async def close(self) -> None:
+        """End everything and wait for it."""
+        await self._sharing.close()
+
+    def _require_network(self, what: str) -> None:
+        if self._settings.offline:
+            raise Offline(what)
+
+    def _note_origin(self, asked: _PullRequest, state: PullState) -> None:
+        """Keep with the blobs from where they came, for the day on which one is damaged."""
+        reference = asked.reference
+        if reference.kind == "huggingface" and state.file is not None:
+            reference = replace(reference, selector=state.file)
+        if state.name is None or reference.text is None:
+            return
+        origin = BlobOrigin(reference.text, asked.insecure)
+        if state.made_type != ADAPTER_TYPE:
+            self._store.keep_origin(state.name, origin)
+        if state.made_type is not None:
+            made = replace(origin, recipe=state.recipe)
+            self._store.keep_origin(state.name, made, state.made_type)
+
+    def _access(self) -> HostAccess:
+        limit, total = self._settings.memory_limit, int(psutil.virtual_memory().total)
+        keys = (Path.home() / ".ollama" / "id_ed25519", self._settings.data_dir / "id_ed25519")
+        return HostAccess(self.credentials, keys, min(limit, total) if limit else total)
+
+
+async def _hosts() -> ModuleType:
+    """What speaks to registries; the first import takes a good part of a second."""
+    return await asyncio.to_thread(import_module, "runner.library.hosts")

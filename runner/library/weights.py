@@ -1,0 +1,279 @@
+"""One GGUF from whatever a model is to be made of: merged, converted, quantized.
+
+Owns the order of the jobs, the space they need and what they leave when they end early: nothing.
+Knows nothing of HTTP, of tensors and of types: runner/jobs/{merge,convert,imatrix,
+quantize}.py do the work in processes of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from modelfile.build import check_header
+from modelfile.errors import BuildError
+from modelfile.quantization import quantization_type
+from registry.bundle import model_header, model_layer
+from registry.digest import Digest
+from registry.names import Name
+from registry.store import Store
+from runner.library import jobs
+from runner.library.progress import ProgressEvent, ReportProgress, run_with_progress
+from runner.library.weight_files import WeightsFormat, file_sizes, weights_format
+
+RunJob = Callable[[str, Mapping[str, Any]], AsyncGenerator[ProgressEvent, None]]
+
+PLAIN_TYPES = ("F32", "F16", "BF16")
+_UNITS = {"quantize": {"unit": "tensors"}, "imatrix": {"unit": "chunks"}}  # else bytes
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizationRequest:
+    """How the weights shall be stored. overrides: pairs of a regular expression over tensor names
+    and a type. imatrix: a blob that tells which weights matter. calibration: a blob of text from
+    which that is found out."""
+
+    type: str
+    overrides: tuple[tuple[str, str], ...] = ()
+    imatrix: Digest | None = None
+    calibration: Digest | None = None
+    allow_requantize: bool = False
+
+    @property
+    def bits_per_weight(self) -> float:
+        """About the bits that a weight will have."""
+        return quantization_type(self.type).bits_per_weight
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsInput:
+    """What to make weights of: blobs by the names of their files, or an installed model.
+    keep_quantized: a quantized checkpoint stays as it is, for the torch backend."""
+
+    files: Mapping[str, Digest] = field(default_factory=dict)
+    adapter_files: Mapping[str, Digest] = field(default_factory=dict)
+    from_model: Name | None = None
+    quantization: QuantizationRequest | None = None
+    keep_quantized: bool = False
+
+    @property
+    def groups(self) -> tuple[Mapping[str, Digest], ...]:
+        """The files that belong together."""
+        return tuple(files for files in (self.files, self.adapter_files) if files)
+
+    @property
+    def digests(self) -> set[Digest]:
+        """Every blob that was given."""
+        found = {*self.files.values(), *self.adapter_files.values()}
+        if self.quantization is not None:
+            others = (self.quantization.imatrix, self.quantization.calibration)
+            found.update(digest for digest in others if digest is not None)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltWeights:
+    """What a model shall have. model and adapters: None for those of the installed model. made:
+    blobs that were written for it."""
+
+    model: Digest | None = None
+    adapters: tuple[Digest, ...] | None = None
+    made: tuple[Digest, ...] = ()
+
+
+class WeightsBuilder:
+    """The making of one model's weights in a folder of the store. tell is given lines of status,
+    completed and total."""
+
+    def __init__(
+        self, store: Store, given: WeightsInput, tell: ReportProgress, run: RunJob | None = None
+    ) -> None:
+        self._store = store
+        self._given = given
+        self._tell = tell
+        self._run = run or jobs.run_job
+        self._made: list[Digest] = []
+
+    async def make(self) -> BuiltWeights:
+        """Make what is wanted. When this fails or is cancelled, nothing is left.
+
+        Raises BuildError, InvalidGguf, ModelMissing, BlobMissing, StoreFull, StoreFault,
+        StoreReadOnly, and the errors of runner.errors that a job raises.
+        """
+        try:
+            source = await asyncio.to_thread(self._source)
+            if source is not None and not self._needs_folder():
+                return BuiltWeights(self._given_model(), self._given_adapters())
+            self._store.require_space(self._needed_bytes(source))
+            async with _workspace(self._store) as folder:
+                return await self._make(folder, source)
+        except BaseException:
+            await asyncio.to_thread(self._store.discard, self._made)
+            raise
+
+    async def _make(self, folder: Path, source: Path | None) -> BuiltWeights:
+        made = source is None
+        if source is None:
+            source = await self._whole(folder / "whole.gguf")
+        wanted = self._given.quantization
+        if wanted is not None and not (made and self._converts_to(wanted.type)):
+            quantized = await self._quantized(wanted, folder, source)
+            if made:
+                source.unlink()
+            source, made = quantized, True
+        model = await self._taken(source) if made else self._given_model()
+        path = source if model is None else self._store.blob_path(model)
+        return BuiltWeights(model, await self._adapters(folder, path), tuple(self._made))
+
+    def _needs_folder(self) -> bool:
+        given = self._given
+        kinds = [weights_format(self._store, files) for files in given.groups]
+        return given.quantization is not None or any(
+            kind is not WeightsFormat.GGUF for kind in kinds
+        )
+
+    def _source(self) -> Path | None:
+        """The GGUF that is there already; None when it must be made first."""
+        given = self._given
+        if given.from_model is not None:
+            manifest = self._store.get(given.from_model).manifest
+            path = self._store.blob_path(model_layer(manifest).digest)
+        elif weights_format(self._store, given.files) is WeightsFormat.GGUF:
+            (digest,) = given.files.values()
+            path = self._store.blob_path(digest)
+        else:
+            return None
+        header = model_header(path)
+        check_header(header)
+        if given.quantization is not None and header.keeps_checkpoint:
+            raise BuildError(
+                f"the model's weights are already quantized ({header.quantization}); they cannot be"
+                " quantized again"
+            )
+        if given.quantization is not None and not header.tensors:
+            raise BuildError("the model holds no weights; there is nothing to quantize")
+        return path
+
+    def _given_model(self) -> Digest | None:
+        return next(iter(self._given.files.values()), None)
+
+    def _given_adapters(self) -> tuple[Digest, ...] | None:
+        return tuple(self._given.adapter_files.values()) or None
+
+    def _needed_bytes(self, source: Path | None) -> int:
+        """About the bytes of all files that will be written, the adapter's left out."""
+        wanted = self._given.quantization
+        if source is None:
+            whole = written = sum(file_sizes(self._store, self._given.files).values())
+        else:
+            whole, written = model_header(source).file_size_bytes, 0
+        if wanted is None or (source is None and self._converts_to(wanted.type)):
+            return written
+        return written + int(whole * min(1.0, wanted.bits_per_weight / 16))
+
+    def _converts_to(self, kind: str) -> bool:
+        """Whether the conversion gives this type by itself."""
+        files = self._given.files
+        return (
+            kind in PLAIN_TYPES and weights_format(self._store, files) is WeightsFormat.SAFETENSORS
+        )
+
+    async def _whole(self, target: Path) -> Path:
+        """Merge the parts, or convert the safetensors, into target."""
+        files, wanted = self._given.files, self._given.quantization
+        if weights_format(self._store, files) is WeightsFormat.PARTS:
+            parts = list(self._paths(files).values())
+            await self._job("merge", {"parts": parts, "target": str(target)})
+            return target
+        kind = wanted.type if wanted is not None and wanted.type in PLAIN_TYPES else "auto"
+        await self._convert(files, target, kind, None)
+        return target
+
+    async def _convert(
+        self, files: Mapping[str, Digest], target: Path, kind: str, base: Path | None
+    ) -> None:
+        job = {
+            "files": self._paths(files),
+            "target": str(target),
+            "type": kind,
+            "adapter": base is not None,
+            "keep": self._given.keep_quantized and self._given.quantization is None,
+            "base": None if base is None else str(base),
+        }
+        await self._job("convert", job)
+
+    async def _quantized(self, wanted: QuantizationRequest, folder: Path, source: Path) -> Path:
+        target = folder / "quantized.gguf"
+        imatrix = await self._imatrix(wanted, folder, source)
+        job = {
+            "source": str(source),
+            "target": str(target),
+            "type": wanted.type,
+            "overrides": [list(pair) for pair in wanted.overrides],
+            "imatrix": None if imatrix is None else str(imatrix),
+            "allow_requantize": wanted.allow_requantize,
+            "threads": None,
+        }
+        await self._job("quantize", job)
+        return target
+
+    async def _imatrix(
+        self, wanted: QuantizationRequest, folder: Path, source: Path
+    ) -> Path | None:
+        if wanted.calibration is None:
+            return None if wanted.imatrix is None else self._store.blob_path(wanted.imatrix)
+        target = folder / "imatrix.gguf"
+        job = {
+            "model": str(source),
+            "text": str(self._store.blob_path(wanted.calibration)),
+            "target": str(target),
+            "context": None,
+            "threads": None,
+        }
+        await self._job("imatrix", job)
+        return target
+
+    async def _adapters(self, folder: Path, base: Path) -> tuple[Digest, ...] | None:
+        files = self._given.adapter_files
+        if not files or weights_format(self._store, files) is WeightsFormat.GGUF:
+            return self._given_adapters()
+        target = folder / "adapter.gguf"
+        await self._convert(files, target, "F16", base)
+        return (await self._taken(target),)
+
+    async def _job(self, name: str, job: Mapping[str, Any]) -> None:
+        async with contextlib.aclosing(self._run(f"runner.jobs.{name}", job)) as lines:
+            async for line in lines:
+                if "done" not in line:
+                    await self._tell(line | _UNITS.get(name, {}))
+
+    async def _taken(self, path: Path) -> Digest:
+        """A file of the workspace as a blob."""
+        store, size_bytes = self._store, _size(path)
+        digest, _ = await run_with_progress(
+            lambda advance: store.take_made(path, advance), "verifying", size_bytes, self._tell
+        )
+        self._made.append(digest)
+        return digest
+
+    def _paths(self, files: Mapping[str, Digest]) -> dict[str, str]:
+        return {name: str(self._store.blob_path(digest)) for name, digest in files.items()}
+
+
+@contextlib.asynccontextmanager
+async def _workspace(store: Store) -> AsyncIterator[Path]:
+    """A folder of the store, removed in a thread: that takes a while for large files."""
+    opened = store.workspace()
+    folder = opened.__enter__()
+    try:
+        yield folder
+    finally:
+        await asyncio.to_thread(opened.__exit__, None, None, None)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size

@@ -1,0 +1,59 @@
+"""What a model takes, told without loading it: bits a weight, memory at its context.
+
+Knows the memory plan's prices. Not what is free now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelfile.errors import ModelfileError
+from modelfile.parameters import PARAMETERS, validate_all
+from registry.bundle import Bundle
+from runner.errors import ModelInvalid
+from runner.models.memory_plan import Wishes, compute_bytes, context_length, torch_cache_type
+from runner.models.model_shape import model_shape, runs_on_torch
+from runner.models.options import load_request
+from runner.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRequirement:
+    """The least memory with which one conversation can fill the context."""
+
+    context_length: int
+    weights_bytes: int
+    cache_bytes: int
+    compute_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """The sum. Loading may take more: a cache for several conversations at once."""
+        return self.weights_bytes + self.cache_bytes + self.compute_bytes
+
+
+def memory_requirement(bundle: Bundle, settings: Settings) -> MemoryRequirement | None:
+    """At the context of the bundle's parameters, else of the settings; None when the model file
+    or a parameter does not tell enough to load it."""
+    try:
+        options = load_request(validate_all(bundle.parameters), {})
+        shape = model_shape(bundle, options.backend)
+    except (ModelInvalid, ModelfileError):
+        return None
+    context = context_length(shape, Wishes(options.num_ctx, settings.context_length))
+    cache_type = options.kv_cache_type or settings.kv_cache_type
+    if runs_on_torch(bundle, options.backend):
+        cache_type = torch_cache_type(cache_type)
+    batch = options.num_batch or PARAMETERS["num_batch"].default
+    return MemoryRequirement(
+        context,
+        shape.all_weights_bytes,
+        int(shape.cache_bytes_per_token(cache_type) * context),
+        compute_bytes(shape, batch, context, settings.flash_attention),
+    )
+
+
+def bits_per_weight(bundle: Bundle) -> float | None:
+    """Bits of a parameter over all tensors; None for a file without tensors."""
+    count = bundle.header.parameter_count
+    return 8 * bundle.header.tensors_size_bytes / count if count else None

@@ -1,0 +1,80 @@
+"""Whether a bundle's model can read images, and what that costs.
+
+Knows the keys of a projector's metadata. Loads nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from modelfile.errors import BuildError
+from modelfile.projectors import check_projector
+from registry.bundle import Bundle, BundleFile
+from registry.formats.gguf import GgufHeader
+from runner.models.memory_plan import ProjectorShape
+
+_DEFAULT_PATCHES: Final = 4096
+# Kinds that keep the size of a picture, up to so many patches (tools/mtmd/clip.cpp: limits in
+# tokens of two patches by two).
+_MAX_PATCHES: Final = dict.fromkeys(
+    ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger"), 4096 * 4
+)
+
+
+def vision_unsupported(bundle: Bundle, asked: str | None = None) -> str | None:
+    """Why the model cannot read images; None: it can. asked: the backend of the request."""
+    name = bundle.name.short
+    if bundle.projector is None:
+        return (
+            f"{name} cannot read images; it has no projector. Use a model with the capability"
+            " vision, or create it again with a second FROM that names its mmproj file"
+        )
+    if bundle.header.keeps_checkpoint or (asked or bundle.parameters.get("backend")) == "torch":
+        return (
+            f"{name} cannot read images; the backend torch has no use for its projector. Create it"
+            " again without PARAMETER backend torch"
+        )
+    try:
+        check_projector(bundle.projector.header, bundle.header)
+    except BuildError as error:
+        return f"{name} cannot read images; {error}"
+    return None
+
+
+def projector_of(bundle: Bundle, backend: str | None = None) -> BundleFile | None:
+    """The projector to load with the model; None: there is none that can be used, and the model
+    answers texts."""
+    return bundle.projector if vision_unsupported(bundle, backend) is None else None
+
+
+def projector_shape(file: BundleFile | None) -> ProjectorShape | None:
+    """The numbers of the memory plan."""
+    if file is None:
+        return None
+    header = file.header
+    embedding = _figure(header, "embedding_length")
+    return ProjectorShape(
+        weights_bytes=file.size_bytes,
+        patches=_patches(header),
+        embedding_length=embedding,
+        feed_forward_length=_figure(header, "feed_forward_length") or 4 * embedding,
+        heads=_figure(header, "attention.head_count"),
+    )
+
+
+def _patches(header: GgufHeader) -> int:
+    """The most patches that a picture is cut into at once."""
+    patch, side = _figure(header, "patch_size"), _figure(header, "image_size")
+    if not patch:
+        return _DEFAULT_PATCHES
+    most = _MAX_PATCHES.get(str(header.metadata.get("clip.projector_type")), 0)
+    pixels = max(side * side, _figure(header, "image_max_pixels"))
+    return max(1, most, pixels // (patch * patch))
+
+
+def _figure(header: GgufHeader, key: str) -> int:
+    """A number of the vision encoder, 0 where the file does not say it or says nonsense."""
+    value = header.metadata.get(f"clip.vision.{key}")
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return value if 0 <= value < 1 << 24 else 0

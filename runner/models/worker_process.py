@@ -1,0 +1,123 @@
+"""Spawns a worker process and keeps what it says on stderr. Knows nothing of frames.
+
+The process gets one end of a socket pair, an environment of a few named variables, "/" as its
+directory and nothing of the daemon's other files. It asks the kernel itself to die with the
+daemon; the closed socket tells it so where the kernel cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+INHERITED = (
+    "CUDA_VISIBLE_DEVICES",
+    "LD_LIBRARY_PATH",  # where CUDA's libraries are, on machines that set it
+    "SYSTEMROOT",
+)
+_STDERR_KEPT_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class ExitStatus:
+    """How a process ended: by a signal, or with an exit code."""
+
+    exit_code: int | None
+    signal_name: str | None
+
+    def __str__(self) -> str:
+        return self.signal_name or f"exit code {self.exit_code}"
+
+
+def worker_environment() -> dict[str, str]:
+    """The few variables a worker needs; no keys, no tokens."""
+    return {name: os.environ[name] for name in INHERITED if name in os.environ}
+
+
+def worker_command(*arguments: str) -> list[str]:
+    """The command line of a worker. -I: neither the user's site nor PYTHON* variables count."""
+    return [sys.executable, "-I", "-m", "runner.worker", *arguments]
+
+
+class WorkerProcess:
+    """A running worker. Made by spawn."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._stderr = bytearray()
+        self._reading = asyncio.create_task(self._read_stderr())
+        self._waiting = asyncio.create_task(process.wait())
+
+    @classmethod
+    async def spawn(cls) -> tuple[WorkerProcess, socket.socket]:
+        """The process and our end of its socket (non-blocking). Raises OSError."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    *worker_command(str(theirs.fileno())),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.PIPE,
+                    env=worker_environment(),
+                    cwd="/",
+                    pass_fds=(theirs.fileno(),),
+                    **own_process_group(),
+                )
+        except BaseException:
+            ours.close()
+            raise
+        ours.setblocking(False)
+        return cls(process), ours
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last it wrote to stderr, for the log."""
+        return self._stderr.decode("utf-8", "replace").strip()
+
+    def kill(self) -> None:
+        """Send SIGKILL; a process that has ended is left alone."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def wait(self, timeout_s: float | None = None) -> ExitStatus:
+        """How it ended. Still running after timeout_s: killed."""
+        done, _ = await asyncio.wait({self._waiting}, timeout=timeout_s)
+        if not done:
+            self.kill()
+        code = await asyncio.shield(self._waiting)
+        await asyncio.wait({self._reading}, timeout=0.2)
+        return exit_status(code)
+
+    async def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        while chunk := await self._process.stderr.read(4096):
+            self._stderr += chunk
+            del self._stderr[:-_STDERR_KEPT_BYTES]
+
+
+def own_process_group() -> dict[str, Any]:
+    """Options that put a child into a process group of its own."""
+    # A Ctrl-C in the daemon's terminal must reach the daemon only: it drains the streams.
+    return {"process_group": 0} if os.name == "posix" else {}
+
+
+def exit_status(code: int) -> ExitStatus:
+    """How a process with this return code ended."""
+    if code >= 0:
+        return ExitStatus(code, None)
+    try:
+        return ExitStatus(None, signal.Signals(-code).name)
+    except ValueError:
+        return ExitStatus(None, f"signal {-code}")

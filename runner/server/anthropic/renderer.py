@@ -1,0 +1,171 @@
+"""Anthropic's words for an answer: a message's blocks, and the events of a stream."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic_core import to_json
+
+from runner.chat.output import OutputDelta, OutputParser
+from runner.chat.reasoning import ReasoningText
+from runner.chat.tools.call_stream import ToolCallDelta
+from runner.server.ids import new_id
+from runner.server.stream import EVENT_STREAM, Deltas, GeneratedSequence
+from runner.types import Finish, ToolCall
+
+
+def message(
+    model: str, answer: GeneratedSequence, parts: OutputDelta, stops: list[str]
+) -> dict[str, Any]:
+    """A whole answer. stops: those that the request itself named."""
+    blocks: list[dict[str, Any]] = []
+    if parts.reasoning:
+        blocks.append({"type": "thinking", "thinking": parts.reasoning, "signature": ""})
+    if parts.content:
+        blocks.append({"type": "text", "text": parts.content})
+    blocks += [{**_tool_use(call), "input": json.loads(call.arguments)} for call in parts.calls]
+    return {
+        **_head(model),
+        "content": blocks,
+        **_ending(answer.finish, bool(parts.calls), stops),
+        "usage": _usage(answer.finish),
+    }
+
+
+class MessageRenderer:
+    """The events of one streamed message. prompt_tokens: what message_start tells; how much of
+    it came from the cache is known at the end."""
+
+    content_type = EVENT_STREAM
+
+    def __init__(
+        self, model: str, parser: OutputParser | None, stops: list[str], prompt_tokens: int
+    ) -> None:
+        self._model = model
+        self._parser = parser
+        self._stops = stops
+        self._prompt_tokens = prompt_tokens
+        self._begun = False
+        self._block: str | None = None  # the type of the open block
+        self._index = 0
+        self._called = False
+
+    def events(self, arrived: Deltas) -> bytes:
+        """See Renderer."""
+        out = [] if self._begun else [self._start()]
+        for _, delta in arrived:
+            self._add(out, self._parse(delta.text, delta.finish is not None))
+            if delta.finish is not None:
+                self._close(out)
+                out.append(self._finish(delta.finish))
+        return b"".join(out)
+
+    def keep_alive(self) -> bytes:
+        """See Renderer."""
+        before = b"" if self._begun else self._start()
+        return before + _event("ping")
+
+    def end(self) -> bytes:
+        """See Renderer."""
+        return _event("message_stop")
+
+    def _parse(self, text: str, last: bool) -> OutputDelta:
+        if self._parser is None:
+            return OutputDelta(text)
+        return self._parser.finish(text) if last else self._parser.feed(text)
+
+    def _start(self) -> bytes:
+        self._begun = True
+        usage = {
+            "input_tokens": self._prompt_tokens,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": 0,
+        }
+        ending = {"stop_reason": None, "stop_sequence": None}
+        started = {**_head(self._model), "content": [], **ending, "usage": usage}
+        return _event("message_start", message=started)
+
+    def _add(self, out: list[bytes], parts: OutputDelta) -> None:
+        for part in parts.in_order or (ReasoningText(parts.reasoning), parts.content):
+            if isinstance(part, ToolCallDelta):
+                self._add_call(out, part)
+            elif isinstance(part, ReasoningText) and part.text:
+                self._open(out, {"type": "thinking", "thinking": "", "signature": ""})
+                self._delta(out, {"type": "thinking_delta", "thinking": part.text})
+            elif isinstance(part, str) and part:
+                self._open(out, {"type": "text", "text": ""})
+                self._delta(out, {"type": "text_delta", "text": part})
+
+    def _add_call(self, out: list[bytes], piece: ToolCallDelta) -> None:
+        if piece.name is not None:
+            self._close(out)
+            self._called = True
+            use = {"type": "tool_use", "id": piece.id, "name": piece.name, "input": {}}
+            self._open(out, use)
+        if piece.arguments:
+            self._delta(out, {"type": "input_json_delta", "partial_json": piece.arguments})
+        if piece.last:
+            self._close(out)
+
+    def _open(self, out: list[bytes], block: dict[str, Any]) -> None:
+        """Begin a block, unless one of its type is open."""
+        if self._block != block["type"]:
+            self._close(out)
+            self._block = block["type"]
+            out.append(_event("content_block_start", index=self._index, content_block=block))
+
+    def _delta(self, out: list[bytes], delta: dict[str, Any]) -> None:
+        out.append(_event("content_block_delta", index=self._index, delta=delta))
+
+    def _close(self, out: list[bytes]) -> None:
+        if self._block is None:
+            return
+        if self._block == "thinking":
+            self._delta(out, {"type": "signature_delta", "signature": ""})
+        out.append(_event("content_block_stop", index=self._index))
+        self._block = None
+        self._index += 1
+
+    def _finish(self, finish: Finish) -> bytes:
+        ending = _ending(finish, self._called, self._stops)
+        return _event("message_delta", delta=ending, usage=_usage(finish))
+
+
+def _head(model: str) -> dict[str, Any]:
+    return {"id": new_id("msg"), "type": "message", "role": "assistant", "model": model}
+
+
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name}
+
+
+def _ending(finish: Finish | None, called: bool, stops: list[str]) -> dict[str, Any]:
+    stop = None if finish is None else finish.stop_string
+    if finish is not None and finish.reason == "length":
+        reason = "max_tokens"
+    elif called:
+        reason = "tool_use"
+    elif stop in stops:
+        return {"stop_reason": "stop_sequence", "stop_sequence": stop}
+    else:
+        reason = "end_turn"
+    return {"stop_reason": reason, "stop_sequence": None}
+
+
+def _usage(finish: Finish | None) -> dict[str, int]:
+    """What was used: as Anthropic counts, input_tokens leaves out what the cache had."""
+    if finish is None:
+        return {"input_tokens": 0, "output_tokens": 0}
+    usage = finish.usage
+    return {
+        "input_tokens": usage.prompt_tokens - usage.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.completion_tokens,
+    }
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), to_json({"type": kind, **fields}))

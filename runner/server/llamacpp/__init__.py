@@ -1,0 +1,1 @@
+"""Routes that clients of llama-server, vLLM and Jina know: tokenize, rerank, ..."""

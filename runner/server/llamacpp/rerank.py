@@ -1,0 +1,137 @@
+"""POST /v1/rerank and /v1/score, also without /v1: how near texts are to each other, in the words
+of Jina, Cohere and vLLM.
+
+With an embedding model the score is the cosine of the two vectors, as vLLM has it. Rerankers
+(cross-encoders) read both texts at once; theirs is a probability.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from runner.errors import InvalidRequest
+from runner.models.manager import Lease
+from runner.server.embedding_inputs import MAX_INPUTS
+from runner.server.generation import keep_alive_s, require_embedding
+from runner.server.http_request import HttpRequest, WireModel
+from runner.server.ids import new_id
+
+
+class RerankDocument(WireModel):
+    """A document with its text."""
+
+    text: str
+
+
+class RerankRequest(WireModel):
+    """POST /v1/rerank."""
+
+    model: str = Field(min_length=1)
+    query: str = Field(min_length=1)
+    documents: list[str | RerankDocument] = Field(min_length=1, max_length=MAX_INPUTS - 1)
+    top_n: int | None = Field(None, ge=1)
+    return_documents: bool | None = None
+    truncate: bool = False
+    keep_alive: Any = None
+
+
+class ScoreRequest(WireModel):
+    """POST /v1/score. One text in text_1 is compared with each in text_2; several go in pairs."""
+
+    model: str = Field(min_length=1)
+    text_1: str | list[str]
+    text_2: str | list[str]
+    truncate: bool = False
+    keep_alive: Any = None
+
+
+async def rerank(http: HttpRequest) -> None:
+    """The documents, the nearest to the query first."""
+    asked = await http.read(RerankRequest)
+    texts = [each if isinstance(each, str) else each.text for each in asked.documents]
+    async with _leased(http, asked.model, asked.keep_alive) as lease:
+        scores, tokens = await _scores(lease, [asked.query], texts, asked.truncate)
+    order = sorted(range(len(texts)), key=lambda index: -scores[index])[: asked.top_n]
+    shown = asked.return_documents is not False
+    results = [
+        {
+            "index": index,
+            "relevance_score": scores[index],
+            **({"document": {"text": texts[index]}} if shown else {}),
+        }
+        for index in order
+    ]
+    await http.reply(
+        {"id": new_id("rerank"), "model": asked.model, "results": results, "usage": _usage(tokens)}
+    )
+
+
+async def score(http: HttpRequest) -> None:
+    """One score for each pair of texts."""
+    asked = await http.read(ScoreRequest)
+    left, right = _texts(asked.text_1, "text_1"), _texts(asked.text_2, "text_2")
+    if len(left) != len(right) and len(left) != 1:
+        raise InvalidRequest(
+            f"text_1 has {len(left)} texts and text_2 {len(right)}: give one, or as many",
+            param="text_1",
+        )
+    if len(left) + len(right) > MAX_INPUTS:
+        raise InvalidRequest(f"more than {MAX_INPUTS} texts", param="text_2")
+    async with _leased(http, asked.model, asked.keep_alive) as lease:
+        scores, tokens = await _scores(lease, left, right, asked.truncate)
+    data = [
+        {"index": index, "object": "score", "score": value} for index, value in enumerate(scores)
+    ]
+    answer = {"id": new_id("score"), "object": "list", "created": int(time.time())}
+    await http.reply({**answer, "model": asked.model, "data": data, "usage": _usage(tokens)})
+
+
+@contextlib.asynccontextmanager
+async def _leased(http: HttpRequest, model: str, keep_alive: Any) -> AsyncIterator[Lease]:
+    """A model, for as long as its client waits."""
+    manager = http.services.manager
+    async with (
+        http.cancelled_on_disconnect(),
+        manager.lease(model, {}, keep_alive_s(keep_alive)) as lease,
+    ):
+        yield lease
+
+
+async def _scores(
+    lease: Lease, left: Sequence[str], right: Sequence[str], truncate: bool
+) -> tuple[list[float], int]:
+    """The score of each text of right with the one beside it in left, or the only one there, and
+    the tokens they cost. truncate: of what is too long the end is not read. Raises Unsupported,
+    ContextOverflow."""
+    if lease.plan.ranking:
+        firsts = left if len(left) == len(right) else list(left) * len(right)
+        told = await lease.worker.rank(list(zip(firsts, right, strict=True)), truncate=truncate)
+        return [vector[0] for vector in told.vectors], told.prompt_tokens
+    require_embedding(lease)
+    told = await lease.worker.embed([*left, *right], truncate=truncate)
+    known, others = told.vectors[: len(left)], told.vectors[len(left) :]
+    if len(known) == 1:
+        known = known * len(others)
+    scores = [_cosine(one, other) for one, other in zip(known, others, strict=True)]
+    return scores, told.prompt_tokens
+
+
+def _texts(given: str | list[str], where: str) -> list[str]:
+    texts = [given] if isinstance(given, str) else given
+    if not texts or not all(texts):
+        raise InvalidRequest(f"{where} is empty or holds an empty text", param=where)
+    return texts
+
+
+def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
+    """Of vectors of length 1."""
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+def _usage(tokens: int) -> dict[str, int]:
+    return {"prompt_tokens": tokens, "total_tokens": tokens}

@@ -1,0 +1,103 @@
+"""POST /tokenize and /detokenize, in the words of vLLM and of llama.cpp's server: text or a
+conversation to token ids, and back. The model is loaded; nothing is generated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from runner.errors import InvalidRequest
+from runner.server.generation import conversation, keep_alive_s, require_tools
+from runner.server.http_request import HttpRequest, WireModel
+from runner.server.images import require_vision
+from runner.server.llamacpp.apply_template import TemplateMessage, messages_of
+from runner.types import GenerateRequest
+
+MAX_TOKENS = 1_000_000
+
+
+class TokenizeRequest(WireModel):
+    """POST /tokenize: exactly one of prompt, content and messages."""
+
+    model: str = Field(min_length=1)
+    prompt: str | None = None
+    content: str | None = None  # llama.cpp's name
+    messages: list[TemplateMessage] | None = None
+    tools: list[dict[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    add_special_tokens: bool | None = None  # vLLM's name, on unless it is set
+    add_special: bool | None = None  # llama.cpp's name, off unless it is set
+    return_token_strs: bool | None = None
+    with_pieces: bool | None = None
+    keep_alive: Any = None
+
+    @property
+    def special(self) -> bool:
+        """Whether the tokens that a prompt begins with are added, and those in it count."""
+        if self.add_special_tokens is not None or self.content is None:
+            return self.add_special_tokens is not False
+        return bool(self.add_special)
+
+
+class DetokenizeRequest(WireModel):
+    """POST /detokenize."""
+
+    model: str = Field(min_length=1)
+    tokens: list[int] = Field(max_length=MAX_TOKENS)
+    keep_alive: Any = None
+
+
+async def tokenize(http: HttpRequest) -> None:
+    """Answer {"count", "max_model_len", "tokens", "token_strs"}; with_pieces: "tokens" as
+    llama.cpp's objects {"id", "piece"}."""
+    asked = await http.read(TokenizeRequest)
+    given = [part for part in (asked.prompt, asked.content, asked.messages) if part is not None]
+    if len(given) != 1:
+        raise InvalidRequest("send exactly one of prompt, content and messages", param="prompt")
+    turns = messages_of(asked.messages or ())
+    await require_vision(http.services, asked.model, turns, {})
+    async with (
+        http.cancelled_on_disconnect(),
+        http.services.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
+    ):
+        worker = lease.worker
+        if asked.messages is not None:
+            if asked.tools:
+                require_tools(lease)
+            options = {} if asked.add_generation_prompt else {"add_generation_prompt": False}
+            request = GenerateRequest(
+                "encode",
+                messages=conversation(lease, turns),
+                continues=asked.continue_final_message,
+                tools=tuple(asked.tools or ()),
+                template_options=options,
+            )
+            tokens = await worker.encode(request)
+        else:
+            tokens = await worker.tokenize(str(given[0]), add_special=asked.special)
+        answer: dict[str, Any] = {
+            "count": len(tokens),
+            "max_model_len": lease.plan.context_length,
+            "tokens": tokens,
+            "token_strs": None,
+        }
+        if asked.return_token_strs or asked.with_pieces:
+            answer["token_strs"] = pieces = await worker.pieces(tokens)
+        if asked.with_pieces:
+            both = zip(tokens, pieces, strict=True)
+            answer["tokens"] = [{"id": token, "piece": piece} for token, piece in both]
+        await http.reply(answer)
+
+
+async def detokenize(http: HttpRequest) -> None:
+    """Answer {"prompt", "content"}, the same text."""
+    asked = await http.read(DetokenizeRequest)
+    async with (
+        http.cancelled_on_disconnect(),
+        http.services.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
+    ):
+        text = await lease.worker.detokenize(asked.tokens)
+        await http.reply({"prompt": text, "content": text})

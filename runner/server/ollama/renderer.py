@@ -1,0 +1,139 @@
+"""What /api/chat and /api/generate share: load and unload by an empty request, the events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic_core import to_json
+
+from runner.chat.output import OutputDelta, OutputParser
+from runner.models.delta_stream import DeltaStream
+from runner.models.options import check_options
+from runner.server.generation import keep_alive_s
+from runner.server.http_request import HttpRequest
+from runner.server.ollama.timings import figures, now_text
+from runner.server.ollama.wire import OllamaGenerateFields
+from runner.server.openai.logprobs import FLOOR
+from runner.server.stream import NDJSON, Deltas, collect, send_stream
+from runner.types import Delta, Finish, TokenLogprob
+
+Wording = Callable[[OutputDelta], dict[str, Any]]
+
+
+async def load_or_unload(
+    http: HttpRequest, asked: OllamaGenerateFields, empty: dict[str, Any]
+) -> None:
+    """Answer a request without a prompt: load the model, or unload it with keep_alive 0."""
+    keep_s = keep_alive_s(asked.keep_alive)
+    manager = http.services.manager
+    if keep_s == 0:
+        await manager.unload(asked.model_name)
+        reason = "unload"
+    else:
+        options = check_options(asked.options or {})
+        async with (
+            http.cancelled_on_disconnect(),
+            manager.lease(asked.model_name, options, keep_s),
+        ):
+            reason = "load"
+    head = {"model": asked.model_name, "created_at": now_text()}
+    await http.reply({**head, **empty, "done": True, "done_reason": reason})
+
+
+class OllamaRenderer:
+    """The lines of one answer. word turns what the model said into the surface's fields: response
+    and thinking, or message."""
+
+    content_type = NDJSON
+
+    def __init__(
+        self, model: str, word: Wording, parser: OutputParser | None, began_s: float, load_s: float
+    ) -> None:
+        self._model = model
+        self._word = word
+        self._parser = parser
+        self._began_s = began_s
+        self._load_s = load_s
+        self._head = b'{"model":' + to_json(model) + b',"created_at":"'
+
+    def events(self, arrived: Deltas) -> bytes:
+        """See runner.server.stream.StreamRenderer."""
+        return b"".join(self._lines(delta) for _, delta in arrived)
+
+    def keep_alive(self) -> bytes:
+        """See Renderer."""
+        return b""
+
+    def end(self) -> bytes:
+        """See runner.server.stream.StreamRenderer."""
+        return b""
+
+    def parts(self, delta: Delta) -> OutputDelta:
+        """What a delta completes."""
+        if self._parser is None:
+            return OutputDelta(delta.text)
+        if delta.finish is not None:
+            return self._parser.finish(delta.text)
+        return self._parser.feed(delta.text)
+
+    def last(self, finish: Finish, parts: OutputDelta) -> dict[str, Any]:
+        """The fields of the last event."""
+        total_s = asyncio.get_running_loop().time() - self._began_s
+        return {
+            **self._word(parts),
+            "done": True,
+            "done_reason": finish.reason,
+            **({"context": finish.tokens} if finish.tokens else {}),
+            **figures(finish, total_s, self._load_s),
+        }
+
+    def whole(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """fields with those that every event has."""
+        return {"model": self._model, "created_at": now_text(), **fields}
+
+    def _lines(self, delta: Delta) -> bytes:
+        parts = self.parts(delta)
+        lines = b""
+        if parts.content or parts.reasoning or parts.calls or delta.logprobs:
+            fields = {**self._word(parts), "done": False}
+            if delta.logprobs:
+                fields["logprobs"] = logprobs(delta.logprobs)
+            lines = self._line(fields)
+        if delta.finish is not None:
+            lines += self._line(self.last(delta.finish, OutputDelta()))
+        return lines
+
+    def _line(self, fields: dict[str, Any]) -> bytes:
+        return self._head + now_text().encode() + b'",' + to_json(fields)[1:] + b"\n"
+
+
+async def send_answer(
+    http: HttpRequest, generation: DeltaStream, renderer: OllamaRenderer, *, stream: bool
+) -> None:
+    """Answer line by line, or with one object."""
+    if stream:
+        await send_stream(http, generation, renderer)
+        return
+    (answer,) = await collect(generation, 1)
+    assert answer.finish is not None
+    parts = renderer.parts(Delta(answer.text, finish=answer.finish))
+    fields = renderer.last(answer.finish, parts)
+    if answer.logprobs:
+        fields["logprobs"] = logprobs(answer.logprobs)
+    await http.reply(renderer.whole(fields))
+
+
+def logprobs(items: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+    """Log-probabilities in Ollama's shape."""
+    return [
+        {**_token(item.piece, item.logprob),
+         "top_logprobs": [_token(piece, logprob) for _, piece, logprob in item.top]}
+        for item in items
+    ]  # fmt: skip
+
+
+def _token(piece: bytes, logprob: float) -> dict[str, Any]:
+    text = piece.decode("utf-8", "replace")
+    return {"token": text, "logprob": max(logprob, FLOOR), "bytes": list(piece)}

@@ -1,0 +1,91 @@
+"""A line of a batch as a request of its endpoint, without a connection.
+
+The handler, its checks and the wording of its errors are those of live requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic_core import from_json, to_json
+from starlette.types import Message, Scope
+
+from runner.server.ids import new_id
+from runner.server.openai.batches.results import LineResponse
+from runner.server.openai.chat import chat_completions
+from runner.server.openai.completions import completions
+from runner.server.openai.embeddings import embeddings
+from runner.server.openai.responses.handlers import create_response
+from runner.server.routes import Endpoint, Handler
+from runner.server.services import Services
+
+PRIORITY = 1 << 30  # after every live request that does not ask for the same
+_OWN_RANGE = 1 << 20  # how far a line's own priority moves it
+_HANDLERS: dict[str, Handler] = {
+    "/v1/chat/completions": chat_completions,
+    "/v1/completions": completions,
+    "/v1/embeddings": embeddings,
+    "/v1/responses": create_response,
+}
+_UNFIT = ("stream", "background")  # whose answers do not come as one body
+
+
+async def call(services: Services, endpoint: str, body: dict[str, Any]) -> LineResponse:
+    """What the endpoint answers to body, at the priority of batches."""
+    ident = new_id("req").replace("-", "_")
+    for name in _UNFIT:
+        if body.get(name):
+            return LineResponse(400, ident, _refusal(name))
+    request = _Request(endpoint, {**body, "priority": _priority(body.get("priority"))}, ident)
+    await Endpoint(_HANDLERS[endpoint], services)(request.scope, request.receive, request.send)
+    return LineResponse(request.status, ident, from_json(b"".join(request.parts)))
+
+
+def _priority(given: Any) -> Any:
+    """PRIORITY, moved by the line's own; what is no number is left for the endpoint to refuse."""
+    if given is None:
+        return PRIORITY
+    if not isinstance(given, int) or isinstance(given, bool):
+        return given
+    return PRIORITY + max(-_OWN_RANGE, min(given, _OWN_RANGE))
+
+
+def _refusal(name: str) -> dict[str, Any]:
+    message = f"{name} is not possible in a batch: its answers go to a file"
+    error = {"message": message, "type": "invalid_request_error", "param": name}
+    return {"error": {**error, "code": "unsupported"}}
+
+
+class _Request:
+    """The ASGI side of one request: its body is there, its client never goes away."""
+
+    def __init__(self, path: str, body: dict[str, Any], ident: str) -> None:
+        self.scope: Scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"x-request-id", ident.encode()),
+            ],
+            "path_params": {},
+        }
+        self.status = 0
+        self.parts: list[bytes] = []
+        self._body: bytes | None = to_json(body)
+
+    async def receive(self) -> Message:
+        """The body, then nothing any more."""
+        body, self._body = self._body, None
+        if body is None:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": body or b"", "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        """Take a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.parts.append(message.get("body", b""))

@@ -1,0 +1,237 @@
+"""The stored files: their bytes in a folder, what is known of them in SQLite.
+
+Owns the folder. A file is there when its row is: bytes without a row are left-overs. Knows
+nothing of requests. Methods block on the disk; any thread may call them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from runner.errors import Conflict, StorageFailed
+from runner.server.errors import HttpError
+from runner.server.ids import new_id
+from runner.server.openai.database import Database
+
+Order = Literal["asc", "desc"]
+TABLES = (
+    """
+CREATE TABLE IF NOT EXISTS files (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, filename TEXT NOT NULL,
+    purpose TEXT NOT NULL, size_bytes INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    expires_at INTEGER
+)
+""",
+    """
+CREATE TABLE IF NOT EXISTS holds (
+    file TEXT NOT NULL, holder TEXT NOT NULL, PRIMARY KEY (file, holder)
+) WITHOUT ROWID
+""",
+)
+_COLUMNS = "id, filename, purpose, size_bytes, created_at, expires_at"
+_UNFINISHED = ".part"
+MAX_FILES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """What is known of a file. Times in seconds since 1970; expires_at None: it stays."""
+
+    id: str
+    filename: str
+    purpose: str
+    size_bytes: int
+    created_at: int
+    expires_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuery:
+    """Which page of the files: so many after that one."""
+
+    purpose: str | None = None
+    after: str | None = None
+    limit: int = 10_000
+    order: Order = "desc"
+
+
+def new_file_id() -> str:
+    """The id of a file to be."""
+    return new_id("file")
+
+
+class FileStore:
+    """The stored files of one daemon."""
+
+    def __init__(self, folder: Path, database: Database) -> None:
+        self._folder = folder
+        self._database = database
+
+    def path_of(self, ident: str) -> Path:
+        """Where the bytes of a stored file are."""
+        return self._folder / ident
+
+    def writing(self, ident: str) -> FileWriter:
+        """A new file, readable by its owner only; nothing of it counts before it is kept. What
+        an earlier attempt left under the same id goes. Raises StorageFailed."""
+        with _faults():
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = self._folder / (ident + _UNFINISHED)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            return FileWriter(path, os.fdopen(os.open(path, flags, 0o600), "wb"))
+
+    def keep(self, file: StoredFile, incoming: FileWriter, most_bytes: int) -> None:
+        """Keep what was written. Raises StorageFailed, and HttpError 413 when all files together
+        would be more than most_bytes."""
+        incoming.finish(self.path_of(file.id))
+        try:
+            with self._database.opened() as database:
+                add_row(database, file)
+                query = "SELECT SUM(size_bytes), COUNT(*) FROM files"
+                total, count = database.execute(query).fetchone()
+                if total > most_bytes or count > MAX_FILES:
+                    raise full(most_bytes)
+        except BaseException:
+            self.path_of(file.id).unlink(missing_ok=True)
+            raise
+
+    def used_bytes(self) -> int:
+        """All files together. Raises StorageFailed."""
+        self.expire()
+        with self._database.opened() as database:
+            (total,) = database.execute("SELECT SUM(size_bytes) FROM files").fetchone()
+        return total or 0
+
+    def find(self, ident: str) -> StoredFile | None:
+        """The file with this id; None also when it has expired. Raises StorageFailed."""
+        if not self._database.exists:
+            return None
+        query = f"SELECT {_COLUMNS} FROM files WHERE id = ?"
+        with self._database.opened() as database:
+            row = database.execute(query, (ident,)).fetchone()
+        file = None if row is None else StoredFile(*row)
+        return None if file is None or _gone(file, time.time()) else file
+
+    def page(self, asked: FileQuery) -> tuple[list[StoredFile], bool]:
+        """The files asked for, and whether there are more. Raises StorageFailed."""
+        if not self._database.exists:
+            return [], False
+        self.expire()
+        down = asked.order == "desc"
+        sign, order = ("<", "DESC") if down else (">", "ASC")
+        query = (
+            f"SELECT {_COLUMNS} FROM files WHERE (?1 IS NULL OR purpose = ?1) AND (?2 IS NULL OR "
+            f"number {sign} (SELECT number FROM files WHERE id = ?2)) ORDER BY number {order} "
+            "LIMIT ?3"
+        )
+        values = (asked.purpose, asked.after, asked.limit + 1)
+        with self._database.opened() as database:
+            rows = database.execute(query, values).fetchall()
+        return [StoredFile(*row) for row in rows[: asked.limit]], len(rows) > asked.limit
+
+    def delete(self, ident: str) -> bool:
+        """Forget a file; False when there is none. Raises Conflict while something reads it,
+        StorageFailed."""
+        if not self._database.exists:
+            return False
+        with self._database.opened() as database:
+            query = "SELECT holder FROM holds WHERE file = ?"
+            holder = database.execute(query, (ident,)).fetchone()
+            if holder is not None:
+                raise Conflict(f"{holder[0]} reads this file; cancel it first or wait", param="id")
+            found = database.execute("DELETE FROM files WHERE id = ?", (ident,)).rowcount > 0
+        if found:
+            with _faults():
+                self.path_of(ident).unlink(missing_ok=True)
+        return found
+
+    def expire(self) -> None:
+        """Forget the files whose time is over. Raises StorageFailed."""
+        with self._database.opened() as database:
+            query = (
+                "SELECT id FROM files WHERE expires_at <= ? AND id NOT IN (SELECT file FROM holds)"
+            )
+            over = [ident for (ident,) in database.execute(query, (time.time(),))]
+        for ident in over:
+            self.delete(ident)
+
+    def sweep(self) -> None:
+        """Remove what a killed daemon left: bytes that have no row. Nothing may be written
+        meanwhile. Raises StorageFailed."""
+        if not self._folder.is_dir() or not self._database.exists:
+            return
+        with self._database.opened() as database:
+            known = {ident for (ident,) in database.execute("SELECT id FROM files")}
+        with _faults():
+            for path in self._folder.glob("file-*"):
+                if path.name not in known:
+                    path.unlink(missing_ok=True)
+
+
+class FileWriter:
+    """A file that is being written."""
+
+    def __init__(self, path: Path, stream: BinaryIO) -> None:
+        self.size_bytes = 0
+        self._path = path
+        self._stream = stream
+
+    def write(self, data: bytes) -> None:
+        """Add data. Raises StorageFailed."""
+        with _faults():
+            self._stream.write(data)
+        self.size_bytes += len(data)
+
+    def finish(self, path: Path) -> None:
+        """It is whole, and gets its place. Raises StorageFailed."""
+        with _faults():
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+            self._stream.close()
+            self._path.rename(path)
+
+    def drop(self) -> None:
+        """Forget it; one that has its place stays."""
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        self._path.unlink(missing_ok=True)
+
+
+def add_row(database: sqlite3.Connection, file: StoredFile) -> None:
+    """Note a file whose bytes are in their place; one with its id is replaced."""
+    values = (file.id, file.filename, file.purpose, file.size_bytes, file.created_at,
+              file.expires_at)  # fmt: skip
+    database.execute(f"INSERT OR REPLACE INTO files ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", values)
+
+
+def full(most_bytes: int) -> HttpError:
+    """The refusal of a file for which there is no room."""
+    return HttpError(
+        413,
+        "files_full",
+        f"at most {MAX_FILES} files are stored, of {most_bytes} bytes together "
+        "(HEARTH_MAX_FILES_SIZE); delete some",
+    )
+
+
+def _gone(file: StoredFile, now: float) -> bool:
+    return file.expires_at is not None and file.expires_at <= now
+
+
+@contextlib.contextmanager
+def _faults() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageFailed(
+            f"the folder of stored files cannot be used: {error.strerror}",
+            errno=errno.errorcode.get(error.errno or 0),
+        ) from None

@@ -1,0 +1,329 @@
+"""Builds a response of the Responses API piece by piece: its items, its events, its state at any
+moment. What is streamed and what is answered whole come from the same steps."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from runner.chat.output import OutputDelta, OutputParser
+from runner.chat.reasoning import ReasoningText
+from runner.chat.tools.call_stream import ToolCallDelta
+from runner.server.errors import HttpFailure
+from runner.server.ids import new_id
+from runner.server.openai.custom_tools import CustomCalls
+from runner.server.openai.logprobs import chat_logprobs
+from runner.server.openai.responses.logprobs import PendingTokens
+from runner.server.openai.responses.wire import ResponsesRequest
+from runner.types import Delta, Finish
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Where an item has its text, and what its events are called."""
+
+    place: str
+    index: str
+    part: str
+    text: str
+    kind: str
+
+
+_MESSAGE = _Form("content", "content_index", "content_part", "output_text", "output_text")
+_REASONING = _Form("content", "content_index", "content_part", "reasoning_text", "reasoning_text")
+# Many clients show reasoning as a summary only, which they ask for.
+_SUMMARY = _Form(
+    "summary", "summary_index", "reasoning_summary_part", "reasoning_summary_text", "summary_text"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _CallForm:
+    """Where a call has what it was called with, what its events are called, and its id."""
+
+    field: str
+    events: str
+    ident: str
+
+
+_CALLS = {
+    "function_call": _CallForm("arguments", "function_call_arguments", "fc"),
+    "custom_tool_call": _CallForm("input", "custom_tool_call_input", "ctc"),
+}
+
+
+class ResponseBuilder:
+    """One response. Each method gives the events of what it does, in order."""
+
+    def __init__(self, asked: ResponsesRequest, ident: str, parser: OutputParser | None) -> None:
+        self.output: list[dict[str, Any]] = []
+        self.status = "in_progress"
+        self._asked = asked
+        self._ident = ident
+        self._parser = parser
+        self._created_at = int(time.time())
+        self._completed_at: int | None = None
+        self._error: dict[str, Any] | None = None
+        self._finish: Finish | None = None
+        self._sequence = 0
+        self._open: dict[str, Any] | None = None  # the item being written, if it has text
+        self._tokens = PendingTokens()
+        self._custom = CustomCalls(asked.custom_names)
+
+    def start(self) -> bytes:
+        """The response exists."""
+        return self._whole("response.created") + self._whole("response.in_progress")
+
+    def queue(self) -> bytes:
+        """The response exists, and waits."""
+        self.status = "queued"
+        return self._whole("response.created") + self._whole("response.queued")
+
+    def begin(self, parser: OutputParser | None) -> bytes:
+        """The response waits no more. parser: of the model's text."""
+        self.status, self._parser = "in_progress", parser
+        return self._whole("response.in_progress")
+
+    def add(self, delta: Delta) -> bytes:
+        """Take what the model has said."""
+        parser, last = self._parser, delta.finish is not None
+        self._tokens.add(delta.logprobs)
+        if parser is None:
+            parts = OutputDelta(delta.text)
+        elif last:
+            parts = parser.finish(delta.text, delta.token_count)
+        else:
+            parts = parser.feed(delta.text, delta.token_count)
+        out = b"".join(map(self._part, parts.in_order or _by_kind(parts)))
+        if delta.finish is not None:
+            cut = delta.finish.reason == "length"
+            out += self._close("incomplete" if cut else "completed") + self._end(delta.finish)
+        return out
+
+    def fail(self, failure: HttpFailure) -> bytes:
+        """It cannot be completed."""
+        self.status = "failed"
+        self._error = {"code": _error_code(failure), "message": failure.message}
+        return self._close("incomplete") + self._whole("response.failed")
+
+    def cancel(self) -> bytes:
+        """It is no longer wanted."""
+        self.status = "cancelled"
+        return self._close("incomplete")
+
+    def response(self) -> dict[str, Any]:
+        """The response as it stands."""
+        asked, reasoning = self._asked, self._asked.reasoning
+        cut = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
+        return {
+            "id": self._ident,
+            "object": "response",
+            "created_at": self._created_at,
+            "completed_at": self._completed_at,
+            "status": self.status,
+            "background": bool(asked.background),
+            "error": self._error,
+            "incomplete_details": cut,
+            "instructions": asked.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "max_tool_calls": asked.max_tool_calls,
+            "metadata": asked.metadata or {},
+            "model": asked.model,
+            "output": self.output,
+            "parallel_tool_calls": asked.parallel_tool_calls is not False,
+            "previous_response_id": asked.previous_response_id,
+            "reasoning": {
+                "effort": reasoning.effort if reasoning else None,
+                "summary": reasoning.summary if reasoning else None,
+            },
+            "store": asked.store is not False,
+            "temperature": asked.temperature,
+            "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},
+            "tool_choice": asked.tool_choice if asked.tool_choice is not None else "auto",
+            "tools": asked.shown_tools,
+            "top_logprobs": asked.top_logprobs or 0,
+            "top_p": asked.top_p,
+            "truncation": asked.truncation or "disabled",
+            "usage": self._usage(),
+            "user": asked.user,
+        }
+
+    def _part(self, part: str | ReasoningText | ToolCallDelta) -> bytes:
+        if isinstance(part, ToolCallDelta):
+            return self._call(part)
+        if isinstance(part, ReasoningText):
+            return self._text("reasoning", part.text)
+        return self._text("message", part)
+
+    def _text(self, kind: str, text: str) -> bytes:
+        """Add text to the open item, which is begun if it is of another kind."""
+        if not text:
+            return b""
+        out = b""
+        if self._open is None or self._open["type"] != kind:
+            out = self._close() + self._begin(kind)
+        assert self._open is not None
+        form = self._form(kind)
+        part = self._open[form.place][0]
+        part["text"] += text
+        tokens = chat_logprobs(self._tokens.take(text))["content"]
+        if kind == "reasoning":
+            return out + self._part_event(f"response.{form.text}.delta", delta=text)
+        part["logprobs"] += tokens
+        return out + self._part_event("response.output_text.delta", delta=text, logprobs=tokens)
+
+    def _begin(self, kind: str) -> bytes:
+        item: dict[str, Any] = {
+            "id": new_id({"message": "msg", "reasoning": "rs"}[kind]).replace("-", "_"),
+            "type": kind,
+            "status": "in_progress",
+            **({"role": "assistant"} if kind == "message" else {"summary": []}),
+            "content": [],
+        }
+        out = self._item("response.output_item.added", item)
+        form = self._form(kind)
+        part: dict[str, Any] = {"type": form.kind, "text": ""}
+        if kind == "message":
+            part |= {"annotations": [], "logprobs": []}
+        item[form.place].append(part)
+        self.output.append(item)
+        self._open = item
+        return out + self._part_event(f"response.{form.part}.added", part=part)
+
+    def _close(self, status: str = "completed") -> bytes:
+        """End the open item."""
+        item = self._open
+        if item is None:
+            return b""
+        if item["type"] in _CALLS:
+            return self._end_call(status)
+        form = self._form(item["type"])
+        part = item[form.place][0]
+        item["status"] = status
+        told = {name: part[name] for name in ("text", "logprobs") if name in part}
+        out = self._part_event(f"response.{form.text}.done", **told)
+        out += self._part_event(f"response.{form.part}.done", part=part)
+        self._open = None
+        return out + self._item("response.output_item.done", item, len(self.output) - 1)
+
+    def _call(self, piece: ToolCallDelta) -> bytes:
+        out = b"" if piece.name is None else self._close() + self._begin_call(piece)
+        item = self._open
+        assert item is not None
+        text = self._custom.read(piece.id, piece.arguments, last=piece.last)
+        text = piece.arguments if text is None else text
+        if text:
+            item[_CALLS[item["type"]].field] += text
+            out += self._call_event("delta", delta=text)
+        if not piece.last:
+            return out
+        whole = item["type"] != "function_call" or _whole(item["arguments"])
+        return out + self._close("completed" if whole else "incomplete")
+
+    def _begin_call(self, piece: ToolCallDelta) -> bytes:
+        custom = self._custom.begins(piece.id, piece.name or "")
+        kind = "custom_tool_call" if custom else "function_call"
+        item: dict[str, Any] = {
+            "id": new_id(_CALLS[kind].ident).replace("-", "_"),
+            "type": kind,
+            "status": "in_progress",
+            "call_id": piece.id,
+            "name": piece.name,
+            _CALLS[kind].field: "",
+        }
+        out = self._item("response.output_item.added", item)
+        self.output.append(item)
+        self._open = item
+        return out
+
+    def _end_call(self, status: str) -> bytes:
+        item, at = self._open, len(self.output) - 1
+        assert item is not None
+        field = _CALLS[item["type"]].field
+        name = {"name": item["name"]} if item["type"] == "function_call" else {}
+        told = {**name, field: item[field]}
+        out = self._call_event("done", **told)
+        item["status"], self._open = status, None
+        return out + self._item("response.output_item.done", item, at)
+
+    def _call_event(self, kind: str, **fields: Any) -> bytes:
+        assert self._open is not None
+        where = {"item_id": self._open["id"], "output_index": len(self.output) - 1}
+        name = _CALLS[self._open["type"]].events
+        return self._event(f"response.{name}.{kind}", **where, **fields)
+
+    def _end(self, finish: Finish) -> bytes:
+        self._finish = finish
+        self.status = "incomplete" if finish.reason == "length" else "completed"
+        self._completed_at = int(time.time()) if self.status == "completed" else None
+        return self._whole(f"response.{self.status}")
+
+    def _usage(self) -> dict[str, Any] | None:
+        if self._finish is None:
+            return None
+        used = self._finish.usage
+        thought = 0 if self._parser is None else self._parser.reasoning_tokens
+        return {
+            "input_tokens": used.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": used.cached_tokens, "cache_write_tokens": 0},
+            "output_tokens": used.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": thought},
+            "total_tokens": used.prompt_tokens + used.completion_tokens,
+        }
+
+    def _whole(self, kind: str) -> bytes:
+        return self._event(kind, response=self.response())
+
+    def _item(self, kind: str, item: dict[str, Any], at: int | None = None) -> bytes:
+        index = len(self.output) if at is None else at
+        return self._event(kind, output_index=index, item=item)
+
+    def _part_event(self, kind: str, **fields: Any) -> bytes:
+        assert self._open is not None
+        at = len(self.output) - 1
+        where = {"item_id": self._open["id"], "output_index": at}
+        where[self._form(self._open["type"]).index] = 0
+        return self._event(kind, **where, **fields)
+
+    def _form(self, kind: str) -> _Form:
+        if kind == "message":
+            return _MESSAGE
+        asked = self._asked.reasoning
+        return _SUMMARY if asked is not None and asked.summary is not None else _REASONING
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        self._sequence += 1
+        return _sse(kind, self._sequence - 1, **fields)
+
+
+def failed(response: dict[str, Any]) -> bytes:
+    """The events of a response that ended before any was kept."""
+    kinds = ("response.created", "response.failed")
+    return b"".join(_sse(kind, number, response=response) for number, kind in enumerate(kinds))
+
+
+def _sse(kind: str, number: int, **fields: Any) -> bytes:
+    body = to_json({"type": kind, "sequence_number": number, **fields})
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), body)
+
+
+def _whole(arguments: str) -> bool:
+    """Whether the model has written a call to its end."""
+    try:
+        json.loads(arguments)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _by_kind(parts: OutputDelta) -> tuple[str | ReasoningText, ...]:
+    return (ReasoningText(parts.reasoning), parts.content)
+
+
+def _error_code(failure: HttpFailure) -> str:
+    """One of OpenAI's codes for failed responses."""
+    return "rate_limit_exceeded" if failure.status in (429, 503) else "server_error"

@@ -1,0 +1,100 @@
+"""The responses that are kept: a SQLite file, so that a later request can go on from one.
+
+Owns the file. Knows nothing of requests. Methods block on the disk; each opens the file anew, so
+that any thread may call them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.server.openai.database import Database
+from runner.server.openai.responses import image_store
+
+KEEP_S = 30 * 86400.0
+FILE_NAME = "responses.sqlite3"
+_TABLE = """
+CREATE TABLE IF NOT EXISTS responses (
+    id TEXT PRIMARY KEY, stored_at REAL NOT NULL, response TEXT NOT NULL, history TEXT NOT NULL,
+    input_from INTEGER NOT NULL
+)
+"""
+_EVENTS_TABLE = """
+CREATE TABLE IF NOT EXISTS response_events (
+    id TEXT PRIMARY KEY, stored_at REAL NOT NULL, events BLOB NOT NULL
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response with all items that came before its output. input_from: where among them its
+    own input begins."""
+
+    response: dict[str, Any]
+    history: list[dict[str, Any]]
+    input_from: int
+
+
+class ResponseStore:
+    """The file; made with the first response."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(
+            path, (_TABLE, _EVENTS_TABLE, *image_store.TABLES), "the file of stored responses"
+        )
+
+    def save(self, stored: StoredResponse, events: bytes | None = None) -> None:
+        """Keep a response, in place of an earlier state of it, with its events if there are any;
+        those older than KEEP_S go. Raises StorageFailed."""
+        now, ident = time.time(), stored.response["id"]
+        with self._database.opened() as database:
+            history = json.dumps(image_store.put(database, ident, stored.history))
+            row = (ident, now, json.dumps(stored.response), history, stored.input_from)
+            database.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?)", row)
+            if database.execute(
+                "DELETE FROM responses WHERE stored_at < ?", (now - KEEP_S,)
+            ).rowcount:
+                image_store.prune(database)
+            if events is not None:
+                kept = (row[0], now, zlib.compress(events))
+                database.execute("INSERT OR REPLACE INTO response_events VALUES (?, ?, ?)", kept)
+            database.execute("DELETE FROM response_events WHERE stored_at < ?", (now - KEEP_S,))
+
+    def find(self, ident: str) -> StoredResponse | None:
+        """The response with this id. Raises StorageFailed."""
+        if not self._database.exists:
+            return None
+        query = "SELECT response, history, input_from FROM responses WHERE id = ?"
+        with self._database.opened() as database:
+            row = database.execute(query, (ident,)).fetchone()
+            if row is None:
+                return None
+            return StoredResponse(
+                json.loads(row[0]), image_store.fill(database, json.loads(row[1])), row[2]
+            )
+
+    def events(self, ident: str) -> bytes | None:
+        """The events of the response with this id; None when none are kept. Raises
+        StorageFailed."""
+        if not self._database.exists:
+            return None
+        query = "SELECT events FROM response_events WHERE id = ?"
+        with self._database.opened() as database:
+            row = database.execute(query, (ident,)).fetchone()
+        return None if row is None else zlib.decompress(row[0])
+
+    def delete(self, ident: str) -> bool:
+        """Forget a response; False when there is none. Raises StorageFailed."""
+        if not self._database.exists:
+            return False
+        with self._database.opened() as database:
+            database.execute("DELETE FROM response_events WHERE id = ?", (ident,))
+            deleted = database.execute("DELETE FROM responses WHERE id = ?", (ident,)).rowcount > 0
+            image_store.prune(database)
+        return deleted

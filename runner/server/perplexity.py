@@ -1,0 +1,98 @@
+"""POST /api/eval, hearth's own: the perplexity of an installed model on a text.
+
+The answer is NDJSON: {"status", "completed", "total", "unit"} while it is measured, and at last
+{"status": "success", "model", "perplexity", "standard_error", "tokens", "chunks", "context"}. The
+work is done in a process of its own, which ends when the client leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from modelfile.build import ECHO_ARCHITECTURE
+from registry.bundle import Bundle, read_bundle
+from runner.errors import InsufficientMemory, InvalidRequest
+from runner.library import jobs
+from runner.library.lookup import find
+from runner.models.system_memory import available_bytes
+from runner.server.http_request import HttpRequest, WireModel
+from runner.server.ollama.progress import ProgressStream
+
+_MODULE = "runner.jobs.perplexity"
+_CONTEXT = 512  # what the job takes where none is given
+_CACHE_VALUE_BYTES = 2  # f16
+_OUTPUT_BYTES = 2  # a float for each word, of half the positions
+_RESERVE_BYTES = 128 << 20  # the process itself and its compute buffers
+
+
+class EvalRequest(WireModel):
+    """POST /api/eval. context: tokens of a chunk; None: 512, or what the model can."""
+
+    model: str = Field(min_length=1)
+    text: str = Field(min_length=1)
+    context: int | None = Field(None, ge=32, le=1 << 20)
+    stream: bool | None = None
+
+
+async def evaluate(http: HttpRequest) -> None:
+    """Measure, telling how far it is. A client that leaves ends it."""
+    asked = await http.read(EvalRequest)
+    store = http.services.shelf
+    answer = ProgressStream(http, asked.stream is not False)
+    async with http.cancelled_on_disconnect():
+        stored = await asyncio.to_thread(find, store, asked.model)
+        bundle = await asyncio.to_thread(read_bundle, store, stored)
+        if bundle.header.architecture == ECHO_ARCHITECTURE:
+            raise InvalidRequest(f"{bundle.name.short} only echoes; it has no perplexity")
+        _require_memory(bundle, asked.context or _CONTEXT)
+        with tempfile.TemporaryDirectory(prefix="hearth-eval-") as folder:
+            text = Path(folder) / "text"
+            await asyncio.to_thread(text.write_text, asked.text, "utf-8")
+            result = await _measure(answer, _job(bundle, text, asked.context))
+        result["standard_error"] = result.pop("error")  # a line with "error" tells a failure
+        line = {"status": "success", "model": bundle.name.short, **result}
+        await answer.finish(line)
+
+
+def _job(bundle: Bundle, text: Path, context: int | None) -> dict[str, Any]:
+    scale = float(bundle.parameters.get("lora_scale", 1.0))
+    return {
+        "model": str(bundle.model_path),
+        "adapters": [[str(adapter.path), scale] for adapter in bundle.adapters],
+        "text": str(text),
+        "context": context,
+        "threads": None,
+    }
+
+
+async def _measure(answer: ProgressStream, job: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    async with contextlib.aclosing(jobs.run_job(_MODULE, job)) as lines:
+        async for line in lines:
+            if "done" in line:
+                result = line["done"]
+            else:
+                await answer.tell(line | {"unit": "chunks"})
+    return result
+
+
+def _require_memory(bundle: Bundle, context: int) -> None:
+    """Refuse what does not fit beside the models in memory. Raises InsufficientMemory."""
+    header = bundle.header
+    cache = (header.kv_elements_per_token or 0) * context * _CACHE_VALUE_BYTES
+    outputs = (header.vocabulary_size or 0) * context * _OUTPUT_BYTES
+    needed = bundle.model_size_bytes + cache + outputs + _RESERVE_BYTES
+    available = available_bytes()
+    if needed > available:
+        raise InsufficientMemory(
+            f"measuring {bundle.name.short} needs {needed >> 20} MiB, {available >> 20} MiB are "
+            "free; stop a model or use a smaller context",
+            needed_bytes=needed,
+            available_bytes=available,
+        )

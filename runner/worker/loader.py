@@ -1,0 +1,107 @@
+"""From a load plan to an engine: which backend, which template, what the daemon is told.
+
+Knows the backends by their module names only, so that a worker imports no more than it uses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from modelfile.templates.dialect import JINJA
+from runner.backends.backend import LoadedBackend, LoadProgress
+from runner.engine.engine import Engine
+from runner.engine.speculation import Drafter, DraftModel, PromptLookup, Speculation
+from runner.errors import HearthError, ModelLoadFailed
+from runner.types import LoadPlan
+from runner.worker.grammar_compiler import GrammarCompiler
+from runner.worker.images import ImageCache
+from runner.worker.prompts import PromptEncoder
+from runner.worker.sampling_resolver import SamplingResolver
+
+log = logging.getLogger(__name__)
+
+Send = Callable[[dict[str, Any]], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModelRuntime:
+    """A model ready to serve."""
+
+    engine: Engine
+    prompts: PromptEncoder
+    model: LoadedBackend
+    matchers: GrammarCompiler
+    wording: SamplingResolver
+    images: ImageCache | None = None
+
+    def info(self) -> dict[str, Any]:
+        """What the ready frame says of it."""
+        return {
+            "description": self.model.description,
+            "chat_template": self.model.chat_template is not None,
+            "capacity": dataclasses.asdict(self.engine.capacity),
+        }
+
+
+def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
+    """Load the model. Raises HearthError: what the backend says, or ModelLoadFailed."""
+    model = _load_model(plan, progress)
+    if plan.chat_template is not None:
+        model = dataclasses.replace(model, chat_template=plan.chat_template, tool_template=None)
+    images = None if model.vision is None else ImageCache(model.vision)
+    prompts = PromptEncoder(
+        model.tokenizer,
+        model.chat_template,
+        tool_template=model.tool_template,
+        engine=None if plan.chat_template is not None else JINJA,
+        images=images,
+    )
+    engine = Engine(
+        model.backend,
+        model.tokenizer,
+        max_running=plan.max_running,
+        idle_tokens=plan.idle_tokens,
+        swap_bytes=plan.swap_bytes,
+        speculation=_speculation(plan, model),
+    )
+    matchers, wording = GrammarCompiler(model.tokenizer), SamplingResolver(model.tokenizer)
+    return ModelRuntime(engine, prompts, model, matchers, wording, images)
+
+
+def _load_model(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
+    try:
+        backend = importlib.import_module(f"runner.backends.{plan.backend}")
+        model: LoadedBackend = backend.load(plan, progress)
+    except HearthError:
+        raise
+    except Exception as error:
+        log.exception("the backend failed to load %s", plan.path)
+        raise ModelLoadFailed(
+            f"the {plan.backend} backend cannot load the model: {error}"
+        ) from error
+    return model
+
+
+def _speculation(plan: LoadPlan, model: LoadedBackend) -> Speculation | None:
+    """What proposes tokens, where the plan wants it and the backend can confirm them."""
+    if plan.draft_tokens == 0 or model.backend.capacity.draft_tokens == 0:
+        return None
+    drafter: Drafter = PromptLookup()
+    if plan.draft_path is not None:
+        own = dataclasses.replace(
+            plan,
+            path=plan.draft_path,
+            max_running=None,
+            swap_bytes=0,
+            chat_template=None,
+            adapters=(),
+            draft_tokens=0,
+            draft_path=None,
+            projector=None,
+        )
+        drafter = DraftModel(_load_model(own, lambda share: None).backend)
+    return Speculation(drafter, plan.draft_tokens)

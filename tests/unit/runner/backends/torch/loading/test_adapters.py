@@ -1,0 +1,168 @@
+"""Adapters on torch change the answers as they do on llama.cpp, and are refused where they must."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from registry.formats.gguf import read_header
+from runner.backends.backend import LoadedBackend, Row
+from runner.backends.torch.loading.adapters import LoraAdapters
+from runner.backends.torch.loading.loader import build_model
+from runner.backends.torch.loading.source import open_source
+from runner.backends.torch.loading.weights import WeightPlacement
+from runner.errors import ModelLoadFailed
+from runner.types import SamplingParams
+from tests.conformance.convert.weights import write_safetensors
+from tests.unit.runner.backends.llamacpp.test_adapters import Sides, write_adapter
+from tests.unit.runner.backends.torch.conftest import EMBER, ember_plan
+from tests.unit.runner.backends.torch.models.test_embedded_checkpoint import kept
+
+RANK = 4
+PROMPT = [1, 40, 70, 71, 90, 120, 15, 33]
+# Queries and keys, whose rows llama.cpp has in another order; parts of one map; one by itself.
+TARGETS = ("attn_q", "attn_k", "attn_output", "ffn_up", "ffn_down")
+
+
+def sides(seed: int = 3, strength: float = 0.15, targets: tuple[str, ...] = TARGETS) -> Sides:
+    """Random matrices for the targets in the first two layers of ember."""
+    random = np.random.default_rng(seed)
+    shapes = {tensor.name: tensor.dimensions for tensor in read_header(EMBER).tensors}
+    found = {}
+    for name in (f"blk.{layer}.{target}.weight" for layer in (0, 1) for target in targets):
+        columns, rows = shapes[name]
+        a = random.standard_normal((RANK, columns)).astype(np.float32) / np.float32(columns**0.5)
+        b = random.standard_normal((rows, RANK)).astype(np.float32) * np.float32(strength)
+        found[name] = (a, b)
+    return found
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    return write_adapter(tmp_path / "adapter.gguf", sides())
+
+
+def nats(model: LoadedBackend) -> dict[int, float]:
+    """The log-probabilities of the likeliest tokens after PROMPT."""
+    sampler = model.backend.create_sampler(SamplingParams(temperature=0, logprobs=20))
+    [sampled] = model.backend.step([Row(0, PROMPT, 0, sampler)])
+    return dict(sampled.top)
+
+
+def answer(backend: str, *adapters: tuple[Path, float]) -> dict[int, float]:
+    from runner.backends import llamacpp
+    from runner.backends import torch as ours
+
+    given = tuple((str(path), scale) for path, scale in adapters)
+    plan = ember_plan(backend, adapters=given, context_length=64, pool_tokens=64, max_sequences=1)
+    model = (ours if backend == "torch" else llamacpp).load(plan, lambda _share: None)
+    try:
+        return nats(model)
+    finally:
+        model.backend.close()
+
+
+def distance(left: dict[int, float], right: dict[int, float]) -> float:
+    common = sorted(left.keys() & right.keys())
+    assert len(common) >= 10
+    found, wanted = (np.array([side[token] for token in common]) for side in (left, right))
+    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+
+
+@pytest.mark.parametrize("scale", [1.0, -0.5])
+def test_an_adapter_gives_the_answers_that_llama_cpp_gives(adapter: Path, scale: float) -> None:
+    found, wanted = answer("torch", (adapter, scale)), answer("llamacpp", (adapter, scale))
+    assert distance(found, wanted) < 0.05
+    plain = answer("torch")
+    assert len(plain.keys() & wanted.keys()) < 10 or distance(plain, wanted) > 0.1
+
+
+def logits(place: WeightPlacement, *adapters: tuple[str, float]) -> torch.Tensor:
+    """Of a map of each kind of ember's first layer, its outputs for a fixed input, in a row."""
+    source = open_source(EMBER)
+    assert source.header is not None
+    given = LoraAdapters(adapters, source.header) if adapters else None
+    with torch.inference_mode():
+        layer = build_model(source, place, None, given).layers[0]  # type: ignore[union-attr]
+        x = torch.linspace(-1, 1, source.config.shape.hidden)[None]
+        maps = (layer.attention.projections, layer.feed_forward.gate_up)  # type: ignore[attr-defined]
+        return torch.cat([part(x) for part in maps], dim=-1)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_several_adapters_add_up_on_plain_and_on_packed_weights(
+    tmp_path: Path, packed: bool
+) -> None:
+    place = WeightPlacement(torch.float32, torch.device("cpu"), 64, packed)
+    paths = [str(write_adapter(tmp_path / f"{seed}.gguf", sides(seed))) for seed in (3, 4)]
+    plain = logits(place)
+    one, other = (logits(place, (path, 0.5)) - plain for path in paths)
+    both = logits(place, *((path, 0.5) for path in paths)) - plain
+    assert torch.allclose(both, one + other, atol=1e-4)
+    assert float(one.norm()) > 0.01
+    assert torch.allclose(logits(place, (paths[0], 1.0)) - plain, 2 * one, atol=1e-4)
+
+
+def refused(adapter: Path, message: str) -> None:
+    with pytest.raises(ModelLoadFailed, match=message):
+        logits(WeightPlacement(torch.float32, torch.device("cpu"), 64), (str(adapter), 1.0))
+
+
+def test_an_adapter_for_another_architecture_is_refused(tmp_path: Path) -> None:
+    path = write_adapter(tmp_path / "other.gguf", sides(), "qwen2")
+    refused(path, r"other\.gguf is for the architecture 'qwen2', the model is llama")
+
+
+def test_a_model_is_no_adapter() -> None:
+    refused(EMBER, r"ember\.gguf is no adapter")
+
+
+def test_an_adapter_of_other_shapes_is_refused_by_name(tmp_path: Path) -> None:
+    name = "blk.0.ffn_down.weight"
+    a, b = sides()[name]
+    path = write_adapter(tmp_path / "wide.gguf", {name: (a, np.concatenate([b, b]))})
+    refused(path, r"model\.layers\.0\.mlp\.down_proj make it .* made for another model")
+    path = write_adapter(tmp_path / "rank.gguf", {name: (a[:-1], b)})
+    refused(path, r"the matrices for 'blk\.0\.ffn_down\.weight' are")
+
+
+def test_an_adapter_for_what_is_no_linear_map_is_refused(tmp_path: Path) -> None:
+    a, b = sides()["blk.0.ffn_down.weight"]
+    refused(
+        write_adapter(tmp_path / "rows.gguf", {"token_embd.weight": (a, b)}),
+        r"changes 'model\.embed_tokens', which this model has not as a linear map",
+    )
+
+
+@pytest.mark.parametrize("kind", ["gptq_reordered", "awq"])
+def test_an_adapter_of_peft_is_added_to_a_quantized_checkpoint(kind: str, tmp_path: Path) -> None:
+    from modelfile.convert.adapter import convert_adapter
+
+    base = kept(tmp_path, kind)
+    random = np.random.default_rng(5)
+    a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((RANK, 64), (64, RANK)))
+    stem = "base_model.model.model.layers.1.self_attn.q_proj.lora_"
+    write_safetensors(
+        tmp_path / "adapter_model.safetensors",
+        {f"{stem}A.weight": a, f"{stem}B.weight": b},
+        "F32",
+    )
+    settings = {"peft_type": "LORA", "lora_alpha": 8.0, "r": RANK}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    files = {path.name: path for path in tmp_path.glob("adapter_*")}
+    target = tmp_path / "adapter.gguf"
+    convert_adapter(files, target, "F32", base, lambda *_: None)
+    place, source = WeightPlacement(torch.float32, torch.device("cpu"), 64), open_source(base)
+    assert source.header is not None
+    adapters = LoraAdapters([(str(target), 0.5)], source.header)
+    x = torch.linspace(-1, 1, 64)[None]
+    with torch.inference_mode():
+        models = (build_model(source, place, None, given) for given in (None, adapters))
+        plain, found = (model.layers[1].attention.projections(x) for model in models)  # type: ignore[union-attr]
+    wanted = 0.5 * 8.0 / RANK * (x @ torch.from_numpy(a).T) @ torch.from_numpy(b).T
+    assert torch.allclose((found - plain)[:, :64], wanted, atol=1e-3)
+    assert torch.equal(found[:, 64:], plain[:, 64:])

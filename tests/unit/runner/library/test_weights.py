@@ -1,0 +1,304 @@
+"""One GGUF from whatever a model is made of: which jobs run, in which order, and what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelfile.build import build
+from modelfile.description import Description
+from modelfile.errors import BuildError
+from registry.digest import Digest
+from registry.errors import InvalidGguf, StoreFull
+from registry.names import Name
+from registry.store import Store
+from runner.errors import InvalidRequest
+from runner.library.weights import QuantizationRequest, WeightsBuilder, WeightsInput
+from tests.gguf_files import echo_file, gguf_file, llama_file, llama_metadata, llama_tensors, text
+
+NAME = Name.parse("tiny")
+QUANTIZED = gguf_file(llama_metadata() | {"general.name": text("quantized")}, llama_tensors())
+CONVERTED = gguf_file(llama_metadata() | {"general.name": text("converted")}, llama_tensors())
+SAFETENSORS = bytes(8) + b"{}"
+Q4 = QuantizationRequest("Q4_K_M")
+
+
+class Jobs:
+    """Runs no process: notes each job and writes what it would make."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, Mapping[str, Any]]] = []
+        self.results = {"converting": CONVERTED, "quantizing": QUANTIZED, "merging": llama_file()}
+        self.fault: Exception | None = None
+        self.ended = 0
+
+    async def run(self, module: str, job: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        name = module.removeprefix("runner.worker.")
+        self.ran.append((name, job))
+        try:
+            self._write(job, ".begun", b"half")
+            yield {"status": name, "completed": 1, "total": 2}
+            if self.fault is not None:
+                raise self.fault
+            self._write(job, ".gguf", self.results.get(name, b"matrix"))
+            yield {"done": {}}
+        finally:
+            self.ended += 1
+
+    @staticmethod
+    def _write(job: Mapping[str, Any], suffix: str, content: bytes) -> None:
+        Path(job["target"]).with_suffix(suffix).write_bytes(content)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.ran]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(tmp_path / "models")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs()
+
+
+def put(store: Store, content: bytes) -> Digest:
+    with store.blob_writer() as writer:
+        writer.write(content)
+        return writer.commit()[0]
+
+
+def checkpoint(store: Store) -> dict[str, Digest]:
+    return {
+        "model.safetensors": put(store, SAFETENSORS),
+        "config.json": put(store, b"{}"),
+        "tokenizer.json": put(store, b"[]"),
+    }
+
+
+def workshop(store: Store, jobs: Jobs, given: WeightsInput) -> tuple[WeightsBuilder, list[Any]]:
+    told: list[Any] = []
+
+    async def tell(line: dict[str, Any]) -> None:
+        told.append(line)
+
+    return WeightsBuilder(store, given, tell, jobs.run), told
+
+
+def is_clean(store: Store) -> bool:
+    """Nothing is left but the mark of a result that nobody has used yet."""
+    names = [path.name for path in (store.root / "tmp").iterdir()]
+    return [name.partition("-")[0] for name in names] in ([], ["taken"])
+
+
+async def test_one_gguf_is_taken_as_it_is(store: Store, jobs: Jobs) -> None:
+    digest = put(store, llama_file())
+    work, told = workshop(store, jobs, WeightsInput(files={"m.gguf": digest}))
+    made = await work.make()
+    assert (made.model, made.adapters, made.made) == (digest, None, ())
+    assert (jobs.ran, told) == ([], [])
+
+
+async def test_an_installed_model_keeps_its_weights(store: Store, jobs: Jobs) -> None:
+    list(build(store, Description(NAME, files={"m": put(store, llama_file())})))
+    made = await workshop(store, jobs, WeightsInput(from_model=NAME))[0].make()
+    assert (made.model, made.made) == (None, ())
+
+
+async def test_parts_are_merged_and_the_result_is_a_blob(store: Store, jobs: Jobs) -> None:
+    files = {"2": put(store, b"GGUF two"), "1": put(store, b"GGUF one")}
+    made = await workshop(store, jobs, WeightsInput(files=files))[0].make()
+    assert made.model == Digest.of(llama_file())
+    assert jobs.names == ["merging"]
+    assert set(jobs.ran[0][1]["parts"]) == {str(store.blob_path(d)) for d in files.values()}
+    assert is_clean(store)
+
+
+async def test_safetensors_are_converted(store: Store, jobs: Jobs) -> None:
+    files = checkpoint(store)
+    work, told = workshop(store, jobs, WeightsInput(files=files))
+    made = await work.make()
+    assert made.model == Digest.of(CONVERTED)
+    ((name, job),) = jobs.ran
+    assert name == "converting"
+    assert job["files"] == {key: str(store.blob_path(value)) for key, value in files.items()}
+    assert (job["type"], job["adapter"], job["base"]) == ("auto", False, None)
+    assert told[0] == {"status": "converting", "completed": 1, "total": 2}
+    assert told[-1]["completed"] == told[-1]["total"] == len(CONVERTED)
+    assert is_clean(store)
+
+
+@pytest.mark.parametrize("kind", ["F16", "BF16", "F32"])
+async def test_a_plain_type_is_made_by_the_conversion_alone(
+    store: Store, jobs: Jobs, kind: str
+) -> None:
+    given = WeightsInput(checkpoint(store), quantization=QuantizationRequest(kind))
+    await workshop(store, jobs, given)[0].make()
+    assert [(name, job["type"]) for name, job in jobs.ran] == [("converting", kind)]
+
+
+async def test_converted_weights_are_quantized_before_they_become_a_blob(
+    store: Store, jobs: Jobs
+) -> None:
+    given = WeightsInput(checkpoint(store), quantization=Q4)
+    made = await workshop(store, jobs, given)[0].make()
+    assert jobs.names == ["converting", "quantizing"]
+    assert jobs.ran[1][1]["source"] == jobs.ran[0][1]["target"]
+    assert made.model == Digest.of(QUANTIZED)
+    assert not store.has_blob(Digest.of(CONVERTED))
+    assert is_clean(store)
+
+
+async def test_an_installed_model_can_be_quantized_as_wished(store: Store, jobs: Jobs) -> None:
+    list(build(store, Description(NAME, files={"m": put(store, llama_file())})))
+    matrix = put(store, b"matrix")
+    wished = QuantizationRequest(
+        "Q4_K_M", (("attn_v", "Q8_0"),), imatrix=matrix, allow_requantize=True
+    )
+    made = await workshop(store, jobs, WeightsInput(from_model=NAME, quantization=wished))[0].make()
+    ((_, job),) = jobs.ran
+    assert job["source"] == str(store.blob_path(Digest.of(llama_file())))
+    assert job["overrides"] == [["attn_v", "Q8_0"]]
+    assert job["imatrix"] == str(store.blob_path(matrix))
+    assert (job["type"], job["allow_requantize"]) == ("Q4_K_M", True)
+    assert made.model == Digest.of(QUANTIZED)
+
+
+async def test_the_importance_matrix_is_made_from_the_plain_weights(
+    store: Store, jobs: Jobs
+) -> None:
+    words = put(store, b"some words")
+    given = WeightsInput(
+        checkpoint(store), quantization=QuantizationRequest("IQ2_XS", calibration=words)
+    )
+    work, told = workshop(store, jobs, given)
+    await work.make()
+    assert jobs.names == ["converting", "calibrating", "quantizing"]
+    converted, calibrated, quantized = (job for _, job in jobs.ran)
+    assert calibrated["model"] == converted["target"]
+    assert calibrated["text"] == str(store.blob_path(words))
+    assert quantized["imatrix"] == calibrated["target"]
+    assert [line["unit"] for line in told if "unit" in line] == ["chunks", "tensors"]
+
+
+async def test_an_adapter_of_safetensors_is_converted_for_its_base(
+    store: Store, jobs: Jobs
+) -> None:
+    base = put(store, llama_file())
+    files = {"adapter_model.safetensors": put(store, SAFETENSORS)}
+    made = await workshop(store, jobs, WeightsInput({"m.gguf": base}, files))[0].make()
+    ((_, job),) = jobs.ran
+    assert (job["adapter"], job["base"]) == (True, str(store.blob_path(base)))
+    assert (made.model, made.adapters) == (base, (Digest.of(CONVERTED),))
+
+
+async def test_an_adapter_in_gguf_is_taken_as_it_is(store: Store, jobs: Jobs) -> None:
+    base, adapter = put(store, llama_file()), put(store, b"GGUF adapter")
+    given = WeightsInput({"m.gguf": base}, {"a.gguf": adapter})
+    assert (await workshop(store, jobs, given)[0].make()).adapters == (adapter,)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"pytorch_model.bin": b"PK\x03\x04"}, "'pytorch_model.bin' is a pickle"),
+        ({"model.pt": b"x"}, "'model.pt' is a pickle"),
+        ({"weights.gguf": b"\x80\x02}q"}, "'weights.gguf' is a pickle"),
+        ({"m.safetensors": SAFETENSORS, "model.pth": b"x"}, "'model.pth' is a pickle"),
+        ({"a.gguf": llama_file(), "config.json": b"{}"}, "'a.gguf' is a GGUF and 'config.json'"),
+        ({"config.json": b"{}", "tokenizer.json": b"[]"}, "no weights: none of config.json"),
+    ],
+)
+async def test_files_that_make_no_model_are_refused(
+    store: Store, jobs: Jobs, files: dict[str, bytes], message: str
+) -> None:
+    digests = {name: put(store, content) for name, content in files.items()}
+    with pytest.raises(BuildError, match=message):
+        await workshop(store, jobs, WeightsInput(digests))[0].make()
+    assert jobs.ran == []
+    assert is_clean(store)
+
+
+async def test_a_file_that_is_no_gguf_is_refused(store: Store, jobs: Jobs) -> None:
+    with pytest.raises(InvalidGguf, match="not a GGUF file"):
+        await workshop(store, jobs, WeightsInput({"m": put(store, b"what?")}))[0].make()
+
+
+async def test_a_model_without_weights_is_not_quantized(store: Store, jobs: Jobs) -> None:
+    given = WeightsInput({"e.gguf": put(store, echo_file())}, quantization=Q4)
+    with pytest.raises(BuildError, match="nothing to quantize"):
+        await workshop(store, jobs, given)[0].make()
+    assert is_clean(store)
+
+
+async def test_too_little_space_is_told_before_the_work(
+    store: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("registry.store.free_bytes", lambda directory: 5)
+    with pytest.raises(StoreFull, match="5 are free"):
+        await workshop(store, jobs, WeightsInput(checkpoint(store)))[0].make()
+    assert jobs.ran == []
+
+
+async def test_a_job_that_fails_leaves_nothing(store: Store, jobs: Jobs) -> None:
+    jobs.fault = InvalidRequest("the shapes contradict each other")
+    files = checkpoint(store)
+    before = set((store.root / "blobs").iterdir())
+    with pytest.raises(InvalidRequest, match="the shapes"):
+        await workshop(store, jobs, WeightsInput(files))[0].make()
+    assert is_clean(store)
+    assert set((store.root / "blobs").iterdir()) == before
+
+
+async def test_a_result_that_cannot_be_used_is_removed_again(store: Store, jobs: Jobs) -> None:
+    files = {"adapter_model.safetensors": put(store, SAFETENSORS)}
+    parts = {"1": put(store, b"GGUF one"), "2": put(store, b"GGUF two")}
+    work = workshop(store, jobs, WeightsInput(parts, files))[0]
+
+    async def run(module: str, job: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        if module.endswith("converting"):
+            raise InvalidRequest("the adapter is of another model")
+        async for line in jobs.run(module, job):
+            yield line
+
+    work._run = run
+    with pytest.raises(InvalidRequest, match="another model"):
+        await work.make()
+    assert not store.has_blob(Digest.of(llama_file()))
+    assert is_clean(store)
+
+
+async def test_a_cancelled_work_ends_its_job_and_leaves_nothing(store: Store, jobs: Jobs) -> None:
+    started = asyncio.Event()
+
+    async def tell(line: dict[str, Any]) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    work = WeightsBuilder(store, WeightsInput(checkpoint(store)), tell, jobs.run)
+    task = asyncio.create_task(work.make())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert jobs.ended == 1
+    assert is_clean(store)
+
+
+@pytest.mark.parametrize("length", [0x0280, 0x04034B50])
+async def test_a_header_whose_length_looks_like_a_pickle_is_safetensors(
+    store: Store, jobs: Jobs, length: int
+) -> None:
+    content = struct.pack("<Q", length) + b"{" + b" " * 20
+    files = {"model.safetensors": put(store, content)}
+    await workshop(store, jobs, WeightsInput(files))[0].make()
+    assert jobs.names == ["converting"]

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.backends.echo import CHAT_TEMPLATE, EchoTokenizer
+from runner.types import GenerateRequest, Message, ToolCall
+from runner.worker.prompts import PromptEncoder
+from runner.worker.truncation import EncodedPrompt, droppable_turns, fit_prompt, shift_keep_tokens
+
+SYSTEM = Message("system", "Be kind.")
+CALL = Message("assistant", "", tool_calls=(ToolCall("c1", "add", "{}"),))
+RESULT = Message("tool", "2", tool_call_id="c1")
+
+
+def fitted(messages: list[Message], context: int, **fields: Any) -> EncodedPrompt:
+    request = GenerateRequest("x", messages=tuple(messages), **{"drop_turns": True, **fields})
+    return fit_prompt(PromptEncoder(EchoTokenizer(), CHAT_TEMPLATE), request, context)
+
+
+def text(fit: EncodedPrompt) -> str:
+    return b"".join(EchoTokenizer().piece(token) for token in fit.tokens).decode()
+
+
+def talk(turns: int) -> list[Message]:
+    pairs = [(Message("user", f"ask {n}"), Message("assistant", f"say {n}")) for n in range(turns)]
+    return [SYSTEM, *(message for pair in pairs for message in pair), Message("user", "last")]
+
+
+def test_a_conversation_that_fits_stays_whole() -> None:
+    assert fitted(talk(3), 10_000).messages_dropped == 0
+
+
+def test_the_fewest_oldest_turns_go_and_system_and_last_message_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = len(fitted(talk(6), 10_000).tokens)
+    with caplog.at_level(logging.WARNING):
+        result = fitted(talk(6), whole, max_tokens=1)
+    assert result.messages_dropped == 2
+    assert "Be kind." in text(result)
+    assert "last" in text(result)
+    assert "ask 0" not in text(result)
+    assert "ask 1" in text(result)
+    assert "the 2 oldest messages were left out" in caplog.text
+
+
+def test_room_for_the_answer_is_made_where_turns_are_dropped() -> None:
+    whole = len(fitted(talk(20), 10_000).tokens)
+    assert len(fitted(talk(20), whole).tokens) <= whole - whole // 4
+
+
+def test_nothing_is_dropped_unless_the_request_allows_it() -> None:
+    messages = talk(6)
+    result = fitted(messages, 60, drop_turns=False)
+    assert result == EncodedPrompt(fitted(messages, 10_000).tokens, "")
+
+
+def test_what_cannot_fit_comes_back_whole_for_the_engine_to_refuse() -> None:
+    result = fitted([Message("user", "a"), Message("user", "x" * 500)], 100)
+    assert result.messages_dropped == 0
+    assert len(result.tokens) > 500
+
+
+def test_a_turn_goes_with_its_tool_calls_and_their_results() -> None:
+    messages = [SYSTEM, Message("user", "a"), CALL, RESULT, Message("user", "b")]
+    assert droppable_turns(messages) == [[1, 2, 3]]
+
+
+def test_in_a_long_last_turn_calls_go_with_their_results_and_the_question_stays() -> None:
+    messages = [Message("user", "a"), CALL, RESULT, RESULT, CALL, RESULT]
+    assert droppable_turns(messages) == [[1, 2, 3]]
+
+
+roles = st.sampled_from([SYSTEM, Message("user", "u"), Message("assistant", "a"), CALL, RESULT])
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(st.lists(roles, min_size=1, max_size=12), st.integers(0, 12))
+def test_a_result_never_stays_without_the_message_before_it(
+    messages: list[Message], count: int
+) -> None:
+    units = droppable_turns(messages)
+    gone = {index for unit in units[:count] for index in unit}
+    spoken = [index for index, message in enumerate(messages) if message.role != "system"]
+    assert not spoken or spoken[-1] not in gone
+    assert all(messages[index].role != "system" for index in gone)
+    for before, index in itertools.pairwise(spoken):
+        if messages[index].role == "tool" and index not in gone:
+            assert before not in gone
+
+
+def stays(messages: list[Message], **fields: Any) -> int | None:
+    request = GenerateRequest("x", messages=tuple(messages), **fields)
+    prompts = PromptEncoder(EchoTokenizer(), CHAT_TEMPLATE)
+    return shift_keep_tokens(prompts, request, fit_prompt(prompts, request, 10_000))
+
+
+def test_what_stays_of_a_shifted_context_is_what_was_asked_and_the_system_messages() -> None:
+    messages = talk(2)
+    kept = stays(messages, shift_keep=4)
+    assert kept is not None
+    whole = fitted(messages, 10_000).tokens
+    begin = b"".join(EchoTokenizer().piece(token) for token in whole[:kept]).decode()
+    assert "Be kind." in begin
+    assert "ask 0" not in begin
+    assert stays(messages[1:], shift_keep=4) == 4
+    assert stays(messages, shift_keep=kept + 5) == kept + 5
+    assert stays(messages, shift_keep=-1) == -1
+    assert stays(messages) is None
