@@ -103,6 +103,28 @@ load-test: dev .venv-aiperf/bin/aiperf
 run: dev
 	$(PYTHON_BIN)/hearth serve
 
+# The documentation as a site in build/docs: warnings are errors, and every link within it must lead
+# somewhere. Its tools have an environment of their own; the build itself needs no network.
+DOCS_REQUIREMENTS = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")
+.PHONY: docs docs-reference docs-terminal
+docs: dev .venv-docs/installed.txt
+	.venv-docs/bin/sphinx-build --fail-on-warning --keep-going --quiet -b html docs build/docs
+	$(PYTHON_BIN)/python -m docs.generator.site build/docs
+
+.venv-docs/installed.txt: pyproject.toml constraints.txt
+	$(PYTHON_BIN)/python -m venv .venv-docs
+	$(PYTHON_BIN)/python -c '$(DOCS_REQUIREMENTS)' >$@.new
+	.venv-docs/bin/pip install --quiet --constraint constraints.txt --requirement $@.new
+	@mv $@.new $@
+
+# The reference pages, tables and plots, from the code and from docs/data/measurements.toml.
+docs-reference: dev
+	$(PYTHON_BIN)/python -m docs.generator
+
+# The terminal pictures, from a real session in a store of its own: 10 s.
+docs-terminal: dev
+	$(PYTHON_BIN)/python -m docs.generator.recorder
+
 # Trains ember anew, reproducibly from its seed: up to 2 hours on 2 cores.
 TRAINING := $(PYTHON_BIN)/python -m tests.ember
 ember: torch
@@ -121,4 +143,4 @@ ember-eval: dev
 	$(TRAINING).evaluate --url http://$(EVAL_ADDRESS)
 
 clean:
-	rm -rf .venv .venv-api .venv-aiperf .venv-clients-openai? tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results
+	rm -rf .venv .venv-api .venv-aiperf .venv-docs .venv-clients-openai? tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results
