@@ -1,0 +1,78 @@
+"""The page of all commands, from the commands themselves."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import typer
+
+from cli.commands import ALIASES, VERBS
+from cli.main import app
+from docs.generator.markdown import cell, code, table
+
+_INTRO = """\
+# Command line
+
+The daemon starts by itself with the first command that needs it. Results go to stdout, progress
+and errors to stderr. Every command takes `--help`. `hearth --version` prints the version, and
+`hearth --install-completion` lets the shell complete commands and the names of models.
+
+| exit code | means |
+| --- | --- |
+| 0 | success |
+| 1 | an error |
+| 2 | wrong usage |
+| 3 | the model was not found |
+| 130 | stopped by Ctrl-C |
+"""
+
+
+def page() -> str:
+    """The page."""
+    group: Any = typer.main.get_command(app)
+    context = group.make_context("hearth", [], resilient_parsing=True)
+    rows = [(f"[`hearth {verb}`](#hearth-{verb})", cell(text)) for verb, text in VERBS.items()]
+    sections = [_section(group, context, verb) for verb in VERBS]
+    return "\n".join([_INTRO, table(("command", "what it does"), rows), "", *sections])
+
+
+def _section(group: Any, context: Any, verb: str) -> str:
+    command = group.get_command(context, verb)
+    inner = command.make_context(verb, [], parent=context, resilient_parsing=True)
+    usage = " ".join(command.get_usage(inner).removeprefix("Usage:").split())
+    aliases = [alias for alias, name in ALIASES.items() if name == verb]
+    lines = [f"## hearth {verb}", "", f"```text\n{usage}\n```", "", _prose(command.help or "")]
+    if aliases:
+        lines += ["", f"Also: {', '.join(f'`hearth {alias}`' for alias in aliases)}."]
+    for kind in ("argument", "option"):
+        if rows := _rows(command, inner, kind):
+            lines += ["", table((kind, "meaning"), rows)]
+    return "\n".join([*lines, ""])
+
+
+def _rows(command: Any, context: Any, kind: str) -> list[tuple[str, str]]:
+    found = [p for p in command.get_params(context) if p.param_type_name == kind]
+    records = [p.get_help_record(context) for p in found if p.name != "help"]
+    return [
+        (code(_plain(names)), cell(_escaped(_facts(text)))) for names, text in filter(None, records)
+    ]
+
+
+def _plain(names: str) -> str:
+    """Without the Python type of an argument."""
+    return re.sub(r" <[^>]*>+$", "", names)
+
+
+def _facts(text: str) -> str:
+    """What typer says of a parameter between brackets, between parentheses: no link."""
+    return re.sub(r"\[(required|default: [^\]]*|x[<>][^\]]*)\]", r"(\1)", text)
+
+
+def _prose(text: str) -> str:
+    return "\n\n".join(_escaped(" ".join(part.split())) for part in text.split("\n\n"))
+
+
+def _escaped(text: str) -> str:
+    """Text in which Markdown sees no markup."""
+    return re.sub(r"([*_<>\[\]])", r"\\\1", text)

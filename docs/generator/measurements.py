@@ -1,0 +1,148 @@
+"""What was measured: docs/data/measurements.toml, and the tables that show it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from docs.generator.markdown import cell, table
+
+_FILE = Path(__file__).parents[1] / "data" / "measurements.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure. ratio: value by other. at_least, at_most: the target of the ratio, or of the
+    value where there is no ratio. readme: its text in the README's table."""
+
+    what: str
+    value: float | None = None
+    unit: str = ""
+    against: str = ""
+    other: float | None = None
+    ratio: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    readme: str = ""
+
+    @property
+    def target(self) -> str:
+        """The target in words; empty for none."""
+        unit = f" {self.unit}" if self.ratio is None else ""
+        if self.at_least is not None:
+            return f"≥ {self.at_least:,g}{unit}"
+        return "" if self.at_most is None else f"≤ {self.at_most:,g}{unit}"
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None where there is none."""
+        figure = self.value if self.ratio is None else self.ratio
+        if figure is None or not self.target:
+            return None
+        low = self.at_least is None or figure >= self.at_least
+        return low and (self.at_most is None or figure <= self.at_most)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One benchmark. ran: the day; None: not repeated lately. plot: its rows are drawn too."""
+
+    id: str
+    title: str
+    command: str
+    rows: tuple[Row, ...]
+    about: str = ""
+    ran: date | None = None
+    plot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """All tables, and the machine."""
+
+    machine: str
+    tables: tuple[Table, ...]
+
+
+def load(file: Path = _FILE) -> Results:
+    """The file's content. Raises TypeError for a field that is not known."""
+    content = tomllib.loads(file.read_text(encoding="utf-8"))
+    return Results(content["machine"]["text"], tuple(_table(each) for each in content["table"]))
+
+
+def _table(fields: dict[str, Any]) -> Table:
+    rows = tuple(Row(**row) for row in fields.pop("row"))
+    return Table(rows=rows, ran=fields.pop("date", None), **fields)
+
+
+def tables(results: Results) -> dict[str, str]:
+    """The Markdown of each table by its id, and `machine`."""
+    return {"machine": f"{results.machine}.", **{one.id: _markdown(one) for one in results.tables}}
+
+
+def readme_table(results: Results) -> str:
+    """The rows that the README shows, with the command of each."""
+    rows = [
+        (cell(row.readme), _figure(row.value, row.unit), _other(row), _by(row), f"`{one.command}`")
+        for one in results.tables
+        for row in one.rows
+        if row.readme
+    ]
+    return table(("what", "hearth", "against", "ratio", "measured by"), rows, "lrlrl")
+
+
+def _markdown(one: Table) -> str:
+    rows = [(cell(row.what), *_cells(row)) for row in one.rows]
+    header = ("what", "hearth", "against", "ratio", "target", "met")
+    ran = f"Measured on {one.ran:%Y-%m-%d} by" if one.ran else "Measured in an earlier session by"
+    commands = " and ".join(f"`{command.strip()}`" for command in one.command.split(";"))
+    lines = [*([f"{one.about}\n"] if one.about else []), f"{ran} {commands}.", ""]
+    return "\n".join([*lines, _without_empty_columns(header, rows), *_plots(one)])
+
+
+def _without_empty_columns(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    kept = [index for index in range(len(header)) if any(row[index] for row in rows)]
+    names = [header[index] for index in kept]
+    align = "".join("lrlrll"[index] for index in kept)
+    return table(names, ([row[index] for index in kept] for row in rows), align)
+
+
+def _cells(row: Row) -> Iterator[str]:
+    yield _figure(row.value, row.unit)
+    yield _other(row)
+    yield _by(row)
+    yield row.target
+    yield {True: "yes", False: "**no**", None: ""}[row.met]
+
+
+def _other(row: Row) -> str:
+    return cell(f"{row.against}: {_figure(row.other, row.unit)}") if row.against else ""
+
+
+def _by(row: Row) -> str:
+    """The ratio with two decimals, three below 1."""
+    if row.ratio is None:
+        return ""
+    return f"{row.ratio:.3f}" if row.ratio < 1 else f"{row.ratio:.2f}"
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{value:,}\N{NO-BREAK SPACE}{unit}".strip()
+
+
+def _plots(one: Table) -> list[str]:
+    """The pictures of a table, as GitHub and the site show them by the reader's colours."""
+    if not one.plot:
+        return []
+    dark, light = (f"images/plot-{one.id}-{scheme}.svg" for scheme in ("dark", "light"))
+    return [
+        "",
+        "<picture>",
+        f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">',
+        f'<img alt="{one.title}: hearth beside the others" src="{light}">',
+        "</picture>",
+    ]

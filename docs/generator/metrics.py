@@ -1,0 +1,44 @@
+"""The page of all metrics, from what the daemon registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+
+from docs.generator.markdown import cell, code, table
+from runner.server.metrics import Metrics, _Gauges
+
+_INTRO = """\
+# Metrics
+
+`GET /metrics` answers in Prometheus' text format. What vLLM measures too has vLLM's name, labels
+and meaning, so that its dashboards work; the rest begins with `hearth:`. Requests are counted when
+they end; the state of the workers is read when somebody asks, so that nothing here costs anything
+per token. The label is `model_name`, and for `vllm:request_success_total` also `finished_reason`:
+`stop`, `length` or `abort`. `hearth:models_loaded` and `hearth:uptime_seconds` have no label.
+"""
+
+
+def page() -> str:
+    """The page."""
+    rows = [
+        (code(_name(family)), family.type, cell(family.documentation))
+        for family in sorted(_families(), key=lambda family: family.name)
+    ]
+    return f"{_INTRO}\n{table(('name', 'type', 'meaning'), rows)}\n"
+
+
+def _families() -> Iterator[Metric]:
+    yield from Metrics().registry.collect()
+    now = CollectorRegistry()
+    _Gauges(now)
+    yield from now.collect()
+    yield Metric("hearth:models_loaded", "Models with a worker", "gauge")
+    yield Metric("hearth:uptime_seconds", "Age of the daemon", "gauge")
+
+
+def _name(family: Metric) -> str:
+    """The name as a query writes it."""
+    return f"{family.name}_total" if family.type == "counter" else family.name

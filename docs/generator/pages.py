@@ -1,0 +1,61 @@
+"""Which files are generated, and from what: whole pages, pictures, and marked parts of pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from docs.generator import api, cli, diagram, metrics, parameters, plots, settings
+from docs.generator.measurements import load, readme_table, tables
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+_NOTE = "<!-- Written by `make docs-reference` from the code: change that, not this page. -->\n\n"
+
+
+def stale() -> dict[Path, str]:
+    """Every generated file whose content is not what it should be, with what it should be."""
+    wanted = {**whole_files(), **pages_with_parts()}
+    return {path: text for path, text in wanted.items() if _content(path) != text}
+
+
+def whole_files() -> dict[Path, str]:
+    """Pages and pictures that are generated from their first line to the last."""
+    pages: dict[str, Callable[[], str]] = {
+        "cli.md": cli.page,
+        "settings.md": settings.page,
+        "parameters.md": parameters.page,
+        "metrics.md": metrics.page,
+    }
+    files = {DOCS / "reference" / name: _NOTE + page() for name, page in pages.items()}
+    for name, text in api.pages().items():
+        files[DOCS / "reference" / "api" / name] = _NOTE + text
+    for name, picture in {**plots.pictures(load()), **diagram.pictures()}.items():
+        files[DOCS / "images" / name] = picture
+    return files
+
+
+def pages_with_parts() -> dict[Path, str]:
+    """Pages written by hand that hold generated parts between two comments."""
+    results = load()
+    return {
+        ROOT / "README.md": replace(ROOT / "README.md", {"measurements": readme_table(results)}),
+        DOCS / "performance.md": replace(DOCS / "performance.md", tables(results)),
+    }
+
+
+def replace(page: Path, parts: dict[str, str]) -> str:
+    """The page with each part between its comments. Raises ValueError for one without them."""
+    text = page.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        begin, end = f"<!-- generated: {name} -->", "<!-- end -->"
+        pattern = re.compile(rf"({re.escape(begin)}\n).*?({re.escape(end)})", re.DOTALL)
+        if len(pattern.findall(text)) != 1:
+            raise ValueError(f"{page} needs one place {begin} ... {end}")
+        text = pattern.sub(lambda match, part=part: f"{match[1]}\n{part}\n{match[2]}", text)
+    return text
+
+
+def _content(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None

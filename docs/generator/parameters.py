@@ -1,0 +1,51 @@
+"""The page of all parameters, from modelfile.parameters."""
+
+from __future__ import annotations
+
+from cli.commands.parameters import written_default
+from docs.generator.markdown import cell, code, table
+from modelfile.parameters import DEPRECATED, PARAMETERS, Parameter, expected
+
+_INTRO = """\
+# Parameters
+
+A parameter stands in a [Modelfile](../modelfile.md) as `PARAMETER NAME VALUE`, in the chat as
+`/set parameter NAME VALUE`, after `hearth run -p`, and in the `options` of Ollama's requests.
+`hearth parameters` prints the same list, `hearth parameters NAME` one of them. A default in
+parentheses is decided from the model and the machine.
+"""
+
+
+def page() -> str:
+    """The page."""
+    rows = list(PARAMETERS.values())
+    loads = [row for row in rows if row.load]
+    others = [row for row in rows if not row.load]
+    deprecated = ", ".join(code(name) for name in sorted(DEPRECATED))
+    return "\n".join(
+        [
+            _INTRO,
+            "## Of a request",
+            "",
+            _table(others),
+            "",
+            "## Of a load",
+            "",
+            "A request that changes one of these loads the model anew.",
+            "",
+            _table(loads),
+            "",
+            "## Without effect",
+            "",
+            f"Taken for the sake of old Modelfiles: {deprecated}.",
+            "",
+        ]
+    )
+
+
+def _table(rows: list[Parameter]) -> str:
+    cells = [
+        (code(row.name), cell(row.doc), code(written_default(row)), cell(expected(row)))
+        for row in rows
+    ]
+    return table(("name", "meaning", "default", "takes"), cells)
