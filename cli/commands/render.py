@@ -80,8 +80,7 @@ def _local(
     source = _read(path, "--template")
     try:
         compiled = compile_file(source, *tokens, engine=engine)
-        optional = compiled.capabilities.optional_generation_prompt
-        if not (optional or body["add_generation_prompt"]):
+        if compiled.engine == "go" and not body["add_generation_prompt"]:
             raise CliError(
                 "--no-prompt needs a Jinja template: one in Go always ends where the answer begins",
                 USAGE,

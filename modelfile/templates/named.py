@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from modelfile.errors import TemplateError
-from modelfile.templates.chat_template import ChatTemplate
-from modelfile.templates.dialect import JINJA, compile_template
+from modelfile.templates.dialect import JINJA, ChatTemplate, compile_template
 
 DEFAULT: Final = "default"
 TOOL_USE: Final = "tool_use"
@@ -38,8 +36,10 @@ def named_sources(value: Any) -> dict[str, str]:
     return {str(name): str(text) for name, text in pairs}
 
 
-class NamedTemplates(ChatTemplate):
+class NamedTemplates:
     """Several templates, of which tool_use is taken when there are tools, default otherwise."""
+
+    engine: Final = JINJA
 
     def __init__(
         self, sources: Mapping[str, str], bos: str | None = None, eos: str | None = None
@@ -53,12 +53,11 @@ class NamedTemplates(ChatTemplate):
             for name in (DEFAULT, TOOL_USE)
             if name in sources
         }
-        found = [template.capabilities for template in self._by_name.values()]
-        self.capabilities = replace(
-            found[0],
-            tools=any(each.tools for each in found),
-            thinking=any(each.thinking for each in found),
-        )
+
+    @property
+    def supports_tools(self) -> bool:
+        """True when one of the templates reads tools."""
+        return any(template.supports_tools for template in self._by_name.values())
 
     def render(
         self,
@@ -67,7 +66,7 @@ class NamedTemplates(ChatTemplate):
         add_generation_prompt: bool = True,
         **options: Any,
     ) -> str:
-        """See ChatTemplate."""
+        """The prompt of a conversation. Raises TemplateError."""
         chosen: ChatTemplate | None = self._by_name.get(TOOL_USE) if tools else None
         chosen = chosen or self._by_name.get(DEFAULT)
         if chosen is None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from modelfile.adapters import check_adapter
 from modelfile.drafts import check_draft
 from modelfile.errors import BuildError
-from modelfile.templates.chat_template import Capabilities
-from modelfile.templates.dialect import JINJA, capabilities_of
+from modelfile.templates.capabilities import Capabilities, capabilities_of
+from modelfile.templates.dialect import JINJA
 from modelfile.templates.renderers import needs_template, template_in_use
 from registry.bundle import Bundle, BundleFile
 from registry.formats.gguf import GgufHeader, LazyArray

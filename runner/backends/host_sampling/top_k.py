@@ -6,13 +6,15 @@ Knows nothing of sampling parameters.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from runner.backends.host_sampling.logits import Logits, TokenIds
+FloatRow = NDArray[np.float32]  # [vocabulary]
+Ids = NDArray[np.int64]  # token ids, by descending logit, equal logits by ascending id
 
 _STRIPES = 64
 
 
-def top_k_ids(logits: Logits, k: int) -> TokenIds:
+def top_k_ids(logits: FloatRow, k: int) -> Ids:
     """The ids of the k highest logits (all of them where there are fewer). Where fewer are
     above -inf, as behind a mask, those only; where none are, any k. No NaN allowed."""
     size = len(logits)
@@ -27,13 +29,13 @@ def top_k_ids(logits: Logits, k: int) -> TokenIds:
     return ids[order[:k]]
 
 
-def _at_least(logits: Logits, bound: np.float32) -> TokenIds:
+def _at_least(logits: FloatRow, bound: np.float32) -> Ids:
     """Ids, ascending, of the logits from bound on, but none of -inf when another is above."""
     found = np.flatnonzero(logits >= bound if bound > -np.inf else logits > bound)
     return found if len(found) else np.arange(len(logits))
 
 
-def _column_candidates(logits: Logits, columns: int, k: int) -> TokenIds:
+def _column_candidates(logits: FloatRow, columns: int, k: int) -> Ids:
     """Ids, ascending, of k or a few more logits, the k highest among them.
 
     The row is cut into columns of 64 logits. The k-th highest column maximum is a lower bound

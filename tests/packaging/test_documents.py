@@ -1,0 +1,157 @@
+"""What README.md and the pages of docs/ say is true of the code, the files and the commands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cli.commands import VERBS
+from runner.settings import describe
+from tests.packaging.conftest import REPOSITORY
+
+README = REPOSITORY / "README.md"
+DOCUMENTS = (*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md")))
+WRITTEN = [path for path in DOCUMENTS if "Written by `make docs-reference`" not in path.read_text()]
+PACKAGES = "runner|modelfile|registry|kernels|cli|tests|docs"
+MAX_README_WORDS = 900
+
+
+def _id(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_generated_pages_are_what_the_code_says() -> None:
+    script = (
+        "import sys; from docs.generator.__main__ import main; status = main();"
+        "loaded = {'torch', 'llama_cpp'} & set(sys.modules); sys.exit(status or bool(loaded))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--check"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"run make docs-reference\n{done.stdout}{done.stderr}"
+
+
+def test_readme_is_short() -> None:
+    assert len(_text(README).split()) <= MAX_README_WORDS
+
+
+def test_settings_are_those_of_the_program() -> None:
+    page = _text(REPOSITORY / "docs/reference/settings.md")
+    assert re.findall(r"^\| `(HEARTH_\w+)`", page, re.MULTILINE) == [row[0] for row in describe()]
+
+
+def test_commands_are_those_of_the_program() -> None:
+    page = _text(REPOSITORY / "docs/reference/cli.md")
+    assert re.findall(r"^## hearth ([\w-]+)$", page, re.MULTILINE) == list(VERBS)
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=_id)
+def test_commands_that_are_shown_exist(path: Path) -> None:
+    shown = set(re.findall(r"(?:`|\$ |^|\| )hearth ([a-z]+)\b(?=[^,.]*`|\s)", _code(path), re.M))
+    assert shown <= {*VERBS, "ls", "start", "prune"}
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=_id)
+def test_options_of_install_sh_exist(path: Path) -> None:
+    script = _text(REPOSITORY / "install.sh")
+    used = " ".join(re.findall(r"\./install\.sh((?: --[a-z-]+)+)", _text(path))).split()
+    assert [option for option in used if f"  {option}" not in script] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=_id)
+def test_targets_of_make_exist(path: Path) -> None:
+    makefile = _text(REPOSITORY / "Makefile")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    for listed in re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE):
+        targets |= set(listed.split())
+    targets |= {f"store-{name}" for name in ("faults", "kills", "bitflips", "histories")}
+    used = re.findall(r"^make ([a-z-]+)|`make ([a-z -]+)", _text(path), re.MULTILINE)
+    assert {name for pair in used for words in pair for name in words.split()} <= targets
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=_id)
+def test_folders_and_files_that_are_named_exist(path: Path) -> None:
+    named = re.findall(rf"`((?:{PACKAGES})/[A-Za-z0-9_/.*-]*)`", _text(path))
+    assert [name for name in named if not list(REPOSITORY.glob(name.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=_id)
+def test_modules_that_are_run_exist(path: Path) -> None:
+    for module in re.findall(rf"python -m ((?:{PACKAGES})[\w.]*)", _text(path)):
+        place = REPOSITORY / module.replace(".", "/")
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_id)
+def test_links_lead_somewhere(path: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", _without_code(_text(path))):
+        if not re.match(r"https?:|mailto:", link):
+            place, _, anchor = link.partition("#")
+            target = (path.parent / place).resolve() if place else path
+            if not target.exists() or (anchor and anchor not in _anchors(target)):
+                broken.append(link)
+    assert broken == []
+
+
+def test_pictures_exist_for_light_and_for_dark() -> None:
+    for path in WRITTEN:
+        for picture in re.findall(r'(?:src|srcset)="([^"]+)"', _without_code(_text(path))):
+            assert (path.parent / picture).exists(), f"{_id(path)}: {picture}"
+
+
+def test_pictures_load_nothing() -> None:
+    for picture in sorted((REPOSITORY / "docs/images").glob("*.svg")):
+        text = _text(picture).replace("http://www.w3.org/2000/svg", "")
+        assert "http" not in text, picture.name
+        assert "@import" not in text, picture.name
+
+
+def test_python_examples_compile() -> None:
+    examples = [
+        (path, example)
+        for path in WRITTEN
+        for example in re.findall(r"```python\n(.*?)```", _text(path), re.DOTALL)
+    ]
+    assert len(examples) > 1
+    for path, example in examples:
+        compile(example, str(path), "exec")
+
+
+def test_measurements_say_how_to_repeat_them() -> None:
+    measured = tomllib.loads(_text(REPOSITORY / "docs/data/measurements.toml"))
+    for table in measured["table"]:
+        assert re.match(r"make bench|python -m tests\.benchmarks\.", table["command"]), table["id"]
+
+
+def _code(path: Path) -> str:
+    """What stands between backticks, one piece a line."""
+    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", _text(path), re.DOTALL | re.MULTILINE)
+    return "\n".join([*blocks, *re.findall(r"`[^`\n]+`", _text(path))])
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def _anchors(path: Path) -> set[str]:
+    """The anchors that GitHub and MyST give to a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", _text(path), re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
+        for heading in headings
+    }
