@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from modelfile.biases import MAX_BIAS, MAX_BIASES, canonical
+from modelfile.cache_types import CACHE_TYPES
 from modelfile.errors import ParameterError, UnknownParameter
 
 Kind = Literal["int", "float", "bool", "text", "texts", "biases", "choice"]
@@ -63,7 +64,7 @@ _ROWS: Final = (
         "choice",
         "type of the cache of keys and values; fp8: on torch, which has q8_0 as int8",
         None,
-        choices=("f16", "bf16", "q8_0", "fp8", "q5_1", "q5_0", "iq4_nl", "q4_0"),
+        choices=tuple(CACHE_TYPES),
         load=True,
     ),
     Parameter(

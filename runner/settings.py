@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from modelfile.cache_types import CACHE_TYPES, TORCH_ONLY
+
 DEFAULT_PORT = 4327  # H-E-A-R on a telephone
 
 
@@ -70,6 +72,7 @@ def parse_duration(text: str) -> float | None:
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
+_CACHE_TYPES = tuple(name for name in CACHE_TYPES if name not in TORCH_ONLY)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 
 
@@ -118,6 +121,10 @@ def _choice(*allowed: str) -> Callable[[str], str]:
         return word
 
     return parse
+
+
+def _list(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _path(text: str) -> Path:
@@ -177,9 +184,9 @@ class Settings:
         parse_size, 8 << 30, "most bytes of all uploaded files together; more are refused"
     )
     kv_cache_type: str = _setting(
-        _choice("f16", "bf16", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_0"),
+        _choice(*_CACHE_TYPES),
         "f16",
-        "type of the cache of keys and values: f16, bf16, q8_0, q5_1, q5_0, iq4_nl or q4_0",
+        f"type of the cache of keys and values: {_list(_CACHE_TYPES)}",
         "OLLAMA_KV_CACHE_TYPE",
     )
     flash_attention: bool | None = _setting(

@@ -265,6 +265,6 @@ class LoadPlan:
     sequence_tokens: int | None = None  # most of one that asks for more; None: context_length
 
     @property
-    def longest(self) -> int:
+    def max_context_length(self) -> int:
         """The most tokens of one sequence, whatever its request asks for."""
         return max(self.context_length, self.sequence_tokens or 0)

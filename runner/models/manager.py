@@ -1,7 +1,7 @@
 """Which models are loaded: load on demand, keep for a while, evict for another.
 
 Owns the set of resident models and the order in which loads get memory. Knows no HTTP; how much
-a model needs is placement's business, how a process is run the supervisor's.
+memory a model takes is the memory plan's business, how a process is run the supervisor's.
 """
 
 from __future__ import annotations
@@ -28,18 +28,16 @@ from runner.errors import (
     WorkerCrashed,
 )
 from runner.library.lookup import find
+from runner.models.capabilities import ModelCapabilities, model_capabilities, template_of
 from runner.models.crash_history import CrashHistory
-from runner.models.memory_plan import MemoryPlan, context_length, gib, plan_memory
+from runner.models.load_request import LoadRequest, load_request
+from runner.models.memory_estimate import gib
+from runner.models.memory_plan import MemoryPlan, context_length, plan_memory
 from runner.models.memory_tracker import MemoryTracker
-from runner.models.model_shape import (
-    ModelCapabilities,
-    model_capabilities,
-    model_files,
-    model_shape,
-    template_of,
-)
+from runner.models.model_files import model_files
+from runner.models.model_shape import model_shape
 from runner.models.observer import NullObserver, Observer
-from runner.models.options import LoadRequest, check_options, load_request
+from runner.models.options import check_options
 from runner.models.resident import Resident
 from runner.models.supervisor import Timeouts, WorkerHandle
 from runner.settings import Settings
@@ -67,7 +65,7 @@ class Lease:
     @property
     def plan(self) -> LoadPlan:
         """How it was loaded."""
-        return self.resident.placement.plan
+        return self.resident.plan.load_plan
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -93,26 +91,26 @@ class Manager:
         store: Store,
         settings: Settings,
         start: StartWorker = WorkerHandle.start,
-        rooms: MemoryTracker | None = None,
+        memory: MemoryTracker | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self._short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self._start_worker = start
-        self._rooms = rooms or MemoryTracker(settings)
+        self._memory = memory or MemoryTracker(settings)
         self._observer = observer or NullObserver()
         self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
         self._residents: dict[str, Resident] = {}
         self._leaving: set[Resident] = set()
         self._crashes: dict[str, CrashHistory] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._placing = asyncio.Lock()
+        self._planning = asyncio.Lock()
         self._changed = asyncio.Event()
         self._waiting = 0
-        self._short_of_room = 0
-        self._roomy = asyncio.Event()
-        self._roomy.set()
+        self._starved_loads = 0  # that wait for busy models to become idle
+        self._none_starved = asyncio.Event()
+        self._none_starved.set()
         self._stopping: HearthError | None = None
 
     @property
@@ -155,7 +153,6 @@ class Manager:
             load_s = self._now() - began_s
         try:
             resident.names.add(stored.name.short)
-            assert resident.loading is not None
             worker = await asyncio.shield(resident.loading)
             yield Lease(resident, worker, load_s)
         finally:
@@ -171,10 +168,10 @@ class Manager:
         await self._retire(resident)
         return True
 
-    async def wait_until_roomy(self) -> None:
+    async def wait_for_starved_loads(self) -> None:
         """Wait until no load waits for busy models to become idle. Work that can wait, and would
         keep them busy for ever, asks here before each part of it."""
-        await self._roomy.wait()
+        await self._none_starved.wait()
 
     async def forget(self, name: str) -> None:
         """The name is about to mean nothing or another model: what only it holds loaded goes
@@ -190,22 +187,21 @@ class Manager:
 
     def abort_all(self, error: HearthError) -> None:
         """End every request in flight with error."""
-        for resident in [*self._residents.values(), *self._leaving]:
+        for resident in self.present:
             if resident.loaded:
                 resident.worker.fail_all(error)
 
     async def close(self) -> None:
         """End all workers; requests in flight fail."""
         self.stop_admitting()
-        every = [*self._residents.values(), *self._leaving]
-        await asyncio.gather(*(self._unload(resident) for resident in every))
+        await asyncio.gather(*(self._unload(resident) for resident in self.present))
         for task in list(self._tasks):
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
     def kill(self) -> None:
         """End all workers without waiting."""
-        for resident in [*self._residents.values(), *self._leaving]:
+        for resident in self.present:
             if resident.loaded:
                 resident.worker.kill()
 
@@ -238,30 +234,29 @@ class Manager:
         resident = self._residents.get(str(stored.digest))
         if resident is None or resident.retired or resident.closing:
             return None
-        asked = options.get("num_ctx") or resident.usual_context
-        held = resident.placement.plan.longest
-        if asked > held:
+        requested = options.get("num_ctx") or resident.default_context
+        loaded = resident.plan.load_plan.max_context_length
+        if requested > loaded:
             trained = model_shape(resident.bundle).context_length
-            return resident if min(asked, trained) <= held else None
+            return resident if min(requested, trained) <= loaded else None
         return resident
 
     async def _enter(
         self, stored: StoredModel, options: Mapping[str, Any], keep_alive_s: float | None
     ) -> Resident:
-        async with self._placing:
+        async with self._planning:
             resident = self._usable(stored, options)
             if resident is None:
-                resident = await self._place(stored, options)
+                resident = await self._load(stored, options)
             resident.enter(self._now(), keep_alive_s)
         try:
-            assert resident.loading is not None
             await asyncio.shield(resident.loading)
         except BaseException:
             resident.leave(self._now())
             raise
         return resident
 
-    async def _place(self, stored: StoredModel, options: Mapping[str, Any]) -> Resident:
+    async def _load(self, stored: StoredModel, options: Mapping[str, Any]) -> Resident:
         key = str(stored.digest)
         backoff_s = self._check_crashes(key, stored.name.short)
         bundle = await asyncio.to_thread(read_bundle, self.store, stored)
@@ -269,24 +264,23 @@ class Manager:
         if outgrown is not None:
             await self._retire(outgrown)
         parameters = check_options(bundle.parameters)
-        wishes = load_request(parameters, options)
-        await self._rooms.probe()
-        placement = await self._make_room(bundle, wishes)
+        await self._memory.probe()
+        plan = await self._make_room(bundle, load_request(parameters, options, self.settings))
         if self._stopping is not None:
             raise self._stopping
-        keep = self.settings.keep_alive
-        usual = self._rooms.wishes(load_request(parameters, {}))
-        resident = Resident(
+        keep_alive = self.settings.keep_alive
+        resident = self._residents[key] = Resident(
             key=key,
             bundle=bundle,
-            placement=placement,
+            plan=plan,
             parameters=parameters,
-            keep_alive_s=math.inf if keep is None else keep,
+            keep_alive_s=math.inf if keep_alive is None else keep_alive,
             on_expire=self._on_expire,
-            usual_context=context_length(model_shape(bundle), usual),
+            default_context=context_length(
+                model_shape(bundle), load_request(parameters, {}, self.settings)
+            ),
+            load=lambda resident: self._start(resident, backoff_s),
         )
-        self._residents[key] = resident
-        resident.loading = asyncio.create_task(self._start(resident, backoff_s))
         resident.loading.add_done_callback(_retrieve)
         return resident
 
@@ -305,8 +299,8 @@ class Manager:
 
     async def _start(self, resident: Resident, backoff_s: float) -> WorkerHandle:
         began_s = self._now()
-        name, plan = resident.bundle.name.short, resident.placement.plan
-        log.info("loading %s by %s: %s", name, plan.backend, resident.placement.price.describe())
+        name, plan = resident.bundle.name.short, resident.plan.load_plan
+        log.info("loading %s by %s: %s", name, plan.backend, resident.plan.estimate.describe())
         try:
             await asyncio.sleep(backoff_s)
             worker = await self._start_worker(name, plan, self._timeouts)
@@ -341,25 +335,24 @@ class Manager:
         resident.stop_timer()
         self._changed.set()
 
-    async def _make_room(self, bundle: Bundle, options: LoadRequest) -> MemoryPlan:
-        """A placement that fits now, idle models evicted for it. Waits for busy ones when the
+    async def _make_room(self, bundle: Bundle, request: LoadRequest) -> MemoryPlan:
+        """A memory plan that fits now, idle models evicted for it. Waits for busy ones when the
         model would fit without them."""
-        source, shape = model_files(bundle, options.backend), model_shape(bundle, options.backend)
-        wishes = self._rooms.wishes(options)
-        limit_s = self.settings.load_timeout
+        files, shape = model_files(bundle, request.backend), model_shape(bundle, request.backend)
+        limit_s, max_models = self.settings.load_timeout, self.settings.max_loaded_models
         deadline_s = math.inf if limit_s is None else self._now() + limit_s
         while True:
             self._changed.clear()
-            others = [*self._residents.values(), *self._leaving]
+            others = self.present
             try:
-                if not self._rooms.full(len(others)):
-                    return plan_memory(source, shape, wishes, self._rooms.now(others))
+                if max_models is None or len(others) < max_models:
+                    return plan_memory(files, shape, request, self._memory.budget(others))
                 obstacle: CapacityError = CapacityError(
                     f"{len(others)} models are loaded and busy "
-                    f"(HEARTH_MAX_LOADED_MODELS={self.settings.max_loaded_models})"
+                    f"(HEARTH_MAX_LOADED_MODELS={max_models})"
                 )
             except InsufficientMemory as error:
-                plan_memory(source, shape, wishes, self._rooms.without(others))
+                plan_memory(files, shape, request, self._memory.budget_without(others))
                 obstacle = error
             await self._free_one(deadline_s, obstacle)
 
@@ -371,16 +364,16 @@ class Manager:
             await self._unload(oldest)
             return
         left_s = None if deadline_s == math.inf else deadline_s - self._now()
-        self._short_of_room += 1
-        self._roomy.clear()
+        self._starved_loads += 1
+        self._none_starved.clear()
         try:
             await asyncio.wait_for(self._changed.wait(), left_s)
         except TimeoutError:
             raise obstacle from None
         finally:
-            self._short_of_room -= 1
-            if not self._short_of_room:
-                self._roomy.set()
+            self._starved_loads -= 1
+            if not self._starved_loads:
+                self._none_starved.set()
 
     async def _retire(self, resident: Resident) -> None:
         """No new leases; it ends with its last one, at once when there is none."""
@@ -410,7 +403,7 @@ class Manager:
             del self._residents[resident.key]
         self._leaving.add(resident)
         try:
-            if resident.loading is not None and not resident.loaded:
+            if not resident.loaded:
                 resident.loading.cancel()
                 await asyncio.wait({resident.loading})
             if resident.loaded:

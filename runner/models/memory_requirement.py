@@ -1,19 +1,22 @@
 """What a model takes, told without loading it: bits a weight, memory at its context.
 
-Knows the memory plan's prices. Not what is free now.
+Knows the memory plan's estimates, not what is free now.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modelfile.cache_types import torch_cache_type
 from modelfile.errors import ModelfileError
 from modelfile.parameters import PARAMETERS, validate_all
 from registry.bundle import Bundle
 from runner.errors import ModelInvalid
-from runner.models.memory_plan import Wishes, compute_bytes, context_length, torch_cache_type
-from runner.models.model_shape import model_shape, runs_on_torch
-from runner.models.options import load_request
+from runner.models.load_request import load_request
+from runner.models.memory_estimate import compute_bytes
+from runner.models.memory_plan import context_length
+from runner.models.model_files import runs_on_torch
+from runner.models.model_shape import model_shape
 from runner.settings import Settings
 
 
@@ -36,20 +39,19 @@ def memory_requirement(bundle: Bundle, settings: Settings) -> MemoryRequirement 
     """At the context of the bundle's parameters, else of the settings; None when the model file
     or a parameter does not tell enough to load it."""
     try:
-        options = load_request(validate_all(bundle.parameters), {})
-        shape = model_shape(bundle, options.backend)
+        request = load_request(validate_all(bundle.parameters), {}, settings)
+        shape = model_shape(bundle, request.backend)
     except (ModelInvalid, ModelfileError):
         return None
-    context = context_length(shape, Wishes(options.num_ctx, settings.context_length))
-    cache_type = options.kv_cache_type or settings.kv_cache_type
-    if runs_on_torch(bundle, options.backend):
+    context, cache_type = context_length(shape, request), request.kv_cache_type
+    if runs_on_torch(bundle, request.backend):
         cache_type = torch_cache_type(cache_type)
-    batch = options.num_batch or PARAMETERS["num_batch"].default
+    batch = request.num_batch or PARAMETERS["num_batch"].default
     return MemoryRequirement(
         context,
         shape.all_weights_bytes,
         int(shape.cache_bytes_per_token(cache_type) * context),
-        compute_bytes(shape, batch, context, settings.flash_attention),
+        compute_bytes(shape, batch, context, request.flash_attention),
     )
 
 

@@ -1,6 +1,6 @@
-"""The memory that a plan may count on, given the settings and what other models hold.
+"""How much memory one more model may use, given the settings and what other models hold.
 
-Joins the facts of memory.py and the promises of resident models; decides nothing itself.
+Joins the facts of system_memory.py and the estimates of resident models; decides nothing itself.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from runner.models.memory_plan import MemoryBudget, Wishes
-from runner.models.options import LoadRequest
+from runner.models.memory_plan import MemoryBudget
 from runner.models.resident import Resident
 from runner.models.system_memory import available_bytes, gpu_memory
 from runner.models.worker_process import worker_command, worker_environment
@@ -24,7 +23,7 @@ _PROBE_TIMEOUT_S = 60.0
 
 
 class MemoryTracker:
-    """Measures the room for one more model."""
+    """Measures the memory budget of one more model."""
 
     def __init__(self, settings: Settings, measure: Callable[[], int] = available_bytes) -> None:
         self._settings = settings
@@ -36,52 +35,29 @@ class MemoryTracker:
         if self._gpu_backends is None:
             self._gpu_backends = await _backends_with_gpu() if gpu_memory() else frozenset()
 
-    def now(self, others: Iterable[Resident]) -> MemoryBudget:
-        """The room while others stay."""
-        held = list(others)
-        free = self._measure() - HEADROOM_BYTES - sum(item.owed_bytes for item in held)
+    def budget(self, others: Iterable[Resident]) -> MemoryBudget:
+        """The budget while others stay."""
+        residents = list(others)
+        free = self._measure() - HEADROOM_BYTES - sum(item.unclaimed_bytes for item in residents)
         limit = self._settings.memory_limit
         if limit is not None:
-            free = min(free, limit - sum(item.placement.price.host_bytes for item in held))
-        return self._room(max(0, free), self._gpu_bytes())
+            free = min(free, limit - sum(item.plan.estimate.host_bytes for item in residents))
+        return self._budget(free, self._gpu_bytes())
 
-    def without(self, others: Sequence[Resident]) -> MemoryBudget:
-        """The room if all others were gone."""
-        counted = sum(item.placement.price.host_bytes - item.owed_bytes for item in others)
-        free = self._measure() - HEADROOM_BYTES + counted
+    def budget_without(self, others: Sequence[Resident]) -> MemoryBudget:
+        """The budget if all others were gone."""
+        used = sum(item.plan.estimate.host_bytes - item.unclaimed_bytes for item in others)
+        free = self._measure() - HEADROOM_BYTES + used
         limit = self._settings.memory_limit
         gpu = self._gpu_bytes()
         if gpu:
-            gpu = (gpu[0] + sum(item.placement.price.gpu_bytes for item in others), *gpu[1:])
-        return self._room(max(0, free if limit is None else min(free, limit)), gpu)
+            gpu = (gpu[0] + sum(item.plan.estimate.gpu_bytes for item in others), *gpu[1:])
+        return self._budget(free if limit is None else min(free, limit), gpu)
 
-    def full(self, count: int) -> bool:
-        """True when HEARTH_MAX_LOADED_MODELS allows no further model."""
-        most = self._settings.max_loaded_models
-        return most is not None and count >= most
-
-    def wishes(self, options: LoadRequest) -> Wishes:
-        """What the plan is asked for: the options over the settings."""
-        settings = self._settings
-        return Wishes(
-            num_ctx=options.num_ctx,
-            default_context=settings.context_length,
-            num_parallel=options.num_parallel or settings.num_parallel,
-            num_gpu=options.num_gpu,
-            num_thread=options.num_thread or settings.num_threads,
-            num_batch=options.num_batch,
-            cache_type=options.kv_cache_type or settings.kv_cache_type,
-            flash_attention=settings.flash_attention,
-            use_mmap=True if options.use_mmap is None else options.use_mmap,
-            native_kernels=settings.native_kernels,
-            lora_scale=1.0 if options.lora_scale is None else options.lora_scale,
-            draft_tokens=options.draft_tokens,
-        )
-
-    def _room(self, free_bytes: int, gpu_bytes: tuple[int, ...]) -> MemoryBudget:
+    def _budget(self, free_bytes: int, gpu_bytes: tuple[int, ...]) -> MemoryBudget:
         usable = self._gpu_backends or ()
         return MemoryBudget(
-            free_bytes,
+            max(0, free_bytes),
             gpu_bytes if "llamacpp" in usable else (),
             gpu_bytes[:1] if "torch" in usable else (),
         )

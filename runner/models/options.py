@@ -7,7 +7,7 @@ from. Knows nothing of HTTP.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from modelfile import parameters as table
@@ -16,46 +16,12 @@ from modelfile.errors import ModelfileError
 from runner.errors import InvalidRequest, Unsupported
 from runner.types import SamplingParams
 
-_SAMPLING = (
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "top_n_sigma",
-    "xtc_probability",
-    "xtc_threshold",
-    "mirostat",
-    "mirostat_tau",
-    "mirostat_eta",
-    "repeat_penalty",
-    "repeat_last_n",
-    "presence_penalty",
-    "frequency_penalty",
-    "dry_multiplier",
-    "dry_base",
-    "dry_allowed_length",
-    "dry_penalty_last_n",
-    "dry_sequence_breakers",
-    "dynatemp_range",
-    "dynatemp_exponent",
+# The options that are SamplingParams as they stand; seed and logit_bias are not
+_SAMPLING = tuple(
+    item.name
+    for item in fields(SamplingParams)
+    if item.name in table.PARAMETERS and item.name not in ("seed", "logit_bias")
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LoadRequest:
-    """What decides how a model is loaded. None: not asked."""
-
-    num_ctx: int | None = None
-    num_gpu: int | None = None
-    num_thread: int | None = None
-    num_batch: int | None = None
-    use_mmap: bool | None = None
-    num_parallel: int | None = None
-    kv_cache_type: str | None = None
-    lora_scale: float | None = None
-    backend: str | None = None
-    draft_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +48,6 @@ def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
         except ModelfileError as error:
             raise InvalidRequest(str(error), param=name) from None
     return checked
-
-
-def load_request(parameters: Mapping[str, Any], given: Mapping[str, Any]) -> LoadRequest:
-    """The load options of the Modelfile's parameters and a request's checked options."""
-    merged = {**parameters, **given}
-    num_gpu = merged.get("num_gpu")
-    return LoadRequest(
-        num_ctx=_positive(merged.get("num_ctx")),
-        num_gpu=None if num_gpu is None or num_gpu < 0 else int(num_gpu),
-        num_thread=_positive(merged.get("num_thread")),
-        num_batch=_positive(merged.get("num_batch")),
-        use_mmap=merged.get("use_mmap"),
-        num_parallel=merged.get("num_parallel"),
-        kv_cache_type=merged.get("kv_cache_type"),
-        lora_scale=merged.get("lora_scale"),
-        backend=merged.get("backend"),
-        draft_tokens=merged.get("draft_num_predict"),
-    )
 
 
 def generation_options(
@@ -137,7 +85,3 @@ def _stops(*groups: Any) -> tuple[str, ...]:
             if stop:
                 found[stop] = None
     return tuple(found)
-
-
-def _positive(value: Any) -> int | None:
-    return int(value) if value is not None and value > 0 else None

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from registry.bundle import Bundle
@@ -26,12 +26,13 @@ class Resident:
 
     key: str  # the manifest's digest
     bundle: Bundle
-    placement: MemoryPlan
+    plan: MemoryPlan
     parameters: Mapping[str, Any]  # the Modelfile's, checked
     keep_alive_s: float
     on_expire: Callable[[Resident], None]
-    usual_context: int  # tokens that a request may have which does not say how many
-    loading: asyncio.Task[WorkerHandle] | None = None
+    default_context: int  # the context of a request that does not say num_ctx
+    load: InitVar[Callable[[Resident], Coroutine[Any, Any, WorkerHandle]]]
+    loading: asyncio.Task[WorkerHandle] = field(init=False)
     names: set[str] = field(default_factory=set)
     users: int = 0
     used_at_s: float = 0.0
@@ -41,29 +42,26 @@ class Resident:
     load_s: float = 0.0
     _timer: asyncio.TimerHandle | None = None
 
+    def __post_init__(self, load: Callable[[Resident], Coroutine[Any, Any, WorkerHandle]]) -> None:
+        self.loading = asyncio.create_task(load(self))
+
     @property
     def worker(self) -> WorkerHandle:
         """Its worker, once loading is done."""
-        assert self.loading is not None
         return self.loading.result()
 
     @property
     def loaded(self) -> bool:
         """True when the worker is ready and has not ended."""
         loading = self.loading
-        return (
-            loading is not None
-            and loading.done()
-            and not loading.cancelled()
-            and loading.exception() is None
-        )
+        return loading.done() and not loading.cancelled() and loading.exception() is None
 
     @property
-    def owed_bytes(self) -> int:
-        """What of its price the kernel does not count as used yet."""
+    def unclaimed_bytes(self) -> int:
+        """What of its estimate the kernel does not count as used yet."""
         pid = self.worker.pid if self.loaded else None
         used = anonymous_bytes(pid) if pid is not None else 0
-        return max(0, self.placement.price.host_bytes - used)
+        return max(0, self.plan.estimate.host_bytes - used)
 
     def enter(self, now_s: float, keep_alive_s: float | None) -> None:
         """A lease begins; the last keep_alive that was given counts."""

@@ -13,8 +13,8 @@ from runner.chat.conversation import open_turn, with_bundle_turns
 from runner.chat.output import OutputParser, output_parser
 from runner.chat.reasoning import reasoning_tags_of, special_tokens_of_reasoning
 from runner.errors import InvalidRequest, Unsupported
+from runner.models.capabilities import template_capabilities
 from runner.models.manager import Lease
-from runner.models.model_shape import template_capabilities
 from runner.models.options import generation_options
 from runner.server.images import without_placeholders
 from runner.settings import parse_duration
@@ -91,7 +91,7 @@ def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
         logit_bias=_logit_bias(ask.logit_bias, lease.worker.info.vocabulary),
         logprobs=ask.logprobs,
     )
-    wanted = ask.options.get("num_ctx") or lease.resident.usual_context
+    wanted = ask.options.get("num_ctx") or lease.resident.default_context
     template = GenerateRequest(
         id="",
         sampling=options.sampling,
@@ -108,7 +108,7 @@ def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
         openings=ask.openings,
         kept_marks=ask.kept_marks,
         grammar=ask.grammar or _default_grammar(lease, ask),
-        context_length=min(wanted, lease.plan.longest),
+        context_length=min(wanted, lease.plan.max_context_length),
     )
     return [_request(template, prompt, number) for prompt in ask.prompts for number in range(ask.n)]
 

@@ -167,7 +167,7 @@ def _generation(
         Capacity(
             pool_tokens=pool_tokens,
             max_sequences=native.llama_n_seq_max(handle),
-            context_length=min(plan.longest, pool_tokens),
+            context_length=min(plan.max_context_length, pool_tokens),
             batch_tokens=batch_tokens,
             vocabulary=context.vocabulary_size,
             block_size=1,

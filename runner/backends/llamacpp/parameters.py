@@ -18,18 +18,6 @@ MAX_DRAFT_TOKENS = 64
 _PAD_TOKENS = 256  # what llama.cpp rounds a context up to
 _BF16 = 30  # of ggml.h; the bindings leave it out
 
-CACHE_TYPES: dict[str, int] = {
-    "f32": native.GGML_TYPE_F32,
-    "f16": native.GGML_TYPE_F16,
-    "bf16": _BF16,
-    "q8_0": native.GGML_TYPE_Q8_0,
-    "q5_1": native.GGML_TYPE_Q5_1,
-    "q5_0": native.GGML_TYPE_Q5_0,
-    "q4_1": native.GGML_TYPE_Q4_1,
-    "q4_0": native.GGML_TYPE_Q4_0,
-    "iq4_nl": native.GGML_TYPE_IQ4_NL,
-}
-
 _FLASH_ATTENTION = {
     None: native.LLAMA_FLASH_ATTN_TYPE_AUTO,
     False: native.LLAMA_FLASH_ATTN_TYPE_DISABLED,
@@ -105,14 +93,13 @@ def _sequences(plan: LoadPlan) -> int:
 
 
 def _cache_type(plan: LoadPlan) -> int:
-    kind = CACHE_TYPES.get(plan.kv_cache_type)
+    name = plan.kv_cache_type
+    kind = _BF16 if name == "bf16" else getattr(native, f"GGML_TYPE_{name.upper()}", None)
     if kind is None:
+        raise ModelLoadFailed(f"llama.cpp has no cache type {name!r}; use f16 or q8_0")
+    if plan.flash_attention is False and name not in ("f32", "f16", "bf16"):
         raise ModelLoadFailed(
-            f"the cache type {plan.kv_cache_type!r} is unknown; use one of {', '.join(CACHE_TYPES)}"
-        )
-    if plan.flash_attention is False and plan.kv_cache_type not in ("f32", "f16", "bf16"):
-        raise ModelLoadFailed(
-            f"the cache type {plan.kv_cache_type} needs flash attention, which is switched off; "
+            f"the cache type {name} needs flash attention, which is switched off; "
             "switch it on or use the cache type f16"
         )
-    return kind
+    return int(kind)

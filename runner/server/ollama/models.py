@@ -15,8 +15,9 @@ from registry.formats.gguf import GgufHeader, LazyArray
 from registry.store import StoredModel
 from runner.errors import HearthError
 from runner.library.lookup import parse_name
+from runner.models.capabilities import model_capabilities, template_of
 from runner.models.memory_requirement import bits_per_weight, memory_requirement
-from runner.models.model_shape import draft_model, model_capabilities, template_of
+from runner.models.model_files import draft_model
 from runner.models.resident import Resident
 from runner.models.vision import vision_unsupported
 from runner.server.http_request import HttpRequest
@@ -74,7 +75,7 @@ async def _stats(item: Resident) -> dict[str, Any] | None:
 
 
 def _resident(item: Resident) -> dict[str, Any]:
-    plan, price = item.placement.plan, item.placement.price
+    plan, estimate = item.plan.load_plan, item.plan.estimate
     name = parse_name(min(item.names, default=item.bundle.name.short)).short_with_tag
     left_s = item.expires_at_s - asyncio.get_running_loop().time()
     if item.users:
@@ -83,8 +84,8 @@ def _resident(item: Resident) -> dict[str, Any]:
         "name": name,
         "model": name,
         "digest": item.bundle.digest.hex,
-        "size": price.total_bytes,
-        "size_vram": price.gpu_bytes,
+        "size": estimate.total_bytes,
+        "size_vram": estimate.gpu_bytes,
         "details": details_of_bundle(item.bundle),
         "expires_at": _expiry(left_s),
         "context_length": plan.context_length,

@@ -21,6 +21,6 @@ def open_batches(services: Services) -> BatchExecutor:
     traffic = Traffic(
         call=lambda endpoint, body: call(services, endpoint, body),
         parallel=max(1, services.settings.num_parallel // 2),
-        clear=services.manager.wait_until_roomy,
+        clear=services.manager.wait_for_starved_loads,
     )
     return BatchExecutor(FileStore(folder, database), BatchJournal(database), traffic)

@@ -100,8 +100,8 @@ async def make(store: Store, starter: Starter) -> Any:
 
     def manager(free: int = 32 * GIB, **settings: Any) -> Manager:
         values = Settings(**settings)
-        rooms = MemoryTracker(values, measure=lambda: free + HEADROOM_BYTES)
-        made.append(Manager(store, values, starter, rooms))
+        memory = MemoryTracker(values, measure=lambda: free + HEADROOM_BYTES)
+        made.append(Manager(store, values, starter, memory))
         return made[-1]
 
     yield manager
@@ -356,7 +356,7 @@ async def test_a_stopping_manager_takes_nothing_new_and_ends_all_workers(
 
 
 async def roomy(manager: Manager) -> bool:
-    waiting = asyncio.create_task(manager.wait_until_roomy())
+    waiting = asyncio.create_task(manager.wait_for_starved_loads())
     await settle()
     return waiting.done() or not waiting.cancel()
 

@@ -7,22 +7,21 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from runner.errors import InsufficientMemory
+from runner.models.load_request import LoadRequest
+from runner.models.memory_estimate import compute_bytes, gib
 from runner.models.memory_plan import (
     IDLE_TOKENS,
     MAX_POOL_TOKENS,
     MAX_SWAP_BYTES,
     MemoryBudget,
     MemoryPlan,
-    ModelFiles,
-    ModelShape,
-    Wishes,
-    compute_bytes,
     context_length,
-    gib,
     gpu_layers,
     plan_memory,
     pool_tokens,
 )
+from runner.models.model_files import ModelFiles
+from runner.models.model_shape import ModelShape
 
 GIB = 1 << 30
 SOURCE = ModelFiles("/blob", "llamacpp")
@@ -45,27 +44,29 @@ def shape(**fields: object) -> ModelShape:
 
 
 def plan(
-    model: ModelShape = QWEN_06B, wishes: Wishes | None = None, free: int = 32 * GIB, **room: object
+    model: ModelShape = QWEN_06B,
+    request: LoadRequest | None = None,
+    free: int = 32 * GIB,
+    **budget: object,
 ) -> MemoryPlan:
-    return plan_memory(SOURCE, model, wishes or Wishes(), MemoryBudget(free, **room))  # type: ignore[arg-type]
+    return plan_memory(SOURCE, model, request or LoadRequest(), MemoryBudget(free, **budget))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("num_ctx", "default", "trained", "expected"),
+    ("num_ctx", "trained", "expected"),
     [
-        (None, None, 40_960, 4096),
-        (None, None, 2048, 2048),
-        (None, 8192, 40_960, 8192),
-        (1000, 8192, 40_960, 1000),
-        (99_999, None, 40_960, 40_960),
-        (None, 99_999, 2048, 2048),
+        (None, 40_960, 4096),
+        (None, 2048, 2048),
+        (8192, 40_960, 8192),
+        (99_999, 40_960, 40_960),
+        (99_999, 2048, 2048),
     ],
 )
-def test_the_context_is_the_first_wish_within_what_the_model_was_trained_for(
-    num_ctx: int | None, default: int | None, trained: int, expected: int
+def test_the_context_is_the_requested_one_within_what_the_model_was_trained_for(
+    num_ctx: int | None, trained: int, expected: int
 ) -> None:
-    wishes = Wishes(num_ctx=num_ctx, default_context=default)
-    assert context_length(shape(context_length=trained), wishes) == expected
+    request = LoadRequest(num_ctx=num_ctx)
+    assert context_length(shape(context_length=trained), request) == expected
 
 
 @pytest.mark.parametrize(
@@ -81,21 +82,24 @@ def test_layers_without_attention_cost_no_cache() -> None:
     assert hybrid.cache_bytes_per_token("f16") == 2 * 8 * 256 * 2
 
 
-def test_the_price_is_the_sum_of_its_parts() -> None:
-    price = plan().price
-    assert price.total_bytes == price.weights_bytes + price.cache_bytes + price.compute_bytes
-    assert price.weights_bytes == QWEN_06B.weights_bytes
+def test_the_estimate_is_the_sum_of_its_parts() -> None:
+    estimate = plan().estimate
+    assert (
+        estimate.total_bytes
+        == estimate.weights_bytes + estimate.cache_bytes + estimate.compute_bytes
+    )
+    assert estimate.weights_bytes == QWEN_06B.weights_bytes
 
 
 def test_the_pool_holds_several_contexts_where_memory_allows() -> None:
-    assert plan(free=64 * GIB).plan.pool_tokens == MAX_POOL_TOKENS
-    assert plan(wishes=Wishes(num_parallel=2)).plan.pool_tokens == 8192
+    assert plan(free=64 * GIB).load_plan.pool_tokens == MAX_POOL_TOKENS
+    assert plan(request=LoadRequest(num_parallel=2)).load_plan.pool_tokens == 8192
 
 
 def test_the_pool_shrinks_to_one_context_before_a_load_is_refused() -> None:
-    needed = plan(free=64 * GIB).price
+    needed = plan(free=64 * GIB).estimate
     tight = needed.weights_bytes + needed.compute_bytes + (4096 * 28 * 8 * 256 * 2)
-    assert plan(free=tight).plan.pool_tokens == 4096
+    assert plan(free=tight).load_plan.pool_tokens == 4096
 
 
 def test_too_little_memory_is_refused_with_the_numbers() -> None:
@@ -127,74 +131,79 @@ def test_without_flash_attention_every_head_has_scores() -> None:
 def test_layers_go_to_the_gpu_as_they_fit_or_as_asked(
     num_gpu: int | None, gpu_bytes: tuple[int, ...], expected: int
 ) -> None:
-    price = plan(free=64 * GIB).price
-    assert gpu_layers(QWEN_06B, price, num_gpu, gpu_bytes) == expected
+    estimate = plan(free=64 * GIB).estimate
+    assert gpu_layers(QWEN_06B, estimate, num_gpu, gpu_bytes) == expected
 
 
 def test_what_lies_on_the_gpu_needs_no_memory_of_the_machine() -> None:
     on_gpu = plan(free=1 * GIB, gpu_bytes=(80 * GIB,))
-    assert on_gpu.plan.gpu_layers == 29
-    assert on_gpu.price.host_bytes < 200 << 20
+    assert on_gpu.load_plan.gpu_layers == 29
+    assert on_gpu.estimate.host_bytes < 200 << 20
 
 
 def test_on_a_cpu_finished_sequences_mostly_wait_in_a_share_of_the_memory_left() -> None:
     small, large = plan(free=4 * GIB), plan(free=64 * GIB)
-    for placement, free in ((small, 4 * GIB), (large, 64 * GIB)):
-        swap = placement.plan.swap_bytes
-        left = free - (placement.price.host_bytes - swap)
-        assert placement.plan.idle_tokens == IDLE_TOKENS
-        assert swap == placement.price.swap_bytes == min(left // 4, MAX_SWAP_BYTES)
-    assert small.plan.swap_bytes < large.plan.swap_bytes == MAX_SWAP_BYTES
+    for made, free in ((small, 4 * GIB), (large, 64 * GIB)):
+        swap = made.load_plan.swap_bytes
+        left = free - (made.estimate.host_bytes - swap)
+        assert made.load_plan.idle_tokens == IDLE_TOKENS
+        assert swap == made.estimate.swap_bytes == min(left // 4, MAX_SWAP_BYTES)
+    assert small.load_plan.swap_bytes < large.load_plan.swap_bytes == MAX_SWAP_BYTES
 
 
 def test_a_swap_that_would_hold_too_little_is_left_out() -> None:
-    wishes = Wishes(num_parallel=1)
-    needed = plan(wishes=wishes).price.total_bytes
-    placement = plan(wishes=wishes, free=needed + (100 << 20))
-    assert (placement.plan.idle_tokens, placement.plan.swap_bytes) == (None, 0)
+    request = LoadRequest(num_parallel=1)
+    needed = plan(request=request).estimate.total_bytes
+    made = plan(request=request, free=needed + (100 << 20))
+    assert (made.load_plan.idle_tokens, made.load_plan.swap_bytes) == (None, 0)
 
 
 def test_no_swap_where_idle_tokens_slow_nobody_down() -> None:
-    room = MemoryBudget(64 * GIB)
-    for placement in (
+    budget = MemoryBudget(64 * GIB)
+    for made in (
         plan(gpu_bytes=(80 * GIB,)),
         plan(shape(heads_kv=(0,) * 28)),
-        plan_memory(ModelFiles("/blob", "echo"), QWEN_06B, Wishes(), room),
-        plan_memory(ModelFiles("/blob", "llamacpp", embedding=True), QWEN_06B, Wishes(), room),
+        plan_memory(ModelFiles("/blob", "echo"), QWEN_06B, LoadRequest(), budget),
+        plan_memory(
+            ModelFiles("/blob", "llamacpp", embedding=True), QWEN_06B, LoadRequest(), budget
+        ),
     ):
-        assert (placement.plan.idle_tokens, placement.plan.swap_bytes) == (None, 0)
+        assert (made.load_plan.idle_tokens, made.load_plan.swap_bytes) == (None, 0)
 
 
-def test_the_price_is_one_line_for_the_log() -> None:
+def test_the_estimate_is_one_line_for_the_log() -> None:
     text = plan_memory(
-        SOURCE, QWEN_06B, Wishes(num_parallel=1), MemoryBudget(64 * GIB)
-    ).price.describe()
+        SOURCE, QWEN_06B, LoadRequest(num_parallel=1), MemoryBudget(64 * GIB)
+    ).estimate.describe()
     assert text.startswith("at most 1.")
     assert "(weights 640 MiB + cache 448 MiB + compute " in text
     assert text.endswith("), 0 MiB of it on GPUs")
 
 
-def test_torch_is_priced_with_its_cache_in_float32_and_its_libraries() -> None:
-    room, wishes = MemoryBudget(64 * GIB, gpu_bytes=(80 * GIB,)), Wishes(num_parallel=4)
+def test_torch_is_estimated_with_its_cache_in_float32_and_its_libraries() -> None:
+    budget, request = MemoryBudget(64 * GIB, gpu_bytes=(80 * GIB,)), LoadRequest(num_parallel=4)
     ours, torch = (
-        plan_memory(ModelFiles("/blob", backend), QWEN_06B, wishes, room)
+        plan_memory(ModelFiles("/blob", backend), QWEN_06B, request, budget)
         for backend in ("llamacpp", "torch")
     )
-    assert torch.plan.backend == "torch"
-    assert (torch.plan.kv_cache_type, torch.plan.gpu_layers) == ("f32", 0)
-    assert torch.price.cache_bytes > 2 * ours.price.cache_bytes
-    assert torch.price.compute_bytes > ours.price.compute_bytes
-    assert (torch.plan.idle_tokens, torch.plan.swap_bytes) == (None, 0)
+    assert torch.load_plan.backend == "torch"
+    assert (torch.load_plan.kv_cache_type, torch.load_plan.gpu_layers) == ("f32", 0)
+    assert torch.estimate.cache_bytes > 2 * ours.estimate.cache_bytes
+    assert torch.estimate.compute_bytes > ours.estimate.compute_bytes
+    assert (torch.load_plan.idle_tokens, torch.load_plan.swap_bytes) == (None, 0)
 
 
-def test_a_cache_of_a_byte_on_torch_is_priced_with_a_scale_for_each_head() -> None:
+def test_a_cache_of_a_byte_on_torch_is_estimated_with_a_scale_for_each_head() -> None:
     plans = {
         kind: plan_memory(
-            ModelFiles("/blob", "torch"), QWEN_06B, Wishes(cache_type=kind), MemoryBudget(64 * GIB)
+            ModelFiles("/blob", "torch"),
+            QWEN_06B,
+            LoadRequest(kv_cache_type=kind),
+            MemoryBudget(64 * GIB),
         )
         for kind in ("f16", "q8_0", "fp8")
     }
-    assert {k: p.plan.kv_cache_type for k, p in plans.items()} == {
+    assert {k: p.load_plan.kv_cache_type for k, p in plans.items()} == {
         "f16": "f32",
         "q8_0": "int8",
         "fp8": "fp8",
@@ -202,34 +211,41 @@ def test_a_cache_of_a_byte_on_torch_is_priced_with_a_scale_for_each_head() -> No
     heads = sum(QWEN_06B.heads_kv)
     token = heads * (QWEN_06B.key_length + QWEN_06B.value_length) + 2 * 4 * heads
     assert QWEN_06B.cache_bytes_per_token("int8") == QWEN_06B.cache_bytes_per_token("fp8") == token
-    assert 3 * plans["fp8"].price.cache_bytes < plans["f16"].price.cache_bytes
+    assert 3 * plans["fp8"].estimate.cache_bytes < plans["f16"].estimate.cache_bytes
 
 
-def test_on_a_gpu_torch_is_priced_by_its_weights_as_they_are_stored() -> None:
+def test_on_a_gpu_torch_is_estimated_by_its_weights_as_they_are_stored() -> None:
     stored = QWEN_06B.weights_bytes // 4
     shape, source = replace(QWEN_06B, stored_bytes=stored), ModelFiles("/blob", "torch")
-    wishes = Wishes(num_parallel=1, default_context=1024)
-    on_gpu = plan_memory(source, shape, wishes, MemoryBudget(64 * GIB, torch_gpu_bytes=(40 * GIB,)))
-    assert on_gpu.price.weights_bytes == stored
-    assert (on_gpu.plan.kv_cache_type, on_gpu.plan.gpu_layers) == ("bf16", shape.layers + 1)
-    on_cpu = plan_memory(source, shape, wishes, MemoryBudget(64 * GIB))
-    assert on_cpu.price.weights_bytes == QWEN_06B.weights_bytes
-    full = plan_memory(source, shape, wishes, MemoryBudget(64 * GIB, torch_gpu_bytes=(1 << 20,)))
+    request = LoadRequest(num_parallel=1, num_ctx=1024)
+    on_gpu = plan_memory(
+        source, shape, request, MemoryBudget(64 * GIB, torch_gpu_bytes=(40 * GIB,))
+    )
+    assert on_gpu.estimate.weights_bytes == stored
+    assert (on_gpu.load_plan.kv_cache_type, on_gpu.load_plan.gpu_layers) == (
+        "bf16",
+        shape.layers + 1,
+    )
+    on_cpu = plan_memory(source, shape, request, MemoryBudget(64 * GIB))
+    assert on_cpu.estimate.weights_bytes == QWEN_06B.weights_bytes
+    full = plan_memory(source, shape, request, MemoryBudget(64 * GIB, torch_gpu_bytes=(1 << 20,)))
     assert full == on_cpu
 
 
 def test_torch_takes_a_gpu_as_a_whole_or_not_at_all() -> None:
     for free, layers in ((40 * GIB, 29), (3 * GIB, 0)):
-        room = MemoryBudget(64 * GIB, torch_gpu_bytes=(free,))
+        budget = MemoryBudget(64 * GIB, torch_gpu_bytes=(free,))
         assert (
-            plan_memory(ModelFiles("/blob", "torch"), QWEN_06B, Wishes(), room).plan.gpu_layers
+            plan_memory(
+                ModelFiles("/blob", "torch"), QWEN_06B, LoadRequest(), budget
+            ).load_plan.gpu_layers
             == layers
         )
 
 
 def test_the_echo_source_selects_the_echo_backend() -> None:
-    placement = plan_memory(ModelFiles("/blob", "echo"), QWEN_06B, Wishes(), MemoryBudget(64 * GIB))
-    assert placement.plan.backend == "echo"
+    made = plan_memory(ModelFiles("/blob", "echo"), QWEN_06B, LoadRequest(), MemoryBudget(64 * GIB))
+    assert made.load_plan.backend == "echo"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +266,7 @@ def test_sizes_read_well(size: int, text: str) -> None:
 def test_the_pool_always_holds_one_context_and_never_more_than_asked(
     context: int, parallel: int, per_token: float, free: int
 ) -> None:
-    pool = pool_tokens(context, Wishes(num_parallel=parallel), per_token, free)
+    pool = pool_tokens(context, parallel, per_token, free)
     assert context <= pool <= max(context, min(max(1, parallel) * context, MAX_POOL_TOKENS))
 
 
@@ -264,17 +280,19 @@ def test_the_pool_always_holds_one_context_and_never_more_than_asked(
 def test_a_plan_that_is_given_fits_and_a_refused_one_does_not(
     free: int, weights: int, num_ctx: int, gpu: list[int]
 ) -> None:
-    model, wishes = shape(weights_bytes=weights), Wishes(num_ctx=num_ctx)
+    model, request = shape(weights_bytes=weights), LoadRequest(num_ctx=num_ctx)
     gpus = tuple(gpu)
-    least = plan_memory(SOURCE, model, replace(wishes, num_parallel=1), MemoryBudget(1 << 60, gpus))
+    least = plan_memory(
+        SOURCE, model, replace(request, num_parallel=1), MemoryBudget(1 << 60, gpus)
+    )
     try:
-        placement = plan_memory(SOURCE, model, wishes, MemoryBudget(free, gpus))
+        made = plan_memory(SOURCE, model, request, MemoryBudget(free, gpus))
     except InsufficientMemory:
-        event(f"refused, the least takes {gib(least.price.total_bytes)}")
+        event(f"refused, the least takes {gib(least.estimate.total_bytes)}")
         return
-    assert placement.price.host_bytes <= free
-    made = placement.plan
-    assert made.batch_tokens <= made.pool_tokens
-    assert made.context_length <= made.pool_tokens
-    assert 1 <= (made.max_running or 0) <= made.max_sequences
-    assert 0 <= made.gpu_layers <= model.layers + 1
+    assert made.estimate.host_bytes <= free
+    load_plan = made.load_plan
+    assert load_plan.batch_tokens <= load_plan.pool_tokens
+    assert load_plan.context_length <= load_plan.pool_tokens
+    assert 1 <= (load_plan.max_running or 0) <= load_plan.max_sequences
+    assert 0 <= load_plan.gpu_layers <= model.layers + 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runner.errors import InvalidRequest, Unsupported
-from runner.models.options import check_options, generation_options, load_request
+from runner.models.options import check_options, generation_options
 from runner.types import SamplingParams
 
 
@@ -69,12 +69,6 @@ def test_a_negative_seed_means_a_fresh_one() -> None:
 def test_stop_strings_of_both_count_once_each() -> None:
     options = generation_options({"stop": ("a", "b")}, {"stop": ("b", "c")})
     assert options.stop == ("a", "b", "c")
-
-
-def test_load_options_leave_what_is_decided_elsewhere() -> None:
-    options = load_request({"num_gpu": -1, "num_thread": 0, "num_ctx": 100}, {"num_ctx": 50})
-    assert (options.num_gpu, options.num_thread, options.num_ctx) == (None, None, 50)
-    assert load_request({}, {"num_gpu": 0}).num_gpu == 0
 
 
 @pytest.mark.parametrize("name", ["samplers", "lora", "n_probs"])

@@ -20,10 +20,19 @@ from registry.manifest import (
 )
 from registry.names import Name
 from registry.store import Store
-from runner.models.memory_plan import IMAGE_BYTES, MemoryBudget, ProjectorShape, Wishes, plan_memory
+from runner.models.capabilities import model_capabilities
+from runner.models.load_request import LoadRequest
+from runner.models.memory_plan import MemoryBudget, plan_memory
 from runner.models.memory_requirement import memory_requirement
-from runner.models.model_shape import model_capabilities, model_files, model_shape
-from runner.models.vision import projector_of, projector_shape, vision_unsupported
+from runner.models.model_files import model_files
+from runner.models.model_shape import model_shape
+from runner.models.vision import (
+    IMAGE_BYTES,
+    ProjectorShape,
+    projector_of,
+    projector_shape,
+    vision_unsupported,
+)
 from runner.settings import Settings
 from tests.gguf_files import (
     Tensor,
@@ -35,7 +44,7 @@ from tests.gguf_files import (
     text,
     u32,
 )
-from tests.unit.runner.models.test_source import adapter_file
+from tests.unit.runner.models.test_model_files import adapter_file
 
 GIB = 1 << 30
 
@@ -74,14 +83,14 @@ def test_a_model_with_its_projector_sees_and_loads_it(store: Store) -> None:
     assert "vision" in model_capabilities(found).names()
     source = model_files(found)
     assert source.projector == str(found.projector.path)
-    placement = plan_memory(source, model_shape(found), Wishes(), MemoryBudget(8 * GIB))
-    assert placement.plan.projector == source.projector
+    made = plan_memory(source, model_shape(found), LoadRequest(), MemoryBudget(8 * GIB))
+    assert made.load_plan.projector == source.projector
     bare = bundle(store, (MODEL_TYPE, llama_file()))
-    plain = plan_memory(model_files(bare), model_shape(bare), Wishes(), MemoryBudget(8 * GIB))
+    plain = plan_memory(model_files(bare), model_shape(bare), LoadRequest(), MemoryBudget(8 * GIB))
     weights = len(llama_file()) + len(projector_file())
-    assert placement.price.weights_bytes == weights
-    assert placement.price.compute_bytes - plain.price.compute_bytes >= IMAGE_BYTES
-    assert plain.plan.projector is None
+    assert made.estimate.weights_bytes == weights
+    assert made.estimate.compute_bytes - plain.estimate.compute_bytes >= IMAGE_BYTES
+    assert plain.load_plan.projector is None
 
 
 def test_adapters_stay_beside_a_projector(store: Store) -> None:

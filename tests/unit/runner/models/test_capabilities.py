@@ -11,7 +11,8 @@ from modelfile.templates.renderers import renderer_source
 from registry.bundle import Bundle
 from registry.names import Name
 from runner.errors import ModelInvalid
-from runner.models.model_shape import model_capabilities, model_files, template_of
+from runner.models.capabilities import model_capabilities, template_of
+from runner.models.model_files import model_files
 
 
 def bundle(

@@ -14,8 +14,10 @@ from registry.manifest import ADAPTER_TYPE, CONFIG_TYPE, MODEL_TYPE, Descriptor,
 from registry.names import Name
 from registry.store import Store
 from runner.errors import ModelInvalid
-from runner.models.memory_plan import MemoryBudget, Wishes, plan_memory
-from runner.models.model_shape import model_files, model_shape
+from runner.models.load_request import LoadRequest
+from runner.models.memory_plan import MemoryBudget, plan_memory
+from runner.models.model_files import model_files
+from runner.models.model_shape import model_shape
 from tests.gguf_files import (
     Tensor,
     echo_file,
@@ -71,10 +73,10 @@ def test_adapters_are_loaded_at_the_scale_asked_for_and_counted(store: Store) ->
     sizes = len(llama_file()) + len(adapter_file()) + len(adapter_file(rank=3))
     assert model_shape(found).weights_bytes == sizes
     placed = plan_memory(
-        model_files(found), model_shape(found), Wishes(lora_scale=0.5), MemoryBudget(8 << 30)
+        model_files(found), model_shape(found), LoadRequest(lora_scale=0.5), MemoryBudget(8 << 30)
     )
-    assert placed.plan.adapters == tuple((str(a.path), 0.5) for a in found.adapters)
-    assert placed.price.weights_bytes == sizes
+    assert placed.load_plan.adapters == tuple((str(a.path), 0.5) for a in found.adapters)
+    assert placed.estimate.weights_bytes == sizes
 
 
 def test_an_adapter_of_another_model_is_refused_before_anything_is_loaded(store: Store) -> None:

@@ -1,0 +1,58 @@
+"""What is wanted of a load: the options of a request over the Modelfile's parameters over the
+settings.
+
+Knows the names of all three. What a load gets of it the memory plan decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runner.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """Options of a load, with the settings' defaults. None: the memory plan decides."""
+
+    num_ctx: int | None = None
+    num_parallel: int = 16
+    num_gpu: int | None = None
+    num_thread: int | None = None
+    num_batch: int | None = None
+    kv_cache_type: str = "f16"
+    flash_attention: bool | None = None
+    use_mmap: bool = True
+    native_kernels: bool = True
+    lora_scale: float = 1.0
+    draft_tokens: int | None = None
+    backend: str | None = None
+
+
+def load_request(
+    parameters: Mapping[str, Any], options: Mapping[str, Any], settings: Settings
+) -> LoadRequest:
+    """The load request of a Modelfile's parameters and a request's options, both checked."""
+    given = {**parameters, **options}
+    num_gpu, use_mmap = given.get("num_gpu"), given.get("use_mmap")
+    lora_scale = given.get("lora_scale")
+    return LoadRequest(
+        num_ctx=_positive(given.get("num_ctx")) or settings.context_length,
+        num_parallel=given.get("num_parallel") or settings.num_parallel,
+        num_gpu=None if num_gpu is None or num_gpu < 0 else int(num_gpu),
+        num_thread=_positive(given.get("num_thread")) or settings.num_threads,
+        num_batch=_positive(given.get("num_batch")),
+        kv_cache_type=given.get("kv_cache_type") or settings.kv_cache_type,
+        flash_attention=settings.flash_attention,
+        use_mmap=True if use_mmap is None else use_mmap,
+        native_kernels=settings.native_kernels,
+        lora_scale=1.0 if lora_scale is None else lora_scale,
+        draft_tokens=given.get("draft_num_predict"),
+        backend=given.get("backend"),
+    )
+
+
+def _positive(value: Any) -> int | None:
+    return int(value) if value is not None and value > 0 else None
