@@ -110,7 +110,7 @@ class Transfers:
 
     async def _pull(self, asked: _PullRequest, making: ModelBuilder, state: PullState) -> None:
         hosts, access = await _hosts(), self._access()
-        async with hosts.Web(self._agent, asked.insecure) as web:
+        async with hosts.HttpClient(self._agent, asked.insecure) as web:
             host = hosts.host_for(web, asked.reference, access)
             host = BaseHost(host, access.memory_bytes) if asked.is_base else host
             await pull(host, self._fetcher, state, making)
@@ -128,7 +128,7 @@ class Transfers:
 
         async def run(state: PullState) -> None:
             hosts = await _hosts()
-            async with hosts.Web(self._agent, insecure) as web:
+            async with hosts.HttpClient(self._agent, insecure) as web:
                 target = hosts.destination(web, reference, self._access())
                 await hosts.push(self._store, reference.name, target, self._limit, state)
 
@@ -156,7 +156,7 @@ class Transfers:
         """Keep a credential that the registry accepts. Raises Offline, RemoteError, StoreFault."""
         self._require_network(f"log in to {host}")
         hosts = await _hosts()
-        async with hosts.Web(self._agent, insecure) as web:
+        async with hosts.HttpClient(self._agent, insecure) as web:
             await hosts.check_login(web, host, credential)
         await asyncio.to_thread(self.credentials.save, host, credential)
 
