@@ -22,8 +22,6 @@ from registry.hosts.references import Reference
 from registry.manifest import ADAPTER_TYPE
 from registry.pull import ModelBuilder, PullState, pull
 from registry.records import BlobOrigin
-from registry.shortnames import FILE_NAME as SHORT_NAMES
-from registry.shortnames import ShortNames
 from registry.store import Store
 from registry.transfer.download import DownloadOptions
 from registry.transfer.fetcher import Fetcher
@@ -82,7 +80,6 @@ class Transfers:
         self._limit = RateLimit(settings.transfer_rate)
         self._fetcher = Fetcher(store, DownloadOptions(self._limit))
         self._sharing: SharedTasks[PullState] = SharedTasks()
-        self.short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self.credentials = Credentials(settings.data_dir / "auth.json", docker_config())
 
     def pull(self, reference: Reference, insecure: bool) -> Transfer:
