@@ -139,7 +139,7 @@ class Transfers:
         async def run(state: PullState) -> str:
             await _hosts()
             module = await asyncio.to_thread(import_module, "runner.library.refetch")
-            asking = module.Asking(self._agent, self._access(), self._fetcher, state)
+            asking = module.RefetchContext(self._agent, self._access(), self._fetcher, state)
             came_from: str = await module.refetch(asking, wanted)
             return came_from
 
