@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from docs.generator.markdown import cell, code, table
+from modelfile.parameters import PARAMETERS
 from runner.server.app import ROUTES
 from runner.server.openapi.document import describe
 
@@ -24,6 +25,8 @@ _MEDIA = {
     "application/octet-stream": "bytes",
     "multipart/form-data": "a form",
 }
+_ANY = "any JSON"
+_PARAMETER = "[parameter](../parameters.md)"
 Schema = Mapping[str, Any]
 
 
@@ -93,12 +96,23 @@ def _type(name: str, schema: Schema) -> list[str]:
 
 
 def _fields(schema: Schema) -> str:
+    """The table of a schema's fields; those that are PARAMETERs of a Modelfile come last."""
     required = schema.get("required", ())
+    fields = sorted(schema.get("properties", {}).items(), key=lambda item: _is_parameter(*item))
     rows = [
-        (code(name), _written(field), "required" if name in required else _default(field))
-        for name, field in schema.get("properties", {}).items()
+        (
+            code(name),
+            _PARAMETER if _is_parameter(name, field) else _written(field),
+            "required" if name in required else _default(field),
+        )
+        for name, field in fields
     ]
     return table(("field", "type", "default"), rows)
+
+
+def _is_parameter(name: str, field: Schema) -> bool:
+    """A field that the wire leaves to the table of parameters to check."""
+    return name in PARAMETERS and _written(field) == _ANY
 
 
 def _default(field: Schema) -> str:
@@ -120,7 +134,7 @@ def _written(field: Schema) -> str:
     if field.get("type") == "array":
         items = field.get("items", {})
         return f"list of {_written(items)}" if items else "list"
-    return f"{field.get('type', 'any JSON')}{_range(field)}"
+    return f"{field.get('type', _ANY)}{_range(field)}"
 
 
 def _range(field: Schema) -> str:
