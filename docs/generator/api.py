@@ -14,8 +14,8 @@ from runner.server.openapi.document import describe
 _INTROS = {
     "OpenAI": "The base URL is `http://127.0.0.1:4327/v1`.",
     "Anthropic": "The base URL is `http://127.0.0.1:4327`, without `/v1`.",
-    "Ollama": "The base URL is `http://127.0.0.1:4327`, as `OLLAMA_HOST` or the client's `host`.",
-    "hearth": "hearth's own routes, and those of llama.cpp, vLLM and Jina that have one here.",
+    "Ollama": "The base URL is `http://127.0.0.1:4327`: `OLLAMA_HOST`, or the client's `host`.",
+    "hearth": "hearth's own routes, and some of llama.cpp, vLLM and Jina.",
 }
 _MEDIA = {
     "text/event-stream": "a stream of server-sent events",
@@ -46,8 +46,8 @@ def _page(tag: str, document: Schema) -> str:
     lines = [
         f"# {tag} routes",
         "",
-        f"{_INTROS[tag]} A key with the scope in the last column is needed once there are keys;"
-        " `public` routes never need one.",
+        f"{_INTROS[tag]} Once the daemon has API keys, a request needs one with the scope in the"
+        " last column; `public` routes never need one.",
         "",
         table(("route", "what it does", "scope"), overview),
         "",
