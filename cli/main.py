@@ -1,119 +1,98 @@
 """The hearth command: finds the verb, imports only that, and turns errors into exit codes.
 
-Start-up time is a feature here: nothing beyond typer may be imported at the top.
+Start-up time is a feature here: nothing beyond click may be imported at the top.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Annotated, Any, cast
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+import click
+from click.shell_completion import CompletionItem
 
-from cli.commands import ALIASES, MODULES, VERBS
+from cli.commands import ALIASES, VERBS
 
-EPILOG = """\
+_EPILOG = """\b
 Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found, 130 stopped by Ctrl-C.
 Results go to stdout, progress and errors to stderr. `hearth env` lists the settings."""
 
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
+class VerbGroup(click.Group):
+    """The group of all verbs, each imported when it is run."""
 
-class Quick:
-    """Converts absent and textual values of a parameter itself and leaves others to typer, which
-    builds a pydantic model for each parameter: 120 ms of a verb's start."""
-
-    def __init__(self, parameter: Any) -> None:
-        self._parameter = parameter
-        self._is_text = parameter.type_descriptor.annotation in (str, list[str])
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value for the verb."""
-        is_list = param.multiple or param.nargs == -1
-        if value is None or self._is_text:
-            return list(value or ()) if is_list else value
-        self._parameter._runtime_param = None
-        return self._parameter.get_runtime_param().coerce(value, param=param, ctx=ctx)
-
-
-class QuickParameters:
-    """A command whose parameters are converted quickly, with the versions of typer that are
-    slow at it."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, with the one for help."""
-        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in parameters:
-            if getattr(parameter, "_runtime_param", ...) is None:
-                parameter._runtime_param = Quick(parameter)
-        return parameters
-
-
-class Verb(QuickParameters, TyperCommand):
-    """One verb."""
-
-
-class Verbs(QuickParameters, TyperGroup):
-    """The group of all verbs, each imported when it is asked for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """The names that help and completion show."""
         return list(VERBS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The verb as a command; None when there is no such verb."""
-        name = ALIASES.get(cmd_name, cmd_name)
-        if name not in VERBS:
+        verb = VERBS.get(ALIASES.get(cmd_name, cmd_name))
+        if verb is None:
             return None
-        module = import_module(f"cli.commands.{MODULES.get(name, name)}")
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name, cls=Verb, context_settings=dict(_SETTINGS))(module.command)
-        return typer.main.get_command(app)
+        command: click.Command = import_module(verb.module).command
+        return command
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of verbs without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl([(verb.name, verb.help) for verb in VERBS.values()])
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The verb that args name; near names are proposed for an unknown one."""
-        self.commands = cast(Any, dict.fromkeys([*VERBS, *ALIASES]))
-        return super().resolve_command(ctx, args)
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that args name; similar names are proposed for an unknown one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            known = [*VERBS, *ALIASES]
+            raise click.NoSuchCommand(error.command_name, possibilities=known, ctx=ctx) from None
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the exit codes, line by line."""
-        formatter.write("\n")
-        for line in EPILOG.splitlines():
-            formatter.write(f"{line}\n")
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs that begin with incomplete, without importing them, or the options."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(verb.name, help=verb.help)
+            for verb in VERBS.values()
+            if verb.name.startswith(incomplete)
+        ]
 
 
-app = typer.Typer(
-    cls=Verbs,
+def _completion(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from cli.shell_completion import install, script
+
+    print(install(app) if param.name == "install_completion" else script(app))
+    ctx.exit()
+
+
+@click.group(
+    cls=VerbGroup,
     name="hearth",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings=dict(_SETTINGS),
+    invoke_without_command=True,
+    epilog=_EPILOG,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
 )
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        print(f"hearth {version('hearth')}")
-        raise typer.Exit
-
-
-@app.callback(invoke_without_command=True)
-def hearth(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print it"),
-    ] = False,
-) -> None:
+@click.version_option(
+    None, "--version", "-V", package_name="hearth", message="hearth %(version)s",
+    help="Show the version and exit.",
+)  # fmt: skip
+@click.option(
+    "--install-completion", is_flag=True, is_eager=True, expose_value=False, callback=_completion,
+    help="Install completion for the shell of $SHELL.",
+)  # fmt: skip
+@click.option(
+    "--show-completion", is_flag=True, is_eager=True, expose_value=False, callback=_completion,
+    help="Print the completion script for the shell of $SHELL.",
+)  # fmt: skip
+@click.pass_context
+def app(context: click.Context) -> None:
     """Run language models on this machine.
 
     hearth run ember "What can you do?"
@@ -127,20 +106,17 @@ def execute(args: list[str]) -> int:
     from cli.errors import INTERRUPTED, report
 
     try:
-        app(args=_with_values(args), prog_name="hearth")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except KeyboardInterrupt:
+        code = app.main(args, prog_name="hearth", standalone_mode=False)
+    except click.Abort:
         return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except SystemExit as end:  # completion, a closed pipe
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
         return report(error)
-    return 0
-
-
-def _with_values(args: list[str]) -> list[str]:
-    """args with a bare --think spelled out: like Ollama's it takes a value after = only."""
-    end = args.index("--") if "--" in args else len(args)
-    return [f"{arg}=true" if arg == "--think" else arg for arg in args[:end]] + args[end:]
+    return code if isinstance(code, int) else 0
 
 
 def main() -> None:

@@ -1,38 +1,47 @@
-"""The verbs: one module each, imported when the verb is used. Its `command` function is the verb.
+"""The verbs: one module each, imported when the verb is used. Its `command` is the verb.
 
-The table is what `hearth --help` prints, so that help imports no verb.
+The first line of a module, "hearth NAME, ALIAS: What it does.", is what `hearth --help` and
+completion say of it, so that they import no verb.
 """
 
 from __future__ import annotations
 
-VERBS = {
-    "run": "Chat with a model, or answer one prompt",
-    "list": "List the installed models",
-    "show": "Show what a model is made of",
-    "pull": "Get a model from a registry, Hugging Face or a URL",
-    "push": "Send a model to a registry",
-    "create": "Make a model from a Modelfile",
-    "check": "Check a Modelfile without building it",
-    "render": "Print the prompt that a conversation becomes",
-    "parameters": "List the parameters of models and requests",
-    "cp": "Give a model a second name",
-    "rm": "Remove models",
-    "ps": "List the models in memory",
-    "stop": "Take a model out of memory",
-    "login": "Keep a name and password for a registry",
-    "logout": "Forget the name and password for a registry",
-    "key": "Make, list and remove API keys",
-    "import": "Take models of Ollama, LM Studio or Hugging Face, without a copy",
-    "du": "Show what the models take on the disk",
-    "gc": "Remove files that no model needs",
-    "fsck": "Check the store, and mend what is damaged",
-    "serve": "Start the daemon in this terminal",
-    "service": "Start the daemon at login, by systemd or launchd",
-    "bench": "Measure a model on this machine",
-    "eval": "Measure how well models predict a text",
-    "env": "Print the settings and the addresses for other programs",
-}
+import re
+from dataclasses import dataclass
+from pathlib import Path
 
-ALIASES = {"ls": "list", "start": "serve", "prune": "gc"}
+# Help begins with these; the others follow by name.
+_COMMON = ("run", "list", "show", "pull", "push", "create", "check", "render", "parameters", "cp",
+           "rm", "ps", "stop", "login", "logout", "key", "import", "du", "gc", "fsck", "serve",
+           "service", "bench", "eval", "env")  # fmt: skip
+_FIRST_LINE = re.compile(r'"""hearth (?P<name>\w+)(, (?P<alias>\w+))?: (?P<help>.+?)\.(""")?\n')
 
-MODULES = {"import": "import_models"}  # the others are named like their verb
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """What is known of a verb without importing it."""
+
+    name: str
+    alias: str | None
+    help: str
+    module: str
+
+
+def _read(path: Path) -> Verb:
+    with path.open(encoding="utf-8") as file:
+        line = file.readline()
+    found = _FIRST_LINE.fullmatch(line)
+    if found is None:
+        raise ImportError(f'{path} must begin with """hearth NAME: What it does.')
+    return Verb(found["name"], found["alias"], found["help"], f"{__name__}.{path.stem}")
+
+
+def _all() -> dict[str, Verb]:
+    folder = Path(__file__).parent
+    verbs = {verb.name: verb for path in folder.glob("[a-z]*.py") for verb in [_read(path)]}
+    order = [*(name for name in _COMMON if name in verbs), *sorted(verbs.keys() - {*_COMMON})]
+    return {name: verbs[name] for name in order}
+
+
+VERBS = _all()
+ALIASES = {verb.alias: verb.name for verb in VERBS.values() if verb.alias is not None}

@@ -1,12 +1,12 @@
-"""hearth bench: how fast a model answers on this machine, over HTTP, by number of clients."""
+"""hearth bench: Benchmark a model on this machine."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from cli.completion import installed_models
 from cli.errors import USAGE, CliError
@@ -22,36 +22,55 @@ if TYPE_CHECKING:
 MAX_CLIENTS = 1024
 
 
+@click.command()
+@click.argument("model", shell_complete=installed_models, help="Name of an installed model")
+@click.option(
+    "--clients",
+    metavar="N,N",
+    default="1,4,8",
+    help="Numbers of concurrent clients, one run for each",
+)
+@click.option(
+    "--requests",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Requests in each run; 2 per client by default",
+)
+@click.option(
+    "--prompt-tokens",
+    metavar="N",
+    default=128,
+    type=click.IntRange(min=1),
+    help="Length of the prompt in tokens, without the shared prefix",
+)
+@click.option(
+    "--output-tokens",
+    metavar="N",
+    default=64,
+    type=click.IntRange(min=2),
+    help="Length of the answer in tokens",
+)
+@click.option(
+    "--shared-prefix",
+    metavar="N",
+    default=0,
+    type=click.IntRange(min=0),
+    help="Length of a system prompt that all requests share",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="Name of an installed model", autocompletion=installed_models
-        ),
-    ],
-    clients: Annotated[
-        str, typer.Option(metavar="N,N", help="How many clients ask at once; one run for each")
-    ] = "1,4,8",
-    requests: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Requests in a run  [default: 2 a client]"),
-    ] = None,
-    prompt_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Length of each request's own prompt")
-    ] = 128,
-    output_tokens: Annotated[
-        int, typer.Option(min=2, metavar="N", help="Length of each answer")
-    ] = 64,
-    shared_prefix: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="Length of a system prompt that all have in common"),
-    ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+    model: str,
+    clients: str,
+    requests: int | None,
+    prompt_tokens: int,
+    output_tokens: int,
+    shared_prefix: int,
+    as_json: bool,
 ) -> None:
-    """Measure how fast a model answers on this machine.
+    """Benchmark a model on this machine.
 
-    TTFT: time to the first text. PER TOKEN: time for each token after it. DECODE: tokens a
-    second while all clients are being answered. OVERALL: the same, waiting included.
+    TTFT: time to first token. PER TOKEN: time per token after the first. DECODE: tokens per second
+    while all clients are decoding. OVERALL: output tokens per second over the whole run.
     """
     from cli.bench.workload import Workload
 

@@ -1,12 +1,12 @@
-"""hearth check: is this a Modelfile? Reads it as create does, and builds nothing."""
+"""hearth check: Check a Modelfile without building it."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from cli.errors import ERROR, CliError
 
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from modelfile.errors import ModelfileError
 
 
-def command(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The Modelfile; - reads stdin")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the commands, or the error, as JSON")
-    ] = False,
-) -> None:
+@click.command()
+@click.argument("file", help="The Modelfile; - reads it from stdin")
+@click.option("--json", "as_json", is_flag=True, help="Print the commands, or the error, as JSON")
+def command(file: str, as_json: bool) -> None:
     """Check a Modelfile without building it.
 
-    Exit code 1: it is not a Modelfile. What is well written but would be refused by create, such
-    as an unknown parameter, is a warning on stderr.
+    Exit code 1: the file is not a valid Modelfile. Valid syntax that create would reject, such as
+    an unknown parameter, is a warning on stderr.
     """
     from modelfile.errors import ModelfileError
     from modelfile.parser import decode, parse
@@ -35,11 +33,11 @@ def command(
     try:
         text = decode(content)
     except ModelfileError as error:
-        raise typer.Exit(_refused(file, "", error, as_json)) from None
+        raise click.exceptions.Exit(_refused(file, "", error, as_json)) from None
     try:
         modelfile = parse(text)
     except ModelfileError as error:
-        raise typer.Exit(_refused(file, text, error, as_json)) from None
+        raise click.exceptions.Exit(_refused(file, text, error, as_json)) from None
     for warning in warnings(modelfile):
         print(f"{file}: {warning}", file=sys.stderr)
     _accepted(file, modelfile, as_json)
@@ -55,7 +53,7 @@ def _content(file: str) -> bytes:
     try:
         require_file(path)
     except FileNotFoundError:
-        raise CliError(f"there is no file {file}") from None
+        raise CliError(f"{file} does not exist") from None
     with path.open("rb") as content:
         return content.read(MAX_BYTES + 1)
 
@@ -72,8 +70,8 @@ def warnings(modelfile: Modelfile) -> Iterator[str]:
         except ModelfileError as error:
             yield f"{place}: {error.message}"
             continue
-        if told := warning(parameter.name):
-            yield f"{place}: {told}"
+        if note := warning(parameter.name):
+            yield f"{place}: {note}"
     for each in modelfile.commands:
         if fault := _fault(each.instruction, each.value):
             yield f"line {each.line}, column {each.column}: {fault}"
@@ -105,7 +103,7 @@ def _accepted(file: str, modelfile: Modelfile, as_json: bool) -> None:
         print_json({"commands": commands})
         return
     count = len(modelfile.commands)
-    print(f"{file}: {count} command{'' if count == 1 else 's'}, well written")
+    print(f"{file}: {count} command{'' if count == 1 else 's'}, no errors")
 
 
 def _refused(file: str, text: str, error: ModelfileError, as_json: bool) -> int:

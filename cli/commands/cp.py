@@ -1,22 +1,17 @@
-"""hearth cp: a second name for a model."""
+"""hearth cp: Copy a model to a new name."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from cli.completion import installed_models
 
 
-def command(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="Name of a model", autocompletion=installed_models),
-    ],
-    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="The new name")],
-) -> None:
-    """Give a model a second name. Takes no room: the files are shared."""
+@click.command()
+@click.argument("source", shell_complete=installed_models, help="Name of an installed model")
+@click.argument("destination", help="The new name")
+def command(source: str, destination: str) -> None:
+    """Copy a model to a new name. It takes no disk space: both share their files."""
     from cli.connection import connect
 
     with connect() as client:

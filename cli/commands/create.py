@@ -1,13 +1,13 @@
-"""hearth create: a model from a Modelfile."""
+"""hearth create: Create a model from a Modelfile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from cli.errors import USAGE, CliError
 
@@ -16,59 +16,67 @@ if TYPE_CHECKING:
     from runner.client import Client
 
 
+@click.command()
+@click.argument("name", help="Name of the new model")
+@click.option(
+    "--file",
+    "-f",
+    metavar="PATH",
+    help="The Modelfile; ./Modelfile by default, - reads it from stdin",
+)
+@click.option(
+    "--quantize", "-q", metavar="TYPE", help="Quantize the weights to a type such as Q4_K_M"
+)
+@click.option("--draft-quantize", metavar="TYPE", help="Quantize the weights of the draft model")
+@click.option(
+    "--imatrix",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Importance matrix for the quantization, as llama.cpp writes it",
+)
+@click.option(
+    "--calibrate",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Compute the importance matrix from this text",
+)
+@click.option(
+    "--tensor-type",
+    metavar="REGEX=TYPE",
+    multiple=True,
+    help="Quantize the tensors whose names match REGEX to TYPE",
+)
+@click.option(
+    "--allow-requantize", is_flag=True, help="Quantize weights that are already quantized"
+)
+@click.option("--copy", is_flag=True, help="Copy files into the store instead of linking them")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model")],
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="PATH",
-            help="The Modelfile (Modelfile); - reads stdin",
-        ),
-    ] = None,
-    quantize: Annotated[
-        str | None,
-        typer.Option("--quantize", "-q", metavar="TYPE", help="Store the weights as Q4_K_M, ..."),
-    ] = None,
-    draft_quantize: Annotated[
-        str | None,
-        typer.Option(metavar="TYPE", help="Store the weights of DRAFT as Q8_0, ..."),
-    ] = None,
-    imatrix: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Quantize by this importance matrix of llama.cpp"),
-    ] = None,
-    calibrate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Make the importance matrix from this text"),
-    ] = None,
-    tensor_type: Annotated[
-        list[str] | None,
-        typer.Option(metavar="REGEX=TYPE", help="Another type for tensors of these names"),
-    ] = None,
-    allow_requantize: Annotated[
-        bool,
-        typer.Option("--allow-requantize", help="Quantize weights that are quantized already"),
-    ] = False,
-    copy: Annotated[
-        bool, typer.Option("--copy", help="Copy files that could be linked into the store")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+    name: str,
+    file: str | None,
+    quantize: str | None,
+    draft_quantize: str | None,
+    imatrix: Path | None,
+    calibrate: Path | None,
+    tensor_type: tuple[str, ...],
+    allow_requantize: bool,
+    copy: bool,
+    as_json: bool,
 ) -> None:
-    """Make a model from a Modelfile.
+    """Create a model from a Modelfile.
 
-    FROM names a model, which is pulled if it is not installed, a GGUF file, the first part of a
-    split one, or a folder with safetensors; a second FROM the GGUF file of the model's projector
-    for images (mmproj); ADAPTER a GGUF file or a PEFT folder; DRAFT a file or
-    folder with a small model that proposes tokens. Paths are seen from the Modelfile's folder.
-    Without a Modelfile the model in the current folder is taken.
+    FROM names a model (pulled if it is not installed), a GGUF file, the first part of a split GGUF
+    file, or a folder of safetensors; a second FROM names the GGUF file of the multimodal projector
+    (mmproj). ADAPTER names a GGUF file or a PEFT folder, DRAFT the file or folder of a small model
+    for speculative decoding. Paths are relative to the Modelfile. Without a Modelfile, the model in
+    the current folder is used.
 
-    Files are cloned into the store where the file system can, else linked when nobody else may
-    write them, else copied. Do not change a linked file in place: write a new one, or use --copy.
+    Files are cloned into the store if the file system supports it, otherwise hard-linked if only
+    you can write to them, otherwise copied. Never modify a linked file in place; write a new one or
+    use --copy.
     """
     kinds = (quantize, draft_quantize)
-    body = _quantization(kinds, tensor_type or [], allow_requantize) | {"model": name}
+    body = _quantization(kinds, tensor_type, allow_requantize) | {"model": name}
     matrix = {"imatrix": imatrix, "calibrate": calibrate}
     _create(body, file, {k: v for k, v in matrix.items() if v is not None}, copy, as_json)
     if not as_json:
@@ -103,7 +111,7 @@ def _create(
 
 
 def _quantization(
-    kinds: tuple[str | None, str | None], overrides: list[str], allow: bool
+    kinds: tuple[str | None, str | None], overrides: tuple[str, ...], allow: bool
 ) -> dict[str, Any]:
     """kinds: the types for the model and for its draft model."""
     kind, of_draft = kinds
@@ -133,7 +141,7 @@ def _check_option(path: Path, quantized: bool) -> None:
     try:
         require_file(path)
     except FileNotFoundError:
-        raise CliError(f"there is no file {path}") from None
+        raise CliError(f"{path} does not exist") from None
 
 
 def _check_name(client: Client, name: str) -> None:
@@ -164,7 +172,7 @@ def _progress(client: Client, copy: bool, as_json: bool) -> Iterator[BlobUploade
         yield BlobUploader(client, view, store, copy)
     except KeyboardInterrupt:
         view.close()
-        status("stopped; nothing of the model was left")
+        status("stopped; the incomplete model was removed")
         raise
     finally:
         view.close()

@@ -1,19 +1,21 @@
-"""hearth du: what the store takes on the disk."""
+"""hearth du: Show how much disk space the models use."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 _HEADER = ("NAME", "SIZE", "OWN", "SHARED")
 
 
-def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
-) -> None:
-    """Show what the models take. OWN is what removing a model frees; SHARED is used by other
-    models too."""
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def command(as_json: bool) -> None:
+    """Show how much disk space the models use.
+
+    OWN: space that removing the model frees. SHARED: space that it shares with other models.
+    """
     from cli.connection import connect
     from cli.render import print_json
 
@@ -34,11 +36,11 @@ def _print(usage: dict[str, Any]) -> None:
         for item in models
     ]
     print_table(_HEADER, rows)
-    hint = "  (hearth gc removes it)" if usage["unused"] else ""
-    print(f"\nmodels           {size(usage['blobs'] - usage['unused'])}")
-    print(f"needed by none   {size(usage['unused'])}{hint}")
-    print(f"unfinished pulls {size(usage['partials'])}")
-    print(f"other files      {size(usage['other'])}")
-    print(f"in total         {size(usage['total'])}, {size(usage['free'])} free")
+    hint = "  (`hearth gc` removes it)" if usage["unused"] else ""
+    print(f"\nmodels            {size(usage['blobs'] - usage['unused'])}")
+    print(f"unused            {size(usage['unused'])}{hint}")
+    print(f"partial downloads {size(usage['partials'])}")
+    print(f"other files       {size(usage['other'])}")
+    print(f"total             {size(usage['total'])}, {size(usage['free'])} free")
     if usage["linked"]:
-        print(f"{size(usage['linked'])} of it are shared with files outside the store")
+        print(f"{size(usage['linked'])} of that is shared with files outside the store")

@@ -1,20 +1,19 @@
-"""hearth env: the settings, and what other programs need to reach the daemon."""
+"""hearth env: Print the settings and the URLs for other programs."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from typing import Annotated
 
-import typer
+import click
 
 
-def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
-) -> None:
-    """Print the settings and the addresses for other programs. Starts nothing.
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def command(as_json: bool) -> None:
+    """Print the settings and the URLs for other programs. Does not start the daemon.
 
-    The output can be read by a shell: eval "$(hearth env)"
+    For use in a shell: eval "$(hearth env)"
     """
     from cli.connection import reachable
     from cli.render import print_json

@@ -1,27 +1,34 @@
-"""hearth eval: the perplexity of models on a text."""
+"""hearth eval: Measure the perplexity of models on a text."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from cli.errors import USAGE, CliError
 
 _MAX_TEXT_BYTES = 24 << 20  # a request holds 32 MiB, and JSON writes some letters longer
 
 
-def command(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Models to measure")],
-    text: Annotated[Path, typer.Option("--text", metavar="FILE", help="The text to predict")],
-    context: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens of a chunk; 512 when not given")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
-) -> None:
-    """Measure how well models predict a text. Lower is better; several are compared with the
-    first."""
+@click.command()
+@click.argument(
+    "models", metavar="MODEL...", nargs=-1, required=True, help="Names of installed models"
+)
+@click.option(
+    "--text",
+    metavar="FILE",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Text file to predict",
+)
+@click.option("--context", metavar="N", type=int, help="Tokens per chunk; 512 by default")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def command(models: tuple[str, ...], text: Path, context: int | None, as_json: bool) -> None:
+    """Measure the perplexity of models on a text.
+
+    Lower is better. RATIO compares each model with the first."""
     from cli.connection import connect
     from cli.render import print_json
 
@@ -40,12 +47,14 @@ def _read(path: Path) -> str:
     try:
         size_bytes = path.stat().st_size
         if size_bytes > _MAX_TEXT_BYTES:
-            raise CliError(f"{path} has {size_bytes} bytes, at most {_MAX_TEXT_BYTES}", USAGE)
+            raise CliError(f"{path} has {size_bytes} bytes; the limit is {_MAX_TEXT_BYTES}", USAGE)
         return path.read_text("utf-8")
     except OSError as error:
         raise CliError(f"cannot read {path}: {error.strerror}", USAGE) from None
     except UnicodeDecodeError as error:
-        raise CliError(f"{path} is not UTF-8: byte {error.start} is wrong", USAGE) from None
+        raise CliError(
+            f"{path} is not UTF-8: invalid byte at position {error.start}", USAGE
+        ) from None
 
 
 def _measure(

@@ -1,11 +1,11 @@
-"""hearth fsck: check the store and mend it."""
+"""hearth fsck: Check the store and repair damage."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from cli.errors import ERROR
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from cli.progress import ProgressView
 
 
-def command(
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Mend it: fetch again only what is damaged")
-    ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare sizes only")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
-) -> None:
-    """Check that every file of the store is what it should be.
+@click.command()
+@click.option(
+    "--repair", is_flag=True, help="Repair damage; only damaged parts are downloaded again"
+)
+@click.option("--quick", is_flag=True, help="Compare only file sizes")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
+def command(repair: bool, quick: bool, as_json: bool) -> None:
+    """Check the store and repair damage.
 
-    Reads all models. Ends with 1 when something stays damaged. Nothing is removed that could be
-    the last of its kind.
+    Reads every file. The exit code is 1 if damage remains. A file is never removed if it may be
+    the only copy.
     """
     from contextlib import closing
 
@@ -45,7 +45,7 @@ def command(
                 view.close()
             print(summed_up(summary))
     if summary.get("unmended"):
-        raise typer.Exit(ERROR)
+        raise click.exceptions.Exit(ERROR)
 
 
 def _show(lines: Iterable[dict[str, Any]], view: ProgressView) -> dict[str, Any]:

@@ -1,29 +1,27 @@
-"""hearth gc: remove what no model needs."""
+"""hearth gc, prune: Remove files that no model needs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from cli.errors import USAGE, CliError
 
 
-def command(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Say what would go, remove nothing")
-    ] = False,
-    grace: Annotated[
-        str, typer.Option(metavar="TIME", help="Keep files younger than that, such as 1h or 0")
-    ] = "1h",
-    partials: Annotated[
-        str, typer.Option(metavar="TIME", help="Keep unfinished pulls younger than that")
-    ] = "336h",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
-) -> None:
-    """Remove files that no model needs, and unfinished pulls that nobody went on with.
+@click.command()
+@click.option("--dry-run", "-n", is_flag=True, help="Print what would be removed, remove nothing")
+@click.option(
+    "--grace", metavar="TIME", default="1h", help="Keep files younger than TIME, such as 1h or 0"
+)
+@click.option(
+    "--partials", metavar="TIME", default="336h", help="Keep unfinished downloads younger than TIME"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def command(dry_run: bool, grace: str, partials: str, as_json: bool) -> None:
+    """Remove files that no model needs, and abandoned downloads.
 
-    What a pull, a build or a model in memory uses stays.
+    Files that a pull, a build or a loaded model uses are kept.
     """
     from cli.connection import connect
     from cli.render import print_json
@@ -47,9 +45,9 @@ def _seconds(option: str, text: str) -> float:
     try:
         seconds = parse_duration(text)
     except ValueError as error:
-        raise CliError(f"{option} {text!r} cannot be used: {error}", USAGE) from None
+        raise CliError(f"{option} {text!r} is invalid: {error}", USAGE) from None
     if seconds is None:
-        raise CliError(f"{option} {text!r} cannot be used: it is negative", USAGE)
+        raise CliError(f"{option} {text!r} is invalid: it must not be negative", USAGE)
     return seconds
 
 
@@ -64,4 +62,4 @@ def _print(collected: dict[str, Any]) -> None:
     noun = "file" if count == 1 else "files"
     print(f"{count} {noun}, {size(collected['size'])} {verb}")
     if collected["skipped"]:
-        status(f"no blob was removed: {collected['skipped']}")
+        status(f"no blobs were removed: {collected['skipped']}")

@@ -1,58 +1,51 @@
-"""hearth import: models that other programs keep on this machine."""
+"""hearth import: Import models from Ollama, LM Studio or Hugging Face without copying."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from cli.errors import ERROR, USAGE, CliError
+from cli.errors import ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cli.progress import ProgressView
 
-_PROGRAMS = ("ollama", "lmstudio", "hf")
 _HEADER = ("NAME", "SIZE", "STATE")
 
 
+@click.command()
+@click.argument("program", type=click.Choice(("ollama", "lmstudio", "hf")), help="hf: Hugging Face")
+@click.argument("names", nargs=-1, help="Models to import; all by default")
+@click.option("--path", metavar="DIR", default="", help="Where the program stores its models")
+@click.option("--list", "list_only", is_flag=True, help="List the models without importing them")
+@click.option(
+    "--copy", is_flag=True, help="Copy files that cannot be linked; this takes disk space"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
 def command(
-    program: Annotated[
-        str, typer.Argument(metavar="PROGRAM", help="ollama, lmstudio or hf (Hugging Face)")
-    ],
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Which models; all without one")
-    ] = None,
-    path: Annotated[
-        str, typer.Option(metavar="DIR", help="Where the program keeps its models")
-    ] = "",
-    list_only: Annotated[bool, typer.Option("--list", help="Show them, take none")] = False,
-    copy: Annotated[
-        bool, typer.Option("--copy", help="Copy what cannot be linked: it takes space")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+    program: str, names: tuple[str, ...], path: str, list_only: bool, copy: bool, as_json: bool
 ) -> None:
-    """Take models of another program without a copy: both programs use the same files.
+    """Import models from another program without copying: both programs use the same files.
 
-    Each file is read once and compared with its digest. The other program keeps its models.
+    Every file is read once and verified. The other program keeps its models.
     """
     from contextlib import closing
     from pathlib import Path
 
     from cli.connection import connect
 
-    if program not in _PROGRAMS:
-        raise CliError(f"{program!r} is not one of {', '.join(_PROGRAMS)}", USAGE)
-    body: dict[str, Any] = {"source": program, "names": names or [], "copy": copy}
+    body: dict[str, Any] = {"source": program, "names": names, "copy": copy}
     body["dry_run"] = list_only
     if path:
         body["path"] = str(Path(path).expanduser().absolute())
     with connect() as client, closing(client.import_models(body)) as lines:
         refused = _as_json(lines) if as_json else _shown(lines, list_only)
     if refused:
-        raise typer.Exit(ERROR)
+        raise click.exceptions.Exit(ERROR)
 
 
 def _as_json(lines: Iterable[dict[str, Any]]) -> int:
@@ -99,7 +92,7 @@ def _step(line: dict[str, Any], view: ProgressView) -> None:
 def _table(found: list[dict[str, Any]]) -> None:
     from cli.render import print_table, size
 
-    words = {"new": "can be imported", "present": "is here already"}
+    words = {"new": "can be imported", "present": "already installed"}
     rows = [
         (item["model"], size(item["size"]), words.get(item["state"]) or str(item["reason"]))
         for item in found

@@ -1,11 +1,11 @@
-"""hearth list: what is installed."""
+"""hearth list, ls: List the installed models."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from cli.terminal import status
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 _HEADER = ("NAME", "ID", "SIZE", "MODIFIED")
 
 
-def command(
-    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only names that begin so")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
-) -> None:
+@click.command()
+@click.argument("prefix", default="", help="Only models whose names begin with it")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def command(prefix: str, as_json: bool) -> None:
     """List the installed models."""
     from cli.connection import connect
     from cli.render import print_json
@@ -53,7 +53,7 @@ def print_models(models: list[InstalledModel], prefix: str = "") -> None:
     print_table(_HEADER, rows)
     for model in models:
         if fault := model.get("fault"):
-            status(f"{_name(model)} cannot be used: {fault}")
+            status(f"{_name(model)} is unusable: {fault}")
 
 
 def _name(model: InstalledModel) -> str:

@@ -1,33 +1,24 @@
-"""hearth login: a name and a password for a registry."""
+"""hearth login: Store a user name and password for a registry."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-import typer
+import click
 
 from cli.errors import USAGE, CliError
 from cli.terminal import is_terminal
 
 
-def command(
-    host: Annotated[
-        str, typer.Argument(metavar="HOST", help="A registry, such as registry.example.com")
-    ],
-    username: Annotated[
-        str | None, typer.Option("--username", "-u", metavar="NAME", help="Who you are there")
-    ] = None,
-    password_stdin: Annotated[
-        bool, typer.Option("--password-stdin", help="Read the password from a pipe")
-    ] = False,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow plain http and unknown certificates")
-    ] = False,
-) -> None:
-    """Keep a name and a password for a registry, after it has accepted them.
+@click.command()
+@click.argument("host", help="A registry, such as registry.example.com")
+@click.option("--username", "-u", metavar="NAME", help="Your user name there")
+@click.option("--password-stdin", is_flag=True, help="Read the password from stdin")
+@click.option("--insecure", is_flag=True, help="Allow plain HTTP and untrusted certificates")
+def command(host: str, username: str | None, password_stdin: bool, insecure: bool) -> None:
+    """Store a user name and password for a registry after verifying them there.
 
-    Those of `docker login` are used without this.
+    Credentials from `docker login` are used automatically.
     """
     from cli.connection import connect
 
@@ -44,7 +35,7 @@ def ask(username: str | None, password_stdin: bool) -> tuple[str, str]:
             raise CliError("--password-stdin needs --username", USAGE)
         return username, sys.stdin.readline().rstrip("\r\n")
     if not is_terminal(sys.stdin):
-        raise CliError("there is nobody to ask: use --username and --password-stdin", USAGE)
+        raise CliError("stdin is not a terminal: use --username and --password-stdin", USAGE)
     from getpass import getpass
 
     name = username if username is not None else input("Username: ")

@@ -1,18 +1,14 @@
-"""hearth logout: forget the name and the password for a registry."""
+"""hearth logout: Forget the user name and password for a registry."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 
-def command(
-    host: Annotated[
-        str, typer.Argument(metavar="HOST", help="A registry, such as registry.example.com")
-    ],
-) -> None:
-    """Forget what `hearth login` kept. Those of `docker login` stay."""
+@click.command()
+@click.argument("host", help="A registry, such as registry.example.com")
+def command(host: str) -> None:
+    """Forget the credentials from `hearth login`. Those from `docker login` are kept."""
     from cli.connection import connect
 
     with connect() as client:

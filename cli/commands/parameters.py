@@ -1,10 +1,10 @@
-"""hearth parameters: what PARAMETER, `/set parameter` and the options of requests take."""
+"""hearth parameters: List the parameters of models and requests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from cli.errors import USAGE, CliError
 
@@ -12,16 +12,14 @@ if TYPE_CHECKING:
     from modelfile.parameters import Parameter
 
 
-def command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only this one, with its range")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON")] = False,
-) -> None:
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False, help="Only this parameter")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def command(name: str | None, as_json: bool) -> None:
     """List the parameters of models and requests.
 
-    They stand in a Modelfile as PARAMETER NAME VALUE, in the chat as /set parameter NAME VALUE, and
-    in a request's options.
+    Set them in a Modelfile (PARAMETER NAME VALUE), in a chat (/set parameter NAME VALUE) or in the
+    options of a request.
     """
     from modelfile.errors import ParameterError
     from modelfile.parameters import PARAMETERS, lookup

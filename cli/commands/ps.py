@@ -1,11 +1,11 @@
-"""hearth ps: what is in memory."""
+"""hearth ps: List the models in memory."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from cli.render import print_json, print_table, processor, short_digest, size, until
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _HEADER = ("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL")
 
 
-def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
-) -> None:
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def command(as_json: bool) -> None:
     """List the models in memory."""
     from cli.connection import connect
 

@@ -1,35 +1,31 @@
-"""hearth pull: models from registries, Hugging Face and URLs."""
+"""hearth pull: Download a model from a registry, Hugging Face or a URL."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from cli.errors import OK, report
 
 
-def command(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME",
-            help="Such as gemma3, hf.co/user/repo:Q4_K_M, registry.example.com/ns/model:tag or "
-            "an https URL of a GGUF file; ./file.gguf or a folder",
-        ),
-    ],
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow plain http and unknown certificates")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only")] = False,
-) -> None:
-    """Get models. What an earlier try has left is used.
+@click.command()
+@click.argument(
+    "names",
+    metavar="NAME...",
+    nargs=-1,
+    required=True,
+    help="Such as gemma3, hf.co/user/repo:Q4_K_M, registry.example.com/ns/model:tag, the https URL "
+    "of a GGUF file, ./file.gguf or a folder",
+)
+@click.option("--insecure", is_flag=True, help="Allow plain HTTP and untrusted certificates")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors")
+def command(names: tuple[str, ...], insecure: bool, as_json: bool, quiet: bool) -> None:
+    """Download models. An interrupted download is resumed.
 
-    A file shortnames.toml in hearth's data folder may give places names of your own:
+    The file shortnames.toml in hearth's data folder defines short names, such as
     small = "hf.co/user/repo:Q4_K_M"
 
-    Ctrl-C stops the transfer unless another command waits for the same model.
+    Ctrl-C stops the download unless another command is waiting for the same model.
     """
     from cli.connection import connect
     from cli.progress import follow, style_for
@@ -46,7 +42,7 @@ def command(
                 if style not in ("json", "quiet"):
                     print(f"pulled '{stored or name}'")
     if worst != OK:
-        raise typer.Exit(worst)
+        raise click.exceptions.Exit(worst)
 
 
 def _place(name: str) -> str:

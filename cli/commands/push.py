@@ -1,30 +1,25 @@
-"""hearth push: a model to its registry."""
+"""hearth push: Upload a model to a registry."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from cli.completion import installed_models
 
 
-def command(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="An installed model, named after where it goes: host/namespace/model:tag",
-            autocompletion=installed_models,
-        ),
-    ],
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow plain http and unknown certificates")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only")] = False,
-) -> None:
-    """Send a model to the registry that its name begins with. `hearth cp` gives it that name."""
+@click.command()
+@click.argument(
+    "name",
+    shell_complete=installed_models,
+    help="An installed model named after its destination: host/namespace/model:tag",
+)
+@click.option("--insecure", is_flag=True, help="Allow plain HTTP and untrusted certificates")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors")
+def command(name: str, insecure: bool, as_json: bool, quiet: bool) -> None:
+    """Upload a model to the registry that its name begins with.
+
+    Use `hearth cp` to give it that name."""
     from cli.connection import connect
     from cli.progress import follow, style_for
 

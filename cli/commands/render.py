@@ -1,4 +1,4 @@
-"""hearth render: the prompt that a conversation becomes, byte for byte.
+"""hearth render: Print the prompt that a conversation renders to.
 
 With --template no daemon is needed; otherwise the daemon loads the model and renders.
 """
@@ -8,40 +8,48 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from cli.errors import USAGE, CliError
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
 
+@click.command()
+@click.option(
+    "--messages",
+    metavar="FILE",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="JSON list of messages; - reads it from stdin",
+)
+@click.argument("model", metavar="[MODEL]", required=False, help="Name of an installed model")
+@click.option(
+    "--template",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Template to use instead of a model's",
+)
+@click.option("--engine", type=click.Choice(("go", "jinja")), help="Language of --template")
+@click.option("--bos", help="Text of bos_token")
+@click.option("--eos", help="Text of eos_token")
+@click.option("--tools", metavar="FILE", type=click.Path(path_type=Path), help="JSON list of tools")
+@click.option(
+    "--no-prompt", is_flag=True, help="Do not add the generation prompt (Jinja templates)"
+)
 def command(
-    messages: Annotated[
-        Path, typer.Option("--messages", metavar="FILE", help="JSON list of messages; - is stdin")
-    ],
-    model: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="Name of an installed model")
-    ] = None,
-    template: Annotated[
-        Path | None,
-        typer.Option("--template", metavar="FILE", help="Use this template instead of a model's"),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option("--engine", metavar="go|jinja", help="Language of --template if not obvious"),
-    ] = None,
-    bos: Annotated[str | None, typer.Option("--bos", help="Text of bos_token")] = None,
-    eos: Annotated[str | None, typer.Option("--eos", help="Text of eos_token")] = None,
-    tools: Annotated[
-        Path | None, typer.Option("--tools", metavar="FILE", help="JSON list of tools")
-    ] = None,
-    no_prompt: Annotated[
-        bool, typer.Option("--no-prompt", help="Do not open the answer (Jinja templates)")
-    ] = False,
+    messages: Path,
+    model: str | None,
+    template: Path | None,
+    engine: str | None,
+    bos: str | None,
+    eos: str | None,
+    tools: Path | None,
+    no_prompt: bool,
 ) -> None:
-    """Print the prompt that a conversation becomes, and nothing else."""
+    """Print the prompt that a conversation renders to."""
     _check(model, template, engine, bos, eos)
     body: dict[str, Any] = {"messages": _list_of_objects(messages, "--messages", "messages")}
     if tools is not None:
@@ -64,10 +72,8 @@ def _check(
 ) -> None:
     if (model is None) == (template is None):
         raise CliError("give either MODEL or --template FILE", USAGE)
-    if engine not in (None, "go", "jinja"):
-        raise CliError(f"--engine is go or jinja, not {engine!r}", USAGE)
     if model is not None and (engine, bos, eos) != (None, None, None):
-        raise CliError("--engine, --bos and --eos go with --template; a model has its own", USAGE)
+        raise CliError("--engine, --bos and --eos need --template; a model has its own", USAGE)
 
 
 def _local(
@@ -82,7 +88,7 @@ def _local(
         compiled = compile_file(source, *tokens, engine=engine)
         if compiled.engine == "go" and not body["add_generation_prompt"]:
             raise CliError(
-                "--no-prompt needs a Jinja template: one in Go always ends where the answer begins",
+                "--no-prompt needs a Jinja template; Go templates always add the generation prompt",
                 USAGE,
             )
         return compiled.render(body["messages"], body.get("tools"), body["add_generation_prompt"])
@@ -97,7 +103,7 @@ def _list_of_objects(path: Path, option: str, what: str) -> list[dict[str, Any]]
     except ValueError as error:
         raise CliError(f"{option} {path}: not JSON: {error}") from None
     except RecursionError:
-        raise CliError(f"{option} {path}: the JSON nests too deeply") from None
+        raise CliError(f"{option} {path}: the JSON is nested too deeply") from None
     if isinstance(value, dict) and isinstance(value.get(what), list):
         value = value[what]
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -113,7 +119,7 @@ def _read(path: Path, option: str) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
-        raise CliError(f"{option} {path}: more than {MAX_FILE_BYTES} bytes")
+        raise CliError(f"{option} {path}: larger than {MAX_FILE_BYTES} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

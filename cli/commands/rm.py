@@ -1,22 +1,24 @@
-"""hearth rm: remove models."""
+"""hearth rm: Remove models."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from cli.completion import installed_models
 from cli.errors import OK, report
 
 
-def command(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL", help="Names of models", autocompletion=installed_models),
-    ],
-) -> None:
-    """Remove models. Files that another model uses stay."""
+@click.command()
+@click.argument(
+    "models",
+    metavar="MODEL...",
+    nargs=-1,
+    required=True,
+    shell_complete=installed_models,
+    help="Names of installed models",
+)
+def command(models: tuple[str, ...]) -> None:
+    """Remove models. Files that other models use are kept."""
     from cli.connection import connect
     from runner.client import ClientError
 
@@ -30,4 +32,4 @@ def command(
             else:
                 print(f"deleted '{model}'")
     if worst != OK:
-        raise typer.Exit(worst)
+        raise click.exceptions.Exit(worst)

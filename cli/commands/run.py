@@ -1,4 +1,4 @@
-"""hearth run: one answer, or a chat."""
+"""hearth run: Chat with a model, or answer one prompt."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from cli.completion import installed_models
 from cli.errors import USAGE, CliError
@@ -19,57 +19,58 @@ if TYPE_CHECKING:
     from runner.settings import Settings
 
 
-Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL", help="A model; pulled if not installed", autocompletion=installed_models
-    ),
-]
-Prompt = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="PROMPT", help='What to ask. Without it: a chat. "": only load the model'
-    ),
-]
-System = Annotated[str | None, typer.Option(metavar="TEXT", help="System message")]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Such as temperature=0.2"),
-]
-Form = Annotated[str | None, typer.Option(metavar="FORMAT", help="json, or a JSON schema")]
-KeepAlive = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="How long the model stays loaded, such as 10m; -1: for ever"),
-]
-Think = Annotated[
-    str | None,
-    typer.Option(
-        "--think", metavar="WISH", help="true, false, or how much: low, medium, high, max"
-    ),
-]
-HideThinking = Annotated[
-    bool, typer.Option("--hidethinking", help="Do not show what the model thinks")
-]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show timings")]
-NoWordWrap = Annotated[bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")]
+class _RunCommand(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Spell out a bare --think: as in Ollama, it takes a value only after =."""
+        end = args.index("--") if "--" in args else len(args)
+        spelled = ["--think=true" if arg == "--think" else arg for arg in args[:end]]
+        return super().parse_args(ctx, spelled + args[end:])
 
 
+@click.command(cls=_RunCommand)
+@click.argument(
+    "model",
+    shell_complete=installed_models,
+    help="Name of a model; it is pulled if it is not installed",
+)
+@click.argument(
+    "prompt",
+    nargs=-1,
+    help='Without a prompt, a chat starts; "" only loads the model',
+)
+@click.option("--system", metavar="TEXT", help="System message")
+@click.option(
+    "--parameter",
+    "-p",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Parameter such as temperature=0.2; may be repeated",
+)
+@click.option("--format", metavar="FORMAT", help="json, or a JSON schema the answer must match")
+@click.option(
+    "--keepalive", metavar="TIME", help="How long the model stays loaded, such as 10m; -1: forever"
+)
+@click.option("--think", metavar="LEVEL", help="true, false, low, medium, high or max")
+@click.option("--hidethinking", is_flag=True, help="Do not show the reasoning")
+@click.option("--verbose", is_flag=True, help="Show timings after the answer")
+@click.option("--nowordwrap", is_flag=True, help="Do not wrap lines at words")
 def command(
-    model: Model,
-    prompt: Prompt = None,
-    system: System = None,
-    parameter: Assignments = None,
-    format: Form = None,
-    keepalive: KeepAlive = None,
-    think: Think = None,
-    hidethinking: HideThinking = False,
-    verbose: Verbose = False,
-    nowordwrap: NoWordWrap = False,
+    model: str,
+    prompt: tuple[str, ...],
+    system: str | None,
+    parameter: tuple[str, ...],
+    format: str | None,
+    keepalive: str | None,
+    think: str | None,
+    hidethinking: bool,
+    verbose: bool,
+    nowordwrap: bool,
 ) -> None:
     """Chat with a model, or answer one prompt.
 
-    Text from a pipe is put before the prompt: cat notes.txt | hearth run ember "Sum this up"
-    Paths of pictures in the prompt are sent as images: hearth run MODEL "what is in ./cat.png?"
+    Piped text is put before the prompt: cat notes.txt | hearth run ember "Sum this up"
+
+    Image files named in the prompt are sent to the model: hearth run MODEL "what is in ./cat.png?"
     """
     from cli.connection import connect
     from cli.parameters import parse_assignments
@@ -80,7 +81,7 @@ def command(
     _check_duration(keepalive)
     options = parse_assignments(parameter) if parameter else {}
     form = _format(format)
-    asked = _asked(prompt or [])
+    asked = _asked(prompt)
     settings = load()
     session = Session(
         connect(settings),
@@ -123,7 +124,7 @@ def _begin(session: Session, asked: _Asked | None, settings: Settings) -> None:
         _answer(session, asked)
 
 
-def _asked(words: list[str]) -> _Asked | None:
+def _asked(words: tuple[str, ...]) -> _Asked | None:
     """The prompt from a pipe and the command line; None: there is a person to ask."""
     piped = None if is_terminal(sys.stdin) else _read_pipe()
     typed = " ".join(words)
@@ -131,7 +132,7 @@ def _asked(words: list[str]) -> _Asked | None:
         return _Asked(_checked(piped or ""), _checked(typed))
     if piped is None and is_terminal(sys.stdout):
         return None
-    raise CliError('there is nothing to answer: write a prompt, or "" to load the model', USAGE)
+    raise CliError('no prompt: write one, or "" to only load the model', USAGE)
 
 
 def _read_pipe() -> str:

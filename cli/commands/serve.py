@@ -1,11 +1,14 @@
-"""hearth serve: become the daemon."""
+"""hearth serve, start: Start the daemon in this terminal."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+import click
 
+
+@click.command()
 def command() -> None:
     """Start the daemon in this terminal; Ctrl-C stops it.
 

@@ -1,43 +1,43 @@
-"""hearth service: the daemon in the background from login on."""
+"""hearth service: Start the daemon at login, with systemd or launchd."""
 
 from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from cli.errors import USAGE, CliError
+from cli.errors import CliError
 from cli.terminal import status
 
 if TYPE_CHECKING:
     from cli.service.manager import Service, ServiceManager
     from runner.settings import Settings
 
-_ACTIONS = ("install", "uninstall", "status", "print")
 _SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _STOP_TIMEOUT_S = 60.0
 
 
-def command(
-    action: Annotated[
-        str, typer.Argument(metavar="install|uninstall|status|print", help="What to do")
-    ] = "status",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
-) -> None:
-    """Start the daemon at login, and again when it dies, by systemd or launchd.
+@click.command()
+@click.argument(
+    "action",
+    type=click.Choice(("install", "uninstall", "status", "print")),
+    default="status",
+    help="What to do",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def command(action: str, as_json: bool) -> None:
+    """Start the daemon at login and restart it when it crashes, with systemd or launchd.
 
-    The service has the HEARTH_* variables of the shell that installs it, without keys; run
-    install again after changing one. print shows the service's file and changes nothing.
+    The service gets the HEARTH_* variables of the current shell, except secrets; run install again
+    after changing one. print shows the service file without installing it.
     """
     from cli.render import print_json
-    from cli.service.manager import find_manager
     from runner.settings import load
 
-    if action not in _ACTIONS:
-        raise CliError(f"{action!r} is not one of {', '.join(_ACTIONS)}", USAGE)
-    settings, manager = load(), find_manager()
+    settings, manager = load(), _find_manager()
     if action == "print":
         print(manager.describe(_service(settings)), end="")
         return
@@ -56,6 +56,22 @@ def command(
         print(f"{manager.path}: {'running' if found.running else 'not running'}")
 
 
+def _find_manager() -> ServiceManager:
+    """The service manager of this machine. Raises CliError where there is none."""
+    if sys.platform == "darwin":
+        from cli.service.launchd import Launchd
+
+        return Launchd()
+    if sys.platform.startswith("linux"):
+        from cli.service.systemd import Systemd
+
+        return Systemd()
+    raise CliError(
+        f"no service manager is supported on {sys.platform}; have your system run this command at "
+        "login: hearth serve"
+    )
+
+
 def _service(settings: Settings) -> Service:
     from cli.daemon import COMMAND, absolute_paths
     from cli.service.manager import Service
@@ -65,7 +81,7 @@ def _service(settings: Settings) -> Service:
     given = {name: os.environ[name] for name in known if name in os.environ}
     kept = {name: value for name, value in given.items() if not _is_secret(name)}
     for name in sorted(given.keys() - kept.keys()):
-        status(f"{name} is not written into the service")
+        status(f"{name} is a secret and is not written into the service file")
     return Service(COMMAND, kept | absolute_paths(settings), settings.state_dir / "daemon.log")
 
 
@@ -79,7 +95,7 @@ def _install(manager: ServiceManager, settings: Settings) -> None:
         _end_daemon(settings)
     manager.install(service)
     if manager.name == "systemd":
-        status("to have it run before you log in as well: loginctl enable-linger")
+        status("to start it at boot, before you log in: loginctl enable-linger")
 
 
 def _uninstall(manager: ServiceManager) -> None:
@@ -104,12 +120,12 @@ def _end_daemon(settings: Settings) -> None:
         os.kill(pid, signal.SIGTERM)
     except (OSError, ValueError, LookupError, TypeError):
         raise CliError(
-            f"a daemon answers at {settings.address.url} that was not started here: stop it first"
+            f"the daemon at {settings.address.url} was not started by this user; stop it first"
         ) from None
-    status(f"stopped the daemon that was running (process {pid})")
+    status(f"stopped the running daemon (process {pid})")
     if not wait_until(lambda: not _lives(pid), time.monotonic() + _STOP_TIMEOUT_S):
         raise CliError(
-            f"the daemon (process {pid}) still answers requests; try again when they have ended"
+            f"the daemon (process {pid}) is still finishing requests; try again when it has stopped"
         )
 
 

@@ -1,11 +1,11 @@
-"""hearth show: what a model is made of."""
+"""hearth show: Show details of a model."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from cli.completion import installed_models
 from cli.errors import USAGE, CliError
@@ -21,21 +21,24 @@ _INFO_ROWS = (
 )
 
 
+@click.command()
+@click.argument("model", shell_complete=installed_models, help="Name of an installed model")
+@click.option("--license", is_flag=True, help="Show only the licenses")
+@click.option("--modelfile", is_flag=True, help="Show only the Modelfile")
+@click.option("--parameters", is_flag=True, help="Show only the parameters")
+@click.option("--system", is_flag=True, help="Show only the system message")
+@click.option("--template", is_flag=True, help="Show only the template")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="Name of an installed model", autocompletion=installed_models
-        ),
-    ],
-    license: Annotated[bool, typer.Option("--license", help="Only its licenses")] = False,
-    modelfile: Annotated[bool, typer.Option("--modelfile", help="Only its Modelfile")] = False,
-    parameters: Annotated[bool, typer.Option("--parameters", help="Only its parameters")] = False,
-    system: Annotated[bool, typer.Option("--system", help="Only its system message")] = False,
-    template: Annotated[bool, typer.Option("--template", help="Only its template")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+    model: str,
+    license: bool,
+    modelfile: bool,
+    parameters: bool,
+    system: bool,
+    template: bool,
+    as_json: bool,
 ) -> None:
-    """Show what a model is made of."""
+    """Show details of a model."""
     from cli.connection import connect
     from cli.render import print_json
 

@@ -1,23 +1,16 @@
-"""hearth stop: take a model out of memory."""
+"""hearth stop: Unload a model from memory."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from cli.completion import loaded_models
 
 
-def command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="Name of a model in memory", autocompletion=loaded_models
-        ),
-    ],
-) -> None:
-    """Take a model out of memory. The model stays installed."""
+@click.command()
+@click.argument("model", shell_complete=loaded_models, help="Name of a loaded model")
+def command(model: str) -> None:
+    """Unload a model from memory. It stays installed."""
     from cli.connection import connect
 
     with connect() as client:

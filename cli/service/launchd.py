@@ -6,7 +6,7 @@ import os
 import plistlib
 from pathlib import Path
 
-from cli.service.manager import Service, ServiceState, ask, tell, write
+from cli.service.manager import Service, ServiceState, run, run_checked, write_private
 
 LABEL = "local.hearth.daemon"
 
@@ -36,20 +36,20 @@ class Launchd:
     def install(self, service: Service) -> None:
         """See Manager.install."""
         service.log.parent.mkdir(parents=True, exist_ok=True)
-        write(self.path, self.describe(service))
-        ask(("launchctl", "bootout", f"{self._domain}/{LABEL}"))  # a former one, if there is
-        tell(("launchctl", "bootstrap", self._domain, str(self.path)))
+        write_private(self.path, self.describe(service))
+        run(("launchctl", "bootout", f"{self._domain}/{LABEL}"))  # an earlier one, if any
+        run_checked(("launchctl", "bootstrap", self._domain, str(self.path)))
 
     def uninstall(self) -> None:
         """See Manager.uninstall."""
         try:
-            tell(("launchctl", "bootout", f"{self._domain}/{LABEL}"))
+            run_checked(("launchctl", "bootout", f"{self._domain}/{LABEL}"))
         finally:
             self.path.unlink(missing_ok=True)
 
     def state(self) -> ServiceState:
         """See Manager.state."""
-        found = ask(("launchctl", "print", f"{self._domain}/{LABEL}"))
+        found = run(("launchctl", "print", f"{self._domain}/{LABEL}"))
         return ServiceState(
             self.path.exists(), found.returncode == 0 and "state = running" in found.stdout
         )

@@ -1,10 +1,9 @@
-"""What every service manager does, and which one this machine has."""
+"""What every service manager does, and how its commands are run."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ _TIMEOUT_S = 120.0  # stopping lets the daemon finish its streams
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What shall run. log: where the manager has no journal of its own."""
+    """What to run. log: for managers without a journal of their own."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -51,46 +50,30 @@ class ServiceManager(Protocol):
         """Ask the manager."""
 
 
-def find_manager() -> ServiceManager:
-    """The manager of this machine. Raises Failure where there is none that hearth knows."""
-    if sys.platform == "darwin":
-        from cli.service.launchd import Launchd
-
-        return Launchd()
-    if sys.platform.startswith("linux"):
-        from cli.service.systemd import Systemd
-
-        return Systemd()
-    raise CliError(
-        f"services are made with systemd or launchd, which {sys.platform} has not: start the "
-        "daemon at login with: hearth serve"
-    )
-
-
-def ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a manager's command. Raises Failure when it is missing or does not end."""
     if shutil.which(command[0]) is None:
         raise CliError(
-            f"{command[0]} is not on this machine; 'hearth service print' shows what would be "
-            "installed, and 'hearth serve' runs the daemon without it"
+            f"{command[0]} is not installed; `hearth serve` runs the daemon without it, and "
+            "`hearth service print` shows the service file"
         )
     try:
         return subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise CliError(f"{' '.join(command)} has not ended within {_TIMEOUT_S:.0f} s") from None
+        raise CliError(f"{' '.join(command)} did not finish within {_TIMEOUT_S:.0f} s") from None
 
 
-def tell(command: Sequence[str]) -> None:
+def run_checked(command: Sequence[str]) -> None:
     """Run a manager's command. Raises Failure with its words when it fails."""
-    done = ask(command)
+    done = run(command)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-        raise CliError(f"{' '.join(command)}: {said}")
+        output = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
+        raise CliError(f"{' '.join(command)}: {output}")
 
 
-def write(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Put text at path for this user's eyes only, making the folder. Raises Failure."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from cli.errors import CliError
-from cli.service.manager import Service, ServiceState, ask, tell, write
+from cli.service.manager import Service, ServiceState, run, run_checked, write_private
 
 UNIT = "hearth.service"
 _CONTROL = ("systemctl", "--user")
@@ -49,18 +49,18 @@ class Systemd:
     def install(self, service: Service) -> None:
         """See Manager.install."""
         _need_session()
-        write(self.path, self.describe(service))
-        tell((*_CONTROL, "daemon-reload"))
-        tell((*_CONTROL, "enable", UNIT))
-        tell((*_CONTROL, "restart", UNIT))
+        write_private(self.path, self.describe(service))
+        run_checked((*_CONTROL, "daemon-reload"))
+        run_checked((*_CONTROL, "enable", UNIT))
+        run_checked((*_CONTROL, "restart", UNIT))
 
     def uninstall(self) -> None:
         """See Manager.uninstall."""
         try:
-            tell((*_CONTROL, "disable", "--now", UNIT))
+            run_checked((*_CONTROL, "disable", "--now", UNIT))
         finally:
             self.path.unlink(missing_ok=True)
-        tell((*_CONTROL, "daemon-reload"))
+        run_checked((*_CONTROL, "daemon-reload"))
 
     def state(self) -> ServiceState:
         """See Manager.state."""
@@ -69,23 +69,23 @@ class Systemd:
 
     def _is_active(self) -> bool:
         try:
-            return ask((*_CONTROL, "is-active", UNIT)).stdout.strip() == "active"
+            return run((*_CONTROL, "is-active", UNIT)).stdout.strip() == "active"
         except CliError:
             return False
 
 
 def _need_session() -> None:
-    done = ask((*_CONTROL, "show-environment"))
+    done = run((*_CONTROL, "show-environment"))
     if done.returncode != 0:
         raise CliError(
-            f"systemd has no session of yours here ({done.stderr.strip()}): log in on the machine "
-            "itself or run 'loginctl enable-linger' first; 'hearth serve' needs none"
+            f"systemd has no user session here ({done.stderr.strip()}): log in on the machine "
+            "itself or run `loginctl enable-linger` first; `hearth serve` needs no session"
         )
 
 
 def _quoted(word: str) -> str:
-    """A word as systemd reads it back. Raises Failure for what a unit cannot hold."""
+    """A word as systemd reads it back. Raises Failure for control characters."""
     if not word.isprintable():
-        raise CliError(f"{word!r} cannot be written into a unit of systemd")
+        raise CliError(f"{word!r} cannot be written into a systemd unit")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'

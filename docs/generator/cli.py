@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import typer
-
-from cli.commands import ALIASES, VERBS
+from cli.commands import VERBS, Verb
 from cli.main import app
 from docs.generator.markdown import cell, code, table
 
@@ -30,21 +28,21 @@ and errors to stderr. Every command takes `--help`. `hearth --version` prints th
 
 def page() -> str:
     """The page."""
-    group: Any = typer.main.get_command(app)
-    context = group.make_context("hearth", [], resilient_parsing=True)
-    rows = [(f"[`hearth {verb}`](#hearth-{verb})", cell(text)) for verb, text in VERBS.items()]
-    sections = [_section(group, context, verb) for verb in VERBS]
+    context = app.make_context("hearth", [], resilient_parsing=True)
+    rows = [
+        (f"[`hearth {verb.name}`](#hearth-{verb.name})", cell(verb.help)) for verb in VERBS.values()
+    ]
+    sections = [_section(app, context, verb) for verb in VERBS.values()]
     return "\n".join([_INTRO, table(("command", "what it does"), rows), "", *sections])
 
 
-def _section(group: Any, context: Any, verb: str) -> str:
-    command = group.get_command(context, verb)
-    inner = command.make_context(verb, [], parent=context, resilient_parsing=True)
+def _section(group: Any, context: Any, verb: Verb) -> str:
+    command = group.get_command(context, verb.name)
+    inner = command.make_context(verb.name, [], parent=context, resilient_parsing=True)
     usage = " ".join(command.get_usage(inner).removeprefix("Usage:").split())
-    aliases = [alias for alias, name in ALIASES.items() if name == verb]
-    lines = [f"## hearth {verb}", "", f"```text\n{usage}\n```", "", _prose(command.help or "")]
-    if aliases:
-        lines += ["", f"Also: {', '.join(f'`hearth {alias}`' for alias in aliases)}."]
+    lines = [f"## hearth {verb.name}", "", f"```text\n{usage}\n```", "", _prose(command.help or "")]
+    if verb.alias is not None:
+        lines += ["", f"Also: `hearth {verb.alias}`."]
     for kind in ("argument", "option"):
         if rows := _rows(command, inner, kind):
             lines += ["", table((kind, "meaning"), rows)]
@@ -54,18 +52,11 @@ def _section(group: Any, context: Any, verb: str) -> str:
 def _rows(command: Any, context: Any, kind: str) -> list[tuple[str, str]]:
     found = [p for p in command.get_params(context) if p.param_type_name == kind]
     records = [p.get_help_record(context) for p in found if p.name != "help"]
-    return [
-        (code(_plain(names)), cell(_escaped(_facts(text)))) for names, text in filter(None, records)
-    ]
-
-
-def _plain(names: str) -> str:
-    """Without the Python type of an argument."""
-    return re.sub(r" <[^>]*>+$", "", names)
+    return [(code(names), cell(_escaped(_facts(text)))) for names, text in filter(None, records)]
 
 
 def _facts(text: str) -> str:
-    """What typer says of a parameter between brackets, between parentheses: no link."""
+    """What click says of a parameter between brackets, between parentheses: no link."""
     return re.sub(r"\[(required|default: [^\]]*|x[<>][^\]]*)\]", r"(\1)", text)
 
 

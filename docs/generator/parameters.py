@@ -11,8 +11,8 @@ _INTRO = """\
 
 A parameter stands in a [Modelfile](../modelfile.md) as `PARAMETER NAME VALUE`, in the chat as
 `/set parameter NAME VALUE`, after `hearth run -p`, and in the `options` of Ollama's requests.
-`hearth parameters` prints the same list, `hearth parameters NAME` one entry. The default
-`(decided)` depends on the model and the machine.
+`hearth parameters` prints the same list, `hearth parameters NAME` one of them. A default in
+parentheses is decided from the model and the machine.
 """
 
 
@@ -25,19 +25,19 @@ def page() -> str:
     return "\n".join(
         [
             _INTRO,
-            "## For each request",
+            "## Of a request",
             "",
             _table(others),
             "",
-            "## For loading the model",
+            "## Of a load",
             "",
-            "A request that changes one of these reloads the model.",
+            "A request that changes one of these loads the model anew.",
             "",
             _table(loads),
             "",
             "## Without effect",
             "",
-            f"Accepted for old Modelfiles: {deprecated}.",
+            f"Taken for the sake of old Modelfiles: {deprecated}.",
             "",
         ]
     )

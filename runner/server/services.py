@@ -7,7 +7,8 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
-from runner.library.library import Library
+from registry.store import Store
+from runner.library.transfers import Transfers
 from runner.models.manager import Manager
 from runner.server.keys import KeyRing
 from runner.server.metrics import Metrics
@@ -19,15 +20,16 @@ from runner.settings import Address, Settings
 
 @dataclass(slots=True)
 class Services:
-    """One running daemon. library: closed at shutdown. manager: from start-up to shutdown.
-    owner_token: opens everything to whoever can read the daemon's own files."""
+    """One running daemon. store and manager exist from start-up to shutdown. owner_token: opens
+    everything to whoever can read the daemon's own files."""
 
     settings: Settings
     address: Address
     version: str
     keys: KeyRing
-    library: Library
+    store: Store | None = None
     models: Manager | None = None
+    moving: Transfers | None = None
     making: BackgroundResponses | None = None
     batching: BatchExecutor | None = None
     draining: bool = False
@@ -52,6 +54,12 @@ class Services:
         return self.models
 
     @property
+    def transfers(self) -> Transfers:
+        """The pulls and pushes under way."""
+        assert self.moving is not None
+        return self.moving
+
+    @property
     def background(self) -> BackgroundResponses:
         """The responses that are made without their clients."""
         assert self.making is not None
@@ -62,3 +70,9 @@ class Services:
         """The batches, and the files that they read and write."""
         assert self.batching is not None
         return self.batching
+
+    @property
+    def shelf(self) -> Store:
+        """The store of installed models."""
+        assert self.store is not None
+        return self.store

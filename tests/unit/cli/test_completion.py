@@ -7,8 +7,10 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 
-from cli import completion, connection
+from cli import connection
+from cli.main import app
 
 
 class Daemon:
@@ -26,16 +28,27 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "connect", lambda **options: nullcontext(Daemon()))
 
 
+def offered(*args: str) -> list[str]:
+    """What completion offers for the last word."""
+    shell = ShellComplete(app, {}, "hearth", "_HEARTH_COMPLETE")
+    return [item.value for item in shell.get_completions(list(args[:-1]), args[-1])]
+
+
+def test_verbs_are_offered_without_a_daemon() -> None:
+    assert offered("ser") == ["serve", "service"]
+    assert "--json" in offered("list", "--")
+
+
 @pytest.mark.usefixtures("daemon")
 def test_installed_names_are_offered_in_order() -> None:
-    assert completion.installed_models("") == ["ember", "zephyr"]
-    assert completion.installed_models("em") == ["ember"]
-    assert completion.installed_models("x") == []
+    assert offered("show", "") == ["ember", "zephyr"]
+    assert offered("show", "em") == ["ember"]
+    assert offered("show", "x") == []
 
 
 @pytest.mark.usefixtures("daemon")
 def test_only_loaded_models_are_offered_to_stop() -> None:
-    assert completion.loaded_models("") == ["zephyr"]
+    assert offered("stop", "") == ["zephyr"]
 
 
 def test_without_a_daemon_nothing_is_offered_and_none_is_started(
@@ -44,5 +57,5 @@ def test_without_a_daemon_nothing_is_offered_and_none_is_started(
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HEARTH_HOST", f"127.0.0.1:{unused.getsockname()[1]}")
-        assert completion.installed_models("") == []
+        assert offered("show", "") == []
     assert capfd.readouterr() == ("", "")

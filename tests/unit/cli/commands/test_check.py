@@ -72,7 +72,7 @@ def test_what_create_would_refuse_or_ignore_is_a_warning(
     text = b"FROM x\nPARAMETER temprature 1\nPARAMETER top_k many\nPARAMETER low_vram 1\n"
     assert check(tmp_path, text) == 0
     out, err = capsys.readouterr()
-    assert out.endswith("4 commands, well written\n")
+    assert out.endswith("4 commands, no errors\n")
     warnings = err.splitlines()
     assert [part.split(": ")[1] for part in warnings] == [f"line {n}, column 1" for n in (2, 3, 4)]
     assert "did you mean temperature?" in warnings[0]
@@ -96,9 +96,9 @@ def test_standard_input_is_read(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"FROM x")))
     assert execute(["check", "-"]) == 0
-    assert capsys.readouterr().out == "-: 1 command, well written\n"
+    assert capsys.readouterr().out == "-: 1 command, no errors\n"
 
 
 def test_a_file_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["check", "nowhere"]) == 1
-    assert "there is no file nowhere" in capsys.readouterr().err
+    assert "nowhere does not exist" in capsys.readouterr().err

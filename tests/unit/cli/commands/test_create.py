@@ -193,7 +193,7 @@ def test_the_files_for_the_importance_matrix_are_brought(builder: FakeDaemon, fo
     [
         (("--imatrix", "model.gguf"), "need --quantize"),
         (("--allow-requantize",), "need --quantize"),
-        (("-q", "Q4_0", "--calibrate", "nowhere.txt"), "there is no file nowhere.txt"),
+        (("-q", "Q4_0", "--calibrate", "nowhere.txt"), "nowhere.txt does not exist"),
         (("-q", "Q4_0", "--tensor-type", "attn"), "write REGEX=TYPE"),
     ],
 )

@@ -151,4 +151,4 @@ def test_a_damaged_model_is_listed_and_its_fault_told(
     assert execute(["list"]) == 0
     shown = capsys.readouterr()
     assert "ember:latest" in shown.out
-    assert shown.err == "ember:latest cannot be used: a blob is missing\n"
+    assert shown.err == "ember:latest is unusable: a blob is missing\n"

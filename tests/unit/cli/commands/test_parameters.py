@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from cli.commands.parameters import command
-from cli.errors import CliError
+from cli.main import execute
 from modelfile.parameters import PARAMETERS, validate
 
 
 def test_every_parameter_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    command()
+    assert execute(["parameters"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["NAME", *PARAMETERS]
     assert all(row.doc in line for row, line in zip(PARAMETERS.values(), lines[1:], strict=True))
@@ -21,7 +20,7 @@ def test_every_parameter_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_has_the_ranges_and_defaults_that_are_checked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command(as_json=True)
+    assert execute(["parameters", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["parameters"]}
     assert list(rows) == list(PARAMETERS)
     assert (rows["top_p"]["minimum"], rows["top_p"]["maximum"]) == (0, 1)
@@ -33,7 +32,7 @@ def test_json_has_the_ranges_and_defaults_that_are_checked(
 
 
 def test_one_parameter_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    command("mirostat")
+    assert execute(["parameters", "mirostat"]) == 0
     out = capsys.readouterr().out
     assert "a whole number from 0 to 2" in out
     assert len(out.splitlines()) == 2
@@ -43,6 +42,8 @@ def test_one_parameter_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> N
     ("name", "told"),
     [("temprature", "did you mean temperature"), ("tfs_z", "is deprecated and has no effect")],
 )
-def test_a_name_without_a_row_is_told(name: str, told: str) -> None:
-    with pytest.raises(CliError, match=told):
-        command(name)
+def test_a_name_without_a_row_is_told(
+    name: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["parameters", name]) == 2
+    assert told in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_a_whole_request_serves_as_messages(capsysbinary: pytest.CaptureFixture[
         (["--messages", "m.json"], 2, "give either MODEL or --template FILE"),
         (["x", "--template", "go.tmpl", "--messages", "m.json"], 2, "give either MODEL or"),
         (["--template", "go.tmpl", "--messages", "m.json", "--engine", "perl"], 2, "'perl'"),
-        (["x", "--messages", "m.json", "--bos", "<s>"], 2, "go with --template"),
+        (["x", "--messages", "m.json", "--bos", "<s>"], 2, "need --template"),
         (["--template", "go.tmpl", "--messages", "m.json", "--no-prompt"], 2, "Jinja template"),
         (["--template", "none", "--messages", "m.json"], 1, "none: No such file"),
         (["--template", "go.tmpl", "--messages", "go.tmpl"], 1, "go.tmpl: not JSON"),
@@ -120,4 +120,4 @@ def test_a_file_that_is_too_large_is_refused(
 ) -> None:
     monkeypatch.setattr("cli.commands.render.MAX_FILE_BYTES", 10)
     assert local("go.tmpl") == 1
-    assert "--messages m.json: more than 10 bytes" in capsys.readouterr().err
+    assert "--messages m.json: larger than 10 bytes" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_nothing_to_ask_is_wrong_usage(
     daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert execute(["run", "m"]) == 2
-    assert "write a prompt" in capsys.readouterr().err
+    assert "no prompt: write one" in capsys.readouterr().err
 
 
 def test_an_empty_prompt_loads_the_model(daemon: FakeDaemon) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands.service import command
-from cli.errors import CliError
-from cli.service import manager as managers
+from cli.commands import service as service_command
+from cli.main import execute
 from cli.service.manager import Service, ServiceState
 from tests.conftest import StartDaemon
 
@@ -40,7 +39,7 @@ class Fake:
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     made = Fake(tmp_path / "unit")
-    monkeypatch.setattr(managers, "find_manager", lambda: made)
+    monkeypatch.setattr(service_command, "_find_manager", lambda: made)
     monkeypatch.setenv("HEARTH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HEARTH_HOST", "127.0.0.1:9")
     return made
@@ -50,28 +49,28 @@ def test_the_service_has_the_settings_of_this_shell_but_no_keys(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEARTH_API_KEY", "secret-canary")
-    command("print")
+    assert execute(["service", "print"]) == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["HEARTH_HOST"] == "127.0.0.1:9"
     assert "secret-canary" not in told.out + told.err
-    assert "HEARTH_API_KEY is not written" in told.err
+    assert "HEARTH_API_KEY is a secret and is not written" in told.err
     assert fake.services == []
 
 
 def test_install_status_and_uninstall(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
-    command()
-    command("install")
-    command("status", as_json=True)
-    command("uninstall")
+    assert execute(["service"]) == 0
+    assert execute(["service", "install"]) == 0
+    assert execute(["service", "status", "--json"]) == 0
+    assert execute(["service", "uninstall"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "no service is installed (fake)"
     assert out[1] == f"{fake.path}: running"
     assert json.loads("".join(out[2:-1]))["running"] is True
     assert out[-1] == out[0]
-    with pytest.raises(CliError, match="no service is installed"):
-        command("uninstall")
-    with pytest.raises(CliError, match="'enable' is not one of"):
-        command("enable")
+    assert execute(["service", "uninstall"]) == 1
+    assert "no service is installed" in capsys.readouterr().err
+    assert execute(["service", "enable"]) == 2
+    assert "'enable' is not one of" in capsys.readouterr().err
 
 
 def test_a_daemon_that_runs_already_makes_room_for_the_service(
@@ -82,9 +81,9 @@ def test_a_daemon_that_runs_already_makes_room_for_the_service(
     monkeypatch.setenv("HEARTH_HOME", str(daemon.home))
     monkeypatch.setenv("HEARTH_HOST", daemon.url)
     monkeypatch.setattr("cli.commands.service._lives", lambda pid: daemon.process.poll() is None)
-    command("install")
+    assert execute(["service", "install"]) == 0
     assert daemon.wait() == 0
-    assert f"stopped the daemon that was running (process {daemon.pid})" in capsys.readouterr().err
+    assert f"stopped the running daemon (process {daemon.pid})" in capsys.readouterr().err
     assert len(fake.services) == 1
 
 
@@ -94,6 +93,6 @@ def test_the_number_of_a_dead_daemon_is_left_alone(
     facts = tmp_path / "home" / "state" / "daemon.json"
     facts.parent.mkdir(parents=True)
     facts.write_text('{"pid": 1, "url": "http://127.0.0.1:9"}')
-    command("install")
+    assert execute(["service", "install"]) == 0
     assert "stopped" not in capsys.readouterr().err
     assert len(fake.services) == 1

@@ -24,13 +24,13 @@ def test_the_agent_starts_at_login_and_again_after_a_crash(tmp_path: Path) -> No
 def test_installing_replaces_a_former_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[str, ...]] = []
+    commands: list[tuple[str, ...]] = []
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(launchd, "ask", told.append)
-    monkeypatch.setattr(launchd, "tell", told.append)
+    monkeypatch.setattr(launchd, "run", commands.append)
+    monkeypatch.setattr(launchd, "run_checked", commands.append)
     manager = launchd.Launchd()
     manager.install(Service(("/bin/hearth",), {}, tmp_path / "state" / "log"))
-    assert [command[1] for command in told] == ["bootout", "bootstrap"]
-    assert told[1][-1] == str(manager.path)
+    assert [command[1] for command in commands] == ["bootout", "bootstrap"]
+    assert commands[1][-1] == str(manager.path)
     manager.uninstall()
     assert not manager.path.exists()

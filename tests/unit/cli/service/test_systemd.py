@@ -66,7 +66,7 @@ def test_without_a_session_nothing_is_written(told: Path, tmp_path: Path) -> Non
 
 def test_a_value_that_a_unit_cannot_hold_is_refused(tmp_path: Path) -> None:
     bad = Service(("/bin/true",), {"HEARTH_HOME": "a\nExecStart=/bin/sh"}, tmp_path / "log")
-    with pytest.raises(CliError, match="cannot be written into a unit"):
+    with pytest.raises(CliError, match="cannot be written into a systemd unit"):
         Systemd().describe(bad)
 
 
