@@ -86,7 +86,8 @@ def _local(
     source = _read(path, "--template")
     try:
         compiled = compile_file(source, *tokens, engine=engine)
-        if compiled.engine == "go" and not body["add_generation_prompt"]:
+        optional = compiled.capabilities.optional_generation_prompt
+        if not (optional or body["add_generation_prompt"]):
             raise CliError(
                 "--no-prompt needs a Jinja template; Go templates always add the generation prompt",
                 USAGE,

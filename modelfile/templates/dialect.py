@@ -12,10 +12,11 @@ So a comment at the beginning forces the language: {{/* */}} or {# #}. The engin
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from functools import lru_cache
+from typing import Final
 
 from modelfile.errors import TemplateError
+from modelfile.templates.chat_template import Capabilities, ChatTemplate, jinja_capabilities
 
 GO: Final = "go"
 JINJA: Final = "jinja"
@@ -25,27 +26,6 @@ _GO_ACTION = re.compile(
     r"\{\{(?:-\s)?\s*(?:\.|\$|/\*"
     r"|(?:if|range|with|define|template|block)[\s(]|(?:end|else|break|continue)[\s}])"
 )
-
-
-class ChatTemplate(Protocol):
-    """A template of either language."""
-
-    @property
-    def engine(self) -> str:
-        """GO or JINJA."""
-
-    @property
-    def supports_tools(self) -> bool:
-        """True when the template reads tools."""
-
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **options: Any,
-    ) -> str:
-        """The prompt of a conversation. Raises TemplateError."""
 
 
 def engine_of(source: str) -> str:
@@ -87,3 +67,15 @@ def compile_template(
     from modelfile.templates.jinja import JinjaChatTemplate
 
     return JinjaChatTemplate(source, bos, eos)
+
+
+@lru_cache(maxsize=128)
+def capabilities_of(source: str, engine: str | None = None) -> Capabilities:
+    """What the template has a place for; nothing when it cannot be compiled. Cheap enough for a
+    list of models: Go templates are parsed once, Jinja's are searched for words."""
+    if (engine or engine_of(source)) == JINJA:
+        return jinja_capabilities(source)
+    try:
+        return compile_template(source, engine=GO).capabilities
+    except TemplateError:
+        return Capabilities()

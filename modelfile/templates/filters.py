@@ -6,15 +6,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from jinja2.filters import FILTERS
 
 from modelfile.templates.budget import Budget, LimitExceeded, measure
 from modelfile.templates.formats import check_percent, replaced_size
-
-if TYPE_CHECKING:
-    from modelfile.templates.sandbox import Sandbox
 
 _LEFT_OUT: Final = frozenset(("random",))  # a prompt is the same for the same messages
 _MAX_SLOW = 4096  # characters for filters that are quadratic on hostile text
@@ -23,7 +20,22 @@ _MAX_PRECISION = 300
 _OBJECT_SIZE = 80
 
 
-def filters_of(sandbox: Sandbox) -> dict[str, Callable[..., Any]]:
+class SandboxOperations(Protocol):
+    """What filters need of the sandbox they run in: its operations count steps and bytes."""
+
+    budget: Budget
+
+    def count_step(self) -> bool:
+        """Counts a step; always True."""
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """obj[argument]"""
+
+    def add(self, left: Any, right: Any) -> Any:
+        """left + right"""
+
+
+def filters_of(sandbox: SandboxOperations) -> dict[str, Callable[..., Any]]:
     """The filters of a sandbox, by name."""
     found = {
         name: _counted(sandbox, function, _GUARDS.get(name))
@@ -62,7 +74,7 @@ def to_json(
     )
 
 
-def _sum(sandbox: Sandbox, iterable: Any, attribute: Any = None, start: Any = 0) -> Any:
+def _sum(sandbox: SandboxOperations, iterable: Any, attribute: Any = None, start: Any = 0) -> Any:
     total = start
     for item in iterable:
         sandbox.count_step()
@@ -73,7 +85,7 @@ def _sum(sandbox: Sandbox, iterable: Any, attribute: Any = None, start: Any = 0)
 
 
 def _counted(
-    sandbox: Sandbox, function: Callable[..., Any], guard: Callable[..., Any] | None
+    sandbox: SandboxOperations, function: Callable[..., Any], guard: Callable[..., Any] | None
 ) -> Callable[..., Any]:
     skipped = 1 if hasattr(function, "jinja_pass_arg") else 0
 

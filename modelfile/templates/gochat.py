@@ -12,51 +12,40 @@ from typing import Any, Final
 
 from modelfile.errors import TemplateError
 from modelfile.templates.budget import Budget, measure
+from modelfile.templates.chat_template import Capabilities, ChatTemplate
 from modelfile.templates.gotemplate import nodes, ollama
-from modelfile.templates.gotemplate.analysis import identifiers, thinking_marks, up_to_response
+from modelfile.templates.gotemplate.analysis import identifiers, thinking_tags, up_to_response
 from modelfile.templates.gotemplate.template import GoTemplate
 from modelfile.templates.gotemplate.values import clean
 
 _LEVELS: Final = ("low", "medium", "high", "max")
 
 
-class GoChatTemplate:
+class GoChatTemplate(ChatTemplate):
     """A compiled template of Ollama's kind."""
-
-    engine: Final = "go"
 
     def __init__(self, source: str, bos: str | None = None, eos: str | None = None) -> None:
         """Compile source. bos, eos: taken for the sake of Jinja's interface, templates in Go do
         not see them. Raises TemplateError with the line."""
         template = GoTemplate(source, ollama.FUNCTIONS)
-        self.variables = identifiers(template.trees)
-        if not self.variables & {"messages", "response"}:
+        variables = identifiers(template.trees)
+        if not variables & {"messages", "response"}:
             root = template.trees[""]
-            self.variables |= {"response"}
             template = template.replaced(
                 nodes.ListNode(root.position, [*root.nodes, _response(len(source))])
             )
         self._template = template
-        self.thinking_marks = thinking_marks(template.trees[""])
-        self._by_turn = "messages" not in self.variables
+        tags = thinking_tags(template.trees[""])
+        self.capabilities = Capabilities(
+            tools="tools" in variables,
+            thinking=tags is not None,
+            insert="suffix" in variables,
+            thinking_tags=tags,
+        )
+        self._by_turn = "messages" not in variables
         self._last = (
             template.replaced(up_to_response(template.trees[""])) if self._by_turn else template
         )
-
-    @property
-    def supports_tools(self) -> bool:
-        """True when the template reads tools."""
-        return "tools" in self.variables
-
-    @property
-    def supports_thinking(self) -> bool:
-        """True when the template writes the thinking of messages between marks."""
-        return self.thinking_marks is not None
-
-    @property
-    def supports_insert(self) -> bool:
-        """True when the template reads .Suffix: it can fill in the middle."""
-        return "suffix" in self.variables
 
     def render(
         self,
@@ -65,12 +54,8 @@ class GoChatTemplate:
         add_generation_prompt: bool = True,
         **options: Any,
     ) -> str:
-        """The prompt of a conversation. options: think (or enable_thinking), a bool or low,
-        medium, high, max.
-
-        Raises TemplateError: the template is faulty, takes too much, the messages have no text, or
-        add_generation_prompt is False, which a template in Go knows nothing of.
-        """
+        """See ChatTemplate. options: think (or enable_thinking), a bool or low, medium, high,
+        max."""
         if not add_generation_prompt:
             raise TemplateError(
                 "a template in Go always ends where the answer begins; only one in Jinja can leave"
@@ -103,7 +88,7 @@ class GoChatTemplate:
         return self._template.render(data, budget)
 
     def fill(self, prompt: str, suffix: str, **options: Any) -> str:
-        """The prompt for the text between prompt and suffix. Raises TemplateError."""
+        """See ChatTemplate."""
         budget = Budget(len(prompt) + len(suffix))
         data = {"Prompt": clean(prompt), "Suffix": clean(suffix), "Response": ""}
         return self._template.render({**data, **_thinking(options)}, budget)

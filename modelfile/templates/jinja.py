@@ -7,26 +7,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
-from jinja2 import Template, UndefinedError, meta
+from jinja2 import Template, UndefinedError
 from jinja2.exceptions import SecurityError
 from jinja2.exceptions import TemplateError as JinjaError
 from jinja2.exceptions import TemplateSyntaxError as JinjaSyntaxError
 
 from modelfile.errors import TemplateError
 from modelfile.templates.budget import Budget, LimitExceeded, measure
+from modelfile.templates.chat_template import ChatTemplate, jinja_capabilities
 from modelfile.templates.sandbox import RaisedByTemplate, Sandbox
 
 MAX_SOURCE_BYTES = 64 * 1024  # compiling costs up to 15 µs a byte; real ones have up to 20 KB
 RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token")
-_LONGEST_MESSAGE = 300
+_MAX_MESSAGE_CHARS = 300
 
 
-class JinjaChatTemplate:
+class JinjaChatTemplate(ChatTemplate):
     """A compiled template. bos, eos: the texts of these tokens, None where there is none."""
-
-    engine: Final = "jinja"
 
     def __init__(self, source: str, bos: str | None = None, eos: str | None = None) -> None:
         """Compile source. Raises TemplateError with the line."""
@@ -36,12 +35,8 @@ class JinjaChatTemplate:
         self._environment = Sandbox()
         self._constants = {"bos_token": bos, "eos_token": eos}
         self._lock = threading.Lock()
-        self._template, self.variables = _compile(self._environment, source)
-
-    @property
-    def supports_tools(self) -> bool:
-        """True when the template reads tools."""
-        return "tools" in self.variables
+        self._template = _compile(self._environment, source)
+        self.capabilities = jinja_capabilities(source)
 
     def render(
         self,
@@ -50,11 +45,7 @@ class JinjaChatTemplate:
         add_generation_prompt: bool = True,
         **options: Any,
     ) -> str:
-        """The prompt of a conversation. messages: role, content and what else the template
-        reads, as OpenAI has them; options: further variables, such as enable_thinking.
-
-        Raises TemplateError: the template refuses the messages, is faulty, or takes too much.
-        """
+        """See ChatTemplate."""
         for name in RESERVED:
             if name in options:
                 raise TemplateError(f"the template option {name!r} is set by hearth itself")
@@ -84,11 +75,9 @@ class JinjaChatTemplate:
             raise TemplateError(f"the template failed: {kind}: {_brief(error)}") from error
 
 
-def _compile(environment: Sandbox, source: str) -> tuple[Template, frozenset[str]]:
+def _compile(environment: Sandbox, source: str) -> Template:
     try:
-        tree = environment.parse(source)
-        variables = frozenset(meta.find_undeclared_variables(tree))
-        return environment.from_string(source), variables
+        return environment.from_string(source)
     except JinjaSyntaxError as error:
         raise TemplateError(f"the template, line {error.lineno}: {_brief(error)}") from error
     except RecursionError as error:
@@ -102,4 +91,4 @@ def _compile(environment: Sandbox, source: str) -> tuple[Template, frozenset[str
 
 def _brief(error: BaseException) -> str:
     text = str(getattr(error, "message", None) or error) or type(error).__name__
-    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."
+    return text if len(text) <= _MAX_MESSAGE_CHARS else text[:_MAX_MESSAGE_CHARS] + "..."

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from modelfile.errors import TemplateError
-from modelfile.templates.dialect import JINJA, ChatTemplate, compile_template
+from modelfile.templates.chat_template import ChatTemplate
+from modelfile.templates.dialect import JINJA, compile_template
 
 DEFAULT: Final = "default"
 TOOL_USE: Final = "tool_use"
@@ -36,10 +38,8 @@ def named_sources(value: Any) -> dict[str, str]:
     return {str(name): str(text) for name, text in pairs}
 
 
-class NamedTemplates:
+class NamedTemplates(ChatTemplate):
     """Several templates, of which tool_use is taken when there are tools, default otherwise."""
-
-    engine: Final = JINJA
 
     def __init__(
         self, sources: Mapping[str, str], bos: str | None = None, eos: str | None = None
@@ -53,11 +53,12 @@ class NamedTemplates:
             for name in (DEFAULT, TOOL_USE)
             if name in sources
         }
-
-    @property
-    def supports_tools(self) -> bool:
-        """True when one of the templates reads tools."""
-        return any(template.supports_tools for template in self._by_name.values())
+        found = [template.capabilities for template in self._by_name.values()]
+        self.capabilities = replace(
+            found[0],
+            tools=any(each.tools for each in found),
+            thinking=any(each.thinking for each in found),
+        )
 
     def render(
         self,
@@ -66,7 +67,7 @@ class NamedTemplates:
         add_generation_prompt: bool = True,
         **options: Any,
     ) -> str:
-        """The prompt of a conversation. Raises TemplateError."""
+        """See ChatTemplate."""
         chosen: ChatTemplate | None = self._by_name.get(TOOL_USE) if tools else None
         chosen = chosen or self._by_name.get(DEFAULT)
         if chosen is None:

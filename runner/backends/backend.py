@@ -56,15 +56,19 @@ class TokenMask(Protocol):
         it may follow. Waits until they are computed."""
 
 
+# A token's log-probability in nats, and the most likely tokens with theirs, best first
+TokenLogprob = tuple[float, tuple[tuple[int, float], ...]]
+
+
 @dataclass(slots=True)
 class TargetLogprobs:
     """Known tokens whose log-probabilities are asked for: targets[i] stands after tokens[i] of
     the row. There are as many as tokens, or one less. step fills found: for each target its
-    log-probability and the top most likely tokens, as in Sampled; NaN where the logits are."""
+    log-probability and the top most likely tokens, as in SampledToken; NaN where the logits are."""
 
     targets: Sequence[int]
     top: int
-    found: Sequence[tuple[float, tuple[tuple[int, float], ...]]] = ()
+    found: Sequence[TokenLogprob] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

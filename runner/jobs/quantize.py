@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from modelfile.quantization import quantization_type
-from runner.backends.llamacpp.loader import start_library
+from runner.backends.host_sampling.library import start_library
 from runner.jobs.job import Report, main
 from runner.jobs.llamacpp.imatrix_file import read_matrix
 from runner.jobs.llamacpp.quantization import QuantizeOptions, quantize

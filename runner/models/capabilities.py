@@ -9,8 +9,8 @@ import dataclasses
 from dataclasses import dataclass
 
 from modelfile.build import ECHO_ARCHITECTURE
-from modelfile.templates.capabilities import Capabilities, capabilities_of
-from modelfile.templates.dialect import JINJA
+from modelfile.templates.chat_template import Capabilities
+from modelfile.templates.dialect import JINJA, capabilities_of
 from modelfile.templates.renderers import template_in_use
 from registry.bundle import Bundle
 from registry.formats.gguf import GgufHeader

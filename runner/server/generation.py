@@ -183,7 +183,7 @@ def require_tools(lease: Lease) -> None:
 
 def reasoning_marks(lease: Lease) -> tuple[str, str] | None:
     """The marks around the reasoning of this model's answers; None: it does not reason."""
-    written = template_capabilities(lease.bundle).thinking_marks
+    written = template_capabilities(lease.bundle).thinking_tags
     if written is not None:
         return written[0].strip(), written[1].strip()
     return reasoning_tags_of(lease.template, lease.bundle.parser)

@@ -10,11 +10,11 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from modelfile.errors import ModelfileError
+from modelfile.templates.chat_template import Capabilities, ChatTemplate
 from modelfile.templates.dialect import compile_template
-from modelfile.templates.gochat import GoChatTemplate
 from modelfile.templates.named import DEFAULT, TOOL_USE, NamedTemplates
 from runner.backends.backend import Tokenizer
 from runner.errors import InvalidRequest, ModelInvalid, Unsupported
@@ -27,23 +27,12 @@ log = logging.getLogger(__name__)
 MAX_COMPILED_TEMPLATES = 8  # templates of requests that are kept compiled
 
 
-class Template(Protocol):
-    """What prompts needs of a chat template."""
-
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **options: Any,
-    ) -> str:
-        """The prompt of a conversation. Raises modelfile.errors.ModelfileError."""
-
-
-class PlainTemplate:
+class PlainTemplate(ChatTemplate):
     """The prompt for a model without a chat template: "User: ...", "Assistant: ...", one blank
     line between turns, system text first and without a label. Tools are not shown."""
 
+    capabilities = Capabilities(optional_generation_prompt=True)
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -51,16 +40,17 @@ class PlainTemplate:
         add_generation_prompt: bool = True,
         **options: Any,
     ) -> str:
-        """See Template."""
+        """See ChatTemplate."""
         turns = [_plain_turn(message) for message in messages]
         return "\n\n".join(turns + ["Assistant:"] * add_generation_prompt)
 
 
-class BrokenTemplate:
+class BrokenTemplate(ChatTemplate):
     """Stands for a chat template that cannot be compiled: the model still completes text."""
 
     def __init__(self, fault: ModelfileError) -> None:
         self._fault = fault
+        self.capabilities = Capabilities()
 
     def render(
         self,
@@ -101,7 +91,7 @@ class PromptEncoder:
         self._bos = _text(tokenizer, tokenizer.bos)
         self._eos = _text(tokenizer, tokenizer.eos)
         self._template = _compile(chat_template, tool_template, self._bos, self._eos, engine)
-        self._given: OrderedDict[str, Template] = OrderedDict()  # those of requests, by source
+        self._given: OrderedDict[str, ChatTemplate] = OrderedDict()  # those of requests, by source
 
     def render(self, request: GenerateRequest) -> str:
         """The prompt as text. Raises InvalidRequest when the template refuses the messages, or
@@ -177,7 +167,7 @@ class PromptEncoder:
                     param="messages",
                 )
 
-    def _chosen(self, request: GenerateRequest) -> Template:
+    def _chosen(self, request: GenerateRequest) -> ChatTemplate:
         """The template of the request, else the model's. Raises InvalidRequest for a faulty
         one."""
         source = request.template
@@ -198,13 +188,13 @@ class PromptEncoder:
         messages: list[dict[str, Any]],
         tools: list[dict[str, Any]] | None,
         options: dict[str, Any],
-        template: Template,
+        template: ChatTemplate,
     ) -> str:
         """The prompt up to the end of the last message's content. A mark is put there and looked
         for in what the template makes of it: what follows would end the turn."""
         mark = _absent(messages)
         content = _followed(messages[-1]["content"], mark)
-        if not isinstance(template, GoChatTemplate):
+        if template.capabilities.optional_generation_prompt:
             options = {**options, "add_generation_prompt": False}
         whole = template.render([*messages[:-1], {**messages[-1], "content": content}],
                                       tools, **options)  # fmt: skip
@@ -218,13 +208,13 @@ class PromptEncoder:
         return text.replace(mark, "")
 
     def _fill(
-        self, messages: Sequence[Message], options: dict[str, Any], template: Template
+        self, messages: Sequence[Message], options: dict[str, Any], template: ChatTemplate
     ) -> str:
         """The prompt for the text between the last message and options["suffix"]."""
         suffix = str(options.pop("suffix"))
         if any(message.images for message in messages):
             raise Unsupported("images cannot be sent together with a suffix", param="suffix")
-        if not isinstance(template, GoChatTemplate) or not template.supports_insert:
+        if not template.capabilities.insert:
             raise InvalidRequest(
                 "the model's template has no place for a suffix: it does not read .Suffix",
                 param="suffix",
@@ -265,7 +255,7 @@ class PromptEncoder:
 
 def _compile(
     source: str | None, with_tools: str | None, bos: str | None, eos: str | None, engine: str | None
-) -> Template:
+) -> ChatTemplate:
     if source is None:
         return PlainTemplate()
     try:

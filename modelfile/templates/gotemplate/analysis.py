@@ -34,7 +34,7 @@ def _names(node: Node | None) -> Iterator[str]:
         yield from node.names
 
 
-def thinking_marks(root: ListNode) -> tuple[str, str] | None:
+def thinking_tags(root: ListNode) -> tuple[str, str] | None:
     """The text before and after .Thinking within a range over .Messages; None without both."""
     opening = closing = ""
     for body, over_messages in _thinking(root, False):

@@ -1,5 +1,5 @@
-"""llama.cpp's native filters and draw over a set of candidates: steps 8 to 13 of
-runner/engine/sampling.py.
+"""Which steps of runner/engine/sampling.py a request has, and llama.cpp's native samplers for those
+from typical_p to the draw, over a set of candidates.
 
 Owns the native sampler chain of one request and its random numbers. Knows nothing of rows,
 histories or contexts.
@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 import secrets
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from llama_cpp import llama_cpp as native
@@ -29,6 +30,49 @@ _SEED_COUNT = 0xFFFFFFFF
 MIN_TEMPERATURE = 1e-6
 
 _MIROSTAT_RANKS = 100  # of version 1, as in its paper
+
+
+class Step(NamedTuple):
+    """active: whether a request has it. create: llama.cpp's sampler for it; None where the step is
+    done before the chain or with another."""
+
+    active: Callable[[SamplingParams], bool]
+    create: Callable[[SamplingParams], Any] | None = None
+
+
+# All between the penalties and the draw, in their order; mirostat takes the place of them all
+STEPS: Final[Mapping[str, Step]] = MappingProxyType(
+    {
+        "top_n_sigma": Step(lambda params: params.top_n_sigma > 0),
+        "top_k": Step(lambda params: params.top_k > 0),
+        "typical_p": Step(
+            lambda params: params.typical_p < 1,
+            lambda params: native.llama_sampler_init_typical(params.typical_p, 1),
+        ),
+        "top_p": Step(
+            lambda params: params.top_p < 1,
+            lambda params: native.llama_sampler_init_top_p(params.top_p, 1),
+        ),
+        "min_p": Step(
+            lambda params: params.min_p > 0,
+            lambda params: native.llama_sampler_init_min_p(min(params.min_p, 1.0), 1),
+        ),
+        "xtc": Step(
+            lambda params: params.xtc_probability > 0,
+            lambda params: native.llama_sampler_init_xtc(
+                params.xtc_probability, params.xtc_threshold, 1, seed_of(params)
+            ),
+        ),
+        "dynatemp": Step(lambda params: params.dynatemp_range > 0),
+    }
+)
+
+
+def active_steps(params: SamplingParams) -> tuple[str, ...]:
+    """The names of the steps that the request has, in their order."""
+    if params.mirostat:
+        return ("mirostat",)
+    return tuple(name for name, step in STEPS.items() if step.active(params))
 
 
 def seed_of(params: SamplingParams) -> int:
@@ -73,16 +117,17 @@ class CandidateArray:
 
 
 class SamplerChain:
-    """typical_p, top_p, min_p, xtc, temperature and the draw of one request, or its mirostat."""
+    """The native samplers of one request: some of STEPS, temperature and the draw, or mirostat."""
 
-    def __init__(self, params: SamplingParams, vocabulary: int) -> None:
+    def __init__(self, params: SamplingParams, steps: Sequence[str], vocabulary: int) -> None:
+        """steps: those of STEPS that llama.cpp does here."""
         settings = native.llama_sampler_chain_default_params()
         settings.no_perf = True
         self._handle = native.llama_sampler_chain_init(settings)
         self.close: Callable[[], object] = weakref.finalize(
             self, native.llama_sampler_free, self._handle
         )
-        for sampler in _samplers(params, vocabulary):
+        for sampler in _samplers(params, steps, vocabulary):
             native.llama_sampler_chain_add(self._handle, sampler)
 
     def draw(self, candidates: CandidateArray) -> int:
@@ -91,14 +136,14 @@ class SamplerChain:
         return candidates.selected()
 
 
-def _samplers(params: SamplingParams, vocabulary: int) -> list[Any]:
+def _samplers(params: SamplingParams, steps: Sequence[str], vocabulary: int) -> list[Any]:
     temperature = max(params.temperature, MIN_TEMPERATURE)
     if params.mirostat:
         return [native.llama_sampler_init_temp(temperature), _mirostat(params, vocabulary)]
-    spread, exponent = params.dynatemp_range, params.dynatemp_exponent
-    heat = native.llama_sampler_init_temp_ext(temperature, max(0.0, spread), exponent)
-    steps = _filters(params)
-    return [*steps, heat, native.llama_sampler_init_dist(seed_of(params))]
+    filters = [create(params) for name in steps if (create := STEPS[name].create)]
+    spread, exponent = max(0.0, params.dynatemp_range), params.dynatemp_exponent
+    heat = native.llama_sampler_init_temp_ext(temperature, spread, exponent)
+    return [*filters, heat, native.llama_sampler_init_dist(seed_of(params))]
 
 
 def _mirostat(params: SamplingParams, vocabulary: int) -> Any:
@@ -106,17 +151,3 @@ def _mirostat(params: SamplingParams, vocabulary: int) -> Any:
     if params.mirostat == 1:
         return native.llama_sampler_init_mirostat(vocabulary, seed, tau, eta, _MIROSTAT_RANKS)
     return native.llama_sampler_init_mirostat_v2(seed, tau, eta)
-
-
-def _filters(params: SamplingParams) -> list[Any]:
-    steps = []
-    if params.typical_p < 1:
-        steps.append(native.llama_sampler_init_typical(params.typical_p, 1))
-    if params.top_p < 1:
-        steps.append(native.llama_sampler_init_top_p(params.top_p, 1))
-    if params.min_p > 0:
-        steps.append(native.llama_sampler_init_min_p(min(params.min_p, 1.0), 1))
-    if params.xtc_probability > 0:
-        chance, threshold = params.xtc_probability, params.xtc_threshold
-        steps.append(native.llama_sampler_init_xtc(chance, threshold, 1, seed_of(params)))
-    return steps

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from runner.backends.backend import TokenMask
-from runner.backends.host_sampling.penalties import FloatRow
-from runner.backends.host_sampling.top_k import Ids
+from runner.backends.host_sampling.logits import Logits, TokenIds
 
 _BYTE_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _MAX_WORDS = 64  # of 32 tokens; in a mask with so many that allow any, all of them are looked at
@@ -14,7 +13,7 @@ _MAX_WORDS = 64  # of 32 tokens; in a mask with so many that allow any, all of t
 _BYTE_LOGITS = np.where(_BYTE_BITS, np.float32(0), np.float32(-np.inf)).astype(np.float32)
 
 
-def few_allowed_tokens(mask: TokenMask, vocabulary: int) -> Ids | None:
+def few_allowed_tokens(mask: TokenMask, vocabulary: int) -> TokenIds | None:
     """The ids of the tokens that the mask allows, ascending, where they are few; None: they are
     many. Waits for the mask. 8 us for 151,936 tokens."""
     bits = mask.bits()
@@ -23,8 +22,8 @@ def few_allowed_tokens(mask: TokenMask, vocabulary: int) -> Ids | None:
         return None
     places = np.flatnonzero(words)
     found = np.flatnonzero(np.unpackbits(words[places].view(np.uint8), bitorder="little"))
-    ids: Ids = places[found >> 5] * 32 + (found & 31)
-    known: Ids = ids[ids < vocabulary]
+    ids: TokenIds = places[found >> 5] * 32 + (found & 31)
+    known: TokenIds = ids[ids < vocabulary]
     return known
 
 
@@ -35,7 +34,7 @@ class MaskBuffer:
         self._bytes = np.empty(((vocabulary + 7) // 8, 8), np.float32)
         self._masked = self._bytes.reshape(-1)[:vocabulary]
 
-    def apply(self, logits: FloatRow, mask: TokenMask) -> FloatRow:
+    def apply(self, logits: Logits, mask: TokenMask) -> Logits:
         """A copy of logits [vocabulary], good until the next call, with -inf for the tokens that
         the mask forbids. Waits for the mask.
 

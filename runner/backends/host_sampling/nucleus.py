@@ -8,13 +8,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.backends.host_sampling.top_k import FloatRow, Ids, top_k_ids
+from runner.backends.host_sampling.logits import Logits, TokenIds
+from runner.backends.host_sampling.top_k import top_k_ids
 
 _FIRST_LOOK = 256  # most models put 0.9 of the mass on fewer tokens
 _BLOCK = 2048
 
 
-def nucleus(logits: FloatRow, peak: float, mass: float) -> Ids:
+def nucleus(logits: Logits, peak: float, mass: float) -> TokenIds:
     """The shortest run of ids by descending logit [vocabulary] whose probability is at least
     mass; at least one. peak is the highest logit."""
     powers = np.exp(logits - np.float32(peak))
@@ -28,7 +29,7 @@ def nucleus(logits: FloatRow, peak: float, mass: float) -> Ids:
         size *= 4
 
 
-def draw(logits: FloatRow, peak: float, temperature: float, share: float) -> int:
+def draw(logits: Logits, peak: float, temperature: float, share: float) -> int:
     """The token at share (0 <= share < 1) of the way through softmax(logits / temperature),
     laid end to end in the order of ids. Tokens at -inf have no room there."""
     powers = np.exp((logits - np.float32(peak)) * np.float32(1 / temperature))

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.backends.host_sampling.dry import create_dry
+from runner.backends.host_sampling.logits import Logits
 from runner.types import SamplingParams
-
-FloatRow = NDArray[np.float32]  # [vocabulary]
 
 
 class PenaltyWindow:
@@ -76,7 +75,7 @@ class LogitAdjustment:
             self._dry.extend(tokens)
 
     @contextmanager
-    def apply(self, logits: FloatRow) -> Iterator[None]:
+    def apply(self, logits: Logits) -> Iterator[None]:
         """Inside the block, logits [vocabulary] are adjusted; after it they are as before."""
         raw_biased = logits[self._biased]
         logits[self._biased] += self._bias
@@ -85,7 +84,7 @@ class LogitAdjustment:
         logits[self._biased] = raw_biased
 
     @contextmanager
-    def _penalties(self, logits: FloatRow) -> Iterator[None]:
+    def _penalties(self, logits: Logits) -> Iterator[None]:
         if self._window is None:
             yield
             return
@@ -96,7 +95,7 @@ class LogitAdjustment:
         logits[tokens] = before
 
     @contextmanager
-    def _against_runs(self, logits: FloatRow) -> Iterator[None]:
+    def _against_runs(self, logits: Logits) -> Iterator[None]:
         if self._dry is None:
             yield
             return
@@ -106,9 +105,9 @@ class LogitAdjustment:
         yield
         logits[tokens] = before
 
-    def _penalised(self, logits: FloatRow, counts: NDArray[np.float32]) -> FloatRow:
+    def _penalised(self, logits: Logits, counts: NDArray[np.float32]) -> Logits:
         scaled = np.where(logits <= 0, logits * self._repeat, logits / self._repeat)
-        result: FloatRow = scaled - counts * self._frequency - self._presence
+        result: Logits = scaled - counts * self._frequency - self._presence
         return result
 
 

@@ -12,19 +12,21 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from runner.backends.host_sampling.chain import (
     MIN_TEMPERATURE,
+    STEPS,
     CandidateArray,
     SamplerChain,
+    active_steps,
     seed_of,
 )
+from runner.backends.host_sampling.logits import Logits, TokenIds
 from runner.backends.host_sampling.nucleus import draw, nucleus
-from runner.backends.host_sampling.penalties import FloatRow, LogitAdjustment
-from runner.backends.host_sampling.top_k import Ids, top_k_ids
+from runner.backends.host_sampling.penalties import LogitAdjustment
+from runner.backends.host_sampling.top_k import top_k_ids
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
 
@@ -33,9 +35,7 @@ _NEGLIGIBLE_NATS = 80.0
 
 _MIN_LOGIT = float(np.finfo(np.float32).min)  # banned tokens, at -inf, are below it
 
-TokenPicker = Callable[
-    [FloatRow, int], int
-]  # (logits, id of the highest) -> id of the chosen token
+TokenPicker = Callable[[Logits, int], int]  # (logits, id of the highest) -> id of the chosen token
 
 
 class HostSampler:
@@ -55,7 +55,7 @@ class HostSampler:
         """See Sampler.accept."""
         self._adjustment.accept(tokens)
 
-    def choose(self, logits: FloatRow) -> int | None:
+    def choose(self, logits: Logits) -> int | None:
         """The next token from logits [vocabulary], accepted; None when they hold NaN or leave
         nothing to choose. logits are written to, and restored."""
         if not self._adjustment.active:
@@ -66,7 +66,7 @@ class HostSampler:
             self._adjustment.accept((token,))
         return token
 
-    def _choose(self, logits: FloatRow) -> int | None:
+    def _choose(self, logits: Logits) -> int | None:
         best = int(logits.argmax())  # of NaN, if there is one
         if not math.isfinite(logits[best]):
             return None
@@ -77,7 +77,7 @@ class HostSampler:
         """Whether more than the logits of the allowed tokens counts."""
         return self._adjustment.active or self.params.mirostat > 0
 
-    def choose_among(self, logits: FloatRow, ids: Ids) -> int | None:
+    def choose_among(self, logits: Logits, ids: TokenIds) -> int | None:
         """As choose, where only the tokens ids, ascending, may be chosen: the same token as with
         the others at -inf, without a look at them. Not where sees_all."""
         if len(ids) == 1:
@@ -92,12 +92,8 @@ class HostSampler:
 
 
 def _create_picker(params: SamplingParams, candidates: CandidateArray) -> TokenPicker:
-    filtered = params.top_p < 1 or params.min_p > 0 or params.typical_p < 1
-    more = params.mirostat > 0 or params.top_n_sigma > 0 or params.xtc_probability > 0
-    more = more or params.dynatemp_range > 0
-    if params.top_k > 0 or filtered or more:
-        return _ShortlistDraw(params, candidates)
-    return _FullDraw(params)
+    steps = active_steps(params)
+    return _ShortlistDraw(params, steps, candidates) if steps else _FullDraw(params)
 
 
 class _FullDraw:
@@ -107,44 +103,42 @@ class _FullDraw:
         self._temperature = max(params.temperature, MIN_TEMPERATURE)
         self._random = random.Random(seed_of(params))
 
-    def __call__(self, logits: FloatRow, best: int) -> int:
+    def __call__(self, logits: Logits, best: int) -> int:
         return draw(logits, float(logits[best]), self._temperature, self._random.random())
 
 
 class _ShortlistDraw:
     """A shortlist first, llama.cpp's filters and draw on it."""
 
-    def __init__(self, params: SamplingParams, candidates: CandidateArray) -> None:
-        if params.mirostat:
-            params = replace(params, top_k=0, top_p=1.0, typical_p=1.0, min_p=0.0, top_n_sigma=0.0)
-        self._top_k = params.top_k
-        self._top_p = params.top_p
-        self._sigmas = params.top_n_sigma
-        whole = params.typical_p >= 1 and params.top_n_sigma <= 0
-        self._nucleus = params.top_k <= 0 and whole and params.top_p < 1
-        self._reach = _min_logit_offset(params)
+    def __init__(
+        self, params: SamplingParams, steps: tuple[str, ...], candidates: CandidateArray
+    ) -> None:
+        self._top_k = params.top_k if "top_k" in steps else 0
+        self._sigmas = params.top_n_sigma if "top_n_sigma" in steps else 0.0
+        self._top_p = params.top_p if steps[0] == "top_p" else None
+        self._offset = _min_logit_offset(params, steps)
         self._candidates = candidates
-        chained = replace(params, top_p=1.0) if self._nucleus else params
-        self._chain = SamplerChain(chained, candidates.capacity)
+        chained = steps if self._top_p is None else steps[1:]
+        self._chain = SamplerChain(params, chained, candidates.capacity)
 
-    def __call__(self, logits: FloatRow, best: int) -> int:
+    def __call__(self, logits: Logits, best: int) -> int:
         peak = float(logits[best])
-        floor = np.float32(max(peak + self._reach, _MIN_LOGIT))
+        floor = np.float32(max(peak + self._offset, _MIN_LOGIT))
         if self._sigmas > 0:
             deviation = float(logits[logits >= _MIN_LOGIT].std(dtype=np.float64))
             floor = max(floor, np.float32(peak - self._sigmas * deviation))
         ids = self._shortlist(logits, peak, floor)
         values = logits[ids]
-        ordered = self._top_k > 0 or self._nucleus
+        ordered = self._top_k > 0 or self._top_p is not None
         if ordered and values[-1] < floor:
             ids, values = ids[values >= floor], values[values >= floor]
         self._candidates.fill(ids, values, ordered=ordered)
         return self._chain.draw(self._candidates)
 
-    def _shortlist(self, logits: FloatRow, peak: float, floor: np.float32) -> Ids:
+    def _shortlist(self, logits: Logits, peak: float, floor: np.float32) -> TokenIds:
         if self._top_k > 0:
             return top_k_ids(logits, self._top_k)
-        if self._nucleus:
+        if self._top_p is not None:
             return nucleus(logits, peak, self._top_p)
         return np.flatnonzero(logits >= floor)
 
@@ -152,12 +146,13 @@ class _ShortlistDraw:
         self._chain.close()
 
 
-def _min_logit_offset(params: SamplingParams) -> float:
+def _min_logit_offset(params: SamplingParams, steps: tuple[str, ...]) -> float:
     """How far from the highest logit (0 or less) a token may be and still be drawn. The chain
-    decides; this only spares it tokens that it would drop."""
-    if params.typical_p < 1:
+    decides; this only spares it tokens that its first filter would drop."""
+    first = next((name for name in steps if name in STEPS and STEPS[name].create), None)
+    if first == "typical_p":
         return -_NEGLIGIBLE_NATS
-    if params.top_p >= 1 and params.min_p > 0:
+    if first == "min_p":
         return math.log(min(params.min_p, 1.0)) - 1e-3
     return -math.inf
 

@@ -6,15 +6,13 @@ Knows nothing of sampling parameters.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatRow = NDArray[np.float32]  # [vocabulary]
-Ids = NDArray[np.int64]  # token ids, by descending logit, equal logits by ascending id
+from runner.backends.host_sampling.logits import Logits, TokenIds
 
 _STRIPES = 64
 
 
-def top_k_ids(logits: FloatRow, k: int) -> Ids:
+def top_k_ids(logits: Logits, k: int) -> TokenIds:
     """The ids of the k highest logits (all of them where there are fewer). Where fewer are
     above -inf, as behind a mask, those only; where none are, any k. No NaN allowed."""
     size = len(logits)
@@ -29,13 +27,13 @@ def top_k_ids(logits: FloatRow, k: int) -> Ids:
     return ids[order[:k]]
 
 
-def _at_least(logits: FloatRow, bound: np.float32) -> Ids:
+def _at_least(logits: Logits, bound: np.float32) -> TokenIds:
     """Ids, ascending, of the logits from bound on, but none of -inf when another is above."""
     found = np.flatnonzero(logits >= bound if bound > -np.inf else logits > bound)
     return found if len(found) else np.arange(len(logits))
 
 
-def _column_candidates(logits: FloatRow, columns: int, k: int) -> Ids:
+def _column_candidates(logits: Logits, columns: int, k: int) -> TokenIds:
     """Ids, ascending, of k or a few more logits, the k highest among them.
 
     The row is cut into columns of 64 logits. The k-th highest column maximum is a lower bound

@@ -22,13 +22,16 @@ from runner.backends.backend import (
     SampledToken,
     SavedState,
 )
-from runner.backends.host_sampling.chain import CandidateArray
-from runner.backends.host_sampling.grammar_mask import MaskBuffer, few_allowed_tokens
-from runner.backends.host_sampling.logprobs import score_rows, token_logprobs
-from runner.backends.host_sampling.penalties import FloatRow
+from runner.backends.host_sampling.logits import LogitRows
+from runner.backends.host_sampling.rows import (
+    RowSampler,
+    check_limits,
+    output_count,
+    score_rows,
+)
 from runner.backends.host_sampling.sampler import HostSampler
 from runner.backends.llamacpp.batch import TokenBatch
-from runner.backends.llamacpp.context import Context, FloatRows
+from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.saved_sequence import (
     LlamaCppSavedSequence,
     copy_in,
@@ -54,9 +57,8 @@ class LlamaCppBackend:
         self.capacity = capacity
         self._context = context
         self._batch = TokenBatch(capacity.batch_tokens)
-        self._candidates = CandidateArray(capacity.vocabulary)
         self._grouping = SmallBatchPolicy()
-        self._masking = MaskBuffer(capacity.vocabulary)
+        self._sampling = RowSampler(capacity.vocabulary)
         self._vision = vision
         differ = vision is not None and vision.places_differ
         self._positions = SequencePositions() if differ else None
@@ -64,7 +66,7 @@ class LlamaCppBackend:
 
     def create_sampler(self, params: SamplingParams) -> HostSampler:
         """See Backend.create_sampler. Raises InvalidRequest for what the vocabulary forbids."""
-        return HostSampler(params, self._candidates, self.capacity.vocabulary)
+        return HostSampler(params, self._sampling.candidates, self.capacity.vocabulary)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """See Backend.step."""
@@ -77,22 +79,17 @@ class LlamaCppBackend:
             raise BackendError(
                 f"{len(sampled)} rows to sample; there are {self.capacity.max_sequences} sequences"
             )
-        targets = sum(len(row.scoring.targets) for row in rows if row.scoring is not None)
-        if targets > self.capacity.score_tokens:
-            raise BackendError(f"{targets} tokens to score of {self.capacity.score_tokens}")
-        drafted = sum(len(row.draft) for row in sampled)
-        if drafted > self.capacity.draft_tokens:
-            raise BackendError(f"{drafted} tokens in drafts of {self.capacity.draft_tokens}")
-        outputs = len(sampled) + drafted + targets
+        check_limits(rows, self.capacity)
+        outputs = sum(map(output_count, rows))
         if self._images is not None and any(row.image is not None for row in rows):
             logits = self._compute_images(self._images, rows, outputs)
         else:
             logits = self._compute(rows, outputs)
-        if logits is not None and targets:
+        if logits is not None and any(row.scoring is not None for row in rows):
             logits = logits[score_rows(rows, logits)]
         return self._sample(sampled, logits)
 
-    def _compute(self, rows: Sequence[Row], outputs: int) -> FloatRows | None:
+    def _compute(self, rows: Sequence[Row], outputs: int) -> LogitRows | None:
         """The logits [outputs, vocabulary] of the rows with a sampler or targets. Raises as step
         does."""
         began_s = time.perf_counter()
@@ -111,7 +108,7 @@ class LlamaCppBackend:
             self._grouping.measured_together(len(rows), time.perf_counter() - began_s)
         return view
 
-    def _compute_apart(self, rows: Sequence[Row]) -> FloatRows:
+    def _compute_apart(self, rows: Sequence[Row]) -> LogitRows:
         logits = np.empty((len(rows), self.capacity.vocabulary), np.float32)
         for at, row in enumerate(rows):
             try:
@@ -126,10 +123,10 @@ class LlamaCppBackend:
 
     def _compute_images(
         self, images: ImageBatch, rows: Sequence[Row], outputs: int
-    ) -> FloatRows | None:
+    ) -> LogitRows | None:
         """As _compute, for rows some of which are images: these first, since the logits of a
         batch are good until the next one."""
-        ends: dict[int, FloatRows] = {}
+        ends: dict[int, LogitRows] = {}
         begun: list[Row] = []
         try:
             for at, row in enumerate(rows):
@@ -145,7 +142,7 @@ class LlamaCppBackend:
             raise
         return logits if not ends else _woven(rows, logits, ends)
 
-    def _sample(self, rows: Sequence[Row], logits: FloatRows | None) -> list[SampledToken]:
+    def _sample(self, rows: Sequence[Row], logits: LogitRows | None) -> list[SampledToken]:
         if logits is None:
             return []
         results: list[SampledToken] = []
@@ -166,40 +163,14 @@ class LlamaCppBackend:
             )
         return results
 
-    def _confirm(self, row: Row, logits: FloatRows) -> list[SampledToken]:
+    def _confirm(self, row: Row, logits: LogitRows) -> list[SampledToken]:
         """The token after the row's, then one after each confirmed token of its draft; the rest
         of the draft leaves the cache. Empty when there are no usable logits."""
-        chosen: list[SampledToken] = []
-        for at, proposed in enumerate((*row.draft, None)):
-            sampled = self._choose(row, logits[at])
-            if sampled is None:
-                break
-            chosen.append(sampled)
-            if sampled.token != proposed:
-                break
+        chosen = self._sampling.sample(row, logits)
         kept = max(len(chosen) - 1, 0)
         if kept < len(row.draft):
             self.trim(row.sequence, row.position + len(row.tokens) + kept)
         return chosen
-
-    def _choose(self, row: Row, logits: FloatRow) -> SampledToken | None:
-        sampler = row.sampler
-        assert isinstance(sampler, HostSampler)
-        if row.mask is None:
-            token = sampler.choose(logits)
-        elif (
-            not sampler.sees_all and (few := few_allowed_tokens(row.mask, len(logits))) is not None
-        ):
-            token = sampler.choose_among(logits, few) if len(few) else None
-        else:
-            token = sampler.choose(self._masking.apply(logits, row.mask))
-        if token is None:
-            return None
-        count = sampler.params.logprobs
-        if count is None:
-            return SampledToken(row.sequence, token)
-        logprob, top = token_logprobs(logits, token, count)
-        return SampledToken(row.sequence, token, logprob, top)
 
     def share(self, source: int, target: int, length: int) -> None:
         """See Backend.share."""
@@ -295,16 +266,15 @@ class LlamaCppBackend:
             )
 
 
-def _woven(rows: Sequence[Row], text: FloatRows | None, ends: dict[int, FloatRows]) -> FloatRows:
+def _woven(rows: Sequence[Row], text: LogitRows | None, ends: dict[int, LogitRows]) -> LogitRows:
     """The logits of all rows in their order: those after images among those of text."""
-    found: list[FloatRows] = []
+    found: list[LogitRows] = []
     start = 0
     for at, row in enumerate(rows):
         if at in ends:
             found.append(ends[at])
         elif row.image is None and text is not None:
-            count = 0 if row.scoring is None else len(row.scoring.targets)
-            count += 0 if row.sampler is None else 1 + len(row.draft)
+            count = output_count(row)
             found.append(text[start : start + count])
             start += count
     return np.concatenate(found)

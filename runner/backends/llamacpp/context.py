@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 from llama_cpp import llama_cpp as native
-from numpy.typing import NDArray
 
 from runner.backends.backend import BackendError, PoolFull
+from runner.backends.host_sampling.logits import LogitRows
 from runner.backends.llamacpp.batch import TokenBatch
-
-FloatRows = NDArray[np.float32]  # [rows, columns]
 
 _NO_KV_SLOT, _ABORTED, _INVALID = 1, 2, -1
 
@@ -33,7 +31,7 @@ class Context:
         self.memory = native.llama_get_memory(handle)  # None for encoder-only models
         self.vocabulary = native.llama_model_get_vocab(model)
         self.vocabulary_size: int = native.llama_vocab_n_tokens(self.vocabulary)
-        self._rows: tuple[int, FloatRows] | None = None
+        self._rows: tuple[int, LogitRows] | None = None
         resources = ExitStack()
         resources.callback(native.llama_model_free, model)
         resources.callback(native.llama_free, handle)
@@ -56,7 +54,7 @@ class Context:
         reason = "was aborted" if code == _ABORTED else f"failed with code {code}"
         raise BackendError(f"computing a batch of {size} tokens {reason}")
 
-    def logits(self, rows: int) -> FloatRows:
+    def logits(self, rows: int) -> LogitRows:
         """The logits [rows, vocabulary] of the last decode's outputs, in the order of the
         batch: a view of llama.cpp's own buffer, good until the next decode."""
         pointer = native.llama_get_logits(self.handle)

@@ -10,7 +10,6 @@ import ctypes
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import Backend, Capacity, LoadedBackend, LoadProgress
 from runner.backends.host_sampling import native_log
+from runner.backends.host_sampling.library import chat_template, start_library
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp import kernels
@@ -76,9 +76,9 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     return LoadedBackend(
         backend=backend,
         tokenizer=LlamaCppTokenizer(context.vocabulary),
-        chat_template=_chat_template(model),
+        chat_template=chat_template(model),
         description=describe(model, plan),
-        tool_template=_chat_template(model, b"tool_use"),
+        tool_template=chat_template(model, "tool_use"),
         pair=pair,
         vision=vision,
     )
@@ -106,13 +106,6 @@ def _backend(
     except BaseException:
         context.close()
         raise
-
-
-@cache
-def start_library() -> None:
-    """Prepare llama.cpp for this process, once."""
-    native_log.install()
-    native.llama_backend_init()
 
 
 def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Sequence[str] = ()) -> Any:
@@ -202,11 +195,6 @@ def _failure(plan: LoadPlan, what: str, complaints: Sequence[str]) -> ModelLoadF
     said = "; ".join(list(complaints)[-3:]) or "it gave no reason"
     name = Path(plan.path).name
     return ModelLoadFailed(f"the model file {name} was refused: {what} ({said})")
-
-
-def _chat_template(model: Any, name: bytes | None = None) -> str | None:
-    source = native.llama_model_chat_template(model, name)
-    return source.decode("utf-8", "replace") if source else None
 
 
 def describe(model: Any, plan: LoadPlan) -> str:

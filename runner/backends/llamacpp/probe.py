@@ -10,8 +10,8 @@ from typing import Any
 from llama_cpp import _ggml
 from llama_cpp import llama_cpp as native
 
+from runner.backends.host_sampling.library import start_library
 from runner.backends.host_sampling.threads import physical_cores
-from runner.backends.llamacpp.loader import start_library
 
 _KINDS = {0: "cpu", 1: "gpu", 2: "integrated_gpu", 3: "accelerator"}
 

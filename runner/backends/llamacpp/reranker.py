@@ -15,6 +15,7 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import BackendError, Capacity, Row
+from runner.backends.host_sampling.library import chat_template
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.embedding import LlamaCppEmbeddingBackend, metadata
@@ -94,9 +95,9 @@ def create_reranker(
         segments=read_segment_embeddings(path),
         separator=around[-1] if around else None,
     )
-    source = native.llama_model_chat_template(context.model, b"rerank")
-    if source:
-        return backend, template_encoder(tokenizer, source.decode("utf-8", "replace"))
+    template = chat_template(context.model, "rerank")
+    if template:
+        return backend, template_encoder(tokenizer, template)
     return backend, separator_encoder(tokenizer)
 
 

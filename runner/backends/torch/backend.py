@@ -22,7 +22,7 @@ from runner.backends.backend import (
     SampledToken,
     SavedState,
 )
-from runner.backends.host_sampling.logprobs import score_rows
+from runner.backends.host_sampling.rows import check_limits, score_rows
 from runner.backends.launch_ahead import PendingStep
 from runner.backends.torch.attention.block_pool import BlockCopy, BlockPool
 from runner.backends.torch.attention.cpu import CpuAttentionStep
@@ -91,16 +91,12 @@ class TorchBackend:
         if not rows:
             return []
         layout = create_layout(rows, self.capacity, self._pool.lengths)
-        targets = sum(len(row.scoring.targets) for row in rows if row.scoring is not None)
-        if targets > self.capacity.score_tokens:
-            raise BackendError(f"{targets} tokens to score of {self.capacity.score_tokens}")
+        check_limits(rows, self.capacity)
         drafted = [row for row in rows if row.draft]
-        if sum(len(row.draft) for row in drafted) > self.capacity.draft_tokens:
-            raise BackendError(f"more tokens in drafts than {self.capacity.draft_tokens}")
         copies = self._pool.extend(layout.sequences, layout.counts)
         with torch.inference_mode():
             logits = self._guarded(lambda: self._compute(rows, layout, copies), layout)
-            if targets:
+            if logits is not None and any(row.scoring is not None for row in rows):
                 logits = logits[score_rows(rows, logits.cpu().numpy())]
             if logits is None or not len(logits):
                 return []

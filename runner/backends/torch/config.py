@@ -1,22 +1,57 @@
 """What a decoder's config.json says, checked: the sizes, the rope, the quantization.
 
 Owns the numbers that every architecture has; what only one of them reads, its own file under
-models/ takes from ModelConfig.values. Knows no tensors.
+models/ takes from ModelConfig.values. The only module of the backends that knows modelfile: what
+the others need of how checkpoints are read, they have from here. Knows no tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from modelfile.convert.checkpoint import read_tensors
 from modelfile.convert.config import Config, read_config
-from modelfile.convert.decoder import DecoderShape, read_decoder_shape
-from modelfile.convert.gemma3 import DEFAULTS
+from modelfile.convert.decoder import (
+    MAX_EXPERTS,
+    MAX_LAYERS,
+    DecoderShape,
+    check_activation,
+    read_decoder_shape,
+)
+from modelfile.convert.gemma2 import ACTIVATIONS as GEMMA_ACTIVATIONS
+from modelfile.convert.gemma3 import DEFAULTS as GEMMA3_DEFAULTS
+from modelfile.convert.gemma3 import text_part
+from modelfile.convert.quantized import config_from
 from modelfile.convert.rope import rope_base, rope_parameters
+from modelfile.errors import ConvertError
+
+__all__ = [
+    "GEMMA_ACTIVATIONS",
+    "MAX_EXPERTS",
+    "MAX_LAYERS",
+    "Config",
+    "ConvertError",
+    "DecoderShape",
+    "ModelConfig",
+    "RopeConfig",
+    "check_activation",
+    "config_from",
+    "create_model_config",
+    "read_model_config",
+    "read_rope",
+    "read_sliding_layers",
+    "read_softcap",
+    "read_tensors",
+    "read_window",
+    "rope_parameters",
+    "text_part",
+]
 
 _MAX_CONTEXT = 1 << 31
+_SLIDING, _FULL = "sliding_attention", "full_attention"
 # What holds where config.json does not say: of the configuration classes of transformers
 _BASE, _BASES = 10000.0, {"mixtral": 1e6, "gemma3_text": 1e6, "gpt_oss": 150000.0}
 _EPSILON, _EPSILONS = 1e-6, {"mixtral": 1e-5, "phi3": 1e-5, "gpt_oss": 1e-5}
@@ -100,13 +135,50 @@ def read_rope(config: Config, head: int, layers: str = "full_attention") -> Rope
     return RopeConfig(rope_base(config, base), width, scaling)
 
 
+def read_window(config: Config, default: int | None = None) -> int | None:
+    """sliding_window: default where it is missing, None where it is null. Raises ConvertError."""
+    if "sliding_window" not in config.values:
+        return default
+    if config.values["sliding_window"] is None:
+        return None
+    return config.integer("sliding_window", most=_MAX_CONTEXT)
+
+
+def read_softcap(config: Config, key: str, default: float | None = None) -> float | None:
+    """The soft cap called key: default where it is missing, None where it is null. Raises
+    ConvertError."""
+    found = config.values.get(key, default)
+    if found is None:
+        return None
+    cap = config.number(key, default)
+    if cap <= 0:
+        config.refuse(key, f"{cap:g}, expected more than 0")
+    return cap
+
+
+def read_sliding_layers(
+    config: Config, layers: int, otherwise: Callable[[int], bool]
+) -> list[bool]:
+    """Which layers see a window only: layer_types, or otherwise of a layer's number where the
+    config does not say. Raises ConvertError."""
+    given = config.values.get("layer_types")
+    if given is None:
+        return [otherwise(layer) for layer in range(layers)]
+    if not isinstance(given, list) or len(given) != layers:
+        config.refuse("layer_types", f"expected a list of {layers} texts")
+    for kind in given:
+        if kind not in (_SLIDING, _FULL):
+            config.refuse("layer_types", f"{kind!r} is not known, only {_SLIDING} and {_FULL}")
+    return [kind == _SLIDING for kind in given]
+
+
 def _text_part(config: Config) -> Config:
     """The decoder of a model that also sees pictures has a config of its own inside."""
     if not isinstance(config.values.get("text_config"), dict):
         return config
     part = dict(config.group("text_config").values)
     if part.get("model_type") == "gemma3_text":
-        part = {**DEFAULTS, **part}
+        part = {**GEMMA3_DEFAULTS, **part}
     for key in ("quantization_config", "tie_word_embeddings"):
         if key in config.values:
             part.setdefault(key, config.values[key])

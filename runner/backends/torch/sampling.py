@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from kernels import ops
 from kernels.sampling.naive import NAN_TOKEN
 from runner.backends.backend import BackendError, Row, RowFault, SampledToken
-from runner.backends.host_sampling.chain import CandidateArray
-from runner.backends.host_sampling.grammar_mask import MaskBuffer
-from runner.backends.host_sampling.logprobs import token_logprobs
+from runner.backends.host_sampling.chain import CandidateArray, active_steps
+from runner.backends.host_sampling.rows import RowSampler
 from runner.backends.host_sampling.sampler import HostSampler
 from runner.types import SamplingParams
 
 Tensor = Any
+_KERNEL_STEPS = frozenset({"top_k", "top_p", "min_p"})  # of ops.sample
 _GREEDY = SamplingParams(temperature=0, top_k=0, top_p=1.0)
 NAN_FAULT = (
     "the model computed no usable probabilities (NaN) for the next token; its weights may be"
@@ -44,19 +44,10 @@ class TorchSampler(HostSampler):
         super().__init__(params, candidates, vocabulary)
         unchanged = not self._adjustment.active and params.logprobs is None
         self.likeliest = unchanged and params.temperature <= 0
-        self.plain = self.likeliest or (unchanged and _is_plain(params))
+        drawn = unchanged and _KERNEL_STEPS.issuperset(active_steps(params))
+        self.plain = self.likeliest or drawn
         self.seed = secrets.randbits(62) if params.seed is None else params.seed
         self.step = 0
-
-
-def _is_plain(params: SamplingParams) -> bool:
-    return (
-        params.mirostat == 0
-        and params.typical_p >= 1
-        and params.top_n_sigma <= 0
-        and params.xtc_probability <= 0
-        and params.dynatemp_range <= 0
-    )
 
 
 class BatchSampler:
@@ -66,15 +57,14 @@ class BatchSampler:
         """together: plain rows are drawn where their logits are."""
         self._vocabulary = vocabulary
         self._together = together
-        self._candidates = CandidateArray(vocabulary)
-        self._masking = MaskBuffer(vocabulary)
+        self._rows = RowSampler(vocabulary)
         self._held: list[TorchSampler] = []
         self._held_on: Any = None
         self._held_columns: tuple[Tensor, ...] = ()
 
     def create(self, params: SamplingParams) -> TorchSampler:
         """See Backend.create_sampler."""
-        return TorchSampler(params, self._candidates, self._vocabulary)
+        return TorchSampler(params, self._rows.candidates, self._vocabulary)
 
     def sample(self, rows: Sequence[Row], logits: Tensor) -> list[SampledToken]:
         """The token of each row, and one after each token of its draft that the one before it
@@ -98,7 +88,7 @@ class BatchSampler:
                 found = _confirmed(row, tokens[outputs])
             else:
                 host = logits.cpu().numpy() if host is None else host
-                found = self._confirm(row, sampler, tokens[outputs], host[outputs])
+                found = self._rows.sample(row, host[outputs][: _usable(tokens[outputs])])
             if not found:
                 faulty.append(row.sequence)
             sampled += found
@@ -185,34 +175,6 @@ class BatchSampler:
                 places[at, : len(bits)] = bits
         return _placed(torch.from_numpy(words), device)
 
-    def _confirm(
-        self, row: Row, sampler: TorchSampler, tokens: Sequence[int], logits: NDArray[np.float32]
-    ) -> list[SampledToken]:
-        """The same, chosen one by one. tokens: -1 where the logits cannot be used."""
-        found: list[SampledToken] = []
-        for at, proposed in enumerate((*row.draft, None)):
-            usable = tokens[at] != NAN_TOKEN
-            chosen = self._choose(row, sampler, logits[at]) if usable else None
-            if chosen is None:
-                break
-            found.append(chosen)
-            if chosen.token != proposed:
-                break
-        return found
-
-    def _choose(
-        self, row: Row, sampler: TorchSampler, logits: NDArray[np.float32]
-    ) -> SampledToken | None:
-        masked = logits if row.mask is None else self._masking.apply(logits, row.mask)
-        token = sampler.choose(masked)
-        if token is None:
-            return None
-        count = sampler.params.logprobs
-        if count is None:
-            return SampledToken(row.sequence, token)
-        logprob, top = token_logprobs(logits, token, count)
-        return SampledToken(row.sequence, token, logprob, top)
-
 
 def _placed(tensor: Tensor, device: Any) -> Tensor:
     """The tensor on the device. Only from pinned memory is it copied without waiting for what
@@ -241,6 +203,11 @@ def _confirmed(row: Row, tokens: Sequence[int]) -> list[SampledToken]:
         if token != proposed:
             break
     return found
+
+
+def _usable(tokens: Sequence[int]) -> int:
+    """How many outputs there are before the first whose logits cannot be used."""
+    return tokens.index(NAN_TOKEN) if NAN_TOKEN in tokens else len(tokens)
 
 
 def _likeliest(logits: Tensor) -> list[int]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from llama_cpp import llama_cpp as native
 
+from runner.backends.host_sampling.library import chat_template, start_library
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
-from runner.backends.llamacpp.loader import start_library
 from runner.errors import ModelLoadFailed
 
 
@@ -36,9 +36,4 @@ def read_vocabulary(path: Path) -> Vocabulary:
         raise ModelLoadFailed(f"the vocabulary of {path.name} cannot be read by llama.cpp")
     tokenizer = LlamaCppTokenizer(native.llama_model_get_vocab(model))
     weakref.finalize(tokenizer, native.llama_model_free, model)
-    return Vocabulary(tokenizer, _template(model), _template(model, b"tool_use"))
-
-
-def _template(model: object, name: bytes | None = None) -> str | None:
-    source = native.llama_model_chat_template(model, name)
-    return source.decode("utf-8", "replace") if source else None
+    return Vocabulary(tokenizer, chat_template(model), chat_template(model, "tool_use"))

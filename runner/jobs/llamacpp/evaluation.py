@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from registry.formats.gguf.reader import read_header
 from runner.backends.host_sampling import native_log
+from runner.backends.host_sampling.library import start_library
 from runner.backends.host_sampling.threads import threads_for
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp.adapters import apply_adapters
-from runner.backends.llamacpp.loader import load_model, start_library
+from runner.backends.llamacpp.loader import load_model
 from runner.errors import InternalError, InvalidRequest, ModelLoadFailed
 from runner.types import LoadPlan
 

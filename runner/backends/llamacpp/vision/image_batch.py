@@ -13,7 +13,8 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import BackendError, ImagePart, Row
-from runner.backends.llamacpp.context import Context, FloatRows
+from runner.backends.host_sampling.logits import LogitRows
+from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.vision.positions import ImageSpan, SequencePositions
 
 _SECTIONS = 4  # of a position in the batches of models with M-RoPE
@@ -33,7 +34,7 @@ class ImageBatch:
         self._pointers = pointers
         self._outputs = np.zeros(self._capacity, np.int8)
 
-    def decode(self, row: Row) -> FloatRows | None:
+    def decode(self, row: Row) -> LogitRows | None:
         """Compute the row's image; for a row with a sampler, a copy of the logits
         [1, vocabulary] after it. Raises PoolFull, with a part of it in the cache, or
         BackendError."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from modelfile.convert.decoder import DecoderShape
 from runner.backends.torch.attention.paged import AttentionConfig, AttentionStep
+from runner.backends.torch.config import DecoderShape
 from runner.backends.torch.layers.linear import Linear, RmsNorm, TokenEmbedding
 
 Tensor = Any

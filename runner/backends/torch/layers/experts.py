@@ -16,8 +16,7 @@ import torch
 
 from kernels import ops
 from kernels.ops import PackedExperts
-from modelfile.convert.config import Config
-from modelfile.convert.decoder import MAX_EXPERTS
+from runner.backends.torch.config import MAX_EXPERTS, Config
 from runner.backends.torch.layers.decoder import Activation, GatedFeedForward
 from runner.backends.torch.layers.linear import DenseLinear, Linear
 from runner.backends.torch.layers.packed_experts import stack_packed

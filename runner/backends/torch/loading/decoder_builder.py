@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from modelfile.convert.config import Config
 from runner.backends.torch.attention.paged import AttentionConfig
 from runner.backends.torch.config import ModelConfig
 from runner.backends.torch.layers.decoder import (
@@ -24,9 +23,6 @@ from runner.backends.torch.layers.decoder import (
 from runner.backends.torch.layers.linear import RmsNorm
 from runner.backends.torch.layers.rope import rope_tables
 from runner.backends.torch.loading.weights import WeightLoader
-
-_MAX_WINDOW = 1 << 31
-_SLIDING, _FULL = "sliding_attention", "full_attention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,40 +123,3 @@ class DecoderBuilder:
         embedding = weights.embedding("model.embed_tokens", shape.vocabulary, shape.hidden, scale)
         head = weights.head(embedding, "lm_head", shape.hidden, tied=shape.tied)
         return Decoder(embedding, layers, self.norm("model.norm"), head, softcap)
-
-
-def read_window(config: Config, default: int | None = None) -> int | None:
-    """sliding_window: default where it is missing, None where it is null. Raises ConvertError."""
-    if "sliding_window" not in config.values:
-        return default
-    if config.values["sliding_window"] is None:
-        return None
-    return config.integer("sliding_window", most=_MAX_WINDOW)
-
-
-def read_softcap(config: Config, key: str, default: float | None = None) -> float | None:
-    """The soft cap called key: default where it is missing, None where it is null. Raises
-    ConvertError."""
-    found = config.values.get(key, default)
-    if found is None:
-        return None
-    cap = config.number(key, default)
-    if cap <= 0:
-        config.refuse(key, f"{cap:g}, expected more than 0")
-    return cap
-
-
-def read_sliding_layers(
-    config: Config, layers: int, otherwise: Callable[[int], bool]
-) -> list[bool]:
-    """Which layers see a window only: layer_types, or otherwise of a layer's number where the
-    config does not say. Raises ConvertError."""
-    given = config.values.get("layer_types")
-    if given is None:
-        return [otherwise(layer) for layer in range(layers)]
-    if not isinstance(given, list) or len(given) != layers:
-        config.refuse("layer_types", f"expected a list of {layers} texts")
-    for kind in given:
-        if kind not in (_SLIDING, _FULL):
-            config.refuse("layer_types", f"{kind!r} is not known, only {_SLIDING} and {_FULL}")
-    return [kind == _SLIDING for kind in given]

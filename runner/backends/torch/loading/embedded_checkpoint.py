@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from modelfile.convert.config import Config
-from modelfile.convert.quantized import config_from
 from registry.errors import shown
 from registry.formats.gguf import GgufHeader, LazyArray
 from registry.formats.gguf.header import CHECKPOINT, TensorInfo
+from runner.backends.torch.config import Config, config_from
 from runner.backends.torch.loading.mapped_file import MappedFiles
 from runner.backends.torch.loading.safetensors import DTYPES
 from runner.errors import ModelLoadFailed

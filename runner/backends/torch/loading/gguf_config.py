@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelfile.convert.config import Config
 from registry.errors import shown
 from registry.formats.gguf import GgufHeader
+from runner.backends.torch.config import Config
 from runner.backends.torch.loading.gguf_names import MODEL_TYPES, model_type
 from runner.errors import ModelLoadFailed
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 
-from modelfile.errors import ConvertError
 from registry.formats.gguf import GgufHeader
 from runner.backends.backend import Capacity, LoadedBackend, LoadProgress
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
@@ -20,7 +19,7 @@ from runner.backends.torch.architectures import model_class
 from runner.backends.torch.attention.block_pool import BlockPool
 from runner.backends.torch.attention.paged import create_caches
 from runner.backends.torch.backend import TorchBackend
-from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.config import ConvertError, ModelConfig
 from runner.backends.torch.embedding import TorchEmbeddingBackend, pooling_of
 from runner.backends.torch.layers.decoder import Decoder
 from runner.backends.torch.layers.encoder import Encoder

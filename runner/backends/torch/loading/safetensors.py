@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import torch
 
-from modelfile.convert.checkpoint import read_tensors
 from registry.formats.safetensors import TensorEntry
+from runner.backends.torch.config import read_tensors
 from runner.backends.torch.loading.mapped_file import MappedFiles
 
 DTYPES: Final = MappingProxyType(

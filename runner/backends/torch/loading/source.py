@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from modelfile.convert.gemma3 import text_part
-from modelfile.errors import ConvertError
 from registry.errors import RegistryError
 from registry.formats.gguf import GgufHeader, read_header
-from runner.backends.torch.config import ModelConfig, create_model_config, read_model_config
+from runner.backends.torch.config import (
+    ConvertError,
+    ModelConfig,
+    create_model_config,
+    read_model_config,
+    text_part,
+)
 from runner.backends.torch.loading.embedded_checkpoint import EmbeddedCheckpoint, embedded_config
 from runner.backends.torch.loading.gguf_config import config_from_gguf
 from runner.backends.torch.loading.gguf_tensors import GgufTensors

@@ -6,8 +6,7 @@ from functools import partial
 
 from torch.nn import functional
 
-from modelfile.convert.config import Config
-from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.config import Config, ModelConfig
 from runner.backends.torch.layers.encoder import Activation, Encoder, EncoderLayer, LayerNorm
 from runner.backends.torch.loading.weights import WeightLoader
 

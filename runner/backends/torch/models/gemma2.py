@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernels import ops
-from modelfile.convert.decoder import check_activation
-from modelfile.convert.gemma2 import ACTIVATIONS
 from runner.backends.torch.attention.paged import AttentionConfig
-from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.layers.decoder import Decoder, SandwichLayer, TransformerLayer
-from runner.backends.torch.loading.decoder_builder import (
-    Biases,
-    DecoderBuilder,
+from runner.backends.torch.config import (
+    GEMMA_ACTIVATIONS,
+    ModelConfig,
+    check_activation,
     read_sliding_layers,
     read_softcap,
     read_window,
 )
+from runner.backends.torch.layers.decoder import Decoder, SandwichLayer, TransformerLayer
+from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
 _WINDOW, _QUERY_SCALE = 4096, 256.0
@@ -28,7 +27,7 @@ _SCORES_CAP, _LOGITS_CAP = 50.0, 30.0
 def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
-    check_activation(values, "hidden_activation", *ACTIVATIONS)
+    check_activation(values, "hidden_activation", *GEMMA_ACTIVATIONS)
     parts = DecoderBuilder(config, weights, offset=1.0)
     full = replace(
         parts.attending(),

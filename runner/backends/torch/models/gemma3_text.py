@@ -6,19 +6,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modelfile.convert.config import Config
-from modelfile.convert.decoder import check_activation
-from modelfile.convert.gemma2 import ACTIVATIONS
-from modelfile.convert.rope import rope_parameters
-from runner.backends.torch.config import ModelConfig, RopeConfig, read_rope
-from runner.backends.torch.layers.decoder import Decoder
-from runner.backends.torch.layers.rope import rope_tables
-from runner.backends.torch.loading.decoder_builder import (
-    DecoderBuilder,
+from runner.backends.torch.config import (
+    GEMMA_ACTIVATIONS,
+    Config,
+    ModelConfig,
+    RopeConfig,
+    check_activation,
+    read_rope,
     read_sliding_layers,
     read_softcap,
     read_window,
+    rope_parameters,
 )
+from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.layers.rope import rope_tables
+from runner.backends.torch.loading.decoder_builder import DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 from runner.backends.torch.models.gemma2 import gemma, query_scale
 
@@ -29,7 +31,7 @@ _LOCAL = "sliding_attention"
 def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
-    check_activation(values, "hidden_activation", *ACTIVATIONS)
+    check_activation(values, "hidden_activation", *GEMMA_ACTIVATIONS)
     if values.flag("use_bidirectional_attention"):
         values.refuse("use_bidirectional_attention", "embedders of Gemma 3 are not supported")
     parts = DecoderBuilder(config, weights, offset=1.0)

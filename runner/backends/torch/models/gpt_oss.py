@@ -11,15 +11,10 @@ import torch
 
 from kernels.ops import Mxfp4Experts
 from runner.backends.torch.attention.paged import AttentionConfig
-from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.config import ModelConfig, read_sliding_layers, read_window
 from runner.backends.torch.layers.decoder import Activation, Decoder, FeedForward
 from runner.backends.torch.layers.experts import ExpertNames, Routing, StackedExperts, read_experts
-from runner.backends.torch.loading.decoder_builder import (
-    Biases,
-    DecoderBuilder,
-    read_sliding_layers,
-    read_window,
-)
+from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
 Tensor = Any

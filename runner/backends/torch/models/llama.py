@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kernels import ops
-from modelfile.convert.decoder import check_activation
-from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.config import ModelConfig, check_activation
 from runner.backends.torch.layers.decoder import Decoder
 from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader

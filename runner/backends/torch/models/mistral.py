@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.config import ModelConfig, read_window
 from runner.backends.torch.layers.decoder import Decoder
-from runner.backends.torch.loading.decoder_builder import read_window
 from runner.backends.torch.loading.weights import WeightLoader
 from runner.backends.torch.models.llama import llama
 

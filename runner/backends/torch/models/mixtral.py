@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from modelfile.convert.decoder import check_activation
-from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.config import ModelConfig, check_activation, read_window
 from runner.backends.torch.layers.decoder import Decoder
 from runner.backends.torch.layers.experts import ExpertNames, Routing, read_experts
-from runner.backends.torch.loading.decoder_builder import DecoderBuilder, read_window
+from runner.backends.torch.loading.decoder_builder import DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
 _NAMES = ExpertNames("w1", "w3", "w2")

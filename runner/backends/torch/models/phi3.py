@@ -4,10 +4,9 @@ one for gate and up. A part of each head may turn, by LongRoPE's frequencies."""
 from __future__ import annotations
 
 from kernels import ops
-from modelfile.convert.decoder import check_activation
-from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.config import ModelConfig, check_activation, read_window
 from runner.backends.torch.layers.decoder import Decoder, GatedFeedForward, SelfAttention
-from runner.backends.torch.loading.decoder_builder import DecoderBuilder, read_window
+from runner.backends.torch.loading.decoder_builder import DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kernels import ops
-from modelfile.convert.config import Config
-from modelfile.convert.decoder import MAX_LAYERS, check_activation
 from runner.backends.torch.attention.paged import AttentionConfig
-from runner.backends.torch.config import ModelConfig
-from runner.backends.torch.layers.decoder import Decoder
-from runner.backends.torch.loading.decoder_builder import (
-    Biases,
-    DecoderBuilder,
+from runner.backends.torch.config import (
+    MAX_LAYERS,
+    Config,
+    ModelConfig,
+    check_activation,
     read_sliding_layers,
     read_window,
 )
+from runner.backends.torch.layers.decoder import Decoder
+from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
 _WINDOW, _FIRST = 4096, 28

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from kernels import ops
-from modelfile.convert.config import Config
-from modelfile.convert.decoder import MAX_LAYERS, check_activation
-from runner.backends.torch.config import ModelConfig
+from runner.backends.torch.config import (
+    MAX_LAYERS,
+    Config,
+    ModelConfig,
+    check_activation,
+    read_window,
+)
 from runner.backends.torch.layers.decoder import Decoder, FeedForward
 from runner.backends.torch.layers.experts import ExpertNames, Routing, read_experts
-from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder, read_window
+from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
 
 _NAMES = ExpertNames("gate_proj", "up_proj", "down_proj")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from modelfile.templates.capabilities import Capabilities, capabilities_of
-from modelfile.templates.dialect import GO, JINJA
+from modelfile.templates.chat_template import Capabilities
+from modelfile.templates.dialect import GO, JINJA, capabilities_of
+
+
+def jinja(*, tools: bool = False, thinking: bool = False) -> Capabilities:
+    return Capabilities(tools, thinking, optional_generation_prompt=True)
 
 
 @pytest.mark.parametrize(
@@ -16,15 +20,15 @@ from modelfile.templates.dialect import GO, JINJA
         ("{{ .Prompt }}{{ .Suffix }}", Capabilities(insert=True)),
         (
             "{{ range .Messages }}{{ if .Thinking }}<t> {{ .Thinking }} </t>{{ end }}{{ end }}",
-            Capabilities(thinking=True, thinking_marks=("<t>", "</t>")),
+            Capabilities(thinking=True, thinking_tags=("<t>", "</t>")),
         ),
         ("{{ range .Messages }}a{{ .Content }}b{{ end }}{{ if .Think }}x{{ end }}", Capabilities()),
-        ("{{ messages }}", Capabilities()),
-        ("{% if tools %}x{% endif %}", Capabilities(tools=True)),
-        ("{% if enable_thinking %}x{% endif %}", Capabilities(thinking=True)),
-        ("{{ '<think>' }}", Capabilities(thinking=True)),
-        ("{{ content.split('</think>')[-1] }}", Capabilities()),
-        ("{{ messages[0].toolset }}", Capabilities()),
+        ("{{ messages }}", jinja()),
+        ("{% if tools %}x{% endif %}", jinja(tools=True)),
+        ("{% if enable_thinking %}x{% endif %}", jinja(thinking=True)),
+        ("{{ '<think>' }}", jinja(thinking=True)),
+        ("{{ content.split('</think>')[-1] }}", jinja()),
+        ("{{ messages[0].toolset }}", jinja()),
         ("{{ if .Tools }}", Capabilities()),
     ],
 )

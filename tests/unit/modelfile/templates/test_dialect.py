@@ -8,6 +8,8 @@ import pytest
 
 from modelfile.errors import TemplateError
 from modelfile.templates.dialect import GO, JINJA, compile_template, engine_of
+from modelfile.templates.gochat import GoChatTemplate
+from modelfile.templates.jinja import JinjaChatTemplate
 
 USER = [{"role": "user", "content": "hi"}]
 
@@ -65,8 +67,8 @@ def test_long_text_without_an_end_is_read_once(piece: str) -> None:
 
 def test_the_language_can_be_forced() -> None:
     source = "{{ 1 }}"
-    assert compile_template(source).engine == GO
-    assert compile_template(source, engine=JINJA).engine == JINJA
+    assert isinstance(compile_template(source), GoChatTemplate)
+    assert isinstance(compile_template(source, engine=JINJA), JinjaChatTemplate)
     with pytest.raises(TemplateError, match="line 1"):
         compile_template("{{ .Prompt }}", engine=JINJA)
     with pytest.raises(TemplateError, match='function "messages" not defined'):

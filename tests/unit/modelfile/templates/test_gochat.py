@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from modelfile.errors import TemplateError
+from modelfile.templates.chat_template import Capabilities
 from modelfile.templates.gochat import GoChatTemplate
 
 
@@ -155,7 +156,7 @@ def test_thinking_is_told_to_the_template(options: dict[str, Any], expected: str
 
 def test_a_suffix_is_filled_in() -> None:
     template = GoChatTemplate("<pre>{{ .Prompt }}<suf>{{ .Suffix }}<mid>{{ .Response }}")
-    assert template.supports_insert
+    assert template.capabilities.insert
     assert template.fill("a", "b") == "<pre>a<suf>b<mid>"
 
 
@@ -164,8 +165,9 @@ def test_abilities_are_read_from_the_template() -> None:
         "{{ if $.Tools }}{{ end }}{{ range .Messages }}{{ if .Thinking }}"
         "<think>{{ .Thinking }}</think>{{ end }}{{ end }}"
     )  # fmt: skip
-    assert (plain.supports_tools, plain.supports_thinking, plain.supports_insert) == (False,) * 3
-    assert (rich.supports_tools, rich.thinking_marks) == (True, ("<think>", "</think>"))
+    assert plain.capabilities == Capabilities()
+    assert rich.capabilities.tools
+    assert rich.capabilities.thinking_tags == ("<think>", "</think>")
 
 
 def test_the_beginning_of_the_answer_cannot_be_left_out() -> None:

@@ -62,8 +62,8 @@ def test_options_and_tools_reach_the_template() -> None:
     template = JinjaChatTemplate("{{ enable_thinking }}{{ tools[0].function.name }}")
     tools = [{"type": "function", "function": {"name": "f"}}]
     assert template.render(USER, tools, enable_thinking=False) == "Falsef"
-    assert template.supports_tools
-    assert not JinjaChatTemplate("{{ messages }}").supports_tools
+    assert template.capabilities.tools
+    assert not JinjaChatTemplate("{{ messages }}").capabilities.tools
 
 
 def test_tokens_that_the_model_lacks_are_undefined() -> None:

@@ -18,7 +18,7 @@ def test_tools_choose_the_template_for_them() -> None:
     templates = NamedTemplates(BOTH, "<s>")
     assert templates.render([]) == "plain <s>"
     assert templates.render([], TOOLS) == "tools f"
-    assert templates.supports_tools
+    assert templates.capabilities.tools
 
 
 def test_the_default_serves_tools_where_there_is_no_other() -> None:

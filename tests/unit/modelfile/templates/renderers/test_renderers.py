@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from modelfile.families import PARSERS, RENDERERS, unknown_name
-from modelfile.templates.dialect import JINJA, compile_template
+from modelfile.templates.dialect import JINJA, compile_template, engine_of
 from modelfile.templates.renderers import (
     BUILT_IN,
     needs_template,
@@ -278,7 +278,7 @@ def test_harmony_writes_schemas_as_typescript() -> None:
 def test_every_renderer_is_jinja_and_known_by_name(name: str) -> None:
     source = renderer_source(name)
     assert source is not None
-    assert compile_template(source).engine == JINJA
+    assert engine_of(source) == JINJA
     assert name in RENDERERS
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import LoadedBackend, Tokenizer
+from runner.backends.host_sampling.library import start_library
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
-from runner.backends.llamacpp.loader import start_library
 
 SHARED = Path(__file__).parents[6] / "shared" / "vocab"
 

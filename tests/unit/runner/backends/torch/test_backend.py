@@ -277,7 +277,7 @@ def test_a_draft_is_confirmed_as_far_as_it_is_what_would_be_said(loaded: LoadedB
 
 def test_more_drafts_than_there_is_room_for_are_refused(loaded: LoadedBackend) -> None:
     row = Row(0, [5], 0, loaded.backend.create_sampler(GREEDY), draft=[5] * 65)
-    with pytest.raises(BackendError, match="more tokens in drafts than 64"):
+    with pytest.raises(BackendError, match="65 tokens in drafts of 64"):
         loaded.backend.step([row])
 
 

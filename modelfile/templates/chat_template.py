@@ -1,0 +1,63 @@
+"""What a chat template of either language is to those who use it. Knows no language."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from modelfile.errors import TemplateError
+
+_THINKING = re.compile(
+    r"\b(?:enable_thinking|reasoning_content|reasoning_effort|thinking)\b|<think>"
+)
+_TOOLS = re.compile(r"\btools\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a template has a place for. thinking_tags: the text before and after the thinking,
+    where the template says so. optional_generation_prompt: it can end where the last message
+    ends."""
+
+    tools: bool = False
+    thinking: bool = False
+    insert: bool = False
+    thinking_tags: tuple[str, str] | None = None
+    optional_generation_prompt: bool = False
+
+
+def jinja_capabilities(source: str) -> Capabilities:
+    """What a template in Jinja has a place for, by the words in it: it need not compile."""
+    return Capabilities(
+        tools=_TOOLS.search(source) is not None,
+        thinking=_THINKING.search(source) is not None,
+        optional_generation_prompt=True,
+    )
+
+
+class ChatTemplate(ABC):
+    """A compiled template."""
+
+    capabilities: Capabilities
+
+    @abstractmethod
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **options: Any,
+    ) -> str:
+        """The prompt of a conversation. messages: role, content and what else the template reads,
+        as OpenAI has them; options: further variables, such as enable_thinking.
+
+        Raises TemplateError: the template refuses the messages, is faulty, takes too much, or
+        cannot leave the generation prompt out.
+        """
+
+    def fill(self, prompt: str, suffix: str, **options: Any) -> str:
+        """The prompt for the text between prompt and suffix. Raises TemplateError."""
+        raise TemplateError("the template has no place for a suffix: it does not read .Suffix")
