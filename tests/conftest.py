@@ -104,7 +104,7 @@ def daemon_process(home: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:
              if key in os.environ}  # fmt: skip
     clean |= {"HEARTH_HOME": str(home), "HEARTH_HOST": "127.0.0.1:0", "HEARTH_OFFLINE": "1", **env}
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "runner.server"],
+        [sys.executable, "-P", "-m", "tests.fake_daemon"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -155,7 +155,7 @@ class RowFault(BackendError):
 
 
 class Backend(Protocol):
-    """One loaded model."""
+    """One loaded model. What a backend need not have is refused here."""
 
     capacity: Capacity
 
@@ -187,15 +187,18 @@ class Backend(Protocol):
 
     def state_bytes(self, sequence: int) -> int:
         """The size_bytes that save would give. Copies nothing."""
+        return 0
 
     def save(self, sequence: int) -> SavedState:
         """A copy of all that the cache holds of the sequence, which stays as it is. Raises
         BackendError when can_save is False, the sequence is empty or memory is short; nothing
         has changed then."""
+        raise BackendError("this backend saves no sequences")
 
     def load(self, state: SavedState, sequence: int) -> None:
         """The sequence (empty) holds what was saved, in cells of its own. Raises PoolFull when
         they are not free, BackendError when the state is refused; nothing has changed then."""
+        raise BackendError("this backend saves no sequences")
 
     def reset(self) -> None:
         """Forget all sequences."""
@@ -204,6 +207,7 @@ class Backend(Protocol):
         """One L2-normalised vector per input, with the model's own pooling; of a model that
         ranks pairs of texts, its score of 0 to 1 as the only value. Must not disturb sequences.
         Raises BackendError when the model has no embeddings."""
+        raise BackendError("this model generates text; load an embedding model for embeddings")
 
     def close(self) -> None:
         """Give everything back. The object is unusable afterwards."""

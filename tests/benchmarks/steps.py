@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from runner.backends.backend import Capacity, Row, SampledToken
-from runner.backends.echo import EchoTokenizer
 from runner.backends.torch.attention.block_pool import BlockPool
 from runner.backends.torch.attention.paged import AttentionStep, create_caches
 from runner.backends.torch.backend import TorchBackend
 from runner.engine.engine import Engine
 from runner.types import GenerateRequest, SamplingParams
+from tests.fake_backend import FakeTokenizer
 
 Tensor = Any
 VOCABULARY, CONTEXT, BLOCK = 64, 4096, 64
@@ -68,7 +68,7 @@ def backend_of(kind: type[TorchBackend], sequences: int) -> TorchBackend:
 
 def stepper(kind: type[TorchBackend], sequences: int) -> Callable[[], object]:
     """The step of an engine in which so many sequences decode."""
-    engine = Engine(backend_of(kind, sequences), EchoTokenizer())
+    engine = Engine(backend_of(kind, sequences), FakeTokenizer())
     for number in range(sequences):
         request = GenerateRequest(
             f"r{number}",

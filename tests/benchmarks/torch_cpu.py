@@ -93,7 +93,6 @@ def hearth(folder: Path, threads: int) -> Generate:
     import torch
 
     from runner.backends.backend import Capacity
-    from runner.backends.echo import EchoTokenizer
     from runner.backends.torch.attention.block_pool import BlockPool
     from runner.backends.torch.attention.paged import create_caches
     from runner.backends.torch.backend import TorchBackend
@@ -102,8 +101,9 @@ def hearth(folder: Path, threads: int) -> Generate:
     from runner.backends.torch.loading.memory_plan import dtype_for
     from runner.backends.torch.loading.source import open_source
     from runner.backends.torch.loading.weights import WeightPlacement
+    from tests.fake_backend import FakeTokenizer
 
-    class Silent(EchoTokenizer):
+    class Silent(FakeTokenizer):
         """Any token is the same text: both sides tell token ids only."""
 
         def piece(self, token: int) -> bytes:

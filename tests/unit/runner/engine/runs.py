@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from runner.backends.backend import Capacity, Row, SampledToken
-from runner.backends.echo import VOCABULARY, EchoBackend, EchoTokenizer
 from runner.engine.engine import Engine
 from runner.errors import HearthError
 from runner.types import Delta, Finish, GenerateRequest, SamplingParams
+from tests.fake_backend import VOCABULARY, FakeBackend, FakeTokenizer
 
-TOKENIZER = EchoTokenizer()
+TOKENIZER = FakeTokenizer()
 
 
 def encode(text: str) -> list[int]:
     return TOKENIZER.encode(text, add_bos=True, parse_special=True)
 
 
-class Recorder(EchoBackend):
+class Recorder(FakeBackend):
     """An echo backend that remembers its batches, and can be told to fail."""
 
     def __init__(self, capacity: Capacity) -> None:

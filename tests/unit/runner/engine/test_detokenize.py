@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.backends.echo import EOS, EchoTokenizer
 from runner.engine.detokenize import Detokenizer, TokenTexts
+from tests.fake_backend import EOS, FakeTokenizer
 
 
 def pieces_of(data: bytes, borders: list[int]) -> list[bytes]:
@@ -56,7 +56,7 @@ def test_a_dangling_character_becomes_one_replacement_character() -> None:
 
 
 def test_the_table_knows_text_pieces_and_ends() -> None:
-    table = TokenTexts(EchoTokenizer())
+    table = TokenTexts(FakeTokenizer())
     assert (table[97].text, table[97].piece, table[97].is_end) == ("a", b"a", False)
     assert (table[0xC3].text, table[0xC3].piece) == (None, b"\xc3")
     assert (table[EOS].text, table[EOS].is_end) == ("", True)

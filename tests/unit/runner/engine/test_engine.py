@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from runner.backends.backend import BackendError, PoolFull, Row, RowFault, SampledToken
-from runner.backends.echo import VOCABULARY, EchoSampler
 from runner.errors import Conflict, ContextOverflow, InternalError, InvalidRequest
 from runner.types import Finish, GenerateRequest, SamplingParams
+from tests.fake_backend import VOCABULARY, FakeSampler
 from tests.unit.runner.engine.runs import Run, encode
 
 
@@ -387,7 +387,7 @@ def test_a_request_whose_sampler_cannot_be_made_fails_alone() -> None:
     run = Run()
     original = run.backend.create_sampler
 
-    def refuse(params: SamplingParams) -> EchoSampler:
+    def refuse(params: SamplingParams) -> FakeSampler:
         if params.min_p > 0:
             raise InvalidRequest("min_p is not for this model", param="min_p")
         return original(params)
@@ -402,10 +402,10 @@ def test_a_request_whose_sampler_cannot_be_made_fails_alone() -> None:
 
 def test_samplers_are_closed_when_their_request_ends() -> None:
     run = Run()
-    made: list[EchoSampler] = []
+    made: list[FakeSampler] = []
     original = run.backend.create_sampler
 
-    def remember(params: SamplingParams) -> EchoSampler:
+    def remember(params: SamplingParams) -> FakeSampler:
         made.append(original(params))
         return made[-1]
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.backends.backend import Capacity
-from runner.backends.echo import VOCABULARY, EchoBackend, EchoTokenizer
 from runner.engine.engine import Engine
 from runner.engine.grammar import MAX_CACHED_GRAMMARS, Grammars, LlguidanceMatcher, check
 from runner.errors import InvalidRequest
 from runner.types import Delta, GenerateRequest, Grammar
+from tests.fake_backend import VOCABULARY, FakeBackend, FakeTokenizer
 
-TOKENIZER = EchoTokenizer()
+TOKENIZER = FakeTokenizer()
 END = 257
 PERSON = {
     "type": "object",
@@ -246,7 +246,7 @@ def fits(value: Any, of: dict[str, Any]) -> bool:
 
 
 def generated(request: GenerateRequest, matcher: LlguidanceMatcher) -> list[Delta]:
-    backend = EchoBackend(Capacity(4096, 4, 2048, 512, VOCABULARY, 1, True))
+    backend = FakeBackend(Capacity(4096, 4, 2048, 512, VOCABULARY, 1, True))
     engine = Engine(backend, TOKENIZER)
     prompt = TOKENIZER.encode(request.text or "", add_bos=True, parse_special=True)
     engine.submit(request, prompt, None, matcher)
@@ -289,7 +289,7 @@ def test_ignore_eos_does_not_go_on_after_the_end_of_a_grammar(grammars: Grammars
 
 
 def test_answers_match_when_their_requests_are_preempted(grammars: Grammars) -> None:
-    backend = EchoBackend(Capacity(160, 8, 160, 64, VOCABULARY, 1, True))
+    backend = FakeBackend(Capacity(160, 8, 160, 64, VOCABULARY, 1, True))
     engine = Engine(backend, TOKENIZER)
     for number in range(6):
         text = f'{{"name": "{chr(97 + number) * 40}", "age": {number}}}'
@@ -309,7 +309,7 @@ def test_answers_match_when_their_requests_are_preempted(grammars: Grammars) -> 
 
 
 def test_a_grammar_that_fails_in_the_middle_ends_its_request_only() -> None:
-    backend = EchoBackend(Capacity(4096, 4, 2048, 512, VOCABULARY, 1, True))
+    backend = FakeBackend(Capacity(4096, 4, 2048, 512, VOCABULARY, 1, True))
     engine = Engine(backend, TOKENIZER)
 
     class Failing:

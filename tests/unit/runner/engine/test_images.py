@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.backend import Capacity, ImagePart
-from runner.backends.echo import BOS, VOCABULARY, EchoBackend, EchoTokenizer
 from runner.engine.engine import Engine
 from runner.engine.images import SequenceImages, whole_image_length
 from runner.errors import InvalidRequest, Unsupported
 from runner.types import GenerateRequest, SamplingParams
+from tests.fake_backend import BOS, VOCABULARY, FakeBackend, FakeTokenizer
 
 
 def part(tokens: int) -> ImagePart:
@@ -62,7 +62,7 @@ def test_an_image_larger_than_the_budget_goes_alone_and_needs_its_room() -> None
 @pytest.fixture
 def engine() -> Engine:
     capacity = Capacity(100, 4, 60, 8, VOCABULARY, 1, True, score_tokens=8, draft_tokens=8)
-    return Engine(EchoBackend(capacity), EchoTokenizer(), clock=lambda: 0.0)
+    return Engine(FakeBackend(capacity), FakeTokenizer(), clock=lambda: 0.0)
 
 
 def test_images_count_as_prompt_tokens_and_as_cached_ones(engine: Engine) -> None:

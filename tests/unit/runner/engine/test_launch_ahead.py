@@ -12,25 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.backends.backend import BackendError, Capacity, PoolFull, Row, RowFault, SampledToken
-from runner.backends.echo import (
+from runner.backends.launch_ahead import PendingStep
+from runner.engine.engine import Engine, StepOutput
+from runner.engine.launch_ahead import LaunchAheadBackend, launch_ahead
+from runner.types import GenerateRequest, SamplingParams
+from tests.fake_backend import (
     BOS,
     HASH,
     RAISE,
     STATE_TOKEN_BYTES,
     VOCABULARY,
-    EchoBackend,
-    EchoSampler,
-    EchoTokenizer,
+    FakeBackend,
+    FakeSampler,
+    FakeTokenizer,
 )
-from runner.backends.launch_ahead import PendingStep
-from runner.engine.engine import Engine, StepOutput
-from runner.engine.launch_ahead import LaunchAheadBackend, launch_ahead
-from runner.types import GenerateRequest, SamplingParams
 
 FAULTS = 41  # one in so many hashes makes a row give no usable logits
 
 
-class Flawed(EchoBackend):
+class Flawed(FakeBackend):
     """An echo backend some of whose rows are at fault, by what is in the cache. events: what it
     was asked for, in order."""
 
@@ -62,7 +62,7 @@ class Launcher(Flawed):
     launches = True
 
     def follows(self, row: Row) -> bool:
-        return isinstance(row.sampler, EchoSampler) and row.sampler.logprobs is None
+        return isinstance(row.sampler, FakeSampler) and row.sampler.logprobs is None
 
     def launch(self, rows: Sequence[Row], after: PendingStep | None) -> PendingStep:
         assert after is None or isinstance(after, Begun)
@@ -112,7 +112,7 @@ class Begun:
 
 
 def _random_of(row: Row) -> random.Random:
-    assert isinstance(row.sampler, EchoSampler)
+    assert isinstance(row.sampler, FakeSampler)
     return row.sampler._random or random.Random(0)
 
 
@@ -188,12 +188,12 @@ def submit(engine: Engine, id: str, arrival: Arrival) -> None:
 
 
 def outcomes(
-    backend: EchoBackend, history: Sequence[Arrival], swap_tokens: int
+    backend: FakeBackend, history: Sequence[Arrival], swap_tokens: int
 ) -> list[StepOutput]:
     """What each step of a history gave."""
     engine = Engine(
         backend,
-        EchoTokenizer(),
+        FakeTokenizer(),
         swap_bytes=swap_tokens * STATE_TOKEN_BYTES,
         clock=lambda: 0.0,
     )
@@ -245,7 +245,7 @@ def request_of(max_tokens: int, tail: int = 97) -> Arrival:
 
 def run(backend: Flawed, *requests: Arrival) -> LaunchAheadBackend | None:
     """Step an engine through requests; what launches ahead in it."""
-    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
     for number, request in enumerate(requests):
         submit(engine, f"r{number}", request)
     while engine.busy:
@@ -268,7 +268,7 @@ def test_a_step_is_begun_before_the_one_before_it_is_read() -> None:
 
 def test_prompts_that_come_do_not_undo_what_is_begun() -> None:
     backend = Launcher(capacity_of(), flawed=False)
-    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
     submit(engine, "a", request_of(30))
     for _ in range(4):
         engine.step()
@@ -301,7 +301,7 @@ def test_nothing_is_begun_where_the_cache_is_full() -> None:
 
 def test_a_sequence_that_is_cancelled_leaves_nothing_behind() -> None:
     backend = Launcher(capacity_of(), flawed=False)
-    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
     submit(engine, "a", request_of(30))
     for _ in range(3):
         engine.step()

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import pytest
 
 from runner.backends.backend import Capacity, Row, SampledToken, TargetLogprobs
-from runner.backends.echo import VOCABULARY, EchoBackend, EchoTokenizer
 from runner.engine.engine import Engine
 from runner.errors import ContextOverflow, HearthError, InternalError, Unsupported
 from runner.types import Delta, GenerateRequest, PromptToken
+from tests.fake_backend import VOCABULARY, FakeBackend, FakeTokenizer
 
-TOKENIZER = EchoTokenizer()
+TOKENIZER = FakeTokenizer()
 
 
-class Watched(EchoBackend):
+class Watched(FakeBackend):
     """Remembers the most tokens that were scored in one step; spoiled: it gives NaN."""
 
     def __init__(self, capacity: Capacity) -> None:
@@ -63,7 +63,7 @@ def told(deltas: Sequence[Delta]) -> list[PromptToken]:
 
 def expected(tokens: Sequence[int]) -> list[float]:
     """What the backend itself gives in one row."""
-    echo = EchoBackend(Capacity(4096, 1, 256, 512, VOCABULARY, 1, True, score_tokens=512))
+    echo = FakeBackend(Capacity(4096, 1, 256, 512, VOCABULARY, 1, True, score_tokens=512))
     scoring = TargetLogprobs(tokens[1:], 1)
     echo.step([Row(0, tokens, 0, scoring=scoring)])
     return [nats for nats, _ in scoring.found]

@@ -20,21 +20,21 @@ from runner.backends.backend import (
     SampledToken,
     SavedState,
 )
-from runner.backends.echo import (
-    BOS,
-    HASH,
-    STATE_TOKEN_BYTES,
-    VOCABULARY,
-    EchoBackend,
-    EchoState,
-    EchoTokenizer,
-)
 from runner.engine import scheduler as scheduler_module
 from runner.engine import swap as swap_module
 from runner.engine.engine import Engine
 from runner.engine.speculation import DraftModel, DraftTimings, PromptLookup, Speculation
 from runner.engine.swap import SwapSpace
 from runner.types import Delta, GenerateRequest, SamplingParams
+from tests.fake_backend import (
+    BOS,
+    HASH,
+    STATE_TOKEN_BYTES,
+    VOCABULARY,
+    FakeBackend,
+    FakeState,
+    FakeTokenizer,
+)
 
 # Images by the first of their numbers; between them lies one that is nobody's
 PARTS = {
@@ -197,7 +197,7 @@ machines_for_images = st.builds(
 )
 
 
-class OftenRight(EchoBackend):
+class OftenRight(FakeBackend):
     """A draft model that is wrong about some tokens."""
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
@@ -207,7 +207,7 @@ class OftenRight(EchoBackend):
         ]
 
 
-class Checked(EchoBackend):
+class Checked(FakeBackend):
     """Checks each batch against what was decoding before it."""
 
     def __init__(self, capacity: Capacity, refuse_every: int = 0) -> None:
@@ -229,7 +229,7 @@ class Checked(EchoBackend):
         except PoolFull as error:
             raise AssertionError("the ledger promised room that was not there") from error
 
-    def save(self, sequence: int) -> EchoState:
+    def save(self, sequence: int) -> FakeState:
         self.saves += 1
         return super().save(sequence)
 
@@ -254,7 +254,7 @@ def request_of(id: str, arrival: Arrival) -> GenerateRequest:
 
 def alone(arrival: Arrival) -> str:
     """What the request answers when nobody else is there."""
-    engine = Engine(EchoBackend(Capacity(500, 1, 140, 200, VOCABULARY, 1, True)), EchoTokenizer())
+    engine = Engine(FakeBackend(Capacity(500, 1, 140, 200, VOCABULARY, 1, True)), FakeTokenizer())
     engine.submit(request_of("alone", arrival), arrival.tokens, parts=arrival.parts)
     text = ""
     while engine.busy:
@@ -314,7 +314,7 @@ def check(machine: Machine, load: list[Arrival]) -> Checked:
     swap_bytes = machine.swap_tokens * STATE_TOKEN_BYTES
     engine = Engine(
         backend,
-        EchoTokenizer(),
+        FakeTokenizer(),
         idle_tokens=machine.idle,
         swap_bytes=swap_bytes,
         speculation=machine.speculation,
@@ -363,7 +363,7 @@ def check_swap(swap: SwapSpace, budget_bytes: int) -> None:
     assert swap.size_bytes == sum(entry.state.size_bytes for entry in entries) <= budget_bytes
     assert swap.tokens == sum(entry.computed for entry in entries)
     for entry in entries:
-        assert isinstance(entry.state, EchoState)
+        assert isinstance(entry.state, FakeState)
         assert list(entry.state.tokens) == entry.tokens.tolist()
 
 
@@ -372,8 +372,8 @@ def check_swap(swap: SwapSpace, budget_bytes: int) -> None:
 def test_first_tokens_of_equal_requests_come_in_order_of_arrival(
     count: int, length: int, batch: int, sequences: int
 ) -> None:
-    backend = EchoBackend(Capacity(300, sequences, 140, batch, VOCABULARY, 1, True))
-    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    backend = FakeBackend(Capacity(300, sequences, 140, batch, VOCABULARY, 1, True))
+    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
     for index in range(count):
         tokens = [97 + index] * length
         engine.submit(GenerateRequest(f"r{index}", max_tokens=3), tokens)
@@ -384,8 +384,8 @@ def test_first_tokens_of_equal_requests_come_in_order_of_arrival(
 
 
 def test_a_recurrent_model_reuses_whole_sequences_only() -> None:
-    backend = EchoBackend(Capacity(500, 4, 200, 200, VOCABULARY, 1, False))
-    engine = Engine(backend, EchoTokenizer())
+    backend = FakeBackend(Capacity(500, 4, 200, 200, VOCABULARY, 1, False))
+    engine = Engine(backend, FakeTokenizer())
 
     def answer(id: str, tokens: list[int]) -> int:
         before = backend.computed_tokens
@@ -401,8 +401,8 @@ def test_a_recurrent_model_reuses_whole_sequences_only() -> None:
 
 
 def test_an_admitted_prompt_has_room_before_later_ones_are_admitted() -> None:
-    backend = EchoBackend(Capacity(200, 8, 200, 150, VOCABULARY, 1, True))
-    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    backend = FakeBackend(Capacity(200, 8, 200, 150, VOCABULARY, 1, True))
+    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
     engine.submit(GenerateRequest("a", max_tokens=5), [97] * 120)
     engine.submit(GenerateRequest("b", max_tokens=5), [98] * 120)
     while engine.busy:
@@ -412,8 +412,8 @@ def test_an_admitted_prompt_has_room_before_later_ones_are_admitted() -> None:
 
 
 def test_the_first_prompts_of_a_crowd_are_not_held_up_by_the_last() -> None:
-    backend = EchoBackend(Capacity(2000, 8, 200, 512, VOCABULARY, 1, True))
-    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    backend = FakeBackend(Capacity(2000, 8, 200, 512, VOCABULARY, 1, True))
+    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
     for index in range(6):
         engine.submit(GenerateRequest(f"r{index}", max_tokens=9), [97 + index] * 70)
     assert [id for id, _ in engine.step().deltas] == ["r0", "r1"]  # 140 tokens are enough
@@ -423,8 +423,8 @@ def test_the_first_prompts_of_a_crowd_are_not_held_up_by_the_last() -> None:
 
 
 def test_a_prompt_that_fills_a_step_is_not_cut_short() -> None:
-    backend = EchoBackend(Capacity(2000, 8, 600, 512, VOCABULARY, 1, True))
-    engine = Engine(backend, EchoTokenizer(), clock=lambda: 0.0)
+    backend = FakeBackend(Capacity(2000, 8, 600, 512, VOCABULARY, 1, True))
+    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
     engine.submit(GenerateRequest("long", max_tokens=1), [97] * 500)
     engine.submit(GenerateRequest("later", max_tokens=1), [98] * 10)
     assert [id for id, _ in engine.step().deltas] == ["long"]

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from runner.backends.echo import EchoTokenizer
 from runner.engine.detokenize import TokenTexts
 from runner.engine.sequence import Sequence
 from runner.types import GenerateRequest, SamplingParams
+from tests.fake_backend import FakeTokenizer
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,6 @@ def test_a_sampler_is_told_as_much_of_the_prompt_as_its_penalties_look_back(
     sampling: SamplingParams, count: int
 ) -> None:
     request = GenerateRequest(id="a", sampling=sampling)
-    table = TokenTexts(EchoTokenizer())
+    table = TokenTexts(FakeTokenizer())
     sequence = Sequence(request, list(range(8)), 20, 0, 0.0, table)
     assert sequence.penalty_window() == list(range(8))[8 - count :]

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.backend import Capacity
-from runner.backends.echo import VOCABULARY, EchoBackend, EchoTokenizer
 from runner.engine.engine import Engine
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import (
@@ -23,6 +22,7 @@ from runner.engine.speculation import (
     prompt_lookup,
 )
 from runner.types import GenerateRequest, SamplingParams
+from tests.fake_backend import VOCABULARY, FakeBackend, FakeTokenizer
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ def test_the_faster_way_is_taken_and_the_slower_one_looked_at_again() -> None:
     assert [worth.drafting(2) for _ in range(10)] == [True] * 10
 
 
-def backend(pool: int = 500, context: int = 140, batch: int = 64) -> EchoBackend:
+def backend(pool: int = 500, context: int = 140, batch: int = 64) -> FakeBackend:
     capacity = Capacity(pool, 4, context, batch, VOCABULARY, 1, True, draft_tokens=batch)
-    return EchoBackend(capacity)
+    return FakeBackend(capacity)
 
 
 def answer(drafter: DraftModel | PromptLookup | None, tokens: Items[int]) -> tuple[str, int]:
     """The answer and the number of steps."""
     own = backend()
     speculation = None if drafter is None else Speculation(drafter, 4)
-    engine = Engine(own, EchoTokenizer(), speculation=speculation, clock=lambda: float(own.steps))
+    engine = Engine(own, FakeTokenizer(), speculation=speculation, clock=lambda: float(own.steps))
     params = SamplingParams(temperature=0.0)
     engine.submit(GenerateRequest("r", params, max_tokens=30), tokens)
     text = ""
@@ -100,7 +100,7 @@ def test_a_draft_model_that_is_right_saves_steps() -> None:
     assert fewer < 12
 
 
-class Hasty(EchoBackend):
+class Hasty(FakeBackend):
     """Says what the large model will say: the next letter of the alphabet of the prompt."""
 
     def step(self, rows):  # type: ignore[no-untyped-def]
@@ -122,7 +122,7 @@ def test_a_repeated_answer_is_found_in_the_past() -> None:
 
 
 def sequence(id: str, slot: int, tokens: Items[int]) -> Sequence:
-    engine = Engine(backend(), EchoTokenizer())
+    engine = Engine(backend(), FakeTokenizer())
     request = GenerateRequest(id, max_tokens=50)
     made = Sequence(request, tokens, 140, 0, 0.0, engine._table(()))
     made.slot = slot

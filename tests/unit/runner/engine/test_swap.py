@@ -7,22 +7,22 @@ from itertools import pairwise
 import pytest
 
 from runner.backends.backend import BackendError, Capacity, Row, SavedState
-from runner.backends.echo import (
-    HASH,
-    STATE_TOKEN_BYTES,
-    VOCABULARY,
-    EchoBackend,
-    EchoState,
-    EchoTokenizer,
-)
 from runner.engine import swap as swap_module
 from runner.engine.engine import Engine
 from runner.engine.prefix_cache import FinishedSequence, PrefixSharing
 from runner.engine.swap import SwapSpace
 from runner.types import Delta, GenerateRequest, Usage
+from tests.fake_backend import (
+    HASH,
+    STATE_TOKEN_BYTES,
+    VOCABULARY,
+    FakeBackend,
+    FakeState,
+    FakeTokenizer,
+)
 
 
-class Counting(EchoBackend):
+class Counting(FakeBackend):
     """Counts copies, and can refuse them."""
 
     def __init__(self, capacity: Capacity) -> None:
@@ -30,7 +30,7 @@ class Counting(EchoBackend):
         self.saves = self.loads = 0
         self.refuses = False
 
-    def save(self, sequence: int) -> EchoState:
+    def save(self, sequence: int) -> FakeState:
         self.saves += 1
         if self.refuses:
             raise BackendError("no memory")
@@ -59,7 +59,7 @@ class Run:
         self.backend = Counting(capacity)
         self.engine = Engine(
             self.backend,
-            EchoTokenizer(),
+            FakeTokenizer(),
             idle_tokens=idle,
             swap_bytes=swap_tokens * STATE_TOKEN_BYTES,
             clock=lambda: 0.0,
@@ -293,7 +293,7 @@ class Large:
     size_bytes: int
 
 
-class Slow(EchoBackend):
+class Slow(FakeBackend):
     """Its copies are large, and take as long as is said."""
 
     def __init__(self) -> None:

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.backends import echo
 from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot
-from runner.backends.echo import EchoVision
 from runner.engine.engine import Engine
 from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Image, LoadPlan, Message
 from runner.worker import process
@@ -22,12 +20,14 @@ from runner.worker.loader import ModelRuntime
 from runner.worker.prompts import PromptEncoder
 from runner.worker.protocol import request_to_wire
 from runner.worker.sampling_resolver import SamplingResolver
+from tests import fake_backend
+from tests.fake_backend import FakeVision
 
 TIMEOUT_S = 60
 PLAN = LoadPlan("/nowhere", "echo", 2048, 16384, 32, projector="/nowhere")
 
 
-class Gated(EchoVision):
+class Gated(FakeVision):
     """Encodes nothing before it is let; then fails if it shall."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ def vision() -> Iterator[Gated]:
 
 @pytest.fixture
 def loaded(vision: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = replace(echo.load(PLAN, lambda share: None), vision=vision)
+    model = replace(fake_backend.load(PLAN, lambda share: None), vision=vision)
     library = ImageCache(vision, lambda data: DecodedImage(16, len(data), bytes(48 * len(data))))
     tokenizer = model.tokenizer
     prompts = PromptEncoder(tokenizer, model.chat_template, images=library)

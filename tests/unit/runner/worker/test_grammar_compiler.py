@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from runner.backends.echo import EchoTokenizer
 from runner.errors import InvalidRequest
 from runner.types import GenerateRequest, Grammar
 from runner.worker.grammar_compiler import GrammarCompiler
 from runner.worker.truncation import EncodedPrompt
+from tests.fake_backend import FakeTokenizer
 
 
-class Counting(EchoTokenizer):
+class Counting(FakeTokenizer):
     """A vocabulary that counts how often its pieces are asked for."""
 
     def __init__(self) -> None:
@@ -44,6 +44,6 @@ def test_a_prompt_that_opened_the_reasoning_is_told_to_the_grammar(
     begun: str, allowed: bool
 ) -> None:
     asked = request("a", reasoning=("<t>", "</t>"))
-    matcher = GrammarCompiler(EchoTokenizer()).matcher(asked, EncodedPrompt([1], begun))
+    matcher = GrammarCompiler(FakeTokenizer()).matcher(asked, EncodedPrompt([1], begun))
     bits = matcher.bits()
     assert bool(bits[ord("h") >> 3] >> (ord("h") & 7) & 1) is allowed

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot
-from runner.backends.echo import EchoSlot
 from runner.errors import CapacityError, InternalError
 from runner.types import GenerateRequest, Image, Message
 from runner.worker import images as module
 from runner.worker.images import ImageCache, images_in, images_of
+from tests.fake_backend import FakeSlot
 
 SMALL, LARGE, SLICED = Image(b"small"), Image(b"large one"), Image(b"sliced")
 
@@ -26,8 +26,8 @@ class Vision:
     def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
         self.reads.append(picture.width)
         if picture.rgb == SLICED.data:
-            return [[7], EchoSlot(2), [8, 9], EchoSlot(3)]
-        return [EchoSlot(picture.width)]
+            return [[7], FakeSlot(2), [8, 9], FakeSlot(3)]
+        return [FakeSlot(picture.width)]
 
     def encode(self, slot: ImageSlot) -> ImagePart:
         if self.faulty:

@@ -36,7 +36,7 @@ class Client:
         ours.settimeout(TIMEOUT_S)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "runner.worker", str(theirs.fileno())],
+                [sys.executable, "-I", "-m", "tests.fake_worker", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 env={},
                 cwd="/",

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from runner.backends.backend import DecodedImage, ImagePart, ImageSlot
-from runner.backends.echo import BOS, CHAT_TEMPLATE, EchoSlot, EchoTokenizer
 from runner.errors import InvalidRequest, ModelInvalid
 from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Image, Message, ToolCall
 from runner.worker.images import ImageCache
 from runner.worker.prompts import MAX_COMPILED_TEMPLATES, PromptEncoder, inputs_to_tokens
+from tests.fake_backend import BOS, CHAT_TEMPLATE, FakeSlot, FakeTokenizer
 
 
 def prompts(template: str | None = CHAT_TEMPLATE) -> PromptEncoder:
-    return PromptEncoder(EchoTokenizer(), template)
+    return PromptEncoder(FakeTokenizer(), template)
 
 
 def chat(*messages: Message, **fields: Any) -> GenerateRequest:
@@ -90,7 +90,7 @@ def test_a_template_in_go_is_rendered_as_ollama_does() -> None:
 
 
 def test_a_model_may_have_a_template_for_tools() -> None:
-    both = PromptEncoder(EchoTokenizer(), "plain", tool_template="tools", engine="jinja")
+    both = PromptEncoder(FakeTokenizer(), "plain", tool_template="tools", engine="jinja")
     assert both.render(chat(Message("user", "x"))) == "plain"
     assert both.render(chat(Message("user", "x"), tools=({"name": "f"},))) == "tools"
 
@@ -98,7 +98,7 @@ def test_a_model_may_have_a_template_for_tools() -> None:
 def test_the_language_of_a_template_can_be_forced() -> None:
     source = "{{ 1 }}{{ messages }}"
     with pytest.raises(ModelInvalid, match='function "messages" not defined'):
-        PromptEncoder(EchoTokenizer(), source, engine="go").render(chat(Message("user", "x")))
+        PromptEncoder(FakeTokenizer(), source, engine="go").render(chat(Message("user", "x")))
 
 
 def test_a_suffix_is_filled_in_where_the_template_has_a_place_for_it() -> None:
@@ -221,7 +221,7 @@ class Sight:
     """Each picture is two numbers and a word."""
 
     def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
-        return [EchoSlot(2), [88]]
+        return [FakeSlot(2), [88]]
 
     def encode(self, slot: ImageSlot) -> ImagePart:
         raise AssertionError("prompts encode nothing")
@@ -229,7 +229,7 @@ class Sight:
 
 def seeing(template: str | None = CHAT_TEMPLATE) -> PromptEncoder:
     library = ImageCache(Sight(), lambda data: DecodedImage(1, 1, data))
-    return PromptEncoder(EchoTokenizer(), template, images=library)
+    return PromptEncoder(FakeTokenizer(), template, images=library)
 
 
 ONE, TWO = Image(b"one"), Image(b"two")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.backends.echo import CHAT_TEMPLATE, EchoTokenizer
 from runner.types import GenerateRequest, Message, ToolCall
 from runner.worker.prompts import PromptEncoder
 from runner.worker.truncation import EncodedPrompt, droppable_turns, fit_prompt, shift_keep_tokens
+from tests.fake_backend import CHAT_TEMPLATE, FakeTokenizer
 
 SYSTEM = Message("system", "Be kind.")
 CALL = Message("assistant", "", tool_calls=(ToolCall("c1", "add", "{}"),))
@@ -20,11 +20,11 @@ RESULT = Message("tool", "2", tool_call_id="c1")
 
 def fitted(messages: list[Message], context: int, **fields: Any) -> EncodedPrompt:
     request = GenerateRequest("x", messages=tuple(messages), **{"drop_turns": True, **fields})
-    return fit_prompt(PromptEncoder(EchoTokenizer(), CHAT_TEMPLATE), request, context)
+    return fit_prompt(PromptEncoder(FakeTokenizer(), CHAT_TEMPLATE), request, context)
 
 
 def text(fit: EncodedPrompt) -> str:
-    return b"".join(EchoTokenizer().piece(token) for token in fit.tokens).decode()
+    return b"".join(FakeTokenizer().piece(token) for token in fit.tokens).decode()
 
 
 def talk(turns: int) -> list[Message]:
@@ -97,7 +97,7 @@ def test_a_result_never_stays_without_the_message_before_it(
 
 def stays(messages: list[Message], **fields: Any) -> int | None:
     request = GenerateRequest("x", messages=tuple(messages), **fields)
-    prompts = PromptEncoder(EchoTokenizer(), CHAT_TEMPLATE)
+    prompts = PromptEncoder(FakeTokenizer(), CHAT_TEMPLATE)
     return shift_keep_tokens(prompts, request, fit_prompt(prompts, request, 10_000))
 
 
@@ -106,7 +106,7 @@ def test_what_stays_of_a_shifted_context_is_what_was_asked_and_the_system_messag
     kept = stays(messages, shift_keep=4)
     assert kept is not None
     whole = fitted(messages, 10_000).tokens
-    begin = b"".join(EchoTokenizer().piece(token) for token in whole[:kept]).decode()
+    begin = b"".join(FakeTokenizer().piece(token) for token in whole[:kept]).decode()
     assert "Be kind." in begin
     assert "ask 0" not in begin
     assert stays(messages[1:], shift_keep=4) == 4

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from runner.backends.backend import Backend, BackendError, LoadedBackend, PoolFull, Row
-from runner.backends.echo import EchoState
 from runner.types import SamplingParams
+from tests.fake_backend import FakeState
 
 GREEDY = SamplingParams(temperature=0, logprobs=5)
 TOKENS = [1, *(5 + (at * 37) % 250 for at in range(119))]
@@ -128,8 +128,8 @@ def test_what_cannot_be_saved_or_loaded_is_refused(backend: Backend) -> None:
         backend.load(state, 0)
     with pytest.raises(BackendError, match="no sequence 99"):
         backend.load(state, 99)
-    with pytest.raises(BackendError, match="EchoState"):
-        backend.load(EchoState((1,), (1,)), 1)
+    with pytest.raises(BackendError, match="FakeState"):
+        backend.load(FakeState((1,), (1,)), 1)
 
 
 def test_the_state_of_a_recurrent_model_comes_back_whole(open_model: Open) -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from runner.backends.backend import BackendError, Row, RowFault
-from runner.backends.echo import EchoSampler
 from runner.backends.torch.sampling import BatchSampler
 from runner.engine import sampling as meaning
 from runner.types import SamplingParams
+from tests.fake_backend import FakeSampler
 
 VOCABULARY = 300
 
@@ -150,4 +150,4 @@ def test_log_probabilities_are_of_the_raw_logits() -> None:
 def test_a_sampler_of_another_backend_is_refused() -> None:
     sampling = BatchSampler(VOCABULARY)
     with pytest.raises(BackendError, match="not a sampler of this backend"):
-        sampling.sample([Row(0, [1], 0, EchoSampler(SamplingParams()))], logits(1))
+        sampling.sample([Row(0, [1], 0, FakeSampler(SamplingParams()))], logits(1))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from runner.backends.echo import EchoTokenizer
 from runner.chat.families import harmony
 from runner.chat.tools.call_grammar import (
     CallGrammar,
@@ -18,6 +17,7 @@ from runner.chat.tools.call_grammar import (
 )
 from runner.engine.grammar import Grammars, LlguidanceMatcher
 from runner.types import Grammar, ToolCall
+from tests.fake_backend import FakeTokenizer
 
 WEATHER = {
     "name": "get_weather",
@@ -43,7 +43,7 @@ CLOSERS = b'"</parameter></arg_value>'  # of the values that are texts
 
 @pytest.fixture(scope="module")
 def grammars() -> Grammars:
-    return Grammars(EchoTokenizer())
+    return Grammars(FakeTokenizer())
 
 
 def written(matcher: LlguidanceMatcher, seed: int, wander: int = 60) -> str:
