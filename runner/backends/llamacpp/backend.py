@@ -14,6 +14,7 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 
 from runner.backends.backend import (
+    Backend,
     BackendError,
     Capacity,
     PoolFull,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from runner.backends.llamacpp.vision.encoder import LlamaCppVisionEncoder
 
 
-class LlamaCppBackend:
+class LlamaCppBackend(Backend):
     """See runner.backends.backend.Backend."""
 
     def __init__(
@@ -238,10 +239,6 @@ class LlamaCppBackend:
         native.llama_memory_clear(self._context.memory, False)
         if self._positions:
             self._positions.clear()
-
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Refused: a context for generation gives no embeddings."""
-        raise BackendError("this model generates text; load an embedding model for embeddings")
 
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""

@@ -14,56 +14,29 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
-from runner.backends.backend import BackendError, Capacity, Row, SampledToken, Sampler, SavedState
+from runner.backends.backend import BackendError, Capacity, Row
+from runner.backends.embedding import EmbeddingBackend
 from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context
-from runner.types import SamplingParams
 
 _MEAN: int = native.LLAMA_POOLING_TYPE_MEAN
 _CLS: int = native.LLAMA_POOLING_TYPE_CLS
 _LAST: int = native.LLAMA_POOLING_TYPE_LAST
 _RANK: int = native.LLAMA_POOLING_TYPE_RANK
 
-_NO_GENERATION = "this model was loaded for embeddings; it generates no text"
 
-
-class LlamaCppEmbeddingBackend:
-    """See runner.backends.backend.Backend; only embed and close do something."""
+class LlamaCppEmbeddingBackend(EmbeddingBackend):
+    """See EmbeddingBackend."""
 
     def __init__(self, context: Context, capacity: Capacity, *, step_tokens: int) -> None:
         """step_tokens: how many tokens of several inputs are computed at a time."""
-        self.capacity = capacity
+        super().__init__(
+            capacity,
+            step_tokens=min(step_tokens, capacity.batch_tokens),
+            max_inputs=capacity.max_sequences,
+        )
         self._context = context
-        self._step_tokens = step_tokens
         self._batch = TokenBatch(capacity.batch_tokens)
-
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        """See Backend.embed."""
-        for tokens in inputs:
-            if not 0 < len(tokens) <= self.capacity.context_length:
-                raise BackendError(
-                    f"an input of {len(tokens)} tokens; this model takes 1 to "
-                    f"{self.capacity.context_length}"
-                )
-        vectors: list[list[float]] = []
-        for group in self._groups(inputs):
-            vectors.extend(self._embed_group(group))
-        return vectors
-
-    def _groups(self, inputs: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
-        """Runs of inputs that fit in one batch; an input that is longer stands alone."""
-        room = min(self._step_tokens, self.capacity.batch_tokens)
-        group: list[Sequence[int]] = []
-        size = 0
-        for tokens in inputs:
-            full = size + len(tokens) > room or len(group) == self.capacity.max_sequences
-            if group and full:
-                yield group
-                group, size = [], 0
-            group.append(tokens)
-            size += len(tokens)
-        if group:
-            yield group
 
     def _embed_group(self, group: Sequence[Sequence[int]]) -> list[list[float]]:
         try:
@@ -94,44 +67,6 @@ class LlamaCppEmbeddingBackend:
             raise BackendError("llama.cpp gave no embedding")
         size = native.llama_model_n_embd_out(self._context.model)
         return _normalised(np.ctypeslib.as_array(pointer, shape=(size,)))
-
-    def create_sampler(self, params: SamplingParams) -> Sampler:
-        """Refused."""
-        raise BackendError(_NO_GENERATION)
-
-    def step(self, rows: Sequence[Row]) -> list[SampledToken]:
-        """Refused."""
-        raise BackendError(_NO_GENERATION)
-
-    def share(self, source: int, target: int, length: int) -> None:
-        """Refused."""
-        raise BackendError(_NO_GENERATION)
-
-    def merge(self, source: int, target: int, length: int) -> None:
-        """Refused."""
-        raise BackendError(_NO_GENERATION)
-
-    def trim(self, sequence: int, length: int) -> bool:
-        """Nothing is kept, so nothing can be trimmed."""
-        return False
-
-    def release(self, sequence: int) -> None:
-        """Nothing is kept."""
-
-    def state_bytes(self, sequence: int) -> int:
-        """Nothing is kept."""
-        return 0
-
-    def save(self, sequence: int) -> SavedState:
-        """Refused."""
-        raise BackendError(_NO_GENERATION)
-
-    def load(self, state: SavedState, sequence: int) -> None:
-        """Refused."""
-        raise BackendError(_NO_GENERATION)
-
-    def reset(self) -> None:
-        """Nothing is kept."""
 
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from runner.backends.backend import (
+    Backend,
     BackendError,
     Capacity,
     Row,
@@ -50,7 +51,7 @@ class LanguageModel(Protocol):
         """float32 [R, vocabulary] of hidden states [R, hidden]."""
 
 
-class TorchBackend:
+class TorchBackend(Backend):
     """See runner.backends.backend.Backend, and runner.backends.launch_ahead.LaunchAhead: on a CPU
     the host has nothing to do meanwhile."""
 
@@ -248,10 +249,6 @@ class TorchBackend:
     def reset(self) -> None:
         """See Backend.reset."""
         self._pool.clear()
-
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Refused: a model that generates has no trained embeddings."""
-        raise BackendError("this model generates text; load an embedding model for embeddings")
 
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""
