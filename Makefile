@@ -104,16 +104,17 @@ run: dev
 	$(PYTHON_BIN)/hearth serve
 
 # The documentation as a site in build/docs: warnings are errors, and every link within it must lead
-# somewhere. Its tools have an environment of their own; the build itself needs no network.
+# somewhere. Its tools have an environment of their own, so that nothing else need be installed; the
+# build itself needs no network.
 DOCS_REQUIREMENTS = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")
 .PHONY: docs docs-reference docs-terminal
-docs: dev .venv-docs/installed.txt
+docs: .venv-docs/installed.txt
 	.venv-docs/bin/sphinx-build --fail-on-warning --keep-going --quiet -b html docs build/docs
-	$(PYTHON_BIN)/python -m docs.generator.site build/docs
+	.venv-docs/bin/python -m docs.generator.site build/docs
 
 .venv-docs/installed.txt: pyproject.toml constraints.txt
-	$(PYTHON_BIN)/python -m venv .venv-docs
-	$(PYTHON_BIN)/python -c '$(DOCS_REQUIREMENTS)' >$@.new
+	python3 -m venv .venv-docs
+	.venv-docs/bin/python -c '$(DOCS_REQUIREMENTS)' >$@.new
 	.venv-docs/bin/pip install --quiet --constraint constraints.txt --requirement $@.new
 	@mv $@.new $@
 

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from docs.generator.markdown import cell, code, table
+from modelfile.parameters import PARAMETERS
 from runner.server.app import ROUTES
 from runner.server.openapi.document import describe
 
 _INTROS = {
     "OpenAI": "The base URL is `http://127.0.0.1:4327/v1`.",
     "Anthropic": "The base URL is `http://127.0.0.1:4327`, without `/v1`.",
-    "Ollama": "The base URL is `http://127.0.0.1:4327`, as `OLLAMA_HOST` or the client's `host`.",
-    "hearth": "hearth's own routes, and those of llama.cpp, vLLM and Jina that have one here.",
+    "Ollama": "The base URL is `http://127.0.0.1:4327`: `OLLAMA_HOST`, or the client's `host`.",
+    "hearth": "hearth's own routes, and some of llama.cpp, vLLM and Jina.",
 }
 _MEDIA = {
     "text/event-stream": "a stream of server-sent events",
@@ -24,6 +25,8 @@ _MEDIA = {
     "application/octet-stream": "bytes",
     "multipart/form-data": "a form",
 }
+_ANY = "any JSON"
+_PARAMETER = "[parameter](../parameters.md)"
 Schema = Mapping[str, Any]
 
 
@@ -43,8 +46,8 @@ def _page(tag: str, document: Schema) -> str:
     lines = [
         f"# {tag} routes",
         "",
-        f"{_INTROS[tag]} A key with the scope in the last column is needed once there are keys;"
-        " `public` routes never need one.",
+        f"{_INTROS[tag]} Once the daemon has API keys, a request needs one with the scope in the"
+        " last column; `public` routes never need one.",
         "",
         table(("route", "what it does", "scope"), overview),
         "",
@@ -93,12 +96,23 @@ def _type(name: str, schema: Schema) -> list[str]:
 
 
 def _fields(schema: Schema) -> str:
+    """The table of a schema's fields; those that are PARAMETERs of a Modelfile come last."""
     required = schema.get("required", ())
+    fields = sorted(schema.get("properties", {}).items(), key=lambda item: _is_parameter(*item))
     rows = [
-        (code(name), _written(field), "required" if name in required else _default(field))
-        for name, field in schema.get("properties", {}).items()
+        (
+            code(name),
+            _PARAMETER if _is_parameter(name, field) else _written(field),
+            "required" if name in required else _default(field),
+        )
+        for name, field in fields
     ]
     return table(("field", "type", "default"), rows)
+
+
+def _is_parameter(name: str, field: Schema) -> bool:
+    """A field that the wire leaves to the table of parameters to check."""
+    return name in PARAMETERS and _written(field) == _ANY
 
 
 def _default(field: Schema) -> str:
@@ -120,7 +134,7 @@ def _written(field: Schema) -> str:
     if field.get("type") == "array":
         items = field.get("items", {})
         return f"list of {_written(items)}" if items else "list"
-    return f"{field.get('type', 'any JSON')}{_range(field)}"
+    return f"{field.get('type', _ANY)}{_range(field)}"
 
 
 def _range(field: Schema) -> str:

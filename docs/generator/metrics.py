@@ -15,8 +15,8 @@ _INTRO = """\
 
 `GET /metrics` answers in Prometheus' text format. What vLLM measures too has vLLM's name, labels
 and meaning, so that its dashboards work; the rest begins with `hearth:`. Requests are counted when
-they end; the state of the workers is read when somebody asks, so that nothing here costs anything
-per token. The label is `model_name`, and for `vllm:request_success_total` also `finished_reason`:
+they end, and the state of the workers is read when somebody asks, so metrics cost nothing per
+token. The label is `model_name`, and for `vllm:request_success_total` also `finished_reason`:
 `stop`, `length` or `abort`. `hearth:models_loaded` and `hearth:uptime_seconds` have no label.
 """
 

@@ -11,8 +11,8 @@ _INTRO = """\
 
 A parameter stands in a [Modelfile](../modelfile.md) as `PARAMETER NAME VALUE`, in the chat as
 `/set parameter NAME VALUE`, after `hearth run -p`, and in the `options` of Ollama's requests.
-`hearth parameters` prints the same list, `hearth parameters NAME` one of them. A default in
-parentheses is decided from the model and the machine.
+`hearth parameters` prints the same list, `hearth parameters NAME` one entry. The default
+`(decided)` depends on the model and the machine.
 """
 
 
@@ -25,19 +25,19 @@ def page() -> str:
     return "\n".join(
         [
             _INTRO,
-            "## Of a request",
+            "## For each request",
             "",
             _table(others),
             "",
-            "## Of a load",
+            "## For loading the model",
             "",
-            "A request that changes one of these loads the model anew.",
+            "A request that changes one of these reloads the model.",
             "",
             _table(loads),
             "",
             "## Without effect",
             "",
-            f"Taken for the sake of old Modelfiles: {deprecated}.",
+            f"Accepted for old Modelfiles: {deprecated}.",
             "",
         ]
     )

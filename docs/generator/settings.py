@@ -10,14 +10,14 @@ from runner.settings import Settings, describe, variable
 _INTRO = """\
 # Settings
 
-Each setting is an environment variable of the daemon and of the command. The daemon reads them when
-it starts, so stop it (`hearth stop` unloads models only; end the process or the service) before
-changing one. A value that cannot be used stops the start, and the message names the variable.
+Each setting is an environment variable, read by the daemon when it starts and by every command. A
+daemon that is running keeps its settings until it is restarted. An invalid value prevents the
+start, and the message names the variable.
 
-Where hearth's own variable is not set, Ollama's variable of the same meaning counts, if there is
+If hearth's own variable is not set, Ollama's variable of the same meaning is read, if there is
 one. Durations are seconds or texts such as `5m` and `1h30m`; sizes are texts such as `8GiB` or
-`500MB`. `hearth env` prints the settings in force and the variables from which other programs learn
-the daemon's address.
+`500MB`. `hearth env` prints the settings of the current shell, and the variables that tell other
+programs the daemon's address.
 """
 
 

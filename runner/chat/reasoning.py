@@ -1,43 +1,28 @@
-"""Reasoning in the text of a model: what stands between two marks before the answer.
+"""Reasoning in the text of a model: what stands between two tags before the answer.
 
-The marks are those that the model's chat template writes. Text that only looks like a mark is
-text: nothing a model wrote is lost, except blanks beside the marks. Every character is looked at
+The tags are those that the model's chat template writes. Text that only looks like a tag is
+text: nothing a model wrote is lost, except blanks beside the tags. Every character is looked at
 a bounded number of times.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
-REASONING_TAGS = (
-    ("<think>", "</think>"),
+THINK: Final = ("<think>", "</think>")
+REASONING_TAGS: Final = (
+    THINK,
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
     ("<reasoning>", "</reasoning>"),
     ("<seed:think>", "</seed:think>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("[THINK]", "[/THINK]"),
-    ("<|channel>thought", "<channel|>"),
 )
-"""Of the families DeepSeek R1 and Qwen 3, Granite, Gemini-like, Seed, Cohere, OpenThinker,
-Magistral and Gemma 4."""
-
-_THINK = REASONING_TAGS[0]
-_BY_NAME = {
-    **dict.fromkeys(
-        ("qwen3-thinking", "qwen3-vl-thinking", "qwen3.5", "qwen3.8", "ornith"), _THINK
-    ),
-    **dict.fromkeys(("deepseek3", "deepseek3.1", "deepseek3.2", "cogito", "olmo3-think"), _THINK),
-    **dict.fromkeys(("nemotron-3-nano", "nemotron-3.5-nano", "lfm2-thinking"), _THINK),
-    **dict.fromkeys(("glm-4.6", "glm-4.7", "glm-ocr", "laguna", "poolside-v1"), _THINK),
-    **dict.fromkeys(("minimax-m2", "kimi"), _THINK),
-    "cohere": ("<|START_THINKING|>", "<|END_THINKING|>"),
-    "gemma4": ("<|channel>thought", "<channel|>"),
-    "gemma4-no-thinking": ("<|channel>thought", "<channel|>"),
-}
-"""Of parsers by the names that PARSER takes, for models whose template shows no marks."""
+"""Of no one family: DeepSeek R1, Qwen 3 and many others, Granite, Gemini, Seed, OpenThinker."""
+_TOKEN = re.compile(r"<[^<>]+>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +32,12 @@ class ReasoningText:
     text: str
 
 
-def reasoning_tags_of(
-    chat_template: str | None, family: str | None = None
-) -> tuple[str, str] | None:
-    """The marks that a chat template knows, or the parser that PARSER names; None when neither
-    knows any. The end mark counts: many templates only write that, to cut old reasoning off."""
-    found = (pair for pair in REASONING_TAGS if pair[1] in (chat_template or ""))
-    return next(found, None) or _BY_NAME.get(family or "")
-
-
-def special_tokens_of_reasoning(marks: tuple[str, str] | None) -> tuple[str, ...]:
-    """Control tokens whose text must reach a ReasoningParser with these marks."""
-    if marks is None:
+def special_tokens_of_reasoning(tags: tuple[str, str] | None) -> tuple[str, ...]:
+    """Control tokens whose text must reach a ReasoningParser with these tags: the tags, and what
+    stands in angle brackets in them."""
+    if tags is None:
         return ()
-    return (*marks, "<|channel>") if marks[1] == "<channel|>" else marks
+    return tuple(dict.fromkeys((*tags, *_TOKEN.findall(" ".join(tags)))))
 
 
 class ReasoningParser:
@@ -73,12 +50,12 @@ class ReasoningParser:
         self._state: Callable[[], list[str | ReasoningText] | None] = self._before
 
     @property
-    def inside(self) -> bool:
+    def in_reasoning(self) -> bool:
         """Whether the reasoning has begun and not ended."""
         return self._state in (self._blanks_inside, self._inside)
 
     def feed(self, text: str) -> list[str | ReasoningText]:
-        """Reasoning and content that text completes; what may still become a mark is held."""
+        """Reasoning and content that text completes; what may still become a tag is held."""
         self._held += text
         parts: list[str | ReasoningText] = []
         while self._held:
@@ -139,9 +116,9 @@ class ReasoningParser:
         return []
 
 
-def _overlap(text: str, mark: str) -> int:
-    """How many characters at the end of text may be the beginning of mark."""
-    for length in range(min(len(text), len(mark) - 1), 0, -1):
-        if text.endswith(mark[:length]):
+def _overlap(text: str, tag: str) -> int:
+    """How many characters at the end of text may be the beginning of tag."""
+    for length in range(min(len(text), len(tag) - 1), 0, -1):
+        if text.endswith(tag[:length]):
             return length
     return 0

@@ -18,20 +18,20 @@ from registry.fsck.repair import repair_bits, restore_from_files
 from registry.hosts.references import parse
 from registry.store import Store
 from registry.transfer.download import BlobProgress
+from runner.library.library import Library
 from runner.library.transfers import BlobSource, LostBlob
-from runner.server.services import Services
 
 _TICK_S = 0.1
 
 
 async def repair_blob(
-    services: Services, finding: Finding
+    library: Library, finding: Finding
 ) -> AsyncGenerator[BlobProgress | str, None]:
     """Bring a blob back: how far it is, and last where it came from.
 
     Raises RemoteError when nobody has it, Offline, StoreFull, StoreFault.
     """
-    store, digest = services.shelf, finding.digest
+    store, digest = library.store, finding.digest
     assert digest is not None
     wanted = await asyncio.to_thread(lost_blob, store, digest)
     own = _of_package(wanted.size_bytes)
@@ -41,7 +41,7 @@ async def repair_blob(
     if finding.kind == "content" and await asyncio.to_thread(repair_bits, store, digest):
         yield "by its checksums"
         return
-    job = services.transfers.mend(wanted)
+    job = library.transfers.mend(wanted)
     try:
         while not job.task.done():
             await asyncio.wait({job.task}, timeout=_TICK_S)
@@ -50,7 +50,7 @@ async def repair_blob(
                     yield step
         yield f"from {job.task.result()}"
     finally:
-        await services.transfers.leave(job)
+        await library.transfers.leave(job)
 
 
 def lost_blob(store: Store, digest: Digest) -> LostBlob:

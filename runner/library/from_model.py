@@ -7,13 +7,13 @@ import asyncio
 from registry.errors import InvalidName, ModelMissing, RemoteMissing
 from registry.names import Name
 from runner.errors import InvalidRequest, ModelNotFound
+from runner.library.library import Library
 from runner.library.progress import ReportProgress
 from runner.library.pull_wait import wait_for_pull
 from runner.server.ollama.transfers import TransferLines, reference_of
-from runner.server.services import Services
 
 
-async def find_or_pull(services: Services, text: str, tell: ReportProgress) -> Name:
+async def find_or_pull(library: Library, text: str, tell: ReportProgress) -> Name:
     """The name in the store of the model that text names. One that is not there is pulled, its
     progress told.
 
@@ -21,7 +21,7 @@ async def find_or_pull(services: Services, text: str, tell: ReportProgress) -> N
     no such model, RemoteError, StoreError.
     """
     try:
-        return services.shelf.get(Name.parse(text)).name
+        return library.store.get(Name.parse(text)).name
     except InvalidName as error:
         if "://" not in text and "@" not in text:
             raise InvalidRequest(error.message, param="from") from None
@@ -29,21 +29,21 @@ async def find_or_pull(services: Services, text: str, tell: ReportProgress) -> N
     except ModelMissing as error:
         near = list(error.suggestions)
         missing = ModelNotFound(error.message, model=text, suggestions=near)
-    if services.settings.offline:
+    if library.settings.offline:
         raise missing
     try:
-        return await _pulled(services, text, tell)
+        return await _pulled(library, text, tell)
     except RemoteMissing as error:
         near = missing.details.get("suggestions") or []
         hint = f". Did you mean {' or '.join(near)}?" if near else ""
         raise ModelNotFound(f"{error.message}{hint}", **missing.details) from None
 
 
-async def _pulled(services: Services, text: str, tell: ReportProgress) -> Name:
-    place = await asyncio.to_thread(services.transfers.short_names.expand, text)
+async def _pulled(library: Library, text: str, tell: ReportProgress) -> Name:
+    place = await asyncio.to_thread(library.short_names.expand, text)
     if place != text:
         await tell({"status": f"{text} is {place}"})
-    job = services.transfers.pull(reference_of(place, insecure=False), insecure=False)
+    job = library.transfers.pull(reference_of(place, insecure=False), insecure=False)
     lines = TransferLines(job.state, "pulling")
 
     async def tell_news() -> None:
@@ -54,4 +54,4 @@ async def _pulled(services: Services, text: str, tell: ReportProgress) -> Name:
     try:
         return await wait_for_pull(job, tell_news)
     finally:
-        await services.transfers.leave(job)
+        await library.transfers.leave(job)

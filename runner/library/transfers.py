@@ -22,8 +22,6 @@ from registry.hosts.references import Reference
 from registry.manifest import ADAPTER_TYPE
 from registry.pull import ModelBuilder, PullState, pull
 from registry.records import BlobOrigin
-from registry.shortnames import FILE_NAME as SHORT_NAMES
-from registry.shortnames import ShortNames
 from registry.store import Store
 from registry.transfer.download import DownloadOptions
 from registry.transfer.fetcher import Fetcher
@@ -82,7 +80,6 @@ class Transfers:
         self._limit = RateLimit(settings.transfer_rate)
         self._fetcher = Fetcher(store, DownloadOptions(self._limit))
         self._sharing: SharedTasks[PullState] = SharedTasks()
-        self.short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self.credentials = Credentials(settings.data_dir / "auth.json", docker_config())
 
     def pull(self, reference: Reference, insecure: bool) -> Transfer:
@@ -110,7 +107,7 @@ class Transfers:
 
     async def _pull(self, asked: _PullRequest, making: ModelBuilder, state: PullState) -> None:
         hosts, access = await _hosts(), self._access()
-        async with hosts.Web(self._agent, asked.insecure) as web:
+        async with hosts.HttpClient(self._agent, asked.insecure) as web:
             host = hosts.host_for(web, asked.reference, access)
             host = BaseHost(host, access.memory_bytes) if asked.is_base else host
             await pull(host, self._fetcher, state, making)
@@ -128,7 +125,7 @@ class Transfers:
 
         async def run(state: PullState) -> None:
             hosts = await _hosts()
-            async with hosts.Web(self._agent, insecure) as web:
+            async with hosts.HttpClient(self._agent, insecure) as web:
                 target = hosts.destination(web, reference, self._access())
                 await hosts.push(self._store, reference.name, target, self._limit, state)
 
@@ -142,7 +139,7 @@ class Transfers:
         async def run(state: PullState) -> str:
             await _hosts()
             module = await asyncio.to_thread(import_module, "runner.library.refetch")
-            asking = module.Asking(self._agent, self._access(), self._fetcher, state)
+            asking = module.RefetchContext(self._agent, self._access(), self._fetcher, state)
             came_from: str = await module.refetch(asking, wanted)
             return came_from
 
@@ -156,7 +153,7 @@ class Transfers:
         """Keep a credential that the registry accepts. Raises Offline, RemoteError, StoreFault."""
         self._require_network(f"log in to {host}")
         hosts = await _hosts()
-        async with hosts.Web(self._agent, insecure) as web:
+        async with hosts.HttpClient(self._agent, insecure) as web:
             await hosts.check_login(web, host, credential)
         await asyncio.to_thread(self.credentials.save, host, credential)
 

@@ -15,10 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from registry.bundle import Bundle, read_bundle
-from registry.shortnames import FILE_NAME as SHORT_NAMES
-from registry.shortnames import ShortNames
-from registry.store import Store, StoredModel
+from registry.bundle import Bundle
+from registry.store import StoredModel
 from runner.errors import (
     CapacityError,
     HearthError,
@@ -27,7 +25,7 @@ from runner.errors import (
     ShuttingDown,
     WorkerCrashed,
 )
-from runner.library.lookup import find
+from runner.models.bundle_source import BundleSource
 from runner.models.capabilities import ModelCapabilities, model_capabilities, template_of
 from runner.models.crash_history import CrashHistory
 from runner.models.load_request import LoadRequest, load_request
@@ -88,15 +86,14 @@ class Manager:
 
     def __init__(
         self,
-        store: Store,
+        library: BundleSource,
         settings: Settings,
         start: StartWorker = WorkerHandle.start,
         memory: MemoryTracker | None = None,
         observer: Observer | None = None,
     ) -> None:
-        self.store = store
+        self._library = library
         self.settings = settings
-        self._short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self._start_worker = start
         self._memory = memory or MemoryTracker(settings)
         self._observer = observer or NullObserver()
@@ -123,10 +120,6 @@ class Manager:
         """All models that have a worker, also those that only finish their answers."""
         return [*self._residents.values(), *self._leaving]
 
-    def find(self, name: str) -> StoredModel:
-        """The installed model. Raises ModelNotFound with near names, InvalidRequest."""
-        return find(self.store, name, self._short_names)
-
     @asynccontextmanager
     async def lease(
         self,
@@ -142,7 +135,7 @@ class Manager:
         """
         began_s = self._now()
         self._admit()
-        stored = self.find(name)
+        stored = self._library.find(name)
         ready = self._usable(stored, options or {})
         if ready is not None and ready.loaded:
             resident, load_s = ready, 0.0
@@ -162,7 +155,7 @@ class Manager:
     async def unload(self, name: str) -> bool:
         """End the model's worker now if nobody uses it, else as soon as nobody does. False:
         it is not loaded. Raises ModelNotFound."""
-        resident = self._residents.get(str(self.find(name).digest))
+        resident = self._residents.get(str(self._library.find(name).digest))
         if resident is None:
             return False
         await self._retire(resident)
@@ -259,7 +252,7 @@ class Manager:
     async def _load(self, stored: StoredModel, options: Mapping[str, Any]) -> Resident:
         key = str(stored.digest)
         backoff_s = self._check_crashes(key, stored.name.short)
-        bundle = await asyncio.to_thread(read_bundle, self.store, stored)
+        bundle = await asyncio.to_thread(self._library.read, stored)
         outgrown = self._residents.get(key)
         if outgrown is not None:
             await self._retire(outgrown)

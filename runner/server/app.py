@@ -12,10 +12,7 @@ from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from modelfile.builtin import seed_builtin
-from registry.store import Store
 from runner.errors import StorageFailed
-from runner.library.transfers import Transfers
 from runner.models.manager import Manager
 from runner.server.anthropic.routes import ROUTES as ANTHROPIC
 from runner.server.guard import Guard
@@ -89,7 +86,7 @@ ROUTES = (*_SERVED, *describing(_SERVED))
 
 
 def create_app(services: Services, public: bool = False) -> ASGIApp:
-    """The application of a daemon. Its lifespan takes the store, seeds the bundled model, and
+    """The application of a daemon. Its lifespan seeds the bundled model and, at the end,
     ends all workers. public: it listens beyond this machine."""
     inner = router(ROUTES, services)
     guarded = Guard(inner, services.address, services.settings.origins, public)
@@ -113,17 +110,13 @@ async def _lifespan(services: Services, receive: Receive, send: Send) -> None:
 
 @asynccontextmanager
 async def opened(services: Services) -> AsyncIterator[None]:
-    """The daemon with its store and manager; the store is opened here unless it is already.
-    Afterwards all workers are gone and the store is free."""
-    store = services.store or Store.open(services.settings.models_dir)
-    services.store = store
+    """The daemon with its manager. Afterwards all workers are gone and the library is closed."""
+    library = services.library
     try:
-        if not store.read_only:
-            await asyncio.to_thread(seed_builtin, store)
-        services.models = Manager(store, services.settings, observer=services.metrics)
+        await asyncio.to_thread(library.seed)
+        services.models = Manager(library, services.settings, observer=services.metrics)
         file = ResponseStore(services.settings.data_dir / FILE_NAME)
         services.making = BackgroundResponses(file)
-        services.moving = Transfers(store, services.settings, services.version)
         services.batching = open_batches(services)
         try:
             await _resume(services.batching)
@@ -131,10 +124,9 @@ async def opened(services: Services) -> AsyncIterator[None]:
         finally:
             await services.batching.close()
             await services.making.close()
-            await services.moving.close()
             await services.models.close()
     finally:
-        store.close()
+        await library.close()
 
 
 async def _resume(batches: BatchExecutor) -> None:

@@ -1,21 +1,19 @@
 """The one table from errors to HTTP status codes, and the error bodies of the surfaces.
 
-The only place where the errors of the leaves meet those of the runner. A fault that nobody
+Errors of the leaves become the runner's in runner.library.errors. A fault that nobody
 foresaw becomes a plain 500 with a request id; its traceback goes to the log, never to a client.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic_core import to_json
 
-from modelfile.errors import ModelfileError
-from registry import errors as registry
 from runner import errors as runner
+from runner.library.errors import as_hearth_error
 
 log = logging.getLogger("hearth.http")
 
@@ -30,22 +28,6 @@ _STATUS: dict[type[runner.HearthError], int] = {
     runner.CapacityError: 503,
     runner.WorkerTimeout: 504,
     runner.HearthError: 500,
-}
-
-_REGISTRY: dict[type[registry.RegistryError], type[runner.HearthError]] = {
-    registry.InvalidName: runner.InvalidRequest,
-    registry.InvalidDigest: runner.InvalidRequest,
-    registry.InvalidShortNames: runner.InvalidRequest,
-    registry.DigestMismatch: runner.InvalidRequest,
-    registry.BlobMissing: runner.InvalidRequest,
-    registry.ModelMissing: runner.ModelNotFound,
-    registry.RemoteMissing: runner.RemoteModelNotFound,
-    registry.RemoteDenied: runner.RegistryDenied,
-    registry.RemoteUnreachable: runner.RegistryUnreachable,
-    registry.Offline: runner.NetworkForbidden,
-    registry.StoreReadOnly: runner.Conflict,
-    registry.StoreError: runner.StorageFailed,
-    registry.RegistryError: runner.ModelInvalid,
 }
 
 
@@ -85,7 +67,7 @@ def failure_of(error: Exception, request_id: str) -> HttpFailure:
     """What to tell the client about error; what is not ours is logged with its traceback."""
     if isinstance(error, HttpError):
         return HttpFailure(error.status, error.code, error.message, headers=error.headers)
-    known = _as_hearth_error(error)
+    known = as_hearth_error(error)
     if known is None:
         log.error("request %s failed", request_id, exc_info=error)
         message = f"an unexpected fault; the daemon's log tells more under {request_id}"
@@ -93,26 +75,6 @@ def failure_of(error: Exception, request_id: str) -> HttpFailure:
     retry = known.details.get("retry_after_s")
     headers = {} if retry is None else {"retry-after": str(retry)}
     return HttpFailure(_status(known), known.code, known.message, known.details, headers)
-
-
-def _as_hearth_error(error: Exception) -> runner.HearthError | None:
-    if isinstance(error, runner.HearthError):
-        return error
-    if isinstance(error, ModelfileError):
-        return runner.InvalidRequest(str(error))
-    if isinstance(error, registry.RegistryError):
-        return _of_registry(error)
-    return None
-
-
-def _of_registry(error: registry.RegistryError) -> runner.HearthError:
-    kind = next(kind for base, kind in _REGISTRY.items() if isinstance(error, base))
-    details: dict[str, Any] = {}
-    if isinstance(error, registry.ModelMissing):
-        details = {"model": error.name, "suggestions": list(error.suggestions)}
-    if isinstance(error, registry.StoreFault):
-        details = {"errno": errno.errorcode.get(error.errno or 0)}
-    return kind(error.message, **details)
 
 
 def _status(error: runner.HearthError) -> int:

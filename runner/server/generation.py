@@ -10,8 +10,9 @@ from typing import Any
 
 from runner.chat import output
 from runner.chat.conversation import open_turn, with_bundle_turns
+from runner.chat.families import family_of, reasoning_tags_of
 from runner.chat.output import OutputParser, output_parser
-from runner.chat.reasoning import reasoning_tags_of, special_tokens_of_reasoning
+from runner.chat.reasoning import special_tokens_of_reasoning
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.capabilities import template_capabilities
 from runner.models.manager import Lease
@@ -25,12 +26,6 @@ MAX_SEQUENCES = 128
 _MAX_KEEP_ALIVE_S = 1e9  # of a keep_alive; below it every timer works
 OLLAMA_NUM_KEEP = 4
 EFFORTS = ("minimal", "low", "medium", "high", "max")
-
-_HARMONY_REASONING = (
-    "<|channel|>analysis<|message|>",
-    "<|end|><|start|>assistant<|channel|>final<|message|>",
-)
-_HARMONY_HEAD = "<|channel|>final<|message|>"
 
 _ids = itertools.count(1)
 
@@ -196,8 +191,9 @@ def after_reasoning(
     False."""
     if grammar is None:
         return None
-    if output.is_harmony(lease.template, lease.bundle.parser):
-        return replace(grammar, reasoning=_HARMONY_REASONING, head=_HARMONY_HEAD)
+    family = family_of(lease.template, lease.bundle.parser)
+    if family is not None and family.headers is not None:
+        return family.headers.before_text(grammar)
     marks = reasoning_marks(lease)
     return grammar if marks is None or think is False else replace(grammar, reasoning=marks)
 
@@ -221,7 +217,7 @@ def openings(lease: Lease) -> tuple[str, ...]:
 
 def special_tokens_to_keep(lease: Lease, *, tools: bool) -> tuple[str, ...]:
     """The marks that the parser of this model's answers needs, were they control tokens."""
-    found = output.special_tokens_of(lease.template, tools=tools, family=lease.bundle.parser)
+    found = output.special_tokens_of(lease.template, tools=tools, name=lease.bundle.parser)
     return (*special_tokens_of_reasoning(reasoning_marks(lease)), *found)
 
 
@@ -230,17 +226,17 @@ def parser_of(
     tools: Sequence[Mapping[str, Any]],
     *,
     single: bool = False,
-    in_pieces: bool = False,
+    in_deltas: bool = False,
 ) -> OutputParser | None:
     """A fresh parser for an answer of this model; None: there is nothing to look for. single:
-    only the first tool call counts. in_pieces: calls are shown as they are written."""
+    only the first tool call counts. in_deltas: calls are shown as they are written."""
     return output_parser(
         lease.template,
         tools=tools,
-        marks=reasoning_marks(lease),
-        family=lease.bundle.parser,
+        tags=reasoning_marks(lease),
+        name=lease.bundle.parser,
         single=single,
-        in_pieces=in_pieces,
+        in_deltas=in_deltas,
     )
 
 

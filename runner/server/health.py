@@ -32,7 +32,7 @@ async def version(http: HttpRequest) -> None:
             "name": "hearth",
             "pid": services.pid,
             "store": str(services.settings.models_dir),
-            "read_only": services.shelf.read_only,
+            "read_only": services.library.read_only,
             "uptime_s": services.uptime_s,
         }
     )

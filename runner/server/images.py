@@ -11,7 +11,6 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from registry.bundle import read_bundle
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.vision import vision_unsupported
 from runner.types import IMAGE_PLACEHOLDER, Image, Message
@@ -144,8 +143,8 @@ async def require_vision(
     model cannot read them; and what finding and reading it raises."""
     if not check_images(messages, answers):
         return
-    stored = services.manager.find(model)
-    bundle = await asyncio.to_thread(read_bundle, services.shelf, stored)
+    stored = services.library.find(model)
+    bundle = await asyncio.to_thread(services.library.read, stored)
     fault = vision_unsupported(bundle, options.get("backend"))
     if fault is not None:
         raise InvalidRequest(fault, param="messages")

@@ -43,7 +43,7 @@ class EvalRequest(WireModel):
 async def evaluate(http: HttpRequest) -> None:
     """Measure, telling how far it is. A client that leaves ends it."""
     asked = await http.read(EvalRequest)
-    store = http.services.shelf
+    store = http.services.library.store
     answer = ProgressStream(http, asked.stream is not False)
     async with http.cancelled_on_disconnect():
         stored = await asyncio.to_thread(find, store, asked.model)

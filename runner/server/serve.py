@@ -16,9 +16,9 @@ from pathlib import Path
 
 import uvicorn
 
-from registry.errors import RegistryError, StoreLocked
-from registry.store import Store
 from runner.errors import HearthError, ShuttingDown
+from runner.library.errors import RegistryError, StoreLocked
+from runner.library.library import Library
 from runner.server.app import create_app
 from runner.server.connections import BoundedProtocol
 from runner.server.keys import FILE_NAME, KeyRing
@@ -52,13 +52,14 @@ def main() -> int:
         taken = isinstance(error, PortTaken)
         return _give_up(str(error), EXIT_PORT_TAKEN if taken else EXIT_FAULT)
     with sock:
-        services = Services(settings, address, importlib.metadata.version("hearth"), keys)
+        version = importlib.metadata.version("hearth")
         try:
-            services.store = Store.open(settings.models_dir)
+            library = Library.open(settings, version)
         except StoreLocked as error:
             return _give_up(error.message, EXIT_STORE_LOCKED)
         except RegistryError as error:
             return _give_up(error.message, EXIT_FAULT)
+        services = Services(settings, address, version, keys, library)
         with _state_file(services):
             return _serve(services, sock)
 
@@ -114,7 +115,7 @@ class DaemonServer(uvicorn.Server):
         self.exit_code = 0
         log.info("hearth %s listens on %s, models in %s%s", self._services.version,
                  self._services.address.url, self._services.settings.models_dir,
-                 " (read-only)" if self._services.shelf.read_only else "")  # fmt: skip
+                 " (read-only)" if self._services.library.read_only else "")  # fmt: skip
 
     def _on_signal(self, number: int) -> None:
         services = self._services
@@ -128,8 +129,7 @@ class DaemonServer(uvicorn.Server):
         log.info("stopping: answers in progress may finish")
         if services.models is not None:
             services.models.stop_admitting()
-        if services.moving is not None:
-            services.moving.cancel_all()
+        services.library.transfers.cancel_all()
         drain_s = services.settings.drain_timeout
         if drain_s is not None:
             loop = asyncio.get_running_loop()

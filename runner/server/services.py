@@ -7,8 +7,7 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
-from registry.store import Store
-from runner.library.transfers import Transfers
+from runner.library.library import Library
 from runner.models.manager import Manager
 from runner.server.keys import KeyRing
 from runner.server.metrics import Metrics
@@ -20,16 +19,15 @@ from runner.settings import Address, Settings
 
 @dataclass(slots=True)
 class Services:
-    """One running daemon. store and manager exist from start-up to shutdown. owner_token: opens
-    everything to whoever can read the daemon's own files."""
+    """One running daemon. library: closed at shutdown. manager: from start-up to shutdown.
+    owner_token: opens everything to whoever can read the daemon's own files."""
 
     settings: Settings
     address: Address
     version: str
     keys: KeyRing
-    store: Store | None = None
+    library: Library
     models: Manager | None = None
-    moving: Transfers | None = None
     making: BackgroundResponses | None = None
     batching: BatchExecutor | None = None
     draining: bool = False
@@ -54,12 +52,6 @@ class Services:
         return self.models
 
     @property
-    def transfers(self) -> Transfers:
-        """The pulls and pushes under way."""
-        assert self.moving is not None
-        return self.moving
-
-    @property
     def background(self) -> BackgroundResponses:
         """The responses that are made without their clients."""
         assert self.making is not None
@@ -70,9 +62,3 @@ class Services:
         """The batches, and the files that they read and write."""
         assert self.batching is not None
         return self.batching
-
-    @property
-    def shelf(self) -> Store:
-        """The store of installed models."""
-        assert self.store is not None
-        return self.store

@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from runner.chat.output import is_harmony
-from runner.chat.tools import family_of
+from runner.chat.families import family_of
 from runner.chat.tools.call_grammar import (
     MAX_CALLS,
-    CallGrammar,
-    call_grammar_of,
     grammar_of_calls,
     offered_function,
 )
@@ -25,8 +22,6 @@ from runner.server.generation import after_reasoning
 from runner.types import Grammar
 
 Mode = Literal["none", "auto", "required"]
-
-_HARMONY_REASONING = ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +101,12 @@ def _enforced(
     think: bool | str | None,
 ) -> Grammar | None:
     required = choice.mode == "required"
-    harmony = is_harmony(lease.template, lease.bundle.parser)
-    if harmony and not required and answer is None:
-        return None  # free text in harmony has headers of its own
-    notation = _notation(lease, harmony)
-    if notation is None or (harmony and not required):
+    family = family_of(lease.template, lease.bundle.parser)
+    headers = None if family is None else family.headers
+    if headers is not None and not required and answer is None:
+        return None  # free text has headers of its own
+    calls = None if family is None else family.call_grammar_for(lease.template)
+    if calls is None or (headers is not None and not required):
         raise Unsupported(
             f"{lease.bundle.name.short}: how this model writes calls is not known well enough to "
             "enforce them; leave tool_choice, strict and response_format out of a request with "
@@ -125,27 +121,18 @@ def _enforced(
         if choice.names is None or each["name"] in choice.names
     ]
     grammar = grammar_of_calls(
-        notation,
+        calls,
         offers,
         free=not required,
-        most=1 if choice.single else MAX_CALLS,
+        max_calls=1 if choice.single else MAX_CALLS,
         answer=None if required or answer is None else _as_lark(answer),
     )
     if answer is not None and not required:
         place = (answer.param or "response_format", answer.text)
         grammar = replace(grammar, schemas=(*grammar.schemas, place))
-    if harmony:
-        return replace(grammar, reasoning=_HARMONY_REASONING)
+    if headers is not None:
+        return headers.before_calls(grammar)
     return after_reasoning(grammar, lease, think)
-
-
-def _notation(lease: Lease, harmony: bool) -> CallGrammar | None:
-    if harmony:
-        return call_grammar_of("harmony", lease.template)
-    family = family_of(lease.template, lease.bundle.parser)
-    if family is None:
-        return None
-    return call_grammar_of(family.__name__.rpartition(".")[2], lease.template)
 
 
 def _as_lark(answer: Grammar) -> str:

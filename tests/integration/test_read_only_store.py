@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from registry.store import Store
+from runner.library.library import Library
 from runner.server.app import create_app, opened
 from runner.server.keys import KeyRing
 from runner.server.services import Services
@@ -26,8 +27,8 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     store.close()
     settings = replace(load({"HEARTH_HOME": str(tmp_path), "HEARTH_OFFLINE": "1"}))
     keys = KeyRing(tmp_path / "keys.json")
-    daemon = Services(settings, settings.address, "test", keys)
-    daemon.store = Store.open(tmp_path / "models", read_only=True)
+    library = Library(Store.open(tmp_path / "models", read_only=True), settings, "test")
+    daemon = Services(settings, settings.address, "test", keys, library)
     async with opened(daemon):
         transport = httpx.ASGITransport(create_app(daemon))
         async with httpx.AsyncClient(transport=transport, base_url=settings.address.url) as client:

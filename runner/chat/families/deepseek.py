@@ -1,10 +1,13 @@
-"""DeepSeek's notations. V3 and R1 write the arguments in a Markdown block after the word
-function and the name; V3.1 and later write name and arguments only. Cogito writes as V3 does."""
+"""DeepSeek V3, R1 and V3.1. The older ones write the arguments in a Markdown block after the word
+function and the name, V3.1 the name and the arguments only. Cogito writes as V3 does."""
 
 from __future__ import annotations
 
 import re
 
+from runner.chat.family import Family
+from runner.chat.tools.argument_grammar import as_json, lark_text
+from runner.chat.tools.call_grammar import CallGrammar
 from runner.chat.tools.call_stream import CallHeads
 from runner.chat.tools.calls import Tools, collect_calls, new_call
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
@@ -14,8 +17,6 @@ _CALLS = "<｜tool▁calls▁begin｜>"
 _CALLS_END = "<｜tool▁calls▁end｜>"
 _CALL = "<｜tool▁call▁begin｜>"
 _CALL_END = "<｜tool▁call▁end｜>"
-MARKERS = (_CALLS,)
-KEPT = (_CALLS, _CALLS_END, _CALL, _CALL_END, "<｜tool▁sep｜>")
 _EACH = re.compile(f"{_CALL}([^<]{{0,256}})<｜tool▁sep｜>(.*?)(?:{_CALL_END}|\\Z)", re.DOTALL)
 _HEAD = (
     rf"\s*{_CALL}\s*(?:function\s*<｜tool▁sep｜>\s*(?=\S+\s*```)|(?=[^<]*<｜tool▁sep｜>\s*\{{))"
@@ -25,8 +26,8 @@ _HEADS = CallHeads.of(_HEAD, rf"\s*(?:```\s*)?(?:{_CALL_END})?{_HEAD}")
 _BLOCK = re.compile(r"\s*(\S{1,256})\s*```(?:json)?\s*(.*?)\s*(?:```\s*|\Z)\Z", re.DOTALL)
 
 
-def parser(tools: Tools) -> DelimitedParser:
-    """A fresh parser. A call may stand alone, without the marks around all of them."""
+def _parser(_tools: Tools) -> DelimitedParser:
+    # A call may stand alone, without the markers around all of them.
     return DelimitedParser(
         Delimiters(_CALLS, _CALLS_END, _decode, heads=_HEADS),
         Delimiters(
@@ -46,3 +47,29 @@ def _call(found: re.Match[str]) -> ToolCall | None:
     block = _BLOCK.match(second) if first.strip() == "function" else None
     name, arguments = (block[1], block[2]) if block else (first, second)
     return new_call(name, arguments.strip())
+
+
+_TOKENS = (_CALLS, _CALLS_END, _CALL, _CALL_END, "<｜tool▁sep｜>")
+_IN_BLOCKS = CallGrammar(
+    _TOKENS,
+    lambda each, rule: (
+        f'mark_2 "function" mark_4 {lark_text(each.name)} "\\n```json\\n" {rule} "\\n```" mark_3'
+    ),
+    as_json,
+    end="mark_1",
+)
+
+FAMILY = Family(
+    thinking_names=("cogito", "deepseek3", "deepseek3.1"),
+    markers=(_CALLS,),
+    special_tokens=_TOKENS,
+    tool_parser=_parser,
+    call_grammar=CallGrammar(
+        _TOKENS,
+        lambda each, rule: f"mark_2 {lark_text(each.name)} mark_4 {rule} mark_3",
+        as_json,
+        between="",
+        end="mark_1",
+    ),
+    call_grammar_variants=(("```json", _IN_BLOCKS),),
+)

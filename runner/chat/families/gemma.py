@@ -1,30 +1,40 @@
 """Gemma 2 and 3: calls as Python in a Markdown block, ```tool_code.
 
-The models have no notation of their own; this is the one that Google's guides for them use.
+The models have no tool format of their own; this is the one of Google's guides for them.
 """
 
 from __future__ import annotations
 
 import re
 
-from runner.chat.families.pythonic import python_calls
+from runner.chat.family import Family
+from runner.chat.tools.argument_grammar import keyword_values
+from runner.chat.tools.call_grammar import CallGrammar, python_call
 from runner.chat.tools.calls import Tools, calls_from_value, lenient_loads, only_offered
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
+from runner.chat.tools.python_calls import python_calls
 from runner.types import ToolCall
 
-_BEGIN = "```tool_code"
-MARKERS = ("tool_code",)
-KEPT: tuple[str, ...] = ()
+_BEGIN, _END = "```tool_code", "```"
 _PRINT = re.compile(r"print\((.*)\)\s*\Z", re.DOTALL)
 
 
-def parser(tools: Tools) -> DelimitedParser:
-    """A fresh parser. tools: those that were offered."""
-
+def _parser(tools: Tools) -> DelimitedParser:
     def decode(text: str) -> list[str | ToolCall] | None:
         body = text.strip()
         printed = _PRINT.match(body)
         found = python_calls(printed[1] if printed else body, tools)
         return only_offered(found, tools) or calls_from_value(lenient_loads(body), bare=True)
 
-    return DelimitedParser(Delimiters(_BEGIN, "```", decode))
+    return DelimitedParser(Delimiters(_BEGIN, _END, decode))
+
+
+FAMILY = Family(
+    names=("gemma",),
+    markers=("tool_code",),
+    rank=6,
+    tool_parser=_parser,
+    call_grammar=CallGrammar(
+        (_BEGIN,), python_call, keyword_values, begin='"\\n"', between='"\\n"', end='"\\n```"'
+    ),
+)

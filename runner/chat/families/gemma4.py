@@ -1,27 +1,22 @@
-"""Gemma 4's notation: <|tool_call>call:NAME{KEY:<|"|>TEXT<|"|>,KEY:5}<tool_call|>.
+"""Gemma 4: <|tool_call>call:NAME{KEY:<|"|>TEXT<|"|>,KEY:5}<tool_call|>.
 
 Source: the chat template of google/gemma-4.
 """
 
 from __future__ import annotations
 
-from runner.chat.families.functiongemma import braced_call, inside
-from runner.chat.tools.calls import Tools
-from runner.chat.tools.delimited import DelimitedParser, Delimiters
+from runner.chat.family import Family
+from runner.chat.tools.braced_calls import braced_grammar, braced_parser
 
-_BEGIN = "<|tool_call>"
-_END = "<tool_call|>"
-_QUOTE = '<|"|>'
+_BEGIN, _END, _QUOTE = "<|tool_call>", "<tool_call|>", '<|"|>'
 _RESPONSE = "<|tool_response>"
-MARKERS = (_BEGIN,)
-KEPT = (_BEGIN, _END, _QUOTE, _RESPONSE)
 
-
-def parser(tools: Tools) -> DelimitedParser:
-    """A fresh parser. The model now and then repeats the end mark, or begins the result itself."""
-    marks = Delimiters(
-        *(_BEGIN, _END, lambda text: braced_call(text, _QUOTE)),
-        noise=(_END, _RESPONSE),
-        quoted=inside(_QUOTE),
-    )
-    return DelimitedParser(marks)
+FAMILY = Family(
+    thinking_names=("gemma4", "gemma4-no-thinking"),
+    markers=(_BEGIN,),
+    special_tokens=(_BEGIN, _END, _QUOTE, _RESPONSE),
+    reasoning_tags=("<|channel>thought", "<channel|>"),
+    # The model now and then repeats the end marker, or begins the result itself.
+    tool_parser=braced_parser(_BEGIN, _END, _QUOTE, noise=(_END, _RESPONSE)),
+    call_grammar=braced_grammar(_BEGIN, _END, _QUOTE),
+)

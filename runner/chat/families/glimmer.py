@@ -1,27 +1,35 @@
-"""Muse Glimmer's notation: an answer is a row of messages, each to somebody.
+"""Muse Glimmer: an answer is a row of messages, each to somebody.
 
- to=self<|message|>...<|eom|> is reasoning; what goes to the user or to a tool is text, in which
-runner.chat.tools.glimmer finds the calls. The prompt ends with <|start|>assistant, so that an
-answer begins inside a header. Source: the chat template of the model.
+ to=self<|message|>...<|eom|> is reasoning; what goes to the user or to a tool is text, calls in it
+<atem:function_calls> around <atem:invoke name="NAME">, and in it <atem:parameter name="KEY">. The
+prompt ends with <|start|>assistant, so that an answer begins inside a header. Source: the chat
+template of the model.
 """
 
 from __future__ import annotations
 
 import re
 
+from runner.chat.family import Family
 from runner.chat.reasoning import ReasoningText
+from runner.chat.tools.calls import Tools, collect_calls, name_of, typed_call
+from runner.chat.tools.delimited import DelimitedParser, Delimiters
+from runner.types import ToolCall
 
-FAMILY = "glimmer"
-MARKERS = ("<|eom|>", "to=self<|message|>")
-KEPT = ("<|start|>", "<|message|>", "<|eom|>", "<|eot|>")
+_TOKENS = ("<|start|>", "<|message|>", "<|eom|>", "<|eot|>")
 _MESSAGE = "<|message|>"
 _ENDS = re.compile(r"<\|(?:eom|eot|start)\|>")
 _BEGINNINGS = ("to=", "<|start|>", _MESSAGE)
 _RECIPIENT = re.compile(r"\bto=([^\s<]{1,256})")
 MAX_HEADER_CHARS = 1024
+_CALLS = "<atem:function_calls>"
+_INVOKE = re.compile(r'<atem:invoke name="([^">\n]{1,256})">(.*?)(?:</atem:invoke>|\Z)', re.DOTALL)
+_PARAMETER = re.compile(
+    r'<atem:parameter name="([^">\n]{1,256})">(.*?)(?:</atem:parameter>|\Z)', re.DOTALL
+)
 
 
-class GlimmerParser:
+class GlimmerSplitter:
     """Takes the headers and the reasoning off an answer as it arrives. Text that is no header is
     text."""
 
@@ -31,7 +39,7 @@ class GlimmerParser:
         self._to_self = False
 
     @property
-    def inside(self) -> bool:
+    def in_reasoning(self) -> bool:
         """Whether the message that has begun is reasoning."""
         return self._to_self and not self._in_header
 
@@ -87,4 +95,34 @@ def _begun(text: str) -> int:
     """How many characters at the end may be the beginning of a mark."""
     start = text.rfind("<", max(0, len(text) - len(_MESSAGE)))
     tail = text[start:] if start >= 0 else ""
-    return len(tail) if tail and any(mark.startswith(tail) for mark in KEPT) else 0
+    return len(tail) if tail and any(mark.startswith(tail) for mark in _TOKENS) else 0
+
+
+def _parser(tools: Tools) -> DelimitedParser:
+    names = {name_of(tool) for tool in tools}
+
+    def call(found: re.Match[str]) -> ToolCall | None:
+        name = _short(found[1].replace(_MESSAGE, ""), names)
+        return typed_call(name, _PARAMETER.findall(found[2]), tools)
+
+    def decode(text: str) -> list[str | ToolCall] | None:
+        return collect_calls(_INVOKE, text, call)
+
+    return DelimitedParser(Delimiters(_CALLS, "</atem:function_calls>", decode, quoted=None))
+
+
+def _short(name: str, names: set[str | None]) -> str:
+    """The name of the tool that is meant. The list of tools names each with a space before it, so
+    that the model may write read.read for read."""
+    space, _, rest = name.partition(".")
+    meant = rest in names and rest.partition(".")[0] == space
+    return rest if meant and name not in names else name
+
+
+FAMILY = Family(
+    names=("glimmer",),
+    markers=(_CALLS, ("<|eom|>", "to=self<|message|>")),
+    message_tokens=_TOKENS,
+    tool_parser=_parser,
+    reasoning_splitter=GlimmerSplitter,
+)

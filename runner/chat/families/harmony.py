@@ -1,4 +1,4 @@
-"""OpenAI's harmony notation, of gpt-oss: an answer is a row of messages, each with a channel.
+"""gpt-oss, OpenAI's harmony format: an answer is a row of messages, each with a channel.
 
 <|channel|>analysis<|message|>...<|end|> is reasoning, the channels final and commentary are
 content, and a message to functions.NAME is a call with JSON arguments. The prompt ends with
@@ -11,60 +11,59 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from runner.chat.family import Family, MessageHeaders, OutputPart
 from runner.chat.reasoning import ReasoningText
-from runner.chat.tools.call_stream import CallHeads, CallStream, ToolCallDelta
+from runner.chat.tools.argument_grammar import as_json, lark_text
+from runner.chat.tools.call_grammar import CallGrammar
+from runner.chat.tools.call_stream import CallHeads, CallStream
 from runner.chat.tools.calls import new_call
 from runner.chat.tools.delimited import MAX_CALL_CHARS
-from runner.types import ToolCall
 
-MARKER = "<|channel|>"
-KEPT = (
-    *(MARKER, "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>"),
-)
+_CHANNEL = "<|channel|>"
 _MESSAGE = "<|message|>"
+_TOKENS = (_CHANNEL, _MESSAGE, "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
 _ENDS = re.compile(r"<\|(?:end|call|return|start)\|>")
 _RECIPIENT = re.compile(r"\bto=(?:functions\.)?([^\s<]{1,256})")
-_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
-_HEADER_BEGINS = (MARKER, "<|start|>", "to=")
+_CHANNEL_NAME = re.compile(r"<\|channel\|>\s*(\w+)")
+_HEADER_BEGINS = (_CHANNEL, "<|start|>", "to=")
 MAX_HEADER_CHARS = 1024
 
 _HEADS = CallHeads.of(r"([^<{]{1,256})<\|message\|>\s*(?=\{)")
 
-Part = str | ReasoningText | ToolCall | ToolCallDelta
 
-
-class HarmonyParser:
+class HarmonySplitter:
     """Takes an answer apart as it arrives. Text that is not harmony is content."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str] | None = None) -> None:
+        """names: of the tools whose calls are shown as they are written, None: calls come
+        whole."""
         self._held = ""
         self._in_header = True
         self._searched = 0  # of _held inside a call: no end before here
         self._channel = "final"
         self._recipient: str | None = None
-        self._names: frozenset[str] | None = None
+        self._names = None if names is None else frozenset(names)
         self._preview: CallStream | None = None  # of the call that has begun
         self._previewed = 0  # of _held
 
-    def stream(self, names: Iterable[str]) -> None:
-        """Show calls of the tools with these names as they are written, as pieces."""
-        self._names = frozenset(names)
-
     @property
-    def inside(self) -> bool:
+    def in_reasoning(self) -> bool:
         """Whether the message that has begun is reasoning."""
         return self._channel == "analysis" and not self._in_header
 
-    def feed(self, text: str) -> list[Part]:
+    def feed(self, text: str) -> list[OutputPart]:
         """What text completes; what may still become a mark, and calls, are held back."""
         self._held += text
-        parts: list[Part] = []
+        parts: list[OutputPart] = []
         while self._held and (found := self._take()) is not None:
             parts += found
         return parts
 
-    def finish(self) -> list[Part]:
-        """What was held back, at the end of the text."""
+    def finish(self, text: str = "") -> list[OutputPart]:
+        """What the last text completes, with all that was held back."""
+        return [*self.feed(text), *self._finish()]
+
+    def _finish(self) -> list[OutputPart]:
         held, self._held = self._held, ""
         if self._in_header:
             return [held] if held.strip() and not held.lstrip().startswith("<|") else []
@@ -72,10 +71,10 @@ class HarmonyParser:
         shown, self._held = self._shown(len(held)), ""
         return shown + list(self._said(held, whole=True))
 
-    def _take(self) -> list[Part] | None:
+    def _take(self) -> list[OutputPart] | None:
         return self._take_header() if self._in_header else self._take_body()
 
-    def _take_header(self) -> list[Part] | None:
+    def _take_header(self) -> list[OutputPart] | None:
         start = self._held.lstrip()
         begun = any(mark.startswith(start[: len(mark)]) for mark in _HEADER_BEGINS)
         end = self._held.find(_MESSAGE, 0, MAX_HEADER_CHARS)
@@ -85,7 +84,7 @@ class HarmonyParser:
             self._in_header, self._channel, self._recipient = False, "final", None
             return []
         header, self._held = self._held[:end], self._held[end + len(_MESSAGE) :]
-        channel, recipient = _CHANNEL.search(header), _RECIPIENT.search(header)
+        channel, recipient = _CHANNEL_NAME.search(header), _RECIPIENT.search(header)
         self._channel = channel[1] if channel else "final"
         self._recipient = recipient[1] if recipient else None
         self._in_header = False
@@ -95,7 +94,7 @@ class HarmonyParser:
             self._preview.feed(self._recipient + _MESSAGE)
         return []
 
-    def _take_body(self) -> list[Part] | None:
+    def _take_body(self) -> list[OutputPart] | None:
         found = _ENDS.search(self._held, self._searched)
         self._searched = 0
         end = len(self._held) if found is None else found.start()
@@ -114,7 +113,7 @@ class HarmonyParser:
         body, self._held = self._held[: len(self._held) - keep], self._held[-keep:] * bool(keep)
         return list(self._said(body, whole=False)) if body else None
 
-    def _shown(self, end: int) -> list[Part]:
+    def _shown(self, end: int) -> list[OutputPart]:
         """What is certain of the call before that place of what is held."""
         start, end = self._previewed, min(end, MAX_CALL_CHARS)
         if self._preview is None or end <= start:
@@ -122,7 +121,7 @@ class HarmonyParser:
         self._previewed = end
         return [*self._preview.feed(self._held[start:end])]
 
-    def _cut_short(self) -> list[Part]:
+    def _cut_short(self) -> list[OutputPart]:
         """The end of a call that is too long to be one; what was not shown of it is content."""
         shown = self._shown(MAX_CALL_CHARS)
         preview, self._preview, self._recipient = self._preview, None, None
@@ -135,7 +134,7 @@ class HarmonyParser:
         """Where in what is held the text begins that was not shown."""
         return self._previewed - (preview.fed - preview.shown)
 
-    def _said(self, body: str, *, whole: bool) -> Iterator[Part]:
+    def _said(self, body: str, *, whole: bool) -> Iterator[OutputPart]:
         preview = self._preview
         if self._recipient is not None and whole:
             call = new_call(self._recipient, body.strip() or "{}")
@@ -154,4 +153,24 @@ def _begun(text: str) -> int:
     """How many characters at the end may be the beginning of a mark."""
     start = text.rfind("<", max(0, len(text) - len("<|return|>")))
     tail = text[start:] if start >= 0 else ""
-    return len(tail) if any(mark.startswith(tail) for mark in KEPT) and tail else 0
+    return len(tail) if any(mark.startswith(tail) for mark in _TOKENS) and tail else 0
+
+
+FAMILY = Family(
+    names=("harmony",),
+    markers=((_CHANNEL, _MESSAGE, "<|start|>"),),
+    message_tokens=_TOKENS,
+    output_splitter=HarmonySplitter,
+    headers=MessageHeaders(
+        reasoning=("<|channel|>analysis<|message|>", "<|end|><|start|>assistant"),
+        text="<|channel|>final<|message|>",
+    ),
+    call_grammar=CallGrammar(
+        (_CHANNEL, _MESSAGE, "<|constrain|>"),
+        lambda each, rule: (
+            f'"commentary to=functions." {lark_text(each.name)} " " mark_2 "json" mark_1 {rule}'
+        ),
+        as_json,
+        single=True,
+    ),
+)

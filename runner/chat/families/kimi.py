@@ -1,9 +1,12 @@
-"""Kimi K2's notation: a section of calls, each functions.NAME:NUMBER with its arguments."""
+"""Kimi K2: a section of calls, each functions.NAME:NUMBER with its arguments."""
 
 from __future__ import annotations
 
 import re
 
+from runner.chat.family import Family
+from runner.chat.tools.argument_grammar import as_json, lark_text
+from runner.chat.tools.call_grammar import CallGrammar
 from runner.chat.tools.call_stream import CallHeads
 from runner.chat.tools.calls import Tools, collect_calls, new_call
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
@@ -13,8 +16,6 @@ _CALLS = "<|tool_calls_section_begin|>"
 _CALLS_END = "<|tool_calls_section_end|>"
 _CALL = "<|tool_call_begin|>"
 _CALL_END = "<|tool_call_end|>"
-MARKERS = (_CALLS,)
-KEPT = (_CALLS, _CALLS_END, _CALL, _CALL_END, "<|tool_call_argument_begin|>")
 _EACH = re.compile(
     r"<\|tool_call_begin\|>\s*(?:functions\.)?(\S{1,256}?)(?::\d+)?\s*"
     r"<\|tool_call_argument_begin\|>(.*?)(?:<\|tool_call_end\|>|\Z)",
@@ -27,8 +28,8 @@ _HEAD = (
 _HEADS = CallHeads.of(_HEAD, rf"\s*<\|tool_call_end\|>{_HEAD}")
 
 
-def parser(tools: Tools) -> DelimitedParser:
-    """A fresh parser. A call may stand alone, without the marks around all of them."""
+def _parser(_tools: Tools) -> DelimitedParser:
+    # A call may stand alone, without the markers around all of them.
     return DelimitedParser(
         Delimiters(_CALLS, _CALLS_END, _decode, heads=_HEADS),
         Delimiters(
@@ -41,3 +42,22 @@ def parser(tools: Tools) -> DelimitedParser:
 
 def _decode(text: str) -> list[str | ToolCall] | None:
     return collect_calls(_EACH, text, lambda found: new_call(found[1], found[2].strip()))
+
+
+_TOKENS = (_CALLS, _CALLS_END, _CALL, "<|tool_call_argument_begin|>", _CALL_END)
+
+FAMILY = Family(
+    thinking_names=("kimi",),
+    markers=(_CALLS,),
+    special_tokens=_TOKENS,
+    tool_parser=_parser,
+    call_grammar=CallGrammar(
+        _TOKENS,
+        lambda each, rule: (
+            f"mark_2 {lark_text(f'functions.{each.name}:')} /[0-9]{{1,3}}/ mark_3 {rule} mark_4"
+        ),
+        as_json,
+        between="",
+        end="mark_1",
+    ),
+)

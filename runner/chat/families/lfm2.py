@@ -1,22 +1,21 @@
-"""LFM2's notation: <|tool_call_start|>[NAME(KEY="VALUE"), ...]<|tool_call_end|>."""
+"""LFM2: <|tool_call_start|>[NAME(KEY="VALUE"), ...]<|tool_call_end|>."""
 
 from __future__ import annotations
 
-from runner.chat.families.pythonic import python_calls
-from runner.chat.tools.calls import Tools, calls_from_json
-from runner.chat.tools.delimited import DelimitedParser, Delimiters
-from runner.types import ToolCall
+from runner.chat.family import Family
+from runner.chat.tools.argument_grammar import keyword_values
+from runner.chat.tools.call_grammar import CallGrammar, python_call
+from runner.chat.tools.python_calls import python_parser
 
-_BEGIN = "<|tool_call_start|>"
-_END = "<|tool_call_end|>"
-MARKERS = (_BEGIN,)
-KEPT = (_BEGIN, _END)
+_AROUND = ("<|tool_call_start|>", "<|tool_call_end|>")
 
-
-def parser(tools: Tools) -> DelimitedParser:
-    """A fresh parser. tools: those that were offered, for arguments without a name."""
-
-    def decode(text: str) -> list[str | ToolCall] | None:
-        return python_calls(text, tools) or calls_from_json(text)
-
-    return DelimitedParser(Delimiters(_BEGIN, _END, decode))
+FAMILY = Family(
+    names=("lfm2",),
+    thinking_names=("lfm2-thinking",),
+    markers=_AROUND[:1],
+    special_tokens=_AROUND,
+    tool_parser=python_parser(*_AROUND),
+    call_grammar=CallGrammar(
+        _AROUND, python_call, keyword_values, begin='"["', between='", "', end='"]" mark_1'
+    ),
+)

@@ -1,4 +1,4 @@
-"""Mistral's notations: [TOOL_CALLS][{"name": ..., "arguments": ...}], and since 2025
+"""Mistral: [TOOL_CALLS][{"name": ..., "arguments": ...}], and since 2025
 [TOOL_CALLS]NAME[ARGS]{...}, once for each call. Text after the calls is content."""
 
 from __future__ import annotations
@@ -6,25 +6,25 @@ from __future__ import annotations
 import json
 import re
 
+from runner.chat.family import Family
+from runner.chat.tools.argument_grammar import as_json, lark_text
+from runner.chat.tools.call_grammar import NAMED_CALL, CallGrammar
 from runner.chat.tools.call_stream import JSON_HEAD, CallHeads
 from runner.chat.tools.calls import Tools, calls_from_json, calls_from_value, new_call
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
 
 _CALLS = "[TOOL_CALLS]"
-MARKERS = (_CALLS,)
-KEPT = (_CALLS, "[ARGS]", "[CALL_ID]")
 _NAME = re.compile(r"\s*([^\[\s{]{1,256})\s*(?:\[CALL_ID\][^\[{]{0,256})?(?:\[ARGS\])?\s*(?=\{)")
 _HEADS = CallHeads.of(
     rf"(?:\s*(?:\[\s*)?{JSON_HEAD}|{_NAME.pattern})",
     rf"\s*(?:\}}\s*,\s*{JSON_HEAD}|\[TOOL_CALLS\]{_NAME.pattern})",
 )
-_MARK = re.compile(r"\s*\[TOOL_CALLS\]")
+_NEXT = re.compile(r"\s*\[TOOL_CALLS\]")
 _DECODER = json.JSONDecoder()
 
 
-def parser(tools: Tools) -> DelimitedParser:
-    """A fresh parser. Calls last to the end of the answer."""
+def _parser(_tools: Tools) -> DelimitedParser:
     return DelimitedParser(Delimiters(_CALLS, None, _decode, heads=_HEADS))
 
 
@@ -35,7 +35,7 @@ def _decode(text: str) -> list[str | ToolCall] | None:
         if not calls:
             return None
         parts += calls
-        found = _MARK.match(text)
+        found = _NEXT.match(text)
         if found is None:
             return [*parts, text.lstrip()] if text.strip() else parts
         text = text[found.end() :]
@@ -63,3 +63,24 @@ def _named(text: str) -> tuple[list[str | ToolCall] | None, str]:
         value, end = body.strip(), len(body)
     call = new_call(found[1], value)
     return (None if call is None else [call]), body[end:]
+
+
+_BY_NAME = CallGrammar(
+    (_CALLS, "[ARGS]"),
+    lambda each, rule: f"{lark_text(each.name)} mark_1 {rule}",
+    as_json,
+    between="",
+    repeated=True,
+)
+
+FAMILY = Family(
+    names=("ministral", "mistral"),
+    markers=(_CALLS,),
+    special_tokens=(_CALLS, "[ARGS]", "[CALL_ID]"),
+    reasoning_tags=("[THINK]", "[/THINK]"),
+    tool_parser=_parser,
+    call_grammar=CallGrammar(
+        (_CALLS,), NAMED_CALL, as_json, begin='"["', between='"," blank', end='"]"'
+    ),
+    call_grammar_variants=(("[ARGS]", _BY_NAME),),
+)

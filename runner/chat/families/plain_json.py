@@ -1,5 +1,5 @@
-"""Calls without marks: an answer that is a JSON object with a name and arguments, or a list of
-them, in a Markdown block or not. What templates ask for that name no marks of their own.
+"""Calls without markers: an answer that is a JSON object with a name and arguments, or a list of
+them, in a Markdown block or not. What templates ask for that name no tool format.
 
 An answer counts when all its names are of tools that were offered.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 
+from runner.chat.family import Family
+from runner.chat.tools.argument_grammar import as_json
+from runner.chat.tools.call_grammar import NAMED_CALL, CallGrammar
 from runner.chat.tools.call_stream import JSON_HEAD, CallHeads
 from runner.chat.tools.calls import Tools, calls_from_value, lenient_loads, only_offered
 from runner.chat.tools.whole_answer import WholeAnswerParser
 from runner.types import ToolCall
 
-MARKERS = ('{"name":', '{"name" :', '{\\"name\\":', '{"tool_name":', '"tool_calls":')
-KEPT: tuple[str, ...] = ()
 _BEGINS = re.compile(
     r"(\{)|\[\s*(?:(\{)|\Z)|`{1,2}\Z|```(?:j(?:s(?:o(?:n)?)?)?)?\s*(?:([{\[])|\Z)|\Z"
 )
@@ -25,9 +26,7 @@ _HEADS = CallHeads.of(
 )
 
 
-def parser(tools: Tools) -> WholeAnswerParser:
-    """A fresh parser. tools: those that were offered."""
-
+def _parser(tools: Tools) -> WholeAnswerParser:
     def decode(text: str) -> list[str | ToolCall] | None:
         body = text.strip()
         block = _BLOCK.match(body)
@@ -37,3 +36,12 @@ def parser(tools: Tools) -> WholeAnswerParser:
         return only_offered(calls_from_value(value, bare=True), tools)
 
     return WholeAnswerParser(_BEGINS, decode, heads=_HEADS)
+
+
+FAMILY = Family(
+    names=("json",),
+    markers=('{"name":', '{"name" :', '{\\"name\\":', '{"tool_name":', '"tool_calls":'),
+    rank=7,
+    tool_parser=_parser,
+    call_grammar=CallGrammar((), NAMED_CALL, as_json, single=True),
+)

@@ -1,48 +1,44 @@
-"""The notation of Qwen3-Coder: <tool_call><function=NAME><parameter=KEY>VALUE</parameter>...
+"""Qwen3-Coder, Qwen 3.5, Nemotron 3: <tool_call><function=NAME><parameter=KEY>VALUE</parameter>...
 
 Values are bare texts; the tool's schema says what they are. Newlines beside a value belong to the
-notation. Qwen 3.5 and Nemotron 3 write the same, Seed-OSS with a mark of its own; Functionary and
-Llama 3.1 write <function=NAME> and the arguments as JSON.
+format. Seed-OSS writes the same in a marker of its own; Functionary and Llama 3.1 write
+<function=NAME> and the arguments as JSON.
 """
 
 from __future__ import annotations
 
 import re
 
+from runner.chat.family import Family
+from runner.chat.tools.argument_grammar import bare_values, lark_text
+from runner.chat.tools.call_grammar import CallGrammar
 from runner.chat.tools.calls import Tools, calls_from_json, collect_calls, new_call, typed_call
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
 
-MARKERS = ("<function=",)
-KEPT = ("<tool_call>", "</tool_call>", "<seed:tool_call>", "</seed:tool_call>")
+_AROUND = ("<tool_call>", "</tool_call>")
+_SEED = ("<seed:tool_call>", "</seed:tool_call>")
 _FUNCTION = re.compile(r"<function=([^>\n]{1,256})>(.*?)(?:</function>|\Z)", re.DOTALL)
 _PARAMETER = re.compile(
     r"<parameter=([^>\n]{1,256})>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
 )
 
 
-def parser(tools: Tools) -> DelimitedParser:
-    """A fresh parser. tools: those that were offered, for the types. A function may stand alone,
-    without the marks around it."""
-
+def _parser(tools: Tools) -> DelimitedParser:
     def decode(text: str) -> list[str | ToolCall] | None:
         found = collect_calls(_FUNCTION, text, lambda match: _call(match[1], match[2], tools))
         return calls_from_json(text) if found is None else found
 
-    def alone(text: str) -> list[str | ToolCall] | None:
+    def alone(text: str) -> list[str | ToolCall] | None:  # without the markers around it
         return collect_calls(
             _FUNCTION, f"<function={text}", lambda match: _call(match[1], match[2], tools)
         )
 
     return DelimitedParser(
-        Delimiters("<tool_call>", "</tool_call>", decode, quoted=_never),
-        Delimiters("<seed:tool_call>", "</seed:tool_call>", decode, quoted=_never),
-        Delimiters("<function=", "</function>", alone, noise=("</tool_call>",), quoted=_never),
+        Delimiters(*_AROUND, decode, quoted=None),
+        Delimiters(*_SEED, decode, quoted=None),
+        Delimiters("<function=", "</function>", alone, noise=_AROUND[1:], quoted=None),
     )
-
-
-def _never(text: str) -> bool:
-    return False
 
 
 def _call(name: str, body: str, tools: Tools) -> ToolCall | None:
@@ -53,3 +49,21 @@ def _call(name: str, body: str, tools: Tools) -> ToolCall | None:
     if not texts and body.strip():
         return new_call(name.strip(), body.strip())
     return typed_call(name.strip().strip("\"'"), texts, tools)
+
+
+FAMILY = Family(
+    names=("qwen3-coder",),
+    thinking_names=("qwen3.5", "qwen3.8", "ornith", "nemotron-3-nano", "nemotron-3.5-nano"),
+    markers=("<function=",),
+    rank=2,
+    special_tokens=(*_AROUND, *_SEED),
+    tool_parser=_parser,
+    call_grammar=CallGrammar(
+        _AROUND,
+        lambda each, rule: (
+            f'"\\n" {lark_text(f"<function={each.name}>")} "\\n" {rule} "</function>\\n" mark_1'
+        ),
+        bare_values("<parameter=", ">\n", "\n</parameter>\n"),
+        repeated=True,
+    ),
+)

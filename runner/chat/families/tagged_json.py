@@ -1,5 +1,5 @@
-"""Calls as JSON between marks that few models have: Nemotron Nano 2 writes <TOOLCALL>, Apriel and
-MiniMax M1 <tool_calls>, GigaChat 3.1 <|function_call|>, Apertus <|tools_prefix|> with {NAME:
+"""Calls as JSON between markers that few models have: Nemotron Nano 2 writes <TOOLCALL>, Apriel
+and MiniMax M1 <tool_calls>, GigaChat 3.1 <|function_call|>, Apertus <|tools_prefix|> with {NAME:
 ARGUMENTS}. What is between is an object, a list of them, or one object in each line.
 """
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from runner.chat.family import Family
 from runner.chat.tools.calls import Tools, calls_from_json, calls_from_value, lenient_loads
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
@@ -18,12 +19,9 @@ _AROUND: Final = (
     ("<|function_call|>", None),
 )
 _KEYS: Final = frozenset({"name", "arguments", "parameters", "function", "tool_name", "id", "type"})
-MARKERS = tuple(begin for begin, _ in _AROUND)
-KEPT = tuple(mark for pair in _AROUND for mark in pair if mark is not None)
 
 
-def parser(tools: Tools) -> DelimitedParser:
-    """A fresh parser."""
+def _parser(_tools: Tools) -> DelimitedParser:
     return DelimitedParser(*(Delimiters(begin, end, _decode) for begin, end in _AROUND))
 
 
@@ -47,3 +45,11 @@ def _by_name(value: Any) -> Any:
 def _by_line(text: str) -> list[str | ToolCall] | None:
     lines = [lenient_loads(line) for line in text.strip().splitlines() if line.strip()]
     return calls_from_value(lines) if len(lines) > 1 else None
+
+
+FAMILY = Family(
+    markers=tuple(begin for begin, _ in _AROUND),
+    rank=1,
+    special_tokens=tuple(text for pair in _AROUND for text in pair if text is not None),
+    tool_parser=_parser,
+)

@@ -16,7 +16,7 @@ from runner.chat.tools.calls import ends_in_string
 from runner.types import ToolCall
 
 MAX_CALL_CHARS = 65_536  # a longer one is content
-_MOST_ENDS = 16  # end marks in the texts of one call
+_MAX_ENDS = 16  # end marks in the texts of one call
 
 Decode = Callable[[str], list[str | ToolCall] | None]
 Part = str | ToolCall | ToolCallDelta
@@ -25,18 +25,22 @@ Part = str | ToolCall | ToolCallDelta
 @dataclass(frozen=True, slots=True)
 class Delimiters:
     """What stands around calls. decode turns what is between into calls, and text beside them;
-    None: there are none. end None: calls last to the end of the text. noise: marks that models
-    write after a call and that say nothing. quoted: whether a text ends within a string. heads:
-    what stands before arguments that are JSON; None: they are not. before: what heads see before
-    it."""
+    None: there are none. end None: calls last to the end of the text. noise: markers that models
+    write after a call and that say nothing. quoted: whether a text ends within a string, where an
+    end marker would be a part of it; None: values have no quotation marks. heads: what stands
+    before arguments that are JSON; None: they are not. before: what heads see before it."""
 
     begin: str
     end: str | None
     decode: Decode
     noise: tuple[str, ...] = ()
-    quoted: Callable[[str], bool] = ends_in_string
+    quoted: Callable[[str], bool] | None = ends_in_string
     heads: CallHeads | None = None
     before: str = ""
+
+    def ends_quoted(self, text: str) -> bool:
+        """Whether an end marker after text would be a part of a string."""
+        return self.quoted is not None and self.quoted(text)
 
 
 class DelimitedParser:
@@ -127,7 +131,7 @@ class DelimitedParser:
             return shown or None
         body = self._held[len(marks.begin) : end]
         calls = _decoded(marks, body)
-        if not calls and self._ends < _MOST_ENDS and marks.quoted(body):
+        if not calls and self._ends < _MAX_ENDS and marks.ends_quoted(body):
             self._searched, self._ends = end + len(marks.end), self._ends + 1
             return shown
         if not calls:

@@ -50,8 +50,8 @@ async def messages(http: HttpRequest) -> None:
         grammar = grammar_of_tools(lease, functions, choice, answer_grammar, think)
         ask = replace(_ask(asked, lease, turns, tools, options), grammar=grammar)
         (request,) = requests_for(lease, ask)
-        in_pieces = bool(asked.stream and tools)
-        parser = parser_of(lease, tools, single=choice.single, in_pieces=in_pieces)
+        in_deltas = bool(asked.stream and tools)
+        parser = parser_of(lease, tools, single=choice.single, in_deltas=in_deltas)
         if asked.stream:
             prompt_tokens = await lease.worker.count(request)
             generation = lease.worker.generate([request])

@@ -10,7 +10,7 @@ from runner.server.http_request import HttpRequest
 
 async def list_models(http: HttpRequest) -> None:
     """All installed models that can be run, newest first, on one page."""
-    models = [stored for stored in http.services.shelf.models() if stored.fault is None]
+    models = [stored for stored in http.services.library.models() if stored.fault is None]
     data = [_entry(stored) for stored in models]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     await http.reply({"data": data, "has_more": False, "first_id": first, "last_id": last})
@@ -19,7 +19,7 @@ async def list_models(http: HttpRequest) -> None:
 async def show_model(http: HttpRequest) -> None:
     """One installed model."""
     ident = http.parameter("id")
-    await http.reply({**_entry(http.services.manager.find(ident)), "id": ident})
+    await http.reply({**_entry(http.services.library.find(ident)), "id": ident})
 
 
 def _entry(stored: StoredModel) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _WRITE_BYTES = 1 << 20  # one switch to a thread for so much, not for each netwo
 async def has_blob(http: HttpRequest) -> None:
     """200 when the store has the blob."""
     digest = _digest(http)
-    if not http.services.shelf.has_blob(digest):
+    if not http.services.library.store.has_blob(digest):
         raise HttpError(404, "blob_missing", f"blob {digest} is not in the store")
     await http.reply_bytes(b"", "application/json")
 
@@ -27,7 +27,7 @@ async def has_blob(http: HttpRequest) -> None:
 async def put_blob(http: HttpRequest) -> None:
     """Store the body, which must have this digest. A connection that breaks leaves nothing."""
     digest = _digest(http)
-    store = http.services.shelf
+    store = http.services.library.store
     if store.has_blob(digest):
         async for _ in http.chunks():
             pass
@@ -44,7 +44,7 @@ async def take_blob(http: HttpRequest) -> None:
     in the last line. 400 when it is not there: the client means another store. The file is gone
     afterwards, also when the client leaves before the end. See registry.incoming_files."""
     asked = await http.read(IncomingRequest)
-    store = http.services.shelf
+    store = http.services.library.store
     size_bytes = await asyncio.to_thread(store.incoming_size, asked.file)
     answer = ProgressStream(http, asked.stream is not False)
     async with http.cancelled_on_disconnect():

@@ -39,10 +39,10 @@ async def create(http: HttpRequest) -> None:
     answer = ProgressStream(http, asked.stream is not False)
     async with http.cancelled_on_disconnect():
         try:
-            with http.services.shelf.holding(digests):
+            with http.services.library.store.holding(digests):
                 await _create(http, asked, description, (given, draft), answer)
         finally:
-            await asyncio.to_thread(http.services.shelf.discard, digests)
+            await asyncio.to_thread(http.services.library.store.discard, digests)
         await answer.finish({"status": "success"})
 
 
@@ -56,26 +56,28 @@ async def _create(
     """ingredients: of the model and of its draft model."""
     services = http.services
     given, of_draft = ingredients
-    files, projector = await asyncio.to_thread(without_projector, services.shelf, given.files)
+    files, projector = await asyncio.to_thread(
+        without_projector, services.library.store, given.files
+    )
     _check_sources(asked, files, projector)
     given = replace(given, files=files)
     description = replace(description, projector=projector)
     if asked.from_ is not None:
-        base = await find_or_pull(services, asked.from_, answer.tell)
+        base = await find_or_pull(services.library, asked.from_, answer.tell)
         description = replace(description, from_model=base)
         given = replace(given, from_model=base)
     made: list[Digest] = []
     try:
-        weights = await WeightsBuilder(services.shelf, given, answer.tell).make()
+        weights = await WeightsBuilder(services.library.store, given, answer.tell).make()
         made += weights.made
         if of_draft.files:
-            drafted = await WeightsBuilder(services.shelf, of_draft, answer.tell).make()
+            drafted = await WeightsBuilder(services.library.store, of_draft, answer.tell).make()
             made += drafted.made
             description = replace(description, draft=drafted.model)
-        with services.shelf.holding(made):
+        with services.library.store.holding(made):
             await _build(http, _complete(description, weights.model, weights.adapters), answer)
     finally:
-        await asyncio.to_thread(services.shelf.discard, made)
+        await asyncio.to_thread(services.library.store.discard, made)
     await services.manager.forget(description.name.short)
 
 
@@ -183,7 +185,7 @@ def _quantization(asked: CreateRequest) -> QuantizationRequest | None:
 
 
 async def _build(http: HttpRequest, description: Description, answer: ProgressStream) -> None:
-    lines = build(http.services.shelf, description)
+    lines = build(http.services.library.store, description)
     try:
         while (status := await _next(lines)) is not None:
             if status != "success":  # told when the model can be used

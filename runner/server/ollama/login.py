@@ -23,14 +23,14 @@ async def login(http: HttpRequest) -> None:
     if ":" in asked.username:
         raise InvalidRequest("username must not hold ':'", param="username")
     credential = Credential(asked.username, asked.password)
-    await http.services.transfers.login(asked.host, credential, bool(asked.insecure))
+    await http.services.library.transfers.login(asked.host, credential, bool(asked.insecure))
     await http.reply({"status": "success"})
 
 
 async def logout(http: HttpRequest) -> None:
     """Forget what login kept. removed: false when there was nothing."""
     asked = await _read(http)
-    credentials = http.services.transfers.credentials
+    credentials = http.services.library.transfers.credentials
     removed = await asyncio.to_thread(credentials.remove, asked.host)
     await http.reply({"status": "success", "removed": removed})
 

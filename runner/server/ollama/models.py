@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from modelfile.render import render
-from registry.bundle import Bundle, BundleFile, read_bundle
+from registry.bundle import Bundle, BundleFile
 from registry.formats.gguf import GgufHeader, LazyArray
 from registry.store import StoredModel
 from runner.errors import HearthError
@@ -35,7 +35,7 @@ _ELIDED = 5  # longer arrays of metadata are left out of /api/show unless verbos
 
 async def tags(http: HttpRequest) -> None:
     """All installed models, newest first. A damaged one is listed with its fault."""
-    models = http.services.shelf.models()
+    models = http.services.library.models()
     entries = [await asyncio.to_thread(_tag, http, stored) for stored in models]
     await http.reply({"models": entries})
 
@@ -47,7 +47,7 @@ def _tag(http: HttpRequest, stored: StoredModel) -> dict[str, Any]:
         "modified_at": stored.modified_at.isoformat(),
         "size": stored.size_bytes,
         "digest": stored.digest.hex,
-        "details": details_of(http.services.shelf, stored),
+        "details": details_of(http.services.library.store, stored),
     }
     if stored.fault is not None:
         entry["fault"] = stored.fault
@@ -106,8 +106,8 @@ async def show(http: HttpRequest) -> None:
     """Everything about one installed model."""
     asked = await http.read(ShowRequest)
     services = http.services
-    stored = services.manager.find(asked.model_name)
-    bundle = await asyncio.to_thread(read_bundle, services.shelf, stored)
+    stored = services.library.find(asked.model_name)
+    bundle = await asyncio.to_thread(services.library.read, stored)
     await http.reply(
         {
             "license": "\n".join(bundle.licenses),
@@ -184,10 +184,8 @@ async def copy(http: HttpRequest) -> None:
     """Give a model a second name."""
     asked = await http.read(CopyRequest)
     services = http.services
-    source = services.manager.find(asked.source).name
-    target = parse_name(asked.destination)
-    await asyncio.to_thread(services.shelf.copy, source, target)
-    await services.manager.forget(target.short)
+    name = await asyncio.to_thread(services.library.copy, asked.source, asked.destination)
+    await services.manager.forget(name)
     await http.reply_bytes(b"", "application/json")
 
 
@@ -196,9 +194,9 @@ async def delete(http: HttpRequest) -> None:
     came back while its files were going leaves it again."""
     asked = await http.read(OllamaModelRequest)
     services = http.services
-    name = services.shelf.get(parse_name(asked.model_name)).name
-    if not services.shelf.read_only:
+    name = services.library.store.get(parse_name(asked.model_name)).name
+    if not services.library.store.read_only:
         await services.manager.forget(name.short)
-    await asyncio.to_thread(services.shelf.delete, name)
+    await asyncio.to_thread(services.library.store.delete, name)
     await services.manager.forget(name.short)
     await http.reply_bytes(b"", "application/json")

@@ -27,10 +27,10 @@ async def pull(http: HttpRequest) -> None:
     """Bring a model into the store. The last line also has the name that it has there."""
     asked = await http.read(TransferRequest)
     name, insecure = asked.model_name, bool(asked.insecure)
-    place = await asyncio.to_thread(http.services.transfers.short_names.expand, name)
+    place = await asyncio.to_thread(http.services.library.short_names.expand, name)
     reference = reference_of(place, insecure, local=is_on_this_machine(http))
     async with http.cancelled_on_disconnect():
-        job = http.services.transfers.pull(reference, insecure)
+        job = http.services.library.transfers.pull(reference, insecure)
         note = None if place == name else f"{name} is {place}"
         await _follow(http, asked, job, "pulling", note)
 
@@ -40,7 +40,7 @@ async def push(http: HttpRequest) -> None:
     asked = await http.read(TransferRequest)
     reference = reference_of(asked.model_name, bool(asked.insecure))
     async with http.cancelled_on_disconnect():
-        job = http.services.transfers.push(reference, bool(asked.insecure))
+        job = http.services.library.transfers.push(reference, bool(asked.insecure))
         await _follow(http, asked, job, "pushing")
 
 
@@ -91,7 +91,7 @@ async def _follow(
         if verb == "pulling" and job.state.name is not None:
             await http.services.manager.forget(job.state.name.short)
     finally:
-        await http.services.transfers.leave(job)
+        await http.services.library.transfers.leave(job)
     if streamed:
         await http.finish()
     else:

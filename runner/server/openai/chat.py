@@ -83,7 +83,7 @@ async def chat_completions(http: HttpRequest) -> None:
             grammar=grammar_of_tools(lease, functions, choice, grammar, asked.think),
         )
         parsers = [
-            parser_of(lease, tools, single=choice.single, in_pieces=bool(tools)) for _ in range(n)
+            parser_of(lease, tools, single=choice.single, in_deltas=bool(tools)) for _ in range(n)
         ]
         generation = lease.worker.generate(requests_for(lease, ask))
         if asked.stream:

@@ -10,7 +10,7 @@ from runner.server.http_request import HttpRequest
 
 async def list_models(http: HttpRequest) -> None:
     """All installed models that can be run, newest first."""
-    models = [stored for stored in http.services.shelf.models() if stored.fault is None]
+    models = [stored for stored in http.services.library.models() if stored.fault is None]
     models.sort(key=lambda stored: stored.modified_at, reverse=True)
     await http.reply({"object": "list", "data": [_entry(stored) for stored in models]})
 
@@ -18,7 +18,7 @@ async def list_models(http: HttpRequest) -> None:
 async def show_model(http: HttpRequest) -> None:
     """One installed model."""
     ident = http.parameter("id")
-    stored = http.services.manager.find(ident)
+    stored = http.services.library.find(ident)
     await http.reply({**_entry(stored), "id": ident})
 
 

@@ -43,12 +43,12 @@ async def fsck(http: HttpRequest) -> None:
     """Check the store. A client that leaves ends it; what was mended stays mended."""
     asked = await http.read(FsckRequest)
     services, tally = http.services, _Tally()
-    if asked.repair and services.shelf.read_only:
+    if asked.repair and services.library.store.read_only:
         raise StoreReadOnly("mend the store")
     async with http.cancelled_on_disconnect():
         if asked.repair:
             await _mend_manifests(http, tally)
-        async with aclosing(_checked(services.shelf, asked.quick, tally)) as lines:
+        async with aclosing(_checked(services.library.store, asked.quick, tally)) as lines:
             async for line in lines:
                 await write_line(http, line)
         if asked.repair:
@@ -74,7 +74,7 @@ async def _checked(store: Store, quick: bool, tally: _Tally) -> AsyncGenerator[L
 
 async def _mend_manifests(http: HttpRequest, tally: _Tally) -> None:
     """Before all else: a manifest that is back says which blobs are wanted."""
-    store = http.services.shelf
+    store = http.services.library.store
     found = await asyncio.to_thread(lambda: list(check_manifests(store, Survey())))
     for finding in found:
         if finding.kind == "manifest" and await asyncio.to_thread(repair_locally, store, finding):
@@ -108,9 +108,9 @@ async def _mend_all(http: HttpRequest, tally: _Tally) -> None:
 async def _mend(services: Services, finding: Finding) -> AsyncIterator[Line | str]:
     """Mend one finding: lines of progress, and at last in words from what it was mended."""
     if finding.is_damage and finding.kind != "manifest":
-        async for step in repair_blob(services, finding):
+        async for step in repair_blob(services.library, finding):
             yield step if isinstance(step, str) else _progress(step)
-    elif await asyncio.to_thread(repair_locally, services.shelf, finding):
+    elif await asyncio.to_thread(repair_locally, services.library.store, finding):
         yield "here"
 
 

@@ -28,7 +28,7 @@ async def gc(http: HttpRequest) -> None:
         in_use=frozenset(in_memory(http.services)),
         dry_run=asked.dry_run,
     )
-    collected = await asyncio.to_thread(collect, http.services.shelf, rules)
+    collected = await asyncio.to_thread(collect, http.services.library.store, rules)
     await http.reply(
         {
             "blobs": [_removed(item) for item in collected.blobs],
@@ -53,7 +53,7 @@ def _removed(item: RemovedFile) -> dict[str, Any]:
 
 async def du(http: HttpRequest) -> None:
     """What each model takes, alone and together with others, and what the store takes."""
-    usage = await asyncio.to_thread(measure, http.services.shelf)
+    usage = await asyncio.to_thread(measure, http.services.library.store)
     await http.reply(usage_fields(usage))
 
 

@@ -40,7 +40,7 @@ async def import_models(http: HttpRequest) -> None:
     """List another program's models, and take those that are asked for. A client that leaves
     ends it; the models that were taken stay."""
     asked = await http.read(ImportRequest)
-    store = http.services.shelf
+    store = http.services.library.store
     if store.read_only and not asked.dry_run:
         raise StoreReadOnly("import models")
     if asked.path is not None and not is_on_this_machine(http):
@@ -63,7 +63,7 @@ async def _import(http: HttpRequest, model: ForeignModel, copy: bool, ways: Coun
 
     short = model.name.short
     try:
-        await _adopt(http.services.shelf, model, copy, ways, tell)
+        await _adopt(http.services.library.store, model, copy, ways, tell)
     except StoreError:
         raise
     except (RegistryError, ModelfileError, HearthError) as error:

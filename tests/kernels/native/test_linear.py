@@ -125,14 +125,14 @@ def test_torch_and_the_kernels_have_the_same_threads() -> None:
     program = """if True:
         from pathlib import Path
         import torch
-        from kernels.native.linear import Kernels, Matrices
+        from kernels.native.linear import Matrices, TorchKernels
         import sys
         torch.set_num_threads(2)
         one = torch.ones(1000, 1000)
         one @ one
         torch.nn.functional.silu(one)
         before = len(list(Path("/proc/self/task").iterdir()))
-        found = Matrices(Kernels(Path(sys.argv[1])), [one], [None])
+        found = Matrices(TorchKernels(Path(sys.argv[1])), [one], [None])
         found.multiply(one[:3], dtype=torch.float32)
         print(before, len(list(Path("/proc/self/task").iterdir())))
     """

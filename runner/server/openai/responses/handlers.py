@@ -154,7 +154,7 @@ def _prepared(job: _Job, lease: Lease) -> tuple[OutputParser | None, GenerateReq
         kept_marks=special_tokens_to_keep(lease, tools=bool(tools)),
         grammar=grammar_of_tools(lease, functions, choice, asked.grammar(), asked.think),
     )
-    parser = parser_of(lease, tools, single=choice.single, in_pieces=bool(tools))
+    parser = parser_of(lease, tools, single=choice.single, in_deltas=bool(tools))
     (request,) = requests_for(lease, ask)
     return parser, request
 

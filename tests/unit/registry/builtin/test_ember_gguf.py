@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from gguf import GGUFReader
 
-from tests import ember
+from registry.builtin import ember
 from tests.ember import parity
 from tests.ember.chat import TEMPLATE_PATH
 from tests.ember.tokenizer import IM_END_ID, Kind, Tokenizer
 
-PATH = Path(ember.__file__).parent.parent / "ember.gguf"
+PATH = Path(ember.__file__).parent / "ember.gguf"
 LARGEST_BYTES = 12_000_000
 MOST_PARAMETERS = 8_000_000
 

@@ -34,7 +34,7 @@ def test_a_template_without_marks_needs_no_parser() -> None:
 
 
 def test_marks_that_are_known_better_win() -> None:
-    parts = whole(output_parser(TEMPLATE, tools=(), marks=("<a>", "</a>")), "<a>x</a>y")
+    parts = whole(output_parser(TEMPLATE, tools=(), tags=("<a>", "</a>")), "<a>x</a>y")
     assert (parts.reasoning, parts.content) == ("x", "y")
 
 
@@ -60,7 +60,7 @@ def test_the_tokens_of_the_reasoning_are_counted_with_its_marks() -> None:
 
 
 def test_the_tokens_of_harmonys_analysis_are_counted() -> None:
-    parser = output_parser(None, tools=(), family="harmony")
+    parser = output_parser(None, tools=(), name="harmony")
     said = ("<|channel|>", "analysis", "<|message|>", "hm", "hm", "<|end|>")
     answer = ("<|start|>assistant", "<|channel|>", "final", "<|message|>", "yes")
     parts, tokens = counted(parser, *said, *answer)
@@ -81,10 +81,10 @@ def test_only_the_first_call_counts_where_one_is_wanted() -> None:
 
 def test_parser_names_the_marks_of_reasoning_where_the_template_does_not() -> None:
     parts = whole(
-        output_parser("{{ messages }}", tools=(), family="olmo3-think"), "<think>a</think>b"
+        output_parser("{{ messages }}", tools=(), name="olmo3-think"), "<think>a</think>b"
     )
     assert (parts.reasoning, parts.content) == ("a", "b")
-    gemma = output_parser(None, tools=(), family="gemma4")
+    gemma = output_parser(None, tools=(), name="gemma4")
     parts = whole(gemma, "<|channel>thought\nhm\n<channel|>yes")
     assert (parts.reasoning.strip(), parts.content) == ("hm", "yes")
     assert special_tokens_of_reasoning(("<|channel>thought", "<channel|>"))[-1] == "<|channel>"

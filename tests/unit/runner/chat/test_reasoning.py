@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.chat.families import FAMILIES, reasoning_tags_of
 from runner.chat.output import OutputDelta
-from runner.chat.reasoning import REASONING_TAGS, ReasoningParser, reasoning_tags_of
+from runner.chat.reasoning import REASONING_TAGS, ReasoningParser
 
 PIECES = st.lists(
     st.sampled_from(
@@ -70,7 +71,7 @@ def test_text_without_marks_passes_unchanged_and_at_once(text: str) -> None:
 
 
 def test_the_template_tells_the_marks() -> None:
-    for pair in REASONING_TAGS:
+    for pair in (*REASONING_TAGS, *(family.reasoning_tags for family in FAMILIES)):
         assert reasoning_tags_of(f"{{{{ content.split('{pair[1]}')[-1] }}}}") == pair
     assert reasoning_tags_of("{{ messages }}") is None
     assert reasoning_tags_of(None) is None

@@ -15,7 +15,7 @@ from runner.errors import HearthError, InvalidRequest, StorageFailed, WorkerCras
 from runner.library import jobs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-SAMPLE = Path(__file__).parents[1] / "worker" / "sample_job.py"
+SAMPLE = Path(__file__).parents[1] / "jobs" / "sample_job.py"
 
 
 @pytest.fixture(autouse=True)

@@ -33,12 +33,12 @@ class Jobs:
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, Mapping[str, Any]]] = []
-        self.results = {"converting": CONVERTED, "quantizing": QUANTIZED, "merging": llama_file()}
+        self.results = {"convert": CONVERTED, "quantize": QUANTIZED, "merge": llama_file()}
         self.fault: Exception | None = None
         self.ended = 0
 
     async def run(self, module: str, job: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        name = module.removeprefix("runner.worker.")
+        name = module.removeprefix("runner.jobs.")
         self.ran.append((name, job))
         try:
             self._write(job, ".begun", b"half")
@@ -118,7 +118,7 @@ async def test_parts_are_merged_and_the_result_is_a_blob(store: Store, jobs: Job
     files = {"2": put(store, b"GGUF two"), "1": put(store, b"GGUF one")}
     made = await workshop(store, jobs, WeightsInput(files=files))[0].make()
     assert made.model == Digest.of(llama_file())
-    assert jobs.names == ["merging"]
+    assert jobs.names == ["merge"]
     assert set(jobs.ran[0][1]["parts"]) == {str(store.blob_path(d)) for d in files.values()}
     assert is_clean(store)
 
@@ -129,10 +129,10 @@ async def test_safetensors_are_converted(store: Store, jobs: Jobs) -> None:
     made = await work.make()
     assert made.model == Digest.of(CONVERTED)
     ((name, job),) = jobs.ran
-    assert name == "converting"
+    assert name == "convert"
     assert job["files"] == {key: str(store.blob_path(value)) for key, value in files.items()}
     assert (job["type"], job["adapter"], job["base"]) == ("auto", False, None)
-    assert told[0] == {"status": "converting", "completed": 1, "total": 2}
+    assert told[0] == {"status": "convert", "completed": 1, "total": 2}
     assert told[-1]["completed"] == told[-1]["total"] == len(CONVERTED)
     assert is_clean(store)
 
@@ -143,7 +143,7 @@ async def test_a_plain_type_is_made_by_the_conversion_alone(
 ) -> None:
     given = WeightsInput(checkpoint(store), quantization=QuantizationRequest(kind))
     await workshop(store, jobs, given)[0].make()
-    assert [(name, job["type"]) for name, job in jobs.ran] == [("converting", kind)]
+    assert [(name, job["type"]) for name, job in jobs.ran] == [("convert", kind)]
 
 
 async def test_converted_weights_are_quantized_before_they_become_a_blob(
@@ -151,7 +151,7 @@ async def test_converted_weights_are_quantized_before_they_become_a_blob(
 ) -> None:
     given = WeightsInput(checkpoint(store), quantization=Q4)
     made = await workshop(store, jobs, given)[0].make()
-    assert jobs.names == ["converting", "quantizing"]
+    assert jobs.names == ["convert", "quantize"]
     assert jobs.ran[1][1]["source"] == jobs.ran[0][1]["target"]
     assert made.model == Digest.of(QUANTIZED)
     assert not store.has_blob(Digest.of(CONVERTED))
@@ -182,7 +182,7 @@ async def test_the_importance_matrix_is_made_from_the_plain_weights(
     )
     work, told = workshop(store, jobs, given)
     await work.make()
-    assert jobs.names == ["converting", "calibrating", "quantizing"]
+    assert jobs.names == ["convert", "imatrix", "quantize"]
     converted, calibrated, quantized = (job for _, job in jobs.ran)
     assert calibrated["model"] == converted["target"]
     assert calibrated["text"] == str(store.blob_path(words))
@@ -265,7 +265,7 @@ async def test_a_result_that_cannot_be_used_is_removed_again(store: Store, jobs:
     work = workshop(store, jobs, WeightsInput(parts, files))[0]
 
     async def run(module: str, job: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        if module.endswith("converting"):
+        if module.endswith("convert"):
             raise InvalidRequest("the adapter is of another model")
         async for line in jobs.run(module, job):
             yield line
@@ -301,4 +301,4 @@ async def test_a_header_whose_length_looks_like_a_pickle_is_safetensors(
     content = struct.pack("<Q", length) + b"{" + b" " * 20
     files = {"model.safetensors": put(store, content)}
     await workshop(store, jobs, WeightsInput(files))[0].make()
-    assert jobs.names == ["converting"]
+    assert jobs.names == ["convert"]

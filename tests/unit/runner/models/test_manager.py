@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from registry.names import Name
 from registry.store import Store
 from runner.errors import (
     InsufficientMemory,
@@ -21,6 +22,7 @@ from runner.errors import (
     ShuttingDown,
     WorkerCrashed,
 )
+from runner.library.library import Library
 from runner.models.manager import Manager
 from runner.models.memory_tracker import HEADROOM_BYTES, MemoryTracker
 from runner.models.supervisor import Timeouts
@@ -101,7 +103,7 @@ async def make(store: Store, starter: Starter) -> Any:
     def manager(free: int = 32 * GIB, **settings: Any) -> Manager:
         values = Settings(**settings)
         memory = MemoryTracker(values, measure=lambda: free + HEADROOM_BYTES)
-        made.append(Manager(store, values, starter, memory))
+        made.append(Manager(Library(store, values, "test"), values, starter, memory))
         return made[-1]
 
     yield manager
@@ -297,7 +299,7 @@ async def test_a_deleted_model_goes_when_nobody_uses_it(
 ) -> None:
     manager = make()
     await use(manager, "a")
-    store.delete(manager.find("a").name)
+    store.delete(Name.parse("a"))
     await manager.forget("a")
     assert starter.started[0].closed
     with pytest.raises(ModelNotFound):

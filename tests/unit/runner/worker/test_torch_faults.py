@@ -119,7 +119,7 @@ def test_no_memory_while_loading_is_told_with_the_plan(
 ) -> None:
     from runner.backends.torch.loading import loader
 
-    monkeypatch.setattr(loader, "make_caches", full)
+    monkeypatch.setattr(loader, "create_caches", full)
     with pytest.raises(ModelLoadFailed, match=r"no memory for model\.gguf, which needs .* MiB"):
         load(plan(model_file(tmp_path)), lambda _share: None)
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelfile.templates.renderers import renderer_source
-from runner.chat.families import glimmer
+from runner.chat.families.glimmer import FAMILY
 from runner.chat.output import OutputDelta, output_parser, special_tokens_of
 
+TOKENS = FAMILY.message_tokens
 THINK = " to=self<|message|>The user asks.\nHm <b>.<|eom|>"
 SAY = "<|start|>assistant to=user<|message|>Hello < world"
 CALL = (
@@ -25,18 +26,18 @@ TOOL = {
 }
 
 
-def parse(*pieces: str, family: str | None = "glimmer") -> OutputDelta:
-    template = renderer_source("glimmer") if family is None else None
-    parser = output_parser(template, tools=[TOOL], family=family)
+def parse(*pieces: str, name: str | None = "glimmer") -> OutputDelta:
+    template = renderer_source("glimmer") if name is None else None
+    parser = output_parser(template, tools=[TOOL], name=name)
     assert parser is not None
     return OutputDelta.joined([*(parser.feed(piece) for piece in pieces), parser.finish()])
 
 
-@pytest.mark.parametrize("family", ["glimmer", None])
+@pytest.mark.parametrize("name", ["glimmer", None])
 @pytest.mark.parametrize("cut", [False, True])
-def test_messages_to_itself_are_reasoning(cut: bool, family: str | None) -> None:
+def test_messages_to_itself_are_reasoning(cut: bool, name: str | None) -> None:
     text = THINK + SAY + "<|eot|>"
-    parts = parse(*text, family=family) if cut else parse(text, family=family)
+    parts = parse(*text, name=name) if cut else parse(text, name=name)
     assert parts == OutputDelta("Hello < world", "The user asks.\nHm <b>.")
 
 
@@ -61,10 +62,10 @@ def test_half_a_header_at_the_end_is_not_shown() -> None:
 
 
 def test_the_marks_are_kept_with_and_without_tools() -> None:
-    assert special_tokens_of(None, tools=False, family="glimmer") == glimmer.KEPT
+    assert special_tokens_of(None, tools=False, name="glimmer") == TOKENS
 
 
-@given(st.lists(st.sampled_from([*glimmer.KEPT, " to=self", " to=user", "<", "a", "\n"])))
+@given(st.lists(st.sampled_from([*TOKENS, " to=self", " to=user", "<", "a", "\n"])))
 def test_any_text_comes_to_an_end_however_it_is_cut(pieces: list[str]) -> None:
     text = "".join(pieces)
     whole, cut = parse(text), parse(*text)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.chat.families.harmony import KEPT
+from runner.chat.families.harmony import FAMILY
 from runner.chat.output import OutputDelta, output_parser, special_tokens_of
 
+TOKENS = FAMILY.message_tokens
 TEMPLATE = "<|start|>assistant<|channel|>final<|message|>"
 THINK = "<|channel|>analysis<|message|>User asks.\nHm <b>.<|end|>"
 FINAL = "<|start|>assistant<|channel|>final<|message|>Hello < world"
@@ -72,7 +73,7 @@ def test_what_arrives_is_shown_at_once() -> None:
     assert parser.feed("x").reasoning == "<|ex"
 
 
-PIECES = st.lists(st.sampled_from([*KEPT, "analysis", "final", " to=f", "{}", "a", "<|", " "]))
+PIECES = st.lists(st.sampled_from([*TOKENS, "analysis", "final", " to=f", "{}", "a", "<|", " "]))
 
 
 @given(PIECES)
@@ -86,6 +87,6 @@ def test_the_pieces_make_no_difference_and_nothing_fails(pieces: list[str]) -> N
 
 
 def test_the_marks_stay_in_the_text_whether_tools_are_offered_or_not() -> None:
-    assert special_tokens_of(TEMPLATE, tools=False) == KEPT
+    assert special_tokens_of(TEMPLATE, tools=False) == TOKENS
     assert special_tokens_of("[TOOL_CALLS]", tools=False) == ()
-    assert output_parser("{{ messages }}", tools=(), family="harmony") is not None
+    assert output_parser("{{ messages }}", tools=(), name="harmony") is not None

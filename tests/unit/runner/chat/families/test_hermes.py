@@ -6,16 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.chat.families import hermes
-from runner.chat.tools import tool_parser_for
+from runner.chat.families import family_of
+from runner.chat.families.hermes import FAMILY
+from runner.chat.family import ToolParser
 from runner.chat.tools.delimited import MAX_CALL_CHARS
 from runner.types import ToolCall
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
+def hermes() -> ToolParser:
+    assert FAMILY.tool_parser is not None
+    return FAMILY.tool_parser(())
+
+
 def parse(*pieces: str) -> tuple[str, list[tuple[str, dict[str, object]]]]:
-    parser = hermes.parser(())
+    parser = hermes()
     parts = [part for piece in pieces for part in parser.feed(piece)] + parser.finish()
     text = "".join(part for part in parts if isinstance(part, str))
     calls = [(p.name, json.loads(p.arguments)) for p in parts if isinstance(p, ToolCall)]
@@ -53,12 +59,12 @@ def test_content_and_calls_are_told_apart(
 
 
 def test_call_ids_differ() -> None:
-    ids = {part.id for part in hermes.parser(()).feed(CALL * 50) if isinstance(part, ToolCall)}
+    ids = {part.id for part in hermes().feed(CALL * 50) if isinstance(part, ToolCall)}
     assert len(ids) == 50
 
 
 def test_text_before_a_call_is_not_held_back() -> None:
-    parser = hermes.parser(())
+    parser = hermes()
     assert parser.feed("Let me see") == ["Let me see"]
     assert parser.feed(" <tool") == []
     assert parser.feed("box") == [" <toolbox"]
@@ -70,9 +76,9 @@ def test_a_call_that_never_ends_becomes_content_in_bounded_time() -> None:
 
 
 def test_only_templates_with_the_marker_get_this_parser() -> None:
-    assert tool_parser_for("... <tool_call> ...") is not None
-    assert tool_parser_for("{{ messages }}") is None
-    assert tool_parser_for(None) is None
+    assert family_of("... <tool_call> ...") is FAMILY
+    assert family_of("{{ messages }}") is None
+    assert family_of(None) is None
 
 
 PIECES = st.lists(

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from runner.chat.families import tagged_json
-from runner.chat.tools import tool_parser_for
+from runner.chat.families import family_of
+from runner.chat.families.tagged_json import FAMILY
 from runner.types import ToolCall
 
 CALL = '{"name": "f", "arguments": {"a": "</x>"}}'
 
 
 def parse(text: str, cut: bool = False) -> tuple[str, list[tuple[str, Any]]]:
-    parser = tagged_json.parser([])
+    assert FAMILY.tool_parser is not None
+    parser = FAMILY.tool_parser([])
     parts = [part for piece in (text if cut else [text]) for part in parser.feed(piece)]
     parts += parser.finish()
     content = "".join(part for part in parts if isinstance(part, str))
@@ -46,6 +47,6 @@ def test_what_is_no_call_is_content(text: str) -> None:
     assert parse(text) == (text, [])
 
 
-@pytest.mark.parametrize("mark", tagged_json.MARKERS)
-def test_a_template_with_one_of_the_marks_has_this_parser(mark: str) -> None:
-    assert tool_parser_for(f"{{{{ '{mark}' }}}}") is not None
+@pytest.mark.parametrize("marker", FAMILY.markers)
+def test_a_template_with_one_of_the_markers_has_this_parser(marker: str) -> None:
+    assert family_of(f"{{{{ '{marker}' }}}}") is FAMILY

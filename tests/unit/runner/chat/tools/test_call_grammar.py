@@ -3,15 +3,17 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
+import pkgutil
 import random
 from typing import Any
 
 import pytest
 
+from runner.chat import families
 from runner.chat.families import harmony
+from runner.chat.family import Family
+from runner.chat.output import tool_parser_of
 from runner.chat.tools.call_grammar import (
-    CallGrammar,
-    call_grammar_of,
     grammar_of_calls,
     offered_function,
 )
@@ -33,9 +35,22 @@ WEATHER = {
 }
 TIME = {"name": "get_time"}
 TOOLS = [{"type": "function", "function": WEATHER}, {"type": "function", "function": TIME}]
-FAMILIES = ["hermes", "mistral", "granite", "cohere", "deepseek", "kimi", "qwen3_coder", "glm",
-            "llama3", "plain_json", "harmony", "pythonic", "gemma", "olmo3", "lfm2",
-            "functiongemma", "gemma4", "minimax"]  # fmt: skip
+
+
+def known(family: str) -> Family:
+    found: Family = importlib.import_module(f"runner.chat.families.{family}").FAMILY
+    return found
+
+
+FAMILIES = [
+    module.name
+    for module in pkgutil.iter_modules(families.__path__)
+    if known(module.name).call_grammar is not None
+]
+VARIANTS = [
+    *((name, "") for name in FAMILIES),
+    *((name, text) for name in FAMILIES for text, _ in known(name).call_grammar_variants),
+]
 END = 257
 PREFERRED = (*b'<|"}]:0,[', *range(97, 123), *range(32, 127), *range(256))
 CLOSERS = b'"</parameter></arg_value>'  # of the values that are texts
@@ -67,9 +82,9 @@ def written(matcher: LlguidanceMatcher, seed: int, wander: int = 60) -> str:
 
 def calls_in(family: str, text: str) -> list[ToolCall]:
     if family == "harmony":
-        parser: Any = harmony.HarmonyParser()
+        parser: Any = harmony.HarmonySplitter()
     else:
-        parser = importlib.import_module(f"runner.chat.families.{family}").parser(TOOLS)
+        parser = tool_parser_of(known(family), TOOLS)
     parts = [*parser.feed(text), *parser.finish()]
     return [part for part in parts if isinstance(part, ToolCall)]
 
@@ -89,26 +104,22 @@ def is_valid(call: ToolCall) -> bool:
     )
 
 
-def notation(family: str, template: str = "") -> CallGrammar:
-    found = call_grammar_of(family, template)
-    assert found is not None
-    return found
-
-
 def of(family: str, template: str = "", **more: Any) -> Grammar:
     offers = [offered_function(each, "tools") for each in (WEATHER, TIME)]
-    return grammar_of_calls(notation(family, template), offers, **{"free": False, **more})
+    calls = known(family).call_grammar_for(template)
+    assert calls is not None
+    return grammar_of_calls(calls, offers, **{"free": False, **more})
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     ("family", "template"),
-    [*((family, "") for family in FAMILIES), ("mistral", "[ARGS]"), ("deepseek", "```json")],
+    VARIANTS,
 )
 def test_whatever_the_grammar_allows_is_read_as_valid_calls(
     grammars: Grammars, family: str, template: str, seed: int
 ) -> None:
-    text = written(grammars.matcher(of(family, template, most=1)), seed)
+    text = written(grammars.matcher(of(family, template, max_calls=1)), seed)
     calls = calls_in(family, text)
     assert len(calls) == 1, text
     assert is_valid(calls[0]), text
@@ -116,8 +127,8 @@ def test_whatever_the_grammar_allows_is_read_as_valid_calls(
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "harmony"])
 def test_several_calls_are_read_one_by_one(grammars: Grammars, family: str) -> None:
-    several = grammars.matcher(of(family, most=2))
-    texts = [written(grammars.matcher(of(family, most=2)), seed, 400) for seed in range(6)]
+    several = grammars.matcher(of(family, max_calls=2))
+    texts = [written(grammars.matcher(of(family, max_calls=2)), seed, 400) for seed in range(6)]
     assert not several.complete
     for text in texts:
         calls = calls_in(family, text)
@@ -164,7 +175,3 @@ def test_unlisted_arguments_are_left_out_unless_the_schema_wants_them() -> None:
     open_ended = {"name": "f", "parameters": {"type": "object", "additionalProperties": True}}
     assert offered_function(WEATHER, "tools").schema["additionalProperties"] is False
     assert offered_function(open_ended, "tools").schema["additionalProperties"] is True
-
-
-def test_an_unknown_family_has_no_notation() -> None:
-    assert call_grammar_of("smoke_signals", None) is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runner.chat.output import OutputDelta, OutputParser, output_parser
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.delimited import MAX_CALL_CHARS
-from tests.unit.runner.chat.tools.test_families import (
+from tests.unit.runner.chat.families.test_families import (
     AS_JSON,
     ONE_CALL,
     PIECES,
@@ -37,14 +37,14 @@ WRITTEN = [
 """Calls whose arguments are shown while they are written."""
 
 
-def parser(family: str, *, in_pieces: bool, single: bool = False) -> OutputParser:
-    found = output_parser(ALL[family], tools=TOOLS, in_pieces=in_pieces, single=single)
+def parser(family: str, *, in_deltas: bool, single: bool = False) -> OutputParser:
+    found = output_parser(ALL[family], tools=TOOLS, in_deltas=in_deltas, single=single)
     assert found is not None
     return found
 
 
-def parse(family: str, *pieces: str, in_pieces: bool, single: bool = False) -> OutputDelta:
-    reader = parser(family, in_pieces=in_pieces, single=single)
+def parse(family: str, *pieces: str, in_deltas: bool, single: bool = False) -> OutputDelta:
+    reader = parser(family, in_deltas=in_deltas, single=single)
     return OutputDelta.joined([*map(reader.feed, pieces), reader.finish()])
 
 
@@ -54,15 +54,15 @@ def said(parts: OutputDelta) -> tuple[str, list[tuple[str, str]]]:
 
 @pytest.mark.parametrize(("family", "text"), [*ONE_CALL, *TWO_CALLS, *WRITTEN])
 def test_pieces_put_together_are_the_whole_call(family: str, text: str) -> None:
-    whole = said(parse(family, text, in_pieces=False))
+    whole = said(parse(family, text, in_deltas=False))
     assert whole[1]
-    assert said(parse(family, *text, in_pieces=True)) == whole
-    assert said(parse(family, text, in_pieces=True)) == whole
+    assert said(parse(family, *text, in_deltas=True)) == whole
+    assert said(parse(family, text, in_deltas=True)) == whole
 
 
 @pytest.mark.parametrize(("family", "text"), WRITTEN)
 def test_arguments_are_shown_while_they_are_written(family: str, text: str) -> None:
-    reader = parser(family, in_pieces=True)
+    reader = parser(family, in_deltas=True)
     at = text.index("{x}") if "{x}" in text else text.index('"a": 1') + 5
     parts = [part for char in text[:at] for part in reader.feed(char).in_order]
     pieces = [part for part in parts if isinstance(part, ToolCallDelta)]
@@ -81,10 +81,10 @@ def test_damaged_calls_do_not_depend_on_the_pieces(
     end = data.draw(st.integers(start, len(text)))
     damaged = text[:start] + data.draw(st.text(max_size=3)) + text[end:]
     cut = data.draw(st.integers(0, len(damaged)))
-    found = said(parse(family, damaged[:cut], damaged[cut:], in_pieces=True))
-    assert found == said(parse(family, damaged, in_pieces=True))
-    assert found == said(parse(family, *damaged, in_pieces=True))
-    whole = said(parse(family, damaged, in_pieces=False))
+    found = said(parse(family, damaged[:cut], damaged[cut:], in_deltas=True))
+    assert found == said(parse(family, damaged, in_deltas=True))
+    assert found == said(parse(family, *damaged, in_deltas=True))
+    whole = said(parse(family, damaged, in_deltas=False))
     if found != whole:  # only where a call was shown that then turned out to be none
         assert found[1]
 
@@ -99,9 +99,9 @@ def test_any_row_of_marks_is_read_the_same_in_pieces(
     family: str, pieces: list[str], cut: int
 ) -> None:
     text = "".join(pieces)
-    found = said(parse(family, text, in_pieces=True))
-    assert said(parse(family, text[:cut], text[cut:], in_pieces=True)) == found
-    assert said(parse(family, *text, in_pieces=True)) == found
+    found = said(parse(family, text, in_deltas=True))
+    assert said(parse(family, text[:cut], text[cut:], in_deltas=True)) == found
+    assert said(parse(family, *text, in_deltas=True)) == found
 
 
 CALL = '<tool_call>{"name": "f", "arguments": '
@@ -119,7 +119,7 @@ CALL = '<tool_call>{"name": "f", "arguments": '
     ],
 )
 def test_what_the_parser_mends_is_mended(text: str, arguments: str) -> None:
-    assert said(parse("hermes", *(CALL + text), in_pieces=True)) == ("", [("f", arguments)])
+    assert said(parse("hermes", *(CALL + text), in_deltas=True)) == ("", [("f", arguments)])
 
 
 @pytest.mark.parametrize(
@@ -134,29 +134,29 @@ def test_what_the_parser_mends_is_mended(text: str, arguments: str) -> None:
 def test_a_call_that_is_broken_off_keeps_arguments_that_are_no_json(
     text: str, arguments: str
 ) -> None:
-    assert said(parse("hermes", *(CALL + text), in_pieces=True)) == ("", [("f", arguments)])
+    assert said(parse("hermes", *(CALL + text), in_deltas=True)) == ("", [("f", arguments)])
     with pytest.raises(ValueError, match=r"."):
         json.loads(arguments)
 
 
 def test_brackets_too_many_after_a_call_are_dropped_and_words_are_content() -> None:
     text = f'{CALL}{{"a": 1}}}}}}}}</tool_call>'
-    assert said(parse("hermes", *text, in_pieces=True)) == ("", [("f", '{"a": 1}')])
+    assert said(parse("hermes", *text, in_deltas=True)) == ("", [("f", '{"a": 1}')])
     text = '{"name": "f", "arguments": {"a": 1}} is how to call it.'
-    assert said(parse("plain_json", *text, in_pieces=True))[1] == [("f", '{"a": 1}')]
-    assert "is how to call it." in said(parse("plain_json", *text, in_pieces=True))[0]
+    assert said(parse("plain_json", *text, in_deltas=True))[1] == [("f", '{"a": 1}')]
+    assert "is how to call it." in said(parse("plain_json", *text, in_deltas=True))[0]
 
 
 def test_a_tool_that_was_not_offered_comes_whole() -> None:
     text = '<tool_call>{"name": "h", "arguments": {"a": 1}}</tool_call>'
-    reader = parser("hermes", in_pieces=True)
+    reader = parser("hermes", in_deltas=True)
     assert [part for char in text[:-1] for part in reader.feed(char).in_order] == []
-    assert said(parse("hermes", *text, in_pieces=True)) == ("", [("h", '{"a": 1}')])
+    assert said(parse("hermes", *text, in_deltas=True)) == ("", [("h", '{"a": 1}')])
 
 
 def test_only_the_first_call_counts_where_there_may_be_one() -> None:
     text = '{"name": "f", "parameters": {"a": 1}}; {"name": "g", "parameters": {}}'
-    found = said(parse("llama3", *text, in_pieces=True, single=True))
+    found = said(parse("llama3", *text, in_deltas=True, single=True))
     assert found == ("", [("f", '{"a": 1}')])
 
 
@@ -172,7 +172,7 @@ def test_a_call_longer_than_any_ends_and_the_rest_is_content(family: str) -> Non
     sizes: set[tuple[int, Any]] = set()
     for size in (len(text), 4096, 1000):
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
-        content, calls = said(parse(family, *pieces, in_pieces=True))
+        content, calls = said(parse(family, *pieces, in_deltas=True))
         assert [name for name, _ in calls] == ["f"]
         sizes.add((len(content), len(calls[0][1])))
     assert len(sizes) == 1

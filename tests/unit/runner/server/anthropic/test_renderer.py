@@ -26,7 +26,7 @@ def events(data: bytes) -> list[dict[str, Any]]:
 
 
 def streamed(text: str, finish: Finish, size: int = 3) -> list[dict[str, Any]]:
-    parser = output_parser(TEMPLATE, tools=TOOLS, in_pieces=True)
+    parser = output_parser(TEMPLATE, tools=TOOLS, in_deltas=True)
     renderer = MessageRenderer("m", parser, ["END"], 10)
     out = renderer.keep_alive()
     for at in range(0, len(text), size):

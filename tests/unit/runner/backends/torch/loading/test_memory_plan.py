@@ -57,10 +57,10 @@ def test_weights_that_lie_in_the_file_are_priced_as_they_are_there(
         plan, lying = ember_plan("torch", **changes), InPlaceWeights(900, 1000)
         return plan_memory(CONFIG, plan, 1000, 1400, quantized=True, lying=lying).weights_bytes
 
-    monkeypatch.setattr(planning, "kernels", lambda: object())
+    monkeypatch.setattr(planning, "torch_kernels", lambda: object())
     assert weights_bytes() == 1000 + 4 * 100
     assert weights_bytes(native_kernels=False) == 4000
-    monkeypatch.setattr(planning, "kernels", lambda: None)
+    monkeypatch.setattr(planning, "torch_kernels", lambda: None)
     assert weights_bytes() == 4000
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelfile.families import PARSERS
-from runner.chat.tools import family_of, kept_marks, tool_parser_for
+from modelfile.families import PARSERS as MODELFILE_PARSERS
+from runner.chat.families import FAMILIES, PARSERS, family_of
+from runner.chat.output import output_parser, special_tokens_of, tool_parser_of
 from runner.types import ToolCall
 
 TOOLS = [
@@ -47,6 +49,7 @@ TEMPLATES = {
     "olmo3": "<function_calls>",
     "lfm2": "<|tool_call_start|>",
     "minimax": "<minimax:tool_call>",
+    "deepseek_v32": "{{ '<｜DSML｜' + 'function_calls>' }}",
     "granite": "<|tool_call|>",
     "glimmer": "<atem:function_calls>",
     "tagged_json": "<TOOLCALL>",
@@ -116,8 +119,8 @@ ONE_CALL = [
     ("olmo3", f"<function_calls>\n{PYTHON}\n</function_calls>"),
     ("lfm2", f"<|tool_call_start|>[{PYTHON}]<|tool_call_end|>"),
     ("minimax", INVOKE),
-    ("minimax", DSML),
-    ("minimax", DSML.replace("function_calls", "tool_calls")),
+    ("deepseek_v32", DSML),
+    ("deepseek_v32", DSML.replace("function_calls", "tool_calls")),
     ("glimmer", ATEM),
     ("tagged_json", f'<TOOLCALL>[{{"name": "add", "arguments": {AS_JSON}}}]</TOOLCALL>'),
     ("qwen3_coder", f"<function=add>{AS_JSON}</function>"),
@@ -149,7 +152,7 @@ TWO_CALLS = [
 
 
 def parse(family: str, *pieces: str) -> tuple[str, list[tuple[str, Any]]]:
-    parser = tool_parser_for(TEMPLATES[family], TOOLS)
+    parser = tool_parser_of(family_of(TEMPLATES[family]), TOOLS)
     assert parser is not None
     parts = [part for piece in pieces for part in parser.feed(piece)]
     parts += parser.finish()
@@ -218,15 +221,13 @@ def test_damaged_calls_neither_fail_nor_depend_on_the_pieces(
 
 def test_the_family_is_named_by_parser_or_known_by_the_template() -> None:
     for name, template in TEMPLATES.items():
-        family = family_of(template)
-        assert family is not None
-        assert family.__name__.endswith(name)
+        assert family_of(template) is import_module(f"runner.chat.families.{name}").FAMILY
     assert family_of("{{ messages }}") is None
     named = family_of("{{ messages }}", "qwen3-coder")
     assert named is not None
-    assert named.MARKERS == ("<function=",)
-    assert "[TOOL_CALLS]" in kept_marks(TEMPLATES["mistral"])
-    assert kept_marks(None) == ()
+    assert named.markers == ("<function=",)
+    assert "[TOOL_CALLS]" in special_tokens_of(TEMPLATES["mistral"], tools=True)
+    assert special_tokens_of(None, tools=True) == ()
 
 
 def test_mending_leaves_strings_alone() -> None:
@@ -268,11 +269,11 @@ def test_text_beside_a_call_is_not_lost(family: str, text: str) -> None:
 
 
 def test_passthrough_leaves_answers_alone() -> None:
-    assert tool_parser_for("<tool_call>", TOOLS, "passthrough") is None
+    assert output_parser("<tool_call>", tools=TOOLS, name="passthrough") is None
 
 
 PIECES = sorted(
-    {mark for template in TEMPLATES.values() for mark in kept_marks(template)}
+    {token for template in TEMPLATES.values() for token in special_tokens_of(template, tools=True)}
     | {"```tool_code", "```", "<function=f>", "</function>", "<parameter=a>", "</parameter>"}
     | {'<invoke name="add">', "</invoke>", "call:add{a:", "add(a=", "[add(", '{"name": "add", '}
     | {
@@ -355,18 +356,13 @@ def test_half_a_surrogate_pair_in_an_argument_can_be_sent_on() -> None:
     assert calls == [("f", {"t": "?"})]
 
 
-def test_every_name_that_parser_takes_has_a_family() -> None:
-    for name in PARSERS - {"passthrough", "harmony"}:
-        assert family_of(None, name) is not None, name
+def test_every_name_that_parser_takes_has_one_family() -> None:
+    names = [name for each in FAMILIES for name in (*each.names, *each.thinking_names)]
+    assert len(names) == len(set(names))
+    assert PARSERS == MODELFILE_PARSERS == {"passthrough", *names}
 
 
 def test_text_without_end_in_a_call_is_given_back_when_it_is_too_long() -> None:
     text = "<tool_call>" + "x" * 70_000
     assert parse("hermes", text) == (text, [])
     assert parse("llama3", "{" + "x" * 70_000) == ("{" + "x" * 70_000, [])
-
-
-def test_a_template_that_puts_the_words_of_a_call_together_is_known_by_its_mark() -> None:
-    family = family_of("{% set mark = '｜DSML｜' %}{{ '<' + mark + 'function_calls>' }}")
-    assert family is not None
-    assert family.__name__.endswith("minimax")
