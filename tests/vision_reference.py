@@ -15,7 +15,8 @@ from llama_cpp import mtmd_cpp as mtmd
 from numpy.typing import NDArray
 
 from runner.backends.backend import DecodedImage
-from runner.backends.llamacpp.loader import load_model, start_library
+from runner.backends.host_sampling.library import start_library
+from runner.backends.llamacpp.loader import load_model
 from runner.backends.llamacpp.parameters import generation_parameters
 from runner.types import LoadPlan
 

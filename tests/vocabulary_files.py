@@ -70,8 +70,8 @@ def _value(value: MetadataValue) -> Value:
 def _encode(job: dict[str, Any]) -> list[list[int]]:
     from llama_cpp import llama_cpp as native
 
+    from runner.backends.host_sampling.library import start_library
     from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
-    from runner.backends.llamacpp.loader import start_library
 
     start_library()
     params = native.llama_model_default_params()
