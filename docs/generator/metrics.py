@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from docs.generator.markdown import cell, code, table
-from runner.server.metrics import Metrics, _Gauges
+from runner.server.metrics import WORKER_METRICS, Metrics
 
 _INTRO = """\
 # Metrics
@@ -33,7 +33,8 @@ def page() -> str:
 def _families() -> Iterator[Metric]:
     yield from Metrics().registry.collect()
     now = CollectorRegistry()
-    _Gauges(now)
+    for metric in WORKER_METRICS:
+        metric.collector(now)
     yield from now.collect()
     yield Metric("hearth:models_loaded", "Models with a worker", "gauge")
     yield Metric("hearth:uptime_seconds", "Age of the daemon", "gauge")

@@ -22,6 +22,7 @@ class Library:
     def __init__(self, store: Store, settings: Settings, version: str) -> None:
         self.store = store
         self.settings = settings
+        self.version = version
         self.short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self.transfers = Transfers(store, settings, version)
 

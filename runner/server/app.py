@@ -13,20 +13,28 @@ from contextlib import asynccontextmanager
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runner.errors import StorageFailed
+from runner.library.library import Library
 from runner.models.manager import Manager
 from runner.server.anthropic.routes import ROUTES as ANTHROPIC
 from runner.server.guard import Guard
-from runner.server.health import health, ready, root, version
+from runner.server.health import health, metrics, ready, root, version
 from runner.server.key_routes import KeyRequest, add_key, list_keys, remove_key
+from runner.server.keys import KeyRing
 from runner.server.llamacpp.apply_template import ApplyTemplateRequest, apply_template
 from runner.server.llamacpp.rerank import RerankRequest, ScoreRequest, rerank, score
 from runner.server.llamacpp.tokenize import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
-from runner.server.metrics import metrics
+from runner.server.metrics import Metrics
 from runner.server.ollama.routes import ROUTES as OLLAMA
-from runner.server.openai.batches.assembly import open_batches
-from runner.server.openai.batches.executor import BatchExecutor
+from runner.server.openai.batches.endpoint_call import call as call_endpoint
+from runner.server.openai.batches.executor import BatchExecutor, Traffic
+from runner.server.openai.batches.journal import TABLES as BATCH_TABLES
+from runner.server.openai.batches.journal import BatchJournal
+from runner.server.openai.database import Database
+from runner.server.openai.files.file_store import TABLES as FILE_TABLES
+from runner.server.openai.files.file_store import FileStore
 from runner.server.openai.responses.background import BackgroundResponses
-from runner.server.openai.responses.response_store import FILE_NAME, ResponseStore
+from runner.server.openai.responses.response_store import FILE_NAME as RESPONSES_FILE
+from runner.server.openai.responses.response_store import ResponseStore
 from runner.server.openai.routes import ROUTES as OPENAI
 from runner.server.openapi.answers import (
     ApplyTemplateResponse,
@@ -42,10 +50,12 @@ from runner.server.openapi.answers import (
 )
 from runner.server.openapi.handlers import describing
 from runner.server.perplexity import EvalRequest, evaluate
+from runner.server.rate_limits import RateLimiter
 from runner.server.routes import RouteSpec, router
 from runner.server.services import Services
-from runner.server.stream import NDJSON
+from runner.server.sse import NDJSON
 from runner.server.upkeep.routes import ROUTES as UPKEEP
+from runner.settings import Address, Settings
 
 log = logging.getLogger("hearth")
 
@@ -85,9 +95,39 @@ _SERVED = (*_OWN, *OPENAI, *ANTHROPIC, *OLLAMA, *UPKEEP)
 ROUTES = (*_SERVED, *describing(_SERVED))
 
 
+def build_services(
+    settings: Settings, address: Address, keys: KeyRing, library: Library
+) -> Services:
+    """The services of a daemon at address. Nothing runs yet: see opened."""
+    metrics = Metrics()
+    models = Manager(library, settings, observer=metrics)
+    folder = settings.state_dir / "files"
+    database = Database(
+        folder / "files.sqlite3", (*FILE_TABLES, *BATCH_TABLES), "the index of stored files"
+    )
+    traffic = Traffic(
+        call=lambda endpoint, body: call_endpoint(services, endpoint, body),
+        parallel=max(1, settings.num_parallel // 2),
+        clear=models.wait_for_starved_loads,
+    )
+    services = Services(
+        settings=settings,
+        address=address,
+        version=library.version,
+        keys=keys,
+        rates=RateLimiter(settings.rate_limit),
+        metrics=metrics,
+        library=library,
+        models=models,
+        background=BackgroundResponses(ResponseStore(settings.data_dir / RESPONSES_FILE)),
+        batches=BatchExecutor(FileStore(folder, database), BatchJournal(database), traffic),
+    )
+    return services
+
+
 def create_app(services: Services, public: bool = False) -> ASGIApp:
-    """The application of a daemon. Its lifespan seeds the bundled model and, at the end,
-    ends all workers. public: it listens beyond this machine."""
+    """The application of a daemon. Its lifespan seeds the bundled model, and ends all workers.
+    public: it listens beyond this machine."""
     inner = router(ROUTES, services)
     guarded = Guard(inner, services.address, services.settings.origins, public)
 
@@ -110,23 +150,19 @@ async def _lifespan(services: Services, receive: Receive, send: Send) -> None:
 
 @asynccontextmanager
 async def opened(services: Services) -> AsyncIterator[None]:
-    """The daemon with its manager. Afterwards all workers are gone and the library is closed."""
-    library = services.library
+    """The daemon at work: the bundled model is there, and batches go on. Afterwards all workers
+    are gone and the library is closed."""
     try:
-        await asyncio.to_thread(library.seed)
-        services.models = Manager(library, services.settings, observer=services.metrics)
-        file = ResponseStore(services.settings.data_dir / FILE_NAME)
-        services.making = BackgroundResponses(file)
-        services.batching = open_batches(services)
+        await asyncio.to_thread(services.library.seed)
         try:
-            await _resume(services.batching)
+            await _resume(services.batches)
             yield
         finally:
-            await services.batching.close()
-            await services.making.close()
+            await services.batches.close()
+            await services.background.close()
             await services.models.close()
     finally:
-        await library.close()
+        await services.library.close()
 
 
 async def _resume(batches: BatchExecutor) -> None:

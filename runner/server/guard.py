@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runner.server.errors import HttpError, HttpFailure, failure_of, surface_of
-from runner.server.http_request import body_limit_bytes, request_id_of, too_large
+from runner.server.http_request import request_id_of
+from runner.server.request_body import body_limit_bytes, too_large
 from runner.settings import Address
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

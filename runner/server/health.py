@@ -1,8 +1,9 @@
-"""Is it alive, is it ready, which version is it."""
+"""Is it alive, is it ready, which version is it, and what does it do."""
 
 from __future__ import annotations
 
 from runner.server.http_request import HttpRequest
+from runner.server.metrics import CONTENT_TYPE
 
 
 async def root(http: HttpRequest) -> None:
@@ -36,3 +37,10 @@ async def version(http: HttpRequest) -> None:
             "uptime_s": services.uptime_s,
         }
     )
+
+
+async def metrics(http: HttpRequest) -> None:
+    """All metrics. A worker that does not tell its state in time is left out."""
+    services = http.services
+    text = await services.metrics.text(services.models.present, services.uptime_s)
+    await http.reply_bytes(text, CONTENT_TYPE)

@@ -11,37 +11,18 @@ import contextlib
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
-from runner.errors import InvalidRequest
 from runner.server.errors import HttpError
+from runner.server.request_body import WireT, body_limit_bytes, parse_body, too_large
+from runner.server.services import Services
 
-if TYPE_CHECKING:
-    from runner.server.services import Services
-
-MAX_BODY_BYTES = 32 * 1024 * 1024
-MAX_IMAGES_BODY_BYTES = 64 * 1024 * 1024  # 40 MiB of images in base64, and their conversation
 BODY_TIMEOUT_S = 60.0
 
-_WITH_IMAGES = frozenset(
-    (
-        *("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
-        *("/api/chat", "/api/generate", "/tokenize", "/apply-template"),
-    )
-)
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-
-WireT = TypeVar("WireT", bound="WireModel")
-
-
-class WireModel(BaseModel):
-    """The base of what clients send: exact types, no NaN; unknown fields are ignored."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
 class HttpRequest:
@@ -102,19 +83,7 @@ class HttpRequest:
 
     async def read(self, model: type[WireT]) -> WireT:
         """The JSON body as model. Raises InvalidRequest naming the field."""
-        body = await self.body()
-        if not body:
-            raise InvalidRequest("missing request body: send a JSON object")
-        try:
-            value = from_json(body, allow_inf_nan=False)
-        except ValueError as error:
-            raise InvalidRequest(f"the body is not valid JSON: {error}") from None
-        if not isinstance(value, dict):
-            raise InvalidRequest("the body must be a JSON object")
-        try:
-            return model.model_validate(value)
-        except ValidationError as error:
-            raise _of_validation(error) from None
+        return parse_body(await self.body(), model)
 
     async def reply(
         self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None
@@ -199,29 +168,3 @@ def request_id_of(scope: Scope) -> str:
 
 class ClientDisconnected(Exception):
     """The client closed the connection before its request was complete."""
-
-
-def body_limit_bytes(path: str) -> int:
-    """The longest body that a path takes."""
-    return MAX_IMAGES_BODY_BYTES if path in _WITH_IMAGES else MAX_BODY_BYTES
-
-
-def too_large(limit_bytes: int) -> HttpError:
-    """The refusal of a body over the limit."""
-    return HttpError(
-        413,
-        "body_too_large",
-        f"the body is longer than {limit_bytes // (1 << 20)} MiB",
-        connection="close",
-    )
-
-
-def _of_validation(error: ValidationError) -> InvalidRequest:
-    first = error.errors(include_url=False, include_context=False)[0]
-    path = ".".join(str(part) for part in first["loc"]) or "body"
-    shown = repr(first.get("input"))
-    value = shown if len(shown) <= 60 else shown[:60] + "..."
-    if first["type"] == "missing":
-        return InvalidRequest(f"{path} is missing", param=path)
-    reason = first["msg"].removeprefix("Value error, ")
-    return InvalidRequest(f"{path}: {reason[:1].lower()}{reason[1:]} (got {value})", param=path)

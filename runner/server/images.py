@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from runner.errors import InvalidRequest, Unsupported
+from runner.library.library import Library
 from runner.models.vision import vision_unsupported
 from runner.types import IMAGE_PLACEHOLDER, Image, Message
-
-if TYPE_CHECKING:
-    from runner.server.services import Services
 
 MAX_IMAGE_BYTES: Final = 20 << 20
 MAX_IMAGES_BYTES: Final = 40 << 20  # of a request
@@ -133,7 +131,7 @@ def check_images(messages: Sequence[Message], answers: int = 1) -> bool:
 
 
 async def require_vision(
-    services: Services,
+    library: Library,
     model: str,
     messages: Sequence[Message],
     options: Mapping[str, Any],
@@ -143,8 +141,7 @@ async def require_vision(
     model cannot read them; and what finding and reading it raises."""
     if not check_images(messages, answers):
         return
-    stored = services.library.find(model)
-    bundle = await asyncio.to_thread(services.library.read, stored)
+    bundle = await asyncio.to_thread(library.read, library.find(model))
     fault = vision_unsupported(bundle, options.get("backend"))
     if fault is not None:
         raise InvalidRequest(fault, param="messages")

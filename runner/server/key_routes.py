@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
-from runner.server.http_request import HttpRequest, WireModel
+from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, Scope
+from runner.server.request_body import WireModel
 
 
 class KeyRequest(WireModel):

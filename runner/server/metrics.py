@@ -1,21 +1,27 @@
-"""GET /metrics in Prometheus' text format.
+"""The metrics of a daemon in Prometheus' text format.
 
 What vLLM measures too has vLLM's name, labels and meaning (docs.vllm.ai, "Production metrics"), so
 that its dashboards work; the rest begins with hearth. Requests are counted when they end, the
 state of the workers is asked for when somebody looks. Nothing here costs anything per token.
+
+A metric stands in one table, with the value that it shows.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 
 from runner.errors import HearthError
 from runner.models.resident import Resident
-from runner.server.http_request import HttpRequest
-from runner.types import Finish, WorkerStats
+from runner.types import Finish, Usage, WorkerStats
+
+__all__ = ["CONTENT_TYPE", "WORKER_METRICS", "Metrics", "RequestMetric", "WorkerMetric"]
 
 _STATS_TIMEOUT_S = 1.0
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100)
@@ -24,25 +30,110 @@ _TOKENS = (1, 5, 10, 50, 100, 500, 1000, 2000, 5000, 10_000, 50_000, 100_000)
 _LABEL = ("model_name",)
 
 
+@dataclass(frozen=True, slots=True)
+class RequestMetric:
+    """A metric of requests that ended. value: of one of them; None: it does not count. buckets
+    make it a histogram, else it is a counter."""
+
+    name: str
+    value: Callable[[Usage], float | None]
+    buckets: tuple[float, ...] = ()
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMetric:
+    """A metric of a worker's state."""
+
+    name: str
+    help: str
+    value: Callable[[WorkerStats], float]
+    kind: type[Gauge] | type[Counter] = Gauge
+
+    def collector(self, registry: CollectorRegistry) -> Gauge | Counter:
+        """What shows it, one line for each model."""
+        return self.kind(self.name, self.help, _LABEL, registry=registry)
+
+
+def _first_token_s(usage: Usage) -> float:
+    return usage.queue_s + usage.prefill_s
+
+
+def _per_token_s(usage: Usage) -> float | None:
+    after_first = usage.completion_tokens - 1
+    return usage.decode_s / after_first if after_first > 0 else None
+
+
+REQUEST_METRICS: Final = (
+    RequestMetric("vllm:time_to_first_token_seconds", _first_token_s, _SECONDS),
+    RequestMetric("vllm:request_time_per_output_token_seconds", _per_token_s, _TOKEN_SECONDS),
+    RequestMetric(
+        "vllm:e2e_request_latency_seconds",
+        lambda usage: _first_token_s(usage) + usage.decode_s,
+        _SECONDS,
+    ),
+    RequestMetric("vllm:request_queue_time_seconds", lambda usage: usage.queue_s, _SECONDS),
+    RequestMetric("vllm:request_prefill_time_seconds", lambda usage: usage.prefill_s, _SECONDS),
+    RequestMetric("vllm:request_decode_time_seconds", lambda usage: usage.decode_s, _SECONDS),
+    RequestMetric("vllm:request_prompt_tokens", lambda usage: usage.prompt_tokens, _TOKENS),
+    RequestMetric("vllm:request_generation_tokens", lambda usage: usage.completion_tokens, _TOKENS),
+    RequestMetric(
+        "vllm:prompt_tokens", lambda usage: usage.prompt_tokens, help="Tokens of prompts"
+    ),
+    RequestMetric(
+        "vllm:generation_tokens", lambda usage: usage.completion_tokens, help="Tokens generated"
+    ),
+    RequestMetric(
+        "vllm:prefix_cache_queries", lambda usage: usage.prompt_tokens, help="Tokens looked up"
+    ),
+    RequestMetric(
+        "vllm:prefix_cache_hits",
+        lambda usage: usage.cached_tokens,
+        help="Tokens found in the prefix cache",
+    ),
+)
+WORKER_METRICS: Final = (
+    WorkerMetric(
+        "vllm:num_requests_running", "Sequences in the batch", lambda stats: stats.running
+    ),
+    WorkerMetric("vllm:num_requests_waiting", "Sequences that wait", lambda stats: stats.waiting),
+    WorkerMetric(
+        "vllm:kv_cache_usage_perc",
+        "Share of the cache in use, 1 is all of it",
+        lambda stats: stats.pool_used / max(1, stats.pool_tokens),
+    ),
+    WorkerMetric(
+        "hearth:worker_memory_bytes",
+        "Resident memory of the worker",
+        lambda stats: stats.rss_bytes,
+    ),
+    WorkerMetric(
+        "vllm:num_preemptions",
+        "Sequences set back for cache or more urgent ones",
+        lambda stats: stats.preemptions,
+        Counter,
+    ),
+    WorkerMetric(
+        "vllm:spec_decode_num_draft_tokens",
+        "Tokens proposed before they were computed",
+        lambda stats: stats.drafted_tokens,
+        Counter,
+    ),
+    WorkerMetric(
+        "vllm:spec_decode_num_accepted_tokens",
+        "Tokens of those that were confirmed",
+        lambda stats: stats.confirmed_tokens,
+        Counter,
+    ),
+)
+
+
 class Metrics:
     """Counts for one daemon. An Observer of its models."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._ttft = self._histogram("vllm:time_to_first_token_seconds", _SECONDS)
-        self._per_token = self._histogram(
-            "vllm:request_time_per_output_token_seconds", _TOKEN_SECONDS
-        )
-        self._whole = self._histogram("vllm:e2e_request_latency_seconds", _SECONDS)
-        self._queued = self._histogram("vllm:request_queue_time_seconds", _SECONDS)
-        self._prefill = self._histogram("vllm:request_prefill_time_seconds", _SECONDS)
-        self._decode = self._histogram("vllm:request_decode_time_seconds", _SECONDS)
-        self._prompt = self._histogram("vllm:request_prompt_tokens", _TOKENS)
-        self._generation = self._histogram("vllm:request_generation_tokens", _TOKENS)
-        self._prompt_tokens = self._counter("vllm:prompt_tokens", "Tokens of prompts")
-        self._generated = self._counter("vllm:generation_tokens", "Tokens generated")
-        self._queries = self._counter("vllm:prefix_cache_queries", "Tokens looked up")
-        self._hits = self._counter("vllm:prefix_cache_hits", "Tokens found in the prefix cache")
+        self._of_requests = [(metric, self._collector(metric)) for metric in REQUEST_METRICS]
         self._success = Counter(
             "vllm:request_success",
             "Requests ended, by reason: stop, length, abort",
@@ -56,22 +147,15 @@ class Metrics:
 
     def finished(self, model: str, finish: Finish) -> None:
         """See Observer."""
-        usage = finish.usage
         self._success.labels(model, finish.reason).inc()
-        first_s = usage.queue_s + usage.prefill_s
-        self._ttft.labels(model).observe(first_s)
-        self._whole.labels(model).observe(first_s + usage.decode_s)
-        self._queued.labels(model).observe(usage.queue_s)
-        self._prefill.labels(model).observe(usage.prefill_s)
-        self._decode.labels(model).observe(usage.decode_s)
-        self._prompt.labels(model).observe(usage.prompt_tokens)
-        self._generation.labels(model).observe(usage.completion_tokens)
-        if usage.completion_tokens > 1:
-            self._per_token.labels(model).observe(usage.decode_s / (usage.completion_tokens - 1))
-        self._prompt_tokens.labels(model).inc(usage.prompt_tokens)
-        self._generated.labels(model).inc(usage.completion_tokens)
-        self._queries.labels(model).inc(usage.prompt_tokens)
-        self._hits.labels(model).inc(usage.cached_tokens)
+        for metric, collector in self._of_requests:
+            value = metric.value(finish.usage)
+            if value is None:
+                continue
+            if isinstance(collector, Histogram):
+                collector.labels(model).observe(value)
+            else:
+                collector.labels(model).inc(value)
 
     def aborted(self, model: str, count: int) -> None:
         """See Observer."""
@@ -90,9 +174,26 @@ class Metrics:
         """See Observer."""
         self._crashes.labels(model).inc()
 
-    def text(self, now: CollectorRegistry) -> bytes:
-        """Everything counted so far, then what now holds."""
+    async def text(self, present: Iterable[Resident], uptime_s: float) -> bytes:
+        """Everything counted so far, then the state of the present models' workers now. A worker
+        that does not tell its state in time is left out."""
+        residents = [resident for resident in present if resident.loaded]
+        states = await asyncio.gather(*(_stats(resident) for resident in residents))
+        now = CollectorRegistry()
+        Gauge("hearth:models_loaded", "Models with a worker", registry=now).set(len(residents))
+        Gauge("hearth:uptime_seconds", "Age of the daemon", registry=now).set(uptime_s)
+        for metric in WORKER_METRICS:
+            collector = metric.collector(now)
+            for resident, stats in zip(residents, states, strict=True):
+                if stats is not None:
+                    labelled = collector.labels(resident.bundle.name.short)
+                    labelled.inc(metric.value(stats))
         return generate_latest(self.registry) + generate_latest(now)
+
+    def _collector(self, metric: RequestMetric) -> Counter | Histogram:
+        if metric.buckets:
+            return self._histogram(metric.name, metric.buckets)
+        return self._counter(metric.name, metric.help)
 
     def _counter(self, name: str, help: str) -> Counter:
         return Counter(name, help, _LABEL, registry=self.registry)
@@ -100,58 +201,6 @@ class Metrics:
     def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
         help = name.partition(":")[2].replace("_", " ")
         return Histogram(name, help, _LABEL, buckets=buckets, registry=self.registry)
-
-
-async def metrics(http: HttpRequest) -> None:
-    """Answer with all metrics. A worker that does not tell its state in time is left out."""
-    services = http.services
-    residents = [resident for resident in services.manager.present if resident.loaded]
-    told = await asyncio.gather(*(_stats(resident) for resident in residents))
-    now = CollectorRegistry()
-    Gauge("hearth:models_loaded", "Models with a worker", registry=now).set(len(residents))
-    Gauge("hearth:uptime_seconds", "Age of the daemon", registry=now).set(services.uptime_s)
-    gauges = _Gauges(now)
-    for resident, stats in zip(residents, told, strict=True):
-        if stats is not None:
-            gauges.set(resident.bundle.name.short, stats)
-    await http.reply_bytes(services.metrics.text(now), CONTENT_TYPE_LATEST)
-
-
-class _Gauges:
-    """The state of the workers at this moment."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._of = {
-            name: Gauge(name, help, _LABEL, registry=registry)
-            for name, help in (
-                ("vllm:num_requests_running", "Sequences in the batch"),
-                ("vllm:num_requests_waiting", "Sequences that wait"),
-                ("vllm:kv_cache_usage_perc", "Share of the cache in use, 1 is all of it"),
-                ("hearth:worker_memory_bytes", "Resident memory of the worker"),
-            )
-        }
-        self._counters = {
-            name: Counter(name, help, _LABEL, registry=registry)
-            for name, help in (
-                ("vllm:num_preemptions", "Sequences set back for cache or more urgent ones"),
-                ("vllm:spec_decode_num_draft_tokens", "Tokens proposed before they were computed"),
-                ("vllm:spec_decode_num_accepted_tokens", "Tokens of those that were confirmed"),
-            )
-        }
-
-    def set(self, model: str, stats: WorkerStats) -> None:
-        """Take what a worker tells."""
-        values = (
-            stats.running,
-            stats.waiting,
-            stats.pool_used / max(1, stats.pool_tokens),
-            stats.rss_bytes,
-        )
-        for gauge, value in zip(self._of.values(), values, strict=True):
-            gauge.labels(model).set(value)
-        totals = (stats.preemptions, stats.drafted_tokens, stats.confirmed_tokens)
-        for counter, total in zip(self._counters.values(), totals, strict=True):
-            counter.labels(model).inc(total)
 
 
 async def _stats(resident: Resident) -> WorkerStats | None:

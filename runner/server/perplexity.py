@@ -21,8 +21,9 @@ from runner.errors import InsufficientMemory, InvalidRequest
 from runner.library import jobs
 from runner.library.lookup import find
 from runner.models.system_memory import available_bytes
-from runner.server.http_request import HttpRequest, WireModel
+from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
+from runner.server.request_body import WireModel
 
 _MODULE = "runner.jobs.perplexity"
 _CONTEXT = 512  # what the job takes where none is given

@@ -19,7 +19,7 @@ import uvicorn
 from runner.errors import HearthError, ShuttingDown
 from runner.library.errors import RegistryError, StoreLocked
 from runner.library.library import Library
-from runner.server.app import create_app
+from runner.server.app import build_services, create_app
 from runner.server.connections import BoundedProtocol
 from runner.server.keys import FILE_NAME, KeyRing
 from runner.server.logs import set_up
@@ -59,7 +59,7 @@ def main() -> int:
             return _give_up(error.message, EXIT_STORE_LOCKED)
         except RegistryError as error:
             return _give_up(error.message, EXIT_FAULT)
-        services = Services(settings, address, version, keys, library)
+        services = build_services(settings, address, keys, library)
         with _state_file(services):
             return _serve(services, sock)
 
@@ -127,8 +127,7 @@ class DaemonServer(uvicorn.Server):
         self.should_exit = True
         services.draining = True
         log.info("stopping: answers in progress may finish")
-        if services.models is not None:
-            services.models.stop_admitting()
+        services.models.stop_admitting()
         services.library.transfers.cancel_all()
         drain_s = services.settings.drain_timeout
         if drain_s is not None:
@@ -136,11 +135,10 @@ class DaemonServer(uvicorn.Server):
             loop.call_later(drain_s, self._cut, f"the daemon stopped after {drain_s:g} s of grace")
 
     def _cut(self, reason: str) -> None:
-        manager = self._services.models
-        if manager is not None:
-            manager.abort_all(ShuttingDown(reason))
-            if self.force_exit:
-                manager.kill()
+        models = self._services.models
+        models.abort_all(ShuttingDown(reason))
+        if self.force_exit:
+            models.kill()
 
 
 @contextlib.contextmanager

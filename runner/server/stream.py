@@ -1,7 +1,6 @@
 """From a Generation to a streamed or whole answer. Knows no surface's field names.
 
-Server-sent events are "data: ...", a blank line; a comment keeps the connection alive while a
-long prompt is read. The response begins with the first event, so that an error before it still
+The response begins with the first event, so that an error before it still
 has a status of its own.
 """
 
@@ -13,13 +12,8 @@ from typing import Protocol
 
 from runner.models.delta_stream import DeltaStream
 from runner.server.http_request import HttpRequest
+from runner.server.sse import KEEP_ALIVE_S, WRITE_TIMEOUT_S
 from runner.types import Delta, Finish, PromptToken, TokenLogprob
-
-EVENT_STREAM = "text/event-stream; charset=utf-8"
-NDJSON = "application/x-ndjson"
-KEEP_ALIVE = b": keep-alive\n\n"
-KEEP_ALIVE_S = 10.0
-WRITE_TIMEOUT_S = 60.0  # a client that reads nothing for so long is gone
 
 Deltas = list[tuple[int, Delta]]
 
@@ -125,8 +119,3 @@ async def collect(generation: DeltaStream, count: int) -> list[GeneratedSequence
     finally:
         generation.cancel()
     return answers
-
-
-def event(data: bytes) -> bytes:
-    """A server-sent event."""
-    return b"data: " + data + b"\n\n"

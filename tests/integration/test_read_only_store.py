@@ -11,9 +11,8 @@ import pytest
 
 from registry.store import Store
 from runner.library.library import Library
-from runner.server.app import create_app, opened
+from runner.server.app import build_services, create_app, opened
 from runner.server.keys import KeyRing
-from runner.server.services import Services
 from runner.settings import load
 from tests.echo_models import install_echo
 
@@ -28,9 +27,9 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     settings = replace(load({"HEARTH_HOME": str(tmp_path), "HEARTH_OFFLINE": "1"}))
     keys = KeyRing(tmp_path / "keys.json")
     library = Library(Store.open(tmp_path / "models", read_only=True), settings, "test")
-    daemon = Services(settings, settings.address, "test", keys, library)
-    async with opened(daemon):
-        transport = httpx.ASGITransport(create_app(daemon))
+    services = build_services(settings, settings.address, keys, library)
+    async with opened(services):
+        transport = httpx.ASGITransport(create_app(services))
         async with httpx.AsyncClient(transport=transport, base_url=settings.address.url) as client:
             yield client
 

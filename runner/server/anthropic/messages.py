@@ -39,10 +39,10 @@ async def messages(http: HttpRequest) -> None:
     options, turns = asked.checked_options(), messages_of(asked)
     choice, answer_grammar = asked.choice(), asked.grammar()
     check_tools(choice, [tool.name for tool in asked.tools or ()])
-    await require_vision(http.services, asked.model, turns, options)
+    await require_vision(http.services.library, asked.model, turns, options)
     async with (
         http.cancelled_on_disconnect(),
-        http.services.manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
+        http.services.models.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
     ):
         functions, stops = _functions(asked, lease), asked.stop_sequences or []
         tools = _tools(functions)
@@ -68,10 +68,10 @@ async def count_tokens(http: HttpRequest) -> None:
     asked = await http.read(CountTokensRequest)
     asked.refuse_unsupported()
     turns = messages_of(asked)
-    await require_vision(http.services, asked.model, turns, {})
+    await require_vision(http.services.library, asked.model, turns, {})
     async with (
         http.cancelled_on_disconnect(),
-        http.services.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
+        http.services.models.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
     ):
         prompt = dialogue(lease, turns, _tools(_functions(asked, lease)))
         request = GenerateRequest(

@@ -11,7 +11,8 @@ from runner.chat.output import OutputDelta, OutputParser
 from runner.chat.reasoning import ReasoningText
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.server.ids import new_id
-from runner.server.stream import EVENT_STREAM, Deltas, GeneratedSequence
+from runner.server.sse import EVENT_STREAM
+from runner.server.stream import Deltas, GeneratedSequence
 from runner.types import Finish, ToolCall
 
 

@@ -10,7 +10,7 @@ from runner.server.openai.models import list_models, show_model
 from runner.server.openapi.anthropic_answers import CountTokensResponse, MessagesResponse
 from runner.server.openapi.openai_answers import ModelCard, ModelList
 from runner.server.routes import RouteSpec
-from runner.server.stream import EVENT_STREAM as SSE
+from runner.server.sse import EVENT_STREAM as SSE
 
 
 async def _list_models(http: HttpRequest) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.grammars import json_schema_grammar
-from runner.server.http_request import WireModel
+from runner.server.request_body import WireModel
 from runner.server.tool_choice import ToolChoice
 from runner.types import Grammar
 

@@ -16,8 +16,9 @@ from pydantic import Field
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.generation import conversation, keep_alive_s, require_tools
-from runner.server.http_request import HttpRequest, WireModel
+from runner.server.http_request import HttpRequest
 from runner.server.images import image_of_base64, image_of_url, join_parts, require_vision
+from runner.server.request_body import WireModel
 from runner.types import GenerateRequest, Image, Message, ToolCall
 
 _ROLES = {"developer": "system", "function": "tool"}
@@ -84,10 +85,10 @@ async def apply_template(http: HttpRequest) -> None:
     asked = await http.read(ApplyTemplateRequest)
     messages = messages_of(asked.messages)
     options, keep_s = check_options(asked.options or {}), keep_alive_s(asked.keep_alive)
-    await require_vision(http.services, asked.model, messages, options)
+    await require_vision(http.services.library, asked.model, messages, options)
     async with (
         http.cancelled_on_disconnect(),
-        http.services.manager.lease(asked.model, options, keep_s) as lease,
+        http.services.models.lease(asked.model, options, keep_s) as lease,
     ):
         if asked.tools:
             require_tools(lease)

@@ -18,8 +18,9 @@ from runner.errors import InvalidRequest
 from runner.models.manager import Lease
 from runner.server.embedding_inputs import MAX_INPUTS
 from runner.server.generation import keep_alive_s, require_embedding
-from runner.server.http_request import HttpRequest, WireModel
+from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
+from runner.server.request_body import WireModel
 
 
 class RerankDocument(WireModel):
@@ -94,7 +95,7 @@ async def score(http: HttpRequest) -> None:
 @contextlib.asynccontextmanager
 async def _leased(http: HttpRequest, model: str, keep_alive: Any) -> AsyncIterator[Lease]:
     """A model, for as long as its client waits."""
-    manager = http.services.manager
+    manager = http.services.models
     async with (
         http.cancelled_on_disconnect(),
         manager.lease(model, {}, keep_alive_s(keep_alive)) as lease,

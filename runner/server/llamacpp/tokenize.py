@@ -10,9 +10,10 @@ from pydantic import Field
 
 from runner.errors import InvalidRequest
 from runner.server.generation import conversation, keep_alive_s, require_tools
-from runner.server.http_request import HttpRequest, WireModel
+from runner.server.http_request import HttpRequest
 from runner.server.images import require_vision
 from runner.server.llamacpp.apply_template import TemplateMessage, messages_of
+from runner.server.request_body import WireModel
 from runner.types import GenerateRequest
 
 MAX_TOKENS = 1_000_000
@@ -58,10 +59,10 @@ async def tokenize(http: HttpRequest) -> None:
     if len(given) != 1:
         raise InvalidRequest("send exactly one of prompt, content and messages", param="prompt")
     turns = messages_of(asked.messages or ())
-    await require_vision(http.services, asked.model, turns, {})
+    await require_vision(http.services.library, asked.model, turns, {})
     async with (
         http.cancelled_on_disconnect(),
-        http.services.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
+        http.services.models.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
     ):
         worker = lease.worker
         if asked.messages is not None:
@@ -97,7 +98,7 @@ async def detokenize(http: HttpRequest) -> None:
     asked = await http.read(DetokenizeRequest)
     async with (
         http.cancelled_on_disconnect(),
-        http.services.manager.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
+        http.services.models.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
     ):
         text = await lease.worker.detokenize(asked.tokens)
         await http.reply({"prompt": text, "content": text})

@@ -101,10 +101,10 @@ async def _lease(
     http: HttpRequest, asked: OllamaGenerateFields, messages: Sequence[Message]
 ) -> AsyncIterator[Lease]:
     options, keep_s = check_options(asked.options or {}), keep_alive_s(asked.keep_alive)
-    await require_vision(http.services, asked.model_name, messages, options)
+    await require_vision(http.services.library, asked.model_name, messages, options)
     async with (
         http.cancelled_on_disconnect(),
-        http.services.manager.lease(asked.model_name, options, keep_s) as lease,
+        http.services.models.lease(asked.model_name, options, keep_s) as lease,
     ):
         yield lease
 

@@ -78,7 +78,7 @@ async def _create(
             await _build(http, _complete(description, weights.model, weights.adapters), answer)
     finally:
         await asyncio.to_thread(services.library.store.discard, made)
-    await services.manager.forget(description.name.short)
+    await services.models.forget(description.name.short)
 
 
 def _check_sources(

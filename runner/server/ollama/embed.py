@@ -20,7 +20,7 @@ async def embed(http: HttpRequest) -> None:
     began_s = asyncio.get_running_loop().time()
     async with (
         http.cancelled_on_disconnect(),
-        http.services.manager.lease(asked.model_name, options, keep_s) as lease,
+        http.services.models.lease(asked.model_name, options, keep_s) as lease,
     ):
         vectors, tokens = [], 0
         if inputs:
@@ -45,7 +45,7 @@ async def embed_one(http: HttpRequest) -> None:
     options, keep_s = check_options(asked.options or {}), keep_alive_s(asked.keep_alive)
     async with (
         http.cancelled_on_disconnect(),
-        http.services.manager.lease(asked.model_name, options, keep_s) as lease,
+        http.services.models.lease(asked.model_name, options, keep_s) as lease,
     ):
         vector: tuple[float, ...] = ()
         if asked.prompt:

@@ -56,7 +56,7 @@ def _tag(http: HttpRequest, stored: StoredModel) -> dict[str, Any]:
 
 async def ps(http: HttpRequest) -> None:
     """The loaded models, last used first."""
-    residents = http.services.manager.residents
+    residents = http.services.models.residents
     stats = await asyncio.gather(*(_stats(item) for item in residents))
     entries = [
         {**_resident(item), "stats": counters}
@@ -185,7 +185,7 @@ async def copy(http: HttpRequest) -> None:
     asked = await http.read(CopyRequest)
     services = http.services
     name = await asyncio.to_thread(services.library.copy, asked.source, asked.destination)
-    await services.manager.forget(name)
+    await services.models.forget(name)
     await http.reply_bytes(b"", "application/json")
 
 
@@ -196,7 +196,7 @@ async def delete(http: HttpRequest) -> None:
     services = http.services
     name = services.library.store.get(parse_name(asked.model_name)).name
     if not services.library.store.read_only:
-        await services.manager.forget(name.short)
+        await services.models.forget(name.short)
     await asyncio.to_thread(services.library.store.delete, name)
-    await services.manager.forget(name.short)
+    await services.models.forget(name.short)
     await http.reply_bytes(b"", "application/json")

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from runner.server.http_request import HttpRequest
-from runner.server.stream import NDJSON
+from runner.server.sse import NDJSON
 
 
 class ProgressStream:

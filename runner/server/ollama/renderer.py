@@ -16,7 +16,8 @@ from runner.server.http_request import HttpRequest
 from runner.server.ollama.timings import figures, now_text
 from runner.server.ollama.wire import OllamaGenerateFields
 from runner.server.openai.logprobs import FLOOR
-from runner.server.stream import NDJSON, Deltas, collect, send_stream
+from runner.server.sse import NDJSON
+from runner.server.stream import Deltas, collect, send_stream
 from runner.types import Delta, Finish, TokenLogprob
 
 Wording = Callable[[OutputDelta], dict[str, Any]]
@@ -27,7 +28,7 @@ async def load_or_unload(
 ) -> None:
     """Answer a request without a prompt: load the model, or unload it with keep_alive 0."""
     keep_s = keep_alive_s(asked.keep_alive)
-    manager = http.services.manager
+    manager = http.services.models
     if keep_s == 0:
         await manager.unload(asked.model_name)
         reason = "unload"

@@ -33,7 +33,7 @@ from runner.server.openapi.ollama_answers import (
     TagsResponse,
 )
 from runner.server.routes import RouteSpec
-from runner.server.stream import NDJSON
+from runner.server.sse import NDJSON
 
 ROUTES = (
     RouteSpec(

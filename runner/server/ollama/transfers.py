@@ -20,7 +20,7 @@ from runner.library.transfers import Transfer
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.wire import TransferRequest
 from runner.server.sockets import is_loopback
-from runner.server.stream import NDJSON
+from runner.server.sse import NDJSON
 
 
 async def pull(http: HttpRequest) -> None:
@@ -89,7 +89,7 @@ async def _follow(
             raise ShuttingDown(f"{verb} was stopped; what has arrived is kept")
         job.task.result()
         if verb == "pulling" and job.state.name is not None:
-            await http.services.manager.forget(job.state.name.short)
+            await http.services.models.forget(job.state.name.short)
     finally:
         await http.services.library.transfers.leave(job)
     if streamed:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from runner.errors import InvalidRequest, Unsupported
 from runner.server.grammars import json_object_grammar, json_schema_grammar
-from runner.server.http_request import WireModel
+from runner.server.request_body import WireModel
 from runner.types import Grammar
 
 

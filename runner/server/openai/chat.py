@@ -33,15 +33,8 @@ from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import ChatCompletionRequest, ContentPart, OpenAIChatMessage
-from runner.server.stream import (
-    EVENT_STREAM,
-    KEEP_ALIVE,
-    Deltas,
-    GeneratedSequence,
-    collect,
-    event,
-    send_stream,
-)
+from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
+from runner.server.stream import Deltas, GeneratedSequence, collect, send_stream
 from runner.server.tool_choice import ToolChoice, grammar_of_tools
 from runner.types import Delta, Finish, Image, Message, ToolCall
 
@@ -54,8 +47,8 @@ async def chat_completions(http: HttpRequest) -> None:
     logprobs = asked.logprob_count()
     grammar, choice = asked.grammar_asked(), asked.choice()
     messages = _messages(asked.messages)
-    await require_vision(http.services, asked.model, messages, options, asked.n or 1)
-    manager = http.services.manager
+    await require_vision(http.services.library, asked.model, messages, options, asked.n or 1)
+    manager = http.services.models
     async with (
         http.cancelled_on_disconnect(),
         manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,

@@ -17,15 +17,8 @@ from runner.server.ids import new_id
 from runner.server.openai.logprobs import EchoedText, echoed_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import CompletionRequest
-from runner.server.stream import (
-    EVENT_STREAM,
-    KEEP_ALIVE,
-    Deltas,
-    GeneratedSequence,
-    collect,
-    event,
-    send_stream,
-)
+from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
+from runner.server.stream import Deltas, GeneratedSequence, collect, send_stream
 from runner.types import Delta, Finish
 
 
@@ -36,7 +29,7 @@ async def completions(http: HttpRequest) -> None:
     options = asked.checked_options(16 if asked.max_tokens is None else asked.max_tokens)
     grammar = asked.grammar_asked()
     prompts = prompts_of(asked.prompt)
-    manager = http.services.manager
+    manager = http.services.models
     async with (
         http.cancelled_on_disconnect(),
         manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,

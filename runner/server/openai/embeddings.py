@@ -17,7 +17,7 @@ async def embeddings(http: HttpRequest) -> None:
         raise InvalidRequest("input is empty or holds an empty entry", param="input")
     async with (
         http.cancelled_on_disconnect(),
-        http.services.manager.lease(
+        http.services.models.lease(
             asked.model, keep_alive_s=keep_alive_s(asked.keep_alive)
         ) as lease,
     ):

@@ -42,7 +42,7 @@ from runner.server.openapi.openai_answers import (
     ResponseObject,
 )
 from runner.server.routes import RouteSpec
-from runner.server.stream import EVENT_STREAM as SSE
+from runner.server.sse import EVENT_STREAM as SSE
 
 BYTES = "application/octet-stream"
 

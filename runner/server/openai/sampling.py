@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from runner.errors import Unsupported
-from runner.server.http_request import WireModel
+from runner.server.request_body import WireModel
 
 _FOREIGN = ("use_beam_search", "min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids",
             "include_stop_str_in_output", "truncate_prompt_tokens")  # fmt: skip

@@ -11,10 +11,10 @@ from runner.chat.tools.free_text import arguments_of_text
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.generation import MAX_SEQUENCES
-from runner.server.http_request import WireModel
 from runner.server.openai.custom_tools import as_function
 from runner.server.openai.sampling import Finite, Priority, Salt, SamplingFields
 from runner.server.openai.structured_outputs import grammar_of
+from runner.server.request_body import WireModel
 from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
 from runner.types import Grammar
 

@@ -42,7 +42,7 @@ async def gc(http: HttpRequest) -> None:
 
 def in_memory(services: Services) -> Iterator[Digest]:
     """The blobs that workers have open or would open again."""
-    for resident in services.manager.present:
+    for resident in services.models.present:
         with contextlib.suppress(InvalidDigest):
             yield Digest.parse(resident.bundle.model_path.name.replace("sha256-", "sha256:", 1))
 

@@ -73,7 +73,7 @@ async def _import(http: HttpRequest, model: ForeignModel, copy: bool, ways: Coun
         await tell({"imported": {**refused, "copy_bytes": needed}})
         return
     ways["models"] += 1
-    await http.services.manager.forget(short)
+    await http.services.models.forget(short)
     await tell({"imported": {"model": short, "imported": True}})
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from runner.server.http_request import HttpRequest
-from runner.server.stream import NDJSON
+from runner.server.sse import NDJSON
 
 ItemT = TypeVar("ItemT")
 _BATCH_S = 0.1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runner.server.openapi.answers import DiskUsageResponse, GcResponse
 from runner.server.routes import RouteSpec
-from runner.server.stream import NDJSON
+from runner.server.sse import NDJSON
 from runner.server.upkeep.fsck import fsck
 from runner.server.upkeep.gc import du, gc
 from runner.server.upkeep.imports import import_models

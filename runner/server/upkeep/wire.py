@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from runner.server.http_request import WireModel
+from runner.server.request_body import WireModel
 
 _MAX_AGE_S = 10 * 365 * 86400.0
 

@@ -51,8 +51,8 @@ class _Running:
 class BatchExecutor:
     """The batches of one daemon."""
 
-    def __init__(self, shelf: FileStore, journal: BatchJournal, traffic: Traffic) -> None:
-        self.shelf = shelf
+    def __init__(self, files: FileStore, journal: BatchJournal, traffic: Traffic) -> None:
+        self.files = files
         self.journal = journal
         self._traffic = traffic
         self._slots = asyncio.Semaphore(traffic.parallel)
@@ -61,7 +61,7 @@ class BatchExecutor:
 
     async def resume(self) -> None:
         """Tidy the files and go on with what an earlier daemon left. Raises StorageFailed."""
-        await asyncio.to_thread(self.shelf.sweep)
+        await asyncio.to_thread(self.files.sweep)
         for batch in await asyncio.to_thread(self.journal.open_batches):
             self._start(batch)
 
@@ -129,7 +129,7 @@ class BatchExecutor:
 
     async def _validate(self, running: _Running) -> None:
         batch = running.batch
-        path = self.shelf.path_of(batch.input_file_id)
+        path = self.files.path_of(batch.input_file_id)
         try:
             found = await asyncio.to_thread(check, path, batch.endpoint)
         except OSError as error:
@@ -167,7 +167,7 @@ class BatchExecutor:
 
     async def _answer_all(self, batch: Batch) -> None:
         done = await asyncio.to_thread(self.journal.done, batch.id)
-        path = self.shelf.path_of(batch.input_file_id)
+        path = self.files.path_of(batch.input_file_id)
         async with asyncio.TaskGroup() as group:
             lines = _left(parsed(path, batch.endpoint), done)
             while (line := await asyncio.to_thread(next, lines, None)) is not None:
@@ -204,7 +204,7 @@ class BatchExecutor:
         now = int(time.time())
         async with running.changing:
             running.batch = await asyncio.to_thread(
-                results.finish, self.shelf, self.journal, running.batch, now
+                results.finish, self.files, self.journal, running.batch, now
             )
 
     async def _save(self, running: _Running, batch: Batch) -> None:

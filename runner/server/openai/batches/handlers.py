@@ -32,7 +32,7 @@ async def create_batch(http: HttpRequest) -> None:
     stay = asked.output_expires_after
     output_stay_s = None if stay is None else lifetime_s(stay.seconds)
     batches = _batches(http)
-    file = await asyncio.to_thread(batches.shelf.find, asked.input_file_id)
+    file = await asyncio.to_thread(batches.files.find, asked.input_file_id)
     if file is None:
         raise unknown_file(asked.input_file_id)
     if file.purpose != "batch":

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from runner.server.http_request import MAX_BODY_BYTES
+from runner.server.request_body import MAX_BODY_BYTES
 
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 MAX_LINES = 50_000

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from runner.errors import InvalidRequest
-from runner.server.http_request import WireModel
 from runner.server.openai.batches.journal import Batch
+from runner.server.request_body import WireModel
 
 WINDOW_S = 86400
 MAX_METADATA = 16

@@ -89,7 +89,7 @@ async def delete_file(http: HttpRequest) -> None:
 
 def file_store_of(http: HttpRequest) -> FileStore:
     """The daemon's stored files."""
-    return http.services.batches.shelf
+    return http.services.batches.files
 
 
 def described(file: StoredFile) -> dict[str, Any]:

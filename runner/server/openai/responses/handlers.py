@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import parse_qs
 
 from runner.chat.output import OutputParser
-from runner.errors import Conflict, ResponseNotFound, Unsupported
+from runner.errors import Conflict, InvalidRequest, ResponseNotFound, Unsupported
 from runner.models.manager import Lease
 from runner.server.errors import failure_of
 from runner.server.generation import (
@@ -26,12 +28,13 @@ from runner.server.ids import new_id
 from runner.server.images import require_vision
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.responses.builder import ResponseBuilder, failed
-from runner.server.openai.responses.events import EventLog, send_events, wanted_from
+from runner.server.openai.responses.events import EventLog
 from runner.server.openai.responses.images import with_files
 from runner.server.openai.responses.items import input_items, left_open, messages_of
 from runner.server.openai.responses.response_store import ResponseStore, StoredResponse
 from runner.server.openai.responses.wire import ResponsesRequest
-from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, Deltas, send_stream
+from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, WRITE_TIMEOUT_S
+from runner.server.stream import Deltas, send_stream
 from runner.server.tool_choice import grammar_of_tools
 from runner.types import GenerateRequest, Message
 
@@ -57,11 +60,11 @@ async def create_response(http: HttpRequest) -> None:
     asked.refuse_unsupported()
     _check(asked)
     job = await _job(http, asked)
-    await require_vision(http.services, asked.model, job.messages, asked.checked_options())
+    await require_vision(http.services.library, asked.model, job.messages, asked.checked_options())
     if asked.background:
         await _begin_in_background(http, job)
         return
-    manager, keep_s = http.services.manager, keep_alive_s(asked.keep_alive)
+    manager, keep_s = http.services.models, keep_alive_s(asked.keep_alive)
     async with (
         http.cancelled_on_disconnect(),
         manager.lease(asked.model, asked.checked_options(), keep_s) as lease,
@@ -86,11 +89,11 @@ def _check(asked: ResponsesRequest) -> None:
 
 async def show_response(http: HttpRequest) -> None:
     """A stored response, or one in the making; with stream=true its events."""
-    after = wanted_from(http.scope["query_string"])
+    after = _starting_after(http.scope["query_string"])
     if after is None:
         await http.reply(await _response(http))
     else:
-        await send_events(http, await _log(http), after)
+        await _send_events(http, await _log(http), after)
 
 
 async def list_input(http: HttpRequest) -> None:
@@ -128,7 +131,7 @@ async def _job(http: HttpRequest, asked: ResponsesRequest) -> _Job:
     if asked.previous_response_id is not None:
         previous = await _find(http, asked.previous_response_id)
         before = [*previous.history, *previous.response["output"]]
-    given = await with_files(input_items(asked.input), http.services.batches.shelf)
+    given = await with_files(input_items(asked.input), http.services.batches.files)
     history = [*before, *given]
     ident = new_id("resp").replace("-", "_")
     return _Job(asked, ident, history, len(before), messages_of(history, asked.instructions))
@@ -219,14 +222,14 @@ async def _begin_in_background(http: HttpRequest, job: _Job) -> None:
     async def make(builder: ResponseBuilder, log: EventLog) -> None:
         options = asked.checked_options()
         keep_s = keep_alive_s(asked.keep_alive)
-        async with services.manager.lease(asked.model, options, keep_s) as lease:
+        async with services.models.lease(asked.model, options, keep_s) as lease:
             parser, request = _prepared(job, lease)
             log.add(builder.begin(parser))
             await _run(lease, builder, request, log)
 
     log = _background(http).start(job.ident, make, first, job.stored)
     if asked.stream:
-        await send_events(http, log)
+        await _send_events(http, log)
     else:
         await http.reply(waiting)
 
@@ -271,3 +274,36 @@ def _file(http: HttpRequest) -> ResponseStore:
 
 def _background(http: HttpRequest) -> BackgroundResponses:
     return http.services.background
+
+
+async def _send_events(http: HttpRequest, log: EventLog, after: int = -1) -> None:
+    """Stream the events of a log after that place. A client that goes away, or reads nothing for
+    WRITE_TIMEOUT_S, ends its own stream only."""
+    async with http.cancelled_on_disconnect(), contextlib.aclosing(log.follow(after)) as events:
+        await http.start(EVENT_STREAM)
+        async for data in events:
+            try:
+                async with asyncio.timeout(WRITE_TIMEOUT_S):
+                    await http.write(data)
+            except TimeoutError:
+                http.abandon()
+                return
+        await http.finish()
+
+
+def _starting_after(query: bytes) -> int | None:
+    """The place that a query asks to follow the events from: -1 is the beginning, None: it asks
+    for the response itself. Raises InvalidRequest."""
+    fields = parse_qs(query.decode("latin-1"), max_num_fields=20)
+    streamed, after = fields.get("stream", ["false"])[-1], fields.get("starting_after", [""])[-1]
+    if streamed.lower() not in ("true", "false"):
+        raise InvalidRequest(f"stream={streamed[:20]!r} is not true or false", param="stream")
+    if after and not (after.isascii() and after.isdigit() and len(after) < 10):
+        raise InvalidRequest(
+            f"starting_after={after[:20]!r} is no sequence_number", param="starting_after"
+        )
+    if streamed.lower() == "true":
+        return int(after) if after else -1
+    if after:
+        raise InvalidRequest("starting_after needs stream=true", param="starting_after")
+    return None

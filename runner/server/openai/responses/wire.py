@@ -11,9 +11,9 @@ from pydantic import Field
 from runner.errors import Unsupported
 from runner.models.options import check_options
 from runner.server.grammars import json_object_grammar, json_schema_grammar
-from runner.server.http_request import WireModel
 from runner.server.openai.custom_tools import as_function
 from runner.server.openai.sampling import Priority, Salt
+from runner.server.request_body import WireModel
 from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
 from runner.types import Grammar
 

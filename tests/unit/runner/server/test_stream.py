@@ -9,7 +9,8 @@ from runner.errors import WorkerCrashed
 from runner.models.delta_stream import DeltaStream
 from runner.server import stream
 from runner.server.http_request import HttpRequest
-from runner.server.stream import EVENT_STREAM, KEEP_ALIVE, NDJSON, Deltas, collect, send_stream
+from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, NDJSON
+from runner.server.stream import Deltas, collect, send_stream
 from runner.types import Delta, Finish, Usage
 
 FINISH = Finish("stop", Usage(1, 0, 1, 0, 0, 0))

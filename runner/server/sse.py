@@ -1,0 +1,18 @@
+"""The framing of streams: server-sent events, and lines of JSON.
+
+A server-sent event is "data: ...", a blank line; a comment keeps the connection alive while a
+long prompt is read.
+"""
+
+from __future__ import annotations
+
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+NDJSON = "application/x-ndjson"
+KEEP_ALIVE = b": keep-alive\n\n"
+KEEP_ALIVE_S = 10.0
+WRITE_TIMEOUT_S = 60.0  # a client that reads nothing for so long is gone
+
+
+def event(data: bytes) -> bytes:
+    """A server-sent event."""
+    return b"data: " + data + b"\n\n"
