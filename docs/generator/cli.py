@@ -51,7 +51,7 @@ def _section(group: Any, context: Any, verb: Verb) -> str:
 
 def _rows(command: Any, context: Any, kind: str) -> list[tuple[str, str]]:
     found = [p for p in command.get_params(context) if p.param_type_name == kind]
-    records = [p.get_help_record(context) for p in found if p.name != "help"]
+    records = [p.get_help_record(context) for p in found if "--help" not in p.opts]
     return [(code(names), cell(_escaped(_facts(text)))) for names, text in filter(None, records)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,11 +48,11 @@ def replace(page: Path, parts: dict[str, str]) -> str:
     """The page with each part between its comments. Raises ValueError for one without them."""
     text = page.read_text(encoding="utf-8")
     for name, part in parts.items():
-        begin, end = f"<!-- generated: {name} -->", "<!-- end -->"
-        pattern = re.compile(rf"({re.escape(begin)}\n).*?({re.escape(end)})", re.DOTALL)
-        if len(pattern.findall(text)) != 1:
-            raise ValueError(f"{page} needs one place {begin} ... {end}")
-        text = pattern.sub(lambda match, part=part: f"{match[1]}\n{part}\n{match[2]}", text)
+        before, begin, rest = text.partition(f"<!-- generated: {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        if not (begin and end):
+            raise ValueError(f"{page} has no place for the generated part {name!r}")
+        text = f"{before}{begin}\n{part}\n\n{end}{after}"
     return text
 
 
