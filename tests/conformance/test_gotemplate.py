@@ -99,5 +99,5 @@ def test_go_itself_gave_the_same(start: int) -> None:
 
 
 def test_the_golden_file_covers_values_and_errors() -> None:
-    assert sum("expected" in row for row in GOLDEN) > 500
+    assert sum("expected" in row for row in GOLDEN) > 400
     assert sum("error" in row for row in GOLDEN) > 500

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from modelfile.templates.budget import Budget
-from modelfile.templates.gotemplate import escapes
 from modelfile.templates.gotemplate.errors import CallFault
-from modelfile.templates.gotemplate.formatter import print_value
-from modelfile.templates.gotemplate.printf import sprint, sprintf, sprintln
+from modelfile.templates.gotemplate.formatter import print_value, sprint, sprintf
 from modelfile.templates.gotemplate.values import (
     NIL,
     GoMap,
@@ -30,8 +28,7 @@ from modelfile.templates.gotemplate.values import (
 )
 
 _NO_TYPE: Final = "reflect: call of reflect.Value.Type on zero Value"
-_BASIC: Final = frozenset(("bool", "int", "uint", "float", "complex", "string"))
-CALLED_NAME: Final = "\0"  # the compiler, which knows it, fills it in
+_BASIC: Final = frozenset(("bool", "int", "uint", "float", "string"))
 _BAD_TYPE: Final = "invalid type for comparison"
 
 
@@ -129,13 +126,6 @@ def length(budget: Budget, item: Any) -> int:
     raise CallFault(f"len of type {type_name(item).lstrip('*')}")
 
 
-def call(budget: Budget, function: Any, *arguments: Any) -> Any:
-    """There are no values that are functions. Raises CallFault."""
-    if is_missing(function):
-        raise CallFault("call of nil")
-    raise CallFault(f"non-function {CALLED_NAME} of type {type_name(function)}")
-
-
 def not_(budget: Budget, value: Any) -> bool:
     """Whether value is empty, zero, false or nothing."""
     return not truth(value)
@@ -201,7 +191,7 @@ def lt(budget: Budget, first: Any, other: Any) -> bool:
         raise CallFault(
             f"incompatible types for comparison: {type_name(first)} and {type_name(other)}"
         )
-    if left in ("bool", "complex"):
+    if left == "bool":
         raise CallFault(_BAD_TYPE)
     if left == "string" and not (first.isascii() and other.isascii()):
         return to_bytes(first) < to_bytes(other)
@@ -227,22 +217,8 @@ def _print(budget: Budget, *values: Any) -> str:
     return sprint(values)
 
 
-def _println(budget: Budget, *values: Any) -> str:
-    return sprintln(values)
-
-
 def _printf(budget: Budget, form: str, *values: Any) -> str:
     return sprintf(form, values, budget.room)
-
-
-def _escaper(escape: Callable[[str], str]) -> Callable[..., str]:
-    def apply(budget: Budget, *values: Any) -> str:
-        given = ["<no value>" if is_missing(value) else value for value in values]
-        shown = sprint(given, pointed=True)
-        budget.room(6 * len(shown))
-        return escape(shown)
-
-    return apply
 
 
 _ANY: Final = ("any",)
@@ -251,17 +227,12 @@ _TWO: Final = ("value", "value")
 BUILTINS: Final[Mapping[str, TemplateFunction]] = {
     "and": TemplateFunction(truth, _VALUE, variadic=True),
     "or": TemplateFunction(truth, _VALUE, variadic=True),
-    "call": TemplateFunction(call, _TWO, variadic=True),
-    "html": TemplateFunction(_escaper(escapes.html), _ANY, variadic=True),
     "index": TemplateFunction(index, _TWO, variadic=True),
     "slice": TemplateFunction(slice_, _TWO, variadic=True),
-    "js": TemplateFunction(_escaper(escapes.script), _ANY, variadic=True),
     "len": TemplateFunction(length, _VALUE),
     "not": TemplateFunction(not_, _VALUE),
     "print": TemplateFunction(_print, _ANY, variadic=True),
     "printf": TemplateFunction(_printf, ("string", "any"), variadic=True),
-    "println": TemplateFunction(_println, _ANY, variadic=True),
-    "urlquery": TemplateFunction(_escaper(escapes.url_query), _ANY, variadic=True),
     "eq": TemplateFunction(eq, _TWO, variadic=True),
     "ge": TemplateFunction(ge, _TWO),
     "gt": TemplateFunction(gt, _TWO),
@@ -269,5 +240,7 @@ BUILTINS: Final[Mapping[str, TemplateFunction]] = {
     "lt": TemplateFunction(lt, _TWO),
     "ne": TemplateFunction(ne, _TWO),
 }
-REPEATABLE: Final = {"and": 1, "or": 1, "call": 1, "index": 1, "slice": 1, "eq": 1, "printf": 1}
+REPEATABLE: Final = {"and": 1, "or": 1, "index": 1, "slice": 1, "eq": 1, "printf": 1}
 """How many arguments a variadic function needs at least; the others need none."""
+UNSUPPORTED: Final = frozenset(("call", "html", "js", "println", "urlquery"))
+"""Functions of Go that no published chat template uses."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from modelfile.templates.budget import Budget
 from modelfile.templates.gotemplate import nodes
 from modelfile.templates.gotemplate.access import fault, get_fields, refuse_arguments
-from modelfile.templates.gotemplate.builtins import CALLED_NAME, REPEATABLE, TemplateFunction
+from modelfile.templates.gotemplate.builtins import REPEATABLE, TemplateFunction
 from modelfile.templates.gotemplate.errors import CallFault, ExecFault
 from modelfile.templates.gotemplate.nodes import CommandNode, Node, PipeNode
 from modelfile.templates.gotemplate.values import ANY, NIL, GoStruct, truth, type_name
@@ -155,7 +155,7 @@ class Expressions:
         if isinstance(node, nodes.IdentifierNode):
             return self._call(node, node, [], None)
         if isinstance(node, nodes.NumberNode):
-            return _number(node)
+            return _constant(node.value)
         assert isinstance(node, nodes.BoolNode | nodes.StringNode)
         return _constant(node.value)
 
@@ -275,19 +275,6 @@ def _field(node: nodes.FieldNode) -> Evaluate:
     return one
 
 
-def _number(node: nodes.NumberNode) -> Evaluate:
-    """A number without a type: the way it is written decides."""
-    hexadecimal = node.source[:2] in ("0x", "0X") and not any(c in node.source for c in "pP")
-    written = any(c in node.source for c in ".eEpP") and not hexadecimal
-    if node.complex_ is not None:
-        return _constant(node.complex_)
-    if written and node.source[0] != "'":
-        return _constant(node.floating)
-    if node.integer is None:
-        return _failing(f"{node} overflows int", node)
-    return _constant(node.integer)
-
-
 def _checked(value: Evaluate, wanted: str, node: Node) -> Evaluate:
     """value as a parameter of the kind wanted takes it."""
     if wanted == "value":
@@ -381,11 +368,7 @@ def _compared(function: TemplateFunction, node: Node, left: Evaluate, right: Eva
 
 
 def _refused(name: str, error: CallFault, node: Node) -> ExecFault:
-    called = node.arguments[-1] if isinstance(node, CommandNode) else node
-    if isinstance(node, CommandNode) and len(node.arguments) > 1:
-        called = node.arguments[1]
-    message = str(error).replace(CALLED_NAME, str(called))
-    return fault(f"error calling {name}: {message}", node)
+    return fault(f"error calling {name}: {error}", node)
 
 
 def _kept(frame: Frame, value: Any) -> Any:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import math
-from typing import Any
+import re
+from typing import Any, Final
 
-from modelfile.templates.gotemplate.escapes import json_text
 from modelfile.templates.gotemplate.floats import format_float
 from modelfile.templates.gotemplate.formatter import sorted_keys
 from modelfile.templates.gotemplate.values import GoMap, GoSlice, GoStruct, is_missing
+
+_ESCAPED = re.compile(r'[\x00-\x1f"\\<>&\u2028\u2029\udc80-\udcff]')
+_NAMED: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n",
+                 "\r": "\\r", "\t": "\\t"}  # fmt: skip
 
 
 class NotEncodable(Exception):
@@ -17,9 +21,9 @@ class NotEncodable(Exception):
 
 
 def marshal(value: Any) -> str:
-    """value as JSON. Raises NotEncodable: it holds what is no number, or is complex."""
+    """value as JSON. Raises NotEncodable: it holds what is no number."""
     if isinstance(value, str):
-        return json_text(value)
+        return _text(value)
     if is_missing(value):
         return "null"
     if isinstance(value, bool):
@@ -49,7 +53,7 @@ def _collection(value: Any) -> str:
 
 
 def _object(items: Any) -> str:
-    return "{" + ",".join(f"{json_text(key)}:{marshal(item)}" for key, item in items) + "}"
+    return "{" + ",".join(f"{_text(key)}:{marshal(item)}" for key, item in items) + "}"
 
 
 def ordered_object(value: dict[str, Any]) -> str:
@@ -80,3 +84,15 @@ def _number(value: float) -> str:
         text = format_float(value, "e")
         return text[:-2] + text[-1] if text[-4:-1] == "e-0" else text
     return format_float(value, "f")
+
+
+def _text(text: str) -> str:
+    """A string as encoding/json writes it, with <, > and & escaped."""
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if character >= "\udc80":
+        return "\ufffd"
+    return _NAMED.get(character) or f"\\u{ord(character):04x}"

@@ -19,7 +19,6 @@ _NUMBER = re.compile(
 )
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _QUOTED = re.compile(r'"(?:\\[^\n]|[^\\"\n])*"')
-_CHARACTER = re.compile(r"'(?:\\[^\n]|[^\\'\n])*'")
 
 
 class ItemType(Enum):
@@ -38,9 +37,7 @@ class ItemType(Enum):
     CLOSE = auto()
     STRING = auto()
     RAW_STRING = auto()
-    CHARACTER = auto()
     NUMBER = auto()
-    COMPLEX = auto()
     VARIABLE = auto()
     FIELD = auto()
     DOT = auto()
@@ -232,20 +229,17 @@ class _Lexer:
         return self._emit(ItemType.OPEN if character == "(" else ItemType.CLOSE, self.position + 1)
 
     def _literal(self, quote: str) -> bool:
+        if quote == "'":
+            return self._error("character constants are not supported")
         if quote == "`":
             end = self.source.find("`", self.position + 1)
             if end < 0:
                 return self._error("unterminated raw quoted string")
             return self._emit(ItemType.RAW_STRING, end + 1)
-        pattern, kind, name = (
-            (_QUOTED, ItemType.STRING, "quoted string")
-            if quote == '"'
-            else (_CHARACTER, ItemType.CHARACTER, "character constant")
-        )
-        found = pattern.match(self.source, self.position)
+        found = _QUOTED.match(self.source, self.position)
         if found is None:
-            return self._error(f"unterminated {name}")
-        return self._emit(kind, found.end())
+            return self._error("unterminated quoted string")
+        return self._emit(ItemType.STRING, found.end())
 
     def _field(self, character: str) -> bool:
         after = self.source[self.position + 1 : self.position + 2]
@@ -282,24 +276,16 @@ class _Lexer:
         )
 
     def _number(self) -> bool:
-        end = self._one_number(self.position)
-        kind = ItemType.NUMBER
-        if end is not None and self.source[end : end + 1] in ("+", "-"):
-            end, kind = self._one_number(end), ItemType.COMPLEX
-            if end is not None and self.source[end - 1] != "i":
-                end = None
-        if end is None:
-            found = _NUMBER.match(self.source, self.position)
-            assert found is not None
-            bad = found.end() + 1
-            return self._error(f"bad number syntax: {quoted(self.source[self.position : bad])}")
-        return self._emit(kind, end)
-
-    def _one_number(self, at: int) -> int | None:
-        found = _NUMBER.match(self.source, at)
+        found = _NUMBER.match(self.source, self.position)
         assert found is not None
         end = found.end()
-        return None if end < len(self.source) and _is_word(self.source[end]) else end
+        after = self.source[end : end + 1]
+        if after in ("+", "-"):
+            return self._error("complex numbers are not supported")
+        if after and _is_word(after):
+            shown = quoted(self.source[self.position : end + 1])
+            return self._error(f"bad number syntax: {shown}")
+        return self._emit(ItemType.NUMBER, end)
 
 
 _SIMPLE: Final = {"=": ItemType.ASSIGN, "|": ItemType.PIPE}

@@ -58,12 +58,10 @@ class StringNode(Node):
 
 @dataclass(slots=True)
 class NumberNode(Node):
-    """A number or a character. Each field is None when the number cannot be of that type."""
+    """A number; the way it is written decides on the type."""
 
     source: str
-    integer: int | None = None
-    floating: float | None = None
-    complex_: complex | None = None
+    value: int | float
 
     def __str__(self) -> str:
         return self.source

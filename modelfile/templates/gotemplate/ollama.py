@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from modelfile.templates.budget import Budget
 from modelfile.templates.gotemplate.builtins import TemplateFunction
+from modelfile.templates.gotemplate.formatter import sprint
 from modelfile.templates.gotemplate.json_encoder import NotEncodable, marshal, ordered_object
-from modelfile.templates.gotemplate.printf import sprint
 from modelfile.templates.gotemplate.values import (
     NIL,
     GoMap,

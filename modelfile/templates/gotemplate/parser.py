@@ -10,14 +10,16 @@ from collections.abc import Callable, Collection
 from typing import Final, NoReturn
 
 from modelfile.templates.gotemplate import nodes
+from modelfile.templates.gotemplate.builtins import UNSUPPORTED
 from modelfile.templates.gotemplate.errors import SyntaxFault
+from modelfile.templates.gotemplate.formatter import format_fault
 from modelfile.templates.gotemplate.lexer import ItemType, LexItem, lex, quoted
 from modelfile.templates.gotemplate.literals import number, unquote
 from modelfile.templates.gotemplate.nodes import BranchNode, ListNode, Node, PipeNode, Trees
 
 MAX_DEPTH: Final = 64
 _OPERANDS: Final = frozenset(
-    (ItemType.BOOL, ItemType.CHARACTER, ItemType.COMPLEX, ItemType.DOT,
+    (ItemType.BOOL, ItemType.DOT,
      ItemType.FIELD, ItemType.IDENTIFIER, ItemType.NUMBER,
      ItemType.NIL, ItemType.RAW_STRING, ItemType.STRING, ItemType.VARIABLE, ItemType.OPEN)
 )  # fmt: skip
@@ -268,7 +270,14 @@ class _Parser:
             break
         if not command.arguments:
             self._fail("empty command")
+        self._check_printf(command.arguments)
         return command
+
+    def _check_printf(self, arguments: list[Node]) -> None:
+        match arguments:
+            case [nodes.IdentifierNode(name="printf"), nodes.StringNode(value=form), *_]:
+                if (fault := format_fault(form)) is not None:
+                    self._fail(fault)
 
     def _operand(self) -> Node | None:
         node = self._term()
@@ -293,6 +302,8 @@ class _Parser:
         return build(self, token)
 
     def _function(self, token: LexItem) -> Node:
+        if token.text in UNSUPPORTED:
+            self._fail(f"function {quoted(token.text)} is not supported")
         if token.text not in self._functions:
             self._fail(f"function {quoted(token.text)} not defined")
         return nodes.IdentifierNode(token.position, token.text)
@@ -304,7 +315,7 @@ class _Parser:
 
     def _number(self, token: LexItem) -> Node:
         try:
-            return number(token.position, token.text, token.kind)
+            return number(token.position, token.text)
         except ValueError as error:
             return self._fail(str(error))
 
@@ -383,8 +394,6 @@ _CONTROLS: Final[dict[str, Callable[[_Parser, LexItem], Node]]] = {
 }
 _TERMS: Final[dict[ItemType, Callable[[_Parser, LexItem], Node]]] = {
     ItemType.BOOL: lambda parser, token: nodes.BoolNode(token.position, token.text == "true"),
-    ItemType.CHARACTER: _Parser._number,
-    ItemType.COMPLEX: _Parser._number,
     ItemType.DOT: lambda parser, token: nodes.DotNode(token.position),
     ItemType.FIELD: lambda parser, token: nodes.FieldNode(token.position, [token.text[1:]]),
     ItemType.IDENTIFIER: _Parser._function,

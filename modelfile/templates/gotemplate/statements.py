@@ -18,10 +18,9 @@ from modelfile.templates.gotemplate.expressions import (
     Frame,
     Scope,
 )
-from modelfile.templates.gotemplate.formatter import sorted_keys
+from modelfile.templates.gotemplate.formatter import sorted_keys, sprint
 from modelfile.templates.gotemplate.lexer import quoted
 from modelfile.templates.gotemplate.nodes import ListNode, Node, Trees
-from modelfile.templates.gotemplate.printf import sprint
 from modelfile.templates.gotemplate.values import Uint8, kind, truth
 
 MAX_TEMPLATE_DEPTH: Final = 64  # of templates within templates; Go allows 100,000

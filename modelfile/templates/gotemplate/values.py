@@ -1,6 +1,6 @@
 """Go's values in Python, with what reflect and fmt ask of them.
 
-string is str, int is int, float64 is float, bool and complex are themselves; list is
+string is str, int is int, float64 is float, bool is itself; list is
 []interface {}, dict is map[string]interface {}, bytes is []uint8. NIL is an interface that holds
 nothing, as an element of a list or a map; None is no value at all, which Go calls invalid.
 Types with a name of their own are subclasses of Struct, Slice and Map.
@@ -100,7 +100,7 @@ def truth(value: Any) -> bool:
 
 
 def kind(value: Any) -> str:
-    """bool, int, uint, float, complex, string, slice, map, struct, pointer or invalid."""
+    """bool, int, uint, float, string, slice, map, struct, pointer or invalid."""
     for types, name in _KINDS:
         if isinstance(value, types):
             return name
@@ -115,7 +115,6 @@ _KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
     (Uint8, "uint"),
     (int, "int"),
     (float, "float"),
-    (complex, "complex"),
     ((list, bytes), "slice"),
     (dict, "map"),
 )
@@ -125,7 +124,6 @@ _NAMES: Final[tuple[tuple[type, str], ...]] = (
     (Uint8, "uint8"),
     (int, "int"),
     (float, "float64"),
-    (complex, "complex128"),
     (bytes, "[]uint8"),
     (list, "[]interface {}"),
     (dict, "map[string]interface {}"),
