@@ -124,10 +124,11 @@ def _other(row: Row) -> str:
 
 
 def _by(row: Row) -> str:
-    """The ratio with two decimals, three below 1."""
+    """The ratio to three digits or so."""
     if row.ratio is None:
         return ""
-    return f"{row.ratio:.3f}" if row.ratio < 1 else f"{row.ratio:.2f}"
+    digits = 3 if row.ratio < 1 else 2 if row.ratio < 10 else 1
+    return f"{row.ratio:.{digits}f}"
 
 
 def _figure(value: float | None, unit: str) -> str:
