@@ -106,10 +106,10 @@ def _run(command: str, folder: str, home: Path, address: str) -> str:
     )
     if status != 0:
         raise SystemExit(f"{command} ended with {status}: {output.decode()}")
-    return "\n".join(_final(line) for line in output.decode().split("\r\n")).rstrip()
+    return "\n".join(final_line(line) for line in output.decode().split("\r\n")).rstrip()
 
 
-def _final(line: str) -> str:
+def final_line(line: str) -> str:
     """What stands in a line when all that was written over is gone."""
     while match := re.search(r"\x1b\[(\d+)D\x1b\[K", line):
         line = line[: match.start() - int(match[1])] + line[match.end() :]
