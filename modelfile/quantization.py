@@ -1,7 +1,6 @@
 """The quantization types that a model's weights can be stored in, by the names people write.
 
-Owns names, aliases, sizes and the advice on each. Knows no file and no library; the numbers are
-those of llama.h (file types) and ggml.h (tensor types).
+Owns names, aliases, sizes and the advice on each; their numbers are registry.formats.gguf.types'.
 """
 
 from __future__ import annotations
@@ -11,20 +10,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from modelfile.errors import BuildError
+from registry.formats.gguf.types import FILE_NUMBERS, TENSOR_NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizationType:
-    """A type of a whole file. file_type: llama_ftype; bits_per_weight: of an 8B Llama, as
-    llama-quantize lists it, smaller models have more; needs_imatrix: impossible without an
-    importance matrix; quantized: its weights are no floats any more."""
+    """A type of a whole file. bits_per_weight: of an 8B Llama, as llama-quantize lists it, smaller
+    models have more; needs_imatrix: impossible without an importance matrix; quantized: its
+    weights are no floats any more."""
 
     name: str
-    file_type: int
     bits_per_weight: float
     advice: str
     needs_imatrix: bool = False
     quantized: bool = True
+
+    @property
+    def file_type(self) -> int:
+        """llama_ftype."""
+        return FILE_NUMBERS[self.name.removesuffix("_MOE")]
 
 
 _MATRIX = "needs an importance matrix"
@@ -32,39 +36,39 @@ _MATRIX = "needs an importance matrix"
 TYPES: Final[dict[str, QuantizationType]] = {
     kind.name: kind
     for kind in (
-        QuantizationType("F32", 0, 32.0, "exact, twice the size of F16", quantized=False),
-        QuantizationType("F16", 1, 16.0, "half floats, the usual source", quantized=False),
-        QuantizationType("BF16", 32, 16.0, "what most models are trained in", quantized=False),
-        QuantizationType("Q8_0", 7, 8.5, "as good as F16 at half the size"),
-        QuantizationType("Q6_K", 18, 6.56, "hardly any loss"),
-        QuantizationType("Q5_K_M", 17, 5.7, "small loss"),
-        QuantizationType("Q5_K_S", 16, 5.57, "small loss"),
-        QuantizationType("Q5_1", 9, 5.65, "old; Q5_K_M is better"),
-        QuantizationType("Q5_0", 8, 5.21, "old; Q5_K_S is better"),
-        QuantizationType("Q4_K_M", 15, 4.89, "the usual choice: a quarter of F16, little loss"),
-        QuantizationType("Q4_K_S", 14, 4.67, "a little smaller than Q4_K_M"),
-        QuantizationType("Q4_1", 3, 4.78, "old; Q4_K_M is better"),
-        QuantizationType("Q4_0", 2, 4.34, "old, fast on many CPUs"),
-        QuantizationType("IQ4_NL", 25, 4.5, "better than Q4_0; gains from an importance matrix"),
-        QuantizationType("IQ4_XS", 30, 4.25, "close to Q4_K_S and smaller"),
-        QuantizationType("MXFP4_MOE", 38, 4.25, "for mixtures of experts trained in MXFP4"),
-        QuantizationType("Q3_K_L", 13, 4.3, "clear loss"),
-        QuantizationType("Q3_K_M", 12, 4.0, "clear loss"),
-        QuantizationType("Q3_K_S", 11, 3.64, "large loss"),
-        QuantizationType("IQ3_M", 27, 3.66, "better than Q3_K_S; wants an importance matrix"),
-        QuantizationType("IQ3_S", 26, 3.44, "wants an importance matrix"),
-        QuantizationType("IQ3_XS", 22, 3.3, _MATRIX, needs_imatrix=True),
-        QuantizationType("IQ3_XXS", 23, 3.06, _MATRIX, needs_imatrix=True),
-        QuantizationType("Q2_K", 10, 3.16, "large loss; wants an importance matrix"),
-        QuantizationType("Q2_K_S", 21, 2.96, _MATRIX, needs_imatrix=True),
-        QuantizationType("IQ2_M", 29, 2.7, _MATRIX, needs_imatrix=True),
-        QuantizationType("IQ2_S", 28, 2.5, _MATRIX, needs_imatrix=True),
-        QuantizationType("IQ2_XS", 20, 2.31, _MATRIX, needs_imatrix=True),
-        QuantizationType("IQ2_XXS", 19, 2.06, _MATRIX, needs_imatrix=True),
-        QuantizationType("IQ1_M", 31, 1.75, f"{_MATRIX}; a last resort", needs_imatrix=True),
-        QuantizationType("IQ1_S", 24, 1.56, f"{_MATRIX}; a last resort", needs_imatrix=True),
-        QuantizationType("TQ2_0", 37, 2.06, "for models trained with ternary weights"),
-        QuantizationType("TQ1_0", 36, 1.69, "for models trained with ternary weights"),
+        QuantizationType("F32", 32.0, "exact, twice the size of F16", quantized=False),
+        QuantizationType("F16", 16.0, "half floats, the usual source", quantized=False),
+        QuantizationType("BF16", 16.0, "what most models are trained in", quantized=False),
+        QuantizationType("Q8_0", 8.5, "as good as F16 at half the size"),
+        QuantizationType("Q6_K", 6.56, "hardly any loss"),
+        QuantizationType("Q5_K_M", 5.7, "small loss"),
+        QuantizationType("Q5_K_S", 5.57, "small loss"),
+        QuantizationType("Q5_1", 5.65, "old; Q5_K_M is better"),
+        QuantizationType("Q5_0", 5.21, "old; Q5_K_S is better"),
+        QuantizationType("Q4_K_M", 4.89, "the usual choice: a quarter of F16, little loss"),
+        QuantizationType("Q4_K_S", 4.67, "a little smaller than Q4_K_M"),
+        QuantizationType("Q4_1", 4.78, "old; Q4_K_M is better"),
+        QuantizationType("Q4_0", 4.34, "old, fast on many CPUs"),
+        QuantizationType("IQ4_NL", 4.5, "better than Q4_0; gains from an importance matrix"),
+        QuantizationType("IQ4_XS", 4.25, "close to Q4_K_S and smaller"),
+        QuantizationType("MXFP4_MOE", 4.25, "for mixtures of experts trained in MXFP4"),
+        QuantizationType("Q3_K_L", 4.3, "clear loss"),
+        QuantizationType("Q3_K_M", 4.0, "clear loss"),
+        QuantizationType("Q3_K_S", 3.64, "large loss"),
+        QuantizationType("IQ3_M", 3.66, "better than Q3_K_S; wants an importance matrix"),
+        QuantizationType("IQ3_S", 3.44, "wants an importance matrix"),
+        QuantizationType("IQ3_XS", 3.3, _MATRIX, needs_imatrix=True),
+        QuantizationType("IQ3_XXS", 3.06, _MATRIX, needs_imatrix=True),
+        QuantizationType("Q2_K", 3.16, "large loss; wants an importance matrix"),
+        QuantizationType("Q2_K_S", 2.96, _MATRIX, needs_imatrix=True),
+        QuantizationType("IQ2_M", 2.7, _MATRIX, needs_imatrix=True),
+        QuantizationType("IQ2_S", 2.5, _MATRIX, needs_imatrix=True),
+        QuantizationType("IQ2_XS", 2.31, _MATRIX, needs_imatrix=True),
+        QuantizationType("IQ2_XXS", 2.06, _MATRIX, needs_imatrix=True),
+        QuantizationType("IQ1_M", 1.75, f"{_MATRIX}; a last resort", needs_imatrix=True),
+        QuantizationType("IQ1_S", 1.56, f"{_MATRIX}; a last resort", needs_imatrix=True),
+        QuantizationType("TQ2_0", 2.06, "for models trained with ternary weights"),
+        QuantizationType("TQ1_0", 1.69, "for models trained with ternary weights"),
     )
 }
 
@@ -79,34 +83,9 @@ ALIASES: Final[dict[str, str]] = {
     "FP32": "F32",
 }
 
-# What single tensors can be stored as, for overrides.
-TENSOR_TYPES: Final[dict[str, int]] = {
-    "F32": 0,
-    "F16": 1,
-    "BF16": 30,
-    "Q4_0": 2,
-    "Q4_1": 3,
-    "Q5_0": 6,
-    "Q5_1": 7,
-    "Q8_0": 8,
-    "Q2_K": 10,
-    "Q3_K": 11,
-    "Q4_K": 12,
-    "Q5_K": 13,
-    "Q6_K": 14,
-    "IQ2_XXS": 16,
-    "IQ2_XS": 17,
-    "IQ3_XXS": 18,
-    "IQ1_S": 19,
-    "IQ4_NL": 20,
-    "IQ3_S": 21,
-    "IQ2_S": 22,
-    "IQ4_XS": 23,
-    "IQ1_M": 29,
-    "TQ1_0": 34,
-    "TQ2_0": 35,
-    "MXFP4": 39,
-}
+_NO_TARGETS: Final = frozenset(("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64", "NVFP4", "Q1_0"))
+TARGET_TYPES: Final = tuple(name for name in TENSOR_NUMBERS if name not in _NO_TARGETS)
+"""What single tensors can be stored as, for overrides."""
 
 
 def quantization_type(text: str) -> QuantizationType:
@@ -120,10 +99,10 @@ def quantization_type(text: str) -> QuantizationType:
 
 def tensor_type(text: str) -> int:
     """ggml's number of a tensor's type, by its name in any case. Raises BuildError."""
-    number = TENSOR_TYPES.get(text.strip().upper())
-    if number is None:
-        raise _unknown("tensor type", text, tuple(TENSOR_TYPES))
-    return number
+    name = text.strip().upper()
+    if name not in TARGET_TYPES:
+        raise _unknown("tensor type", text, TARGET_TYPES)
+    return TENSOR_NUMBERS[name]
 
 
 def _unknown(what: str, text: str, names: tuple[str, ...]) -> BuildError:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 from registry.formats.gguf.header import TensorInfo
 from registry.formats.gguf.merge import SplitPart, read_part
-from registry.formats.gguf.types import TENSOR_TYPES
+from registry.formats.gguf.types import TENSOR_NUMBERS
 from tests.gguf_files import Value, encode, string, u32
-
-_NUMBERS = {kind.name: number for number, kind in TENSOR_TYPES.items()}
 
 
 def parts_of(path: Path, count: int, stem: str) -> dict[str, bytes]:
@@ -46,7 +44,7 @@ def _part(
         rank = len(tensor.dimensions)
         table += string(tensor.name) + struct.pack("<I", rank)
         table += struct.pack(f"<{rank}Q", *tensor.dimensions)
-        table += struct.pack("<IQ", _NUMBERS[tensor.type], len(weights))
+        table += struct.pack("<IQ", TENSOR_NUMBERS[tensor.type], len(weights))
         start = whole.data_offset + tensor.offset
         weights += content[start : start + tensor.size_bytes]
         weights += bytes(-len(weights) % whole.alignment)

@@ -15,8 +15,8 @@ from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.plan import ConversionPlan, Weight
 from registry.atomic import read_regular
 from registry.errors import BlobDamaged
+from registry.formats.gguf.types import FILE_NUMBERS
 
-FILE_TYPES: Final = {"F32": 0, "F16": 1, "BF16": 32}  # llama.cpp's enum llama_ftype
 _QUANTIZATION_VERSION: Final = 2
 _README_BYTES: Final = 64 << 10
 _LICENSE: Final = re.compile(r"^license: *[\"']?([A-Za-z0-9][\w.+-]{0,63})[\"']? *$", re.MULTILINE)
@@ -29,7 +29,7 @@ def general_metadata(
     values = [
         MetadataValue("general.architecture", "string", plan.architecture),
         MetadataValue("general.type", "string", "model"),
-        MetadataValue("general.file_type", "u32", FILE_TYPES[type]),
+        MetadataValue("general.file_type", "u32", FILE_NUMBERS[type]),
         MetadataValue("general.quantization_version", "u32", _QUANTIZATION_VERSION),
         MetadataValue("general.size_label", "string", _size_label(plan)),
     ]

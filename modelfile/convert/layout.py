@@ -14,23 +14,30 @@ from typing import Any, Final
 import numpy as np
 
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.numerics import WIDTHS
 from modelfile.errors import ConvertError
+from registry.formats.gguf.types import (
+    ARRAY,
+    BOOL,
+    FLOAT32,
+    INT32,
+    STRING,
+    TENSOR_NUMBERS,
+    TENSOR_TYPES,
+    UINT8,
+    UINT32,
+    UINT64,
+)
 
 ALIGNMENT: Final = 32
 _VERSION: Final = 3
-_KEPT: Final = {"I8": (24, 1), "I16": (25, 2), "I32": (26, 4), "I64": (27, 8), "F64": (28, 8)}
-_NUMBERS: Final = {"F32": 0, "F16": 1, "BF16": 30} | {kind: row[0] for kind, row in _KEPT.items()}
-_WIDTHS: Final = WIDTHS | {kind: row[1] for kind, row in _KEPT.items()}
-_ARRAY: Final = 9
 _KINDS: Final = {
-    "u8": (0, "<u1"),
-    "i32": (5, "<i4"),
-    "u32": (4, "<u4"),
-    "f32": (6, "<f4"),
-    "bool": (7, "<u1"),
-    "string": (8, None),
-    "u64": (10, "<u8"),
+    "u8": (UINT8, "<u1"),
+    "i32": (INT32, "<i4"),
+    "u32": (UINT32, "<u4"),
+    "f32": (FLOAT32, "<f4"),
+    "bool": (BOOL, "<u1"),
+    "string": (STRING, None),
+    "u64": (UINT64, "<u8"),
 }
 
 
@@ -46,7 +53,7 @@ class PlacedTensor:
     @property
     def size_bytes(self) -> int:
         """Its bytes without what pads it."""
-        return prod(self.shape) * _WIDTHS[self.type]
+        return prod(self.shape) * TENSOR_TYPES[TENSOR_NUMBERS[self.type]].block_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ def _entry(entry: MetadataValue) -> bytes:
         if kind == entry.kind:
             return _string(entry.key) + struct.pack("<I", number) + _values(kind, [entry.value])
         items: Any = entry.value
-        head = struct.pack("<IIQ", _ARRAY, number, len(items))
+        head = struct.pack("<IIQ", ARRAY, number, len(items))
         return _string(entry.key) + head + _values(kind, items)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ConvertError(f"{entry.key}: no {entry.kind}: {error}", entry.key) from None
@@ -115,7 +122,7 @@ def _row(place: PlacedTensor) -> bytes:
     return (
         _string(place.name)
         + struct.pack(f"<I{rank}Q", rank, *reversed(place.shape))
-        + struct.pack("<IQ", _NUMBERS[place.type], place.offset)
+        + struct.pack("<IQ", TENSOR_NUMBERS[place.type], place.offset)
     )
 
 

@@ -25,11 +25,10 @@ from registry.formats.gguf.reader import (
     read_entries,
 )
 from registry.formats.gguf.tensors import check_layout, read_tensors
-from registry.formats.gguf.types import TENSOR_TYPES
+from registry.formats.gguf.types import TENSOR_NUMBERS
 from registry.formats.gguf.values import RawValue
 
 _SPLIT = "split."
-_NUMBERS = {kind.name: number for number, kind in TENSOR_TYPES.items()}
 _COPY_BYTES = 16 << 20
 
 MergeProgress = Callable[[int, int], None]  # bytes written, bytes in all
@@ -157,7 +156,7 @@ def _tensor_row(tensor: TensorInfo, offset: int) -> bytes:
     name, rank = tensor.name.encode(), len(tensor.dimensions)
     row = struct.pack("<Q", len(name)) + name + struct.pack("<I", rank)
     row += struct.pack(f"<{rank}Q", *tensor.dimensions)
-    return row + struct.pack("<IQ", _NUMBERS[tensor.type], offset)
+    return row + struct.pack("<IQ", TENSOR_NUMBERS[tensor.type], offset)
 
 
 def _copy_all(

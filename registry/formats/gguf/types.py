@@ -78,6 +78,7 @@ TENSOR_TYPES: Final[dict[int, TensorType]] = {
         41: ("Q1_0", 128, 18),
     }.items()
 }
+TENSOR_NUMBERS: Final = {kind.name: number for number, kind in TENSOR_TYPES.items()}
 
 # llama.h, enum llama_ftype: what the whole file is called.
 FILE_TYPES: Final[dict[int, str]] = {
@@ -117,3 +118,4 @@ FILE_TYPES: Final[dict[int, str]] = {
     39: "NVFP4",
     40: "Q1_0",
 }
+FILE_NUMBERS: Final = {name: number for number, name in FILE_TYPES.items()}
