@@ -5,12 +5,13 @@ Each architecture's own file says how it differs. Names are those of Hugging Fac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from modelfile.convert.config import Config
 from modelfile.convert.metadata import MetadataValue, Value, ValueType
-from modelfile.convert.plan import Weight
+from modelfile.convert.plan import ConversionPlan, Weight
 from modelfile.convert.rope import rope_base, rope_scaling
 
 MAX_LAYERS = 1024
@@ -55,7 +56,7 @@ def read_decoder_shape(
         config.refuse("hidden_size", f"{hidden} is no multiple of {heads} heads")
     width = config.integer("head_dim", head or max(1, hidden // heads))
     if width % 2:
-        config.refuse("head_dim", f"{width} is odd, heads turn in pairs")
+        config.refuse("head_dim", f"{width} is odd; heads are rotated in pairs")
     return DecoderShape(
         vocabulary=config.integer("vocab_size"),
         layers=config.integer("num_hidden_layers", most=MAX_LAYERS),
@@ -96,12 +97,42 @@ def hyperparameters(
     return (*values, *rope_scaling(config, architecture))
 
 
-def outer_weights(shape: DecoderShape, shift: float = 0.0) -> Iterator[Weight]:
-    """Embedding, last norm and, where it is not the embedding again, the output."""
+def decoder_weights(
+    shape: DecoderShape, layer_weights: Callable[[str], Iterator[Weight]], shift: float = 0.0
+) -> Iterator[Weight]:
+    """Embedding, last norm, the output where it is not the embedding again, and the layers."""
     yield Weight("model.embed_tokens.weight", (shape.vocabulary, shape.hidden))
     yield Weight("model.norm.weight", (shape.hidden,), shift=shift)
     if not shape.tied:
         yield Weight("lm_head.weight", (shape.vocabulary, shape.hidden))
+    for number in range(shape.layers):
+        yield from layer_weights(f"model.layers.{number}.")
+
+
+def decoder_plan(
+    config: Config,
+    shape: DecoderShape,
+    architecture: str,
+    layer_weights: Callable[[str], Iterator[Weight]],
+    *,
+    metadata: Iterable[MetadataValue] = (),
+    base: float = 10000.0,
+    epsilon: float = 1e-6,
+    shift: float = 0.0,
+    **others: Any,
+) -> ConversionPlan:
+    """The plan of a decoder whose layers are alike. layer_weights: those of a layer, by the prefix
+    of its names; metadata: beyond the hyperparameters, see there for base and epsilon; shift: of
+    the last norm; others: fields of the plan. Raises ConvertError."""
+    found = hyperparameters(config, shape, architecture, base=base, epsilon=epsilon)
+    return ConversionPlan(
+        architecture,
+        shape.vocabulary,
+        shape.layers,
+        metadata=(*found, *metadata),
+        weights=tuple(decoder_weights(shape, layer_weights, shift)),
+        **others,
+    )
 
 
 def norm(layer: str, name: str, width: int, shift: float = 0.0) -> Weight:
@@ -110,8 +141,8 @@ def norm(layer: str, name: str, width: int, shift: float = 0.0) -> Weight:
 
 
 def attention(layer: str, shape: DecoderShape, *, interleaved: bool = False) -> Iterator[Weight]:
-    """The projections of one layer. interleaved: llama.cpp turns neighbours, where Hugging Face
-    turns a head's halves."""
+    """The projections of one layer. interleaved: llama.cpp rotates neighbours, where Hugging Face
+    rotates a head's halves."""
     rotary = (shape.heads, shape.heads_kv, None) if interleaved else (None, None, None)
     widths = (shape.queries, shape.keys, shape.keys)
     for name, width, heads in zip("qkv", widths, rotary, strict=True):
@@ -143,11 +174,6 @@ def feed_forward(layer: str, shape: DecoderShape) -> Iterator[Weight]:
     for name in ("gate", "up"):
         yield Weight(f"{layer}mlp.{name}_proj.weight", (shape.feed_forward, shape.hidden))
     yield Weight(f"{layer}mlp.down_proj.weight", (shape.hidden, shape.feed_forward))
-
-
-def layers_of(shape: DecoderShape) -> Iterator[str]:
-    """The prefix of each layer's names."""
-    return (f"model.layers.{number}." for number in range(shape.layers))
 
 
 def with_prefix(name: str) -> str:

@@ -12,11 +12,9 @@ from modelfile.convert.decoder import (
     attention,
     check_activation,
     check_unbiased,
+    decoder_plan,
     feed_forward,
-    hyperparameters,
-    layers_of,
     norm,
-    outer_weights,
     read_decoder_shape,
 )
 from modelfile.convert.metadata import MetadataValue
@@ -47,13 +45,14 @@ def plan(config: Config) -> ConversionPlan:
     ]
     window = config.integer("sliding_window", 4096, most=1 << 31)
     extra.append(MetadataValue("gemma2.attention.sliding_window", "u32", window))
-    return ConversionPlan(
-        architecture="gemma2",
-        vocabulary_size=shape.vocabulary,
-        block_count=shape.layers,
-        metadata=(*hyperparameters(config, shape, "gemma2"), *extra),
-        weights=tuple(_weights(shape)),
-    )
+
+    def layer_weights(layer: str) -> Iterator[Weight]:
+        for name in NORMS:
+            yield norm(layer, name, shape.hidden, _SHIFT)
+        yield from attention(layer, shape)
+        yield from feed_forward(layer, shape)
+
+    return decoder_plan(config, shape, "gemma2", layer_weights, metadata=extra, shift=_SHIFT)
 
 
 def check_query_scale(config: Config, shape: DecoderShape, largest_layers: int) -> None:
@@ -63,12 +62,3 @@ def check_query_scale(config: Config, shape: DecoderShape, largest_layers: int) 
     scale = config.number("query_pre_attn_scalar", 256)
     if scale != expected:
         config.refuse("query_pre_attn_scalar", f"{scale:g}, llama.cpp computes with {expected}")
-
-
-def _weights(shape: DecoderShape) -> Iterator[Weight]:
-    yield from outer_weights(shape, _SHIFT)
-    for layer in layers_of(shape):
-        for name in NORMS:
-            yield norm(layer, name, shape.hidden, _SHIFT)
-        yield from attention(layer, shape)
-        yield from feed_forward(layer, shape)

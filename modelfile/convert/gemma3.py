@@ -15,12 +15,10 @@ from modelfile.convert.decoder import (
     attention,
     check_activation,
     check_unbiased,
+    decoder_plan,
     feed_forward,
     head_norms,
-    hyperparameters,
-    layers_of,
     norm,
-    outer_weights,
     read_decoder_shape,
 )
 from modelfile.convert.gemma2 import ACTIVATIONS, NORMS, check_query_scale
@@ -51,12 +49,22 @@ def plan(config: Config) -> ConversionPlan:
         config.refuse("use_bidirectional_attention", "embedders of Gemma 3 are not supported")
     shape = read_decoder_shape(config, head=256, tied=True)
     check_query_scale(config, shape, largest_layers=62)
-    return ConversionPlan(
-        architecture="gemma3",
-        vocabulary_size=shape.vocabulary,
-        block_count=shape.layers,
-        metadata=(*hyperparameters(config, shape, "gemma3", base=1e6), *_local(config, shape)),
-        weights=tuple(_weights(shape)),
+
+    def layer_weights(layer: str) -> Iterator[Weight]:
+        for name in NORMS:
+            yield norm(layer, name, shape.hidden, _SHIFT)
+        yield from attention(layer, shape)
+        yield from head_norms(layer, shape, _SHIFT)
+        yield from feed_forward(layer, shape)
+
+    return decoder_plan(
+        config,
+        shape,
+        "gemma3",
+        layer_weights,
+        metadata=_local(config, shape),
+        base=1e6,
+        shift=_SHIFT,
         rename=text_part,
     )
 
@@ -100,13 +108,3 @@ def text_part(name: str) -> str | None:
         short = short.removeprefix("language_model.")
         return short if short.startswith(("model.", "lm_head.")) else f"model.{short}"
     return name
-
-
-def _weights(shape: DecoderShape) -> Iterator[Weight]:
-    yield from outer_weights(shape, _SHIFT)
-    for layer in layers_of(shape):
-        for name in NORMS:
-            yield norm(layer, name, shape.hidden, _SHIFT)
-        yield from attention(layer, shape)
-        yield from head_norms(layer, shape, _SHIFT)
-        yield from feed_forward(layer, shape)

@@ -8,13 +8,10 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    DecoderShape,
     attention,
     attention_biases,
-    hyperparameters,
-    layers_of,
+    decoder_plan,
     norm,
-    outer_weights,
     read_decoder_shape,
 )
 from modelfile.convert.experts import Experts, expert_metadata, read_experts
@@ -29,26 +26,14 @@ def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     shape = read_decoder_shape(config, head=_HEAD)
     experts = read_experts(config, "num_local_experts", "intermediate_size", None)
-    metadata = hyperparameters(config, shape, "gpt-oss", base=_BASE, epsilon=_EPSILON)
     window = config.integer("sliding_window", _WINDOW)
     own = (
         MetadataValue("gpt-oss.expert_feed_forward_length", "u32", experts.feed_forward),
         MetadataValue("gpt-oss.attention.sliding_window", "u32", window),
     )
     biased = config.flag("attention_bias", default=True)
-    return ConversionPlan(
-        architecture="gpt-oss",
-        vocabulary_size=shape.vocabulary,
-        block_count=shape.layers,
-        metadata=(*metadata, *expert_metadata(experts, "gpt-oss"), *own),
-        weights=tuple(_weights(shape, experts, biased=biased)),
-        expert_count=experts.count,
-    )
 
-
-def _weights(shape: DecoderShape, experts: Experts, *, biased: bool) -> Iterator[Weight]:
-    yield from outer_weights(shape)
-    for layer in layers_of(shape):
+    def layer_weights(layer: str) -> Iterator[Weight]:
         yield norm(layer, "input_layernorm", shape.hidden)
         yield from attention(layer, shape)
         if biased:
@@ -56,6 +41,17 @@ def _weights(shape: DecoderShape, experts: Experts, *, biased: bool) -> Iterator
         yield Weight(f"{layer}self_attn.sinks", (shape.heads,))
         yield norm(layer, "post_attention_layernorm", shape.hidden)
         yield from _experts(f"{layer}mlp.", experts)
+
+    return decoder_plan(
+        config,
+        shape,
+        "gpt-oss",
+        layer_weights,
+        metadata=(*expert_metadata(experts, "gpt-oss"), *own),
+        base=_BASE,
+        epsilon=_EPSILON,
+        expert_count=experts.count,
+    )
 
 
 def _experts(prefix: str, experts: Experts) -> Iterator[Weight]:

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    DecoderShape,
     attention,
     attention_biases,
     check_activation,
+    decoder_plan,
     feed_forward,
-    hyperparameters,
-    layers_of,
     norm,
-    outer_weights,
     read_decoder_shape,
 )
 from modelfile.convert.plan import ConversionPlan, Weight
@@ -25,19 +22,8 @@ def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     check_activation(config)
     shape = read_decoder_shape(config)
-    return ConversionPlan(
-        architecture="llama",
-        vocabulary_size=shape.vocabulary,
-        block_count=shape.layers,
-        metadata=hyperparameters(config, shape, "llama"),
-        weights=tuple(_weights(config, shape)),
-        computed=llama3_frequencies(config, shape.head, rope_base(config, 10000.0)),
-    )
 
-
-def _weights(config: Config, shape: DecoderShape) -> Iterator[Weight]:
-    yield from outer_weights(shape)
-    for layer in layers_of(shape):
+    def layer_weights(layer: str) -> Iterator[Weight]:
         yield norm(layer, "input_layernorm", shape.hidden)
         yield from attention(layer, shape, interleaved=True)
         if config.flag("attention_bias"):
@@ -48,3 +34,6 @@ def _weights(config: Config, shape: DecoderShape) -> Iterator[Weight]:
             for name in ("gate", "up"):
                 yield Weight(f"{layer}mlp.{name}_proj.bias", (shape.feed_forward,))
             yield Weight(f"{layer}mlp.down_proj.bias", (shape.hidden,))
+
+    frequencies = llama3_frequencies(config, shape.head, rope_base(config, 10000.0))
+    return decoder_plan(config, shape, "llama", layer_weights, computed=frequencies)

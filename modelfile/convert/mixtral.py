@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    DecoderShape,
     attention,
     check_activation,
-    hyperparameters,
-    layers_of,
+    decoder_plan,
     norm,
-    outer_weights,
     read_decoder_shape,
 )
-from modelfile.convert.experts import Experts, expert_metadata, expert_weights, read_experts
+from modelfile.convert.experts import expert_metadata, expert_weights, read_experts
 from modelfile.convert.plan import ConversionPlan, Weight
 
 
@@ -24,21 +21,20 @@ def plan(config: Config) -> ConversionPlan:
     check_activation(config)
     shape = read_decoder_shape(config)
     experts = read_experts(config, "num_local_experts", "intermediate_size", 8)
-    metadata = hyperparameters(config, shape, "llama", base=1e6, epsilon=1e-5)
-    return ConversionPlan(
-        architecture="llama",
-        vocabulary_size=shape.vocabulary,
-        block_count=shape.layers,
-        metadata=(*metadata, *expert_metadata(experts, "llama")),
-        weights=tuple(_weights(shape, experts)),
-        expert_count=experts.count,
-    )
 
-
-def _weights(shape: DecoderShape, experts: Experts) -> Iterator[Weight]:
-    yield from outer_weights(shape)
-    for layer in layers_of(shape):
+    def layer_weights(layer: str) -> Iterator[Weight]:
         yield norm(layer, "input_layernorm", shape.hidden)
         yield from attention(layer, shape, interleaved=True)
         yield norm(layer, "post_attention_layernorm", shape.hidden)
         yield from expert_weights(f"{layer}block_sparse_moe.", ("w1", "w3", "w2"), experts)
+
+    return decoder_plan(
+        config,
+        shape,
+        "llama",
+        layer_weights,
+        metadata=expert_metadata(experts, "llama"),
+        base=1e6,
+        epsilon=1e-5,
+        expert_count=experts.count,
+    )

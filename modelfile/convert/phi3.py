@@ -11,10 +11,9 @@ from modelfile.convert.decoder import (
     DecoderShape,
     check_activation,
     check_unbiased,
+    decoder_weights,
     hyperparameters,
-    layers_of,
     norm,
-    outer_weights,
     read_decoder_shape,
 )
 from modelfile.convert.metadata import MetadataValue
@@ -31,12 +30,22 @@ def plan(config: Config) -> ConversionPlan:
     shape = read_decoder_shape(config)
     if shape.queries != shape.hidden:
         config.refuse("head_dim", f"{shape.heads} heads of {shape.head} are not {shape.hidden}")
+
+    def layer_weights(layer: str) -> Iterator[Weight]:
+        yield norm(layer, "input_layernorm", shape.hidden)
+        fused = shape.queries + 2 * shape.keys
+        yield Weight(f"{layer}self_attn.qkv_proj.weight", (fused, shape.hidden))
+        yield Weight(f"{layer}self_attn.o_proj.weight", (shape.hidden, shape.queries))
+        yield norm(layer, "post_attention_layernorm", shape.hidden)
+        yield Weight(f"{layer}mlp.gate_up_proj.weight", (2 * shape.feed_forward, shape.hidden))
+        yield Weight(f"{layer}mlp.down_proj.weight", (shape.hidden, shape.feed_forward))
+
     return ConversionPlan(
         architecture="phi3",
         vocabulary_size=shape.vocabulary,
         block_count=shape.layers,
         metadata=tuple(_metadata(config, shape)),
-        weights=tuple(_weights(shape)),
+        weights=tuple(decoder_weights(shape, layer_weights)),
         computed=tuple(_factors(config, shape)),
     )
 
@@ -47,10 +56,10 @@ def _metadata(config: Config, shape: DecoderShape) -> Iterator[MetadataValue]:
         {key: value for key, value in config.values.items() if not _stretches(key, parameters)},
         config.file,
     )
-    turned = _turned(config, shape)
+    rotated = _rotated(config, shape)
     for value in hyperparameters(plain, shape, "phi3"):
         if value.key == "phi3.rope.dimension_count":
-            value = MetadataValue(value.key, "u32", turned)
+            value = MetadataValue(value.key, "u32", rotated)
         if value.key == "phi3.rope.freq_base" and "rope_theta" in parameters.values:
             value = MetadataValue(value.key, "f32", parameters.number("rope_theta"))
         yield value
@@ -84,14 +93,16 @@ def _attention_factor(config: Config) -> float:
     return math.sqrt(1.0 + math.log(scale) / math.log(original))
 
 
-def _turned(config: Config, shape: DecoderShape) -> int:
-    """The part of a head that turns."""
+def _rotated(config: Config, shape: DecoderShape) -> int:
+    """The part of a head that is rotated."""
     parameters = rope_parameters(config)
     outer = config.number("partial_rotary_factor", 1.0)
-    turned = int(shape.head * parameters.number("partial_rotary_factor", outer))
-    if turned % 2 or not 0 < turned <= shape.head:
-        config.refuse("partial_rotary_factor", f"{turned} of {shape.head} cannot turn in pairs")
-    return turned
+    rotated = int(shape.head * parameters.number("partial_rotary_factor", outer))
+    if rotated % 2 or not 0 < rotated <= shape.head:
+        config.refuse(
+            "partial_rotary_factor", f"{rotated} of {shape.head} cannot be rotated in pairs"
+        )
+    return rotated
 
 
 def _factors(config: Config, shape: DecoderShape) -> Iterator[ComputedWeight]:
@@ -99,19 +110,7 @@ def _factors(config: Config, shape: DecoderShape) -> Iterator[ComputedWeight]:
     if rope_type(parameters) not in _LONG:
         return
     for kind in ("long", "short"):
-        values = parameters.numbers(f"{kind}_factor", _turned(config, shape) // 2)
+        values = parameters.numbers(f"{kind}_factor", _rotated(config, shape) // 2)
         if min(values) <= 0:
             parameters.refuse(f"{kind}_factor", "the factors must be positive")
         yield ComputedWeight(f"rope_factors_{kind}.weight", values)
-
-
-def _weights(shape: DecoderShape) -> Iterator[Weight]:
-    yield from outer_weights(shape)
-    for layer in layers_of(shape):
-        yield norm(layer, "input_layernorm", shape.hidden)
-        fused = shape.queries + 2 * shape.keys
-        yield Weight(f"{layer}self_attn.qkv_proj.weight", (fused, shape.hidden))
-        yield Weight(f"{layer}self_attn.o_proj.weight", (shape.hidden, shape.queries))
-        yield norm(layer, "post_attention_layernorm", shape.hidden)
-        yield Weight(f"{layer}mlp.gate_up_proj.weight", (2 * shape.feed_forward, shape.hidden))
-        yield Weight(f"{layer}mlp.down_proj.weight", (shape.hidden, shape.feed_forward))

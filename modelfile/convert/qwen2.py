@@ -6,15 +6,12 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    DecoderShape,
     attention,
     attention_biases,
     check_activation,
+    decoder_plan,
     feed_forward,
-    hyperparameters,
-    layers_of,
     norm,
-    outer_weights,
     read_decoder_shape,
     with_prefix,
 )
@@ -27,21 +24,12 @@ def plan(config: Config) -> ConversionPlan:
     shape = read_decoder_shape(config)
     if shape.queries != shape.hidden:
         config.refuse("head_dim", f"{shape.heads} heads of {shape.head} are not {shape.hidden}")
-    return ConversionPlan(
-        architecture="qwen2",
-        vocabulary_size=shape.vocabulary,
-        block_count=shape.layers,
-        metadata=hyperparameters(config, shape, "qwen2"),
-        weights=tuple(_weights(shape)),
-        rename=with_prefix,
-    )
 
-
-def _weights(shape: DecoderShape) -> Iterator[Weight]:
-    yield from outer_weights(shape)
-    for layer in layers_of(shape):
+    def layer_weights(layer: str) -> Iterator[Weight]:
         yield norm(layer, "input_layernorm", shape.hidden)
         yield from attention(layer, shape)
         yield from attention_biases(layer, shape)
         yield norm(layer, "post_attention_layernorm", shape.hidden)
         yield from feed_forward(layer, shape)
+
+    return decoder_plan(config, shape, "qwen2", layer_weights, rename=with_prefix)

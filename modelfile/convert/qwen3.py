@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    DecoderShape,
     attention,
     check_activation,
     check_unbiased,
+    decoder_plan,
     feed_forward,
     head_norms,
-    hyperparameters,
-    layers_of,
     norm,
-    outer_weights,
     read_decoder_shape,
     with_prefix,
 )
@@ -27,21 +24,12 @@ def plan(config: Config) -> ConversionPlan:
     check_activation(config)
     check_unbiased(config, "attention_bias")
     shape = read_decoder_shape(config, head=128)
-    return ConversionPlan(
-        architecture="qwen3",
-        vocabulary_size=shape.vocabulary,
-        block_count=shape.layers,
-        metadata=hyperparameters(config, shape, "qwen3"),
-        weights=tuple(_weights(shape)),
-        rename=with_prefix,
-    )
 
-
-def _weights(shape: DecoderShape) -> Iterator[Weight]:
-    yield from outer_weights(shape)
-    for layer in layers_of(shape):
+    def layer_weights(layer: str) -> Iterator[Weight]:
         yield norm(layer, "input_layernorm", shape.hidden)
         yield from attention(layer, shape)
         yield from head_norms(layer, shape)
         yield norm(layer, "post_attention_layernorm", shape.hidden)
         yield from feed_forward(layer, shape)
+
+    return decoder_plan(config, shape, "qwen3", layer_weights, rename=with_prefix)

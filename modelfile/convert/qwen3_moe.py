@@ -6,18 +6,15 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    DecoderShape,
     attention,
     check_activation,
     check_unbiased,
+    decoder_plan,
     head_norms,
-    hyperparameters,
-    layers_of,
     norm,
-    outer_weights,
     read_decoder_shape,
 )
-from modelfile.convert.experts import Experts, expert_metadata, expert_weights, read_experts
+from modelfile.convert.experts import expert_metadata, expert_weights, read_experts
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.plan import ConversionPlan, Weight
 
@@ -35,22 +32,19 @@ def plan(config: Config) -> ConversionPlan:
     shape = read_decoder_shape(config)
     experts = read_experts(config, "num_experts", "moe_intermediate_size", None)
     width = MetadataValue("qwen3moe.expert_feed_forward_length", "u32", experts.feed_forward)
-    metadata = hyperparameters(config, shape, "qwen3moe")
-    return ConversionPlan(
-        architecture="qwen3moe",
-        vocabulary_size=shape.vocabulary,
-        block_count=shape.layers,
-        metadata=(*metadata, *expert_metadata(experts, "qwen3moe"), width),
-        weights=tuple(_weights(shape, experts)),
-        expert_count=experts.count,
-    )
 
-
-def _weights(shape: DecoderShape, experts: Experts) -> Iterator[Weight]:
-    yield from outer_weights(shape)
-    for layer in layers_of(shape):
+    def layer_weights(layer: str) -> Iterator[Weight]:
         yield norm(layer, "input_layernorm", shape.hidden)
         yield from attention(layer, shape)
         yield from head_norms(layer, shape)
         yield norm(layer, "post_attention_layernorm", shape.hidden)
         yield from expert_weights(f"{layer}mlp.", _PROJECTIONS, experts)
+
+    return decoder_plan(
+        config,
+        shape,
+        "qwen3moe",
+        layer_weights,
+        metadata=(*expert_metadata(experts, "qwen3moe"), width),
+        expert_count=experts.count,
+    )
