@@ -9,6 +9,7 @@ from typing import Any
 
 from llama_cpp import llama_cpp as native
 
+from registry.formats.gguf.types import TENSOR_NUMBERS
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
 from runner.backends.host_sampling.threads import threads_for
 from runner.errors import ModelLoadFailed
@@ -16,7 +17,6 @@ from runner.types import LoadPlan
 
 MAX_DRAFT_TOKENS = 64
 _PAD_TOKENS = 256  # what llama.cpp rounds a context up to
-_BF16 = 30  # of ggml.h; the bindings leave it out
 
 _FLASH_ATTENTION = {
     None: native.LLAMA_FLASH_ATTN_TYPE_AUTO,
@@ -94,7 +94,7 @@ def _sequences(plan: LoadPlan) -> int:
 
 def _cache_type(plan: LoadPlan) -> int:
     name = plan.kv_cache_type
-    kind = _BF16 if name == "bf16" else getattr(native, f"GGML_TYPE_{name.upper()}", None)
+    kind = TENSOR_NUMBERS.get(name.upper())
     if kind is None:
         raise ModelLoadFailed(f"llama.cpp has no cache type {name!r}; use f16 or q8_0")
     if plan.flash_attention is False and name not in ("f32", "f16", "bf16"):
@@ -102,4 +102,4 @@ def _cache_type(plan: LoadPlan) -> int:
             f"the cache type {name} needs flash attention, which is switched off; "
             "switch it on or use the cache type f16"
         )
-    return int(kind)
+    return kind

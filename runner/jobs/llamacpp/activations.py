@@ -12,11 +12,12 @@ import numpy as np
 from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
+from registry.formats.gguf.types import TENSOR_NUMBERS
 from runner.backends.llamacpp.tensors import operation, tensor_at, values, weight_name
 from runner.errors import InternalError
 from runner.jobs.llamacpp.imatrix_file import ActivationSums
 
-_F32 = 0
+_F32 = TENSOR_NUMBERS["F32"]
 _LEAST_ROWS = 16  # a smaller product is no layer over the text
 
 
