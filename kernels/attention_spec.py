@@ -18,6 +18,6 @@ class AttentionSpec:
     sinks: Tensor | None = None
     causal: bool = True
 
-    def cuts(self, context: int) -> bool:
+    def window_hides(self, context: int) -> bool:
         """Whether the window hides anything of so many tokens."""
         return self.window is not None and self.window < context

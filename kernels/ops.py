@@ -24,11 +24,10 @@ from kernels.activations import naive as activations
 from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
 from kernels.decode import naive as decode
-from kernels.logprobs import naive as logprobs
 from kernels.moe import naive as moe
 from kernels.norms import naive as norms
 from kernels.prefill import naive as prefill
-from kernels.quant import fp8, gguf, int4, int8, mxfp4
+from kernels.quant import fp8, gguf, int4, int8
 from kernels.quant.experts import (
     Fp8Experts,
     GgufExperts,
@@ -42,7 +41,7 @@ from kernels.rope import naive as rope
 from kernels.rope.naive import Rotation
 from kernels.rope.tables import rope_tables
 from kernels.sampling import naive as sampling
-from kernels.sampling.naive import Draw, Penalties
+from kernels.sampling.naive import Draw
 
 __all__ = [
     "AttentionSpec",
@@ -54,20 +53,16 @@ __all__ = [
     "Int8Experts",
     "Mxfp4Experts",
     "PackedExperts",
-    "add_bias",
     "add_rms_norm",
     "attention",
     "decode_attention",
     "expert_mlp",
-    "gather_logprobs",
     "gelu_mul",
     "layer_norm",
     "linear_fp8",
     "linear_gguf",
-    "linear_mxfp4",
     "linear_w4a16",
     "linear_w8a16",
-    "penalize",
     "prefill_attention",
     "rms_norm",
     "rope_tables",
@@ -166,28 +161,18 @@ def prefill_attention(
     block_tables: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
+    spec: AttentionSpec,
     *,
-    scale: float,
-    window: int | None = None,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
-    causal: bool = True,
     scales: CacheScales | None = None,
 ) -> Tensor:
     """[T, H, D]: each sequence's last tokens, query [T, H, D], over all its context in the cache.
 
     block_tables int32 [S, M]; query_starts int32 [S + 1]: where each sequence's tokens begin in
-    query; context_lengths int32 [S]: with the tokens of this step. See Masking for the rest.
+    query; context_lengths int32 [S]: with the tokens of this step.
     """
-    masking = AttentionSpec(scale, window, softcap, sinks, causal)
+    caches = (key_cache, value_cache)
     return _best(prefill, query).prefill_attention(
-        query,
-        (key_cache, value_cache),
-        block_tables,
-        query_starts,
-        context_lengths,
-        masking,
-        scales,
+        query, caches, block_tables, query_starts, context_lengths, spec, scales
     )
 
 
@@ -197,19 +182,15 @@ def decode_attention(
     value_cache: Tensor,
     block_tables: Tensor,
     context_lengths: Tensor,
+    spec: AttentionSpec,
     *,
-    scale: float,
-    window: int | None = None,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
     scales: CacheScales | None = None,
 ) -> Tensor:
     """[S, H, D]: one token a sequence, query [S, H, D], over its context_lengths [S] tokens in
     the cache, itself included; zeros where that is 0. The launch depends on shapes only, so that
     a CUDA graph can replay it with other lengths."""
-    masking = AttentionSpec(scale, window, softcap, sinks)
     return _best(decode, query).decode_attention(
-        query, (key_cache, value_cache), block_tables, context_lengths, masking, scales
+        query, (key_cache, value_cache), block_tables, context_lengths, spec, scales
     )
 
 
@@ -218,16 +199,11 @@ def attention(
     key: Tensor,
     value: Tensor,
     starts: Tensor,
-    *,
-    scale: float,
-    window: int | None = None,
-    causal: bool = False,
+    spec: AttentionSpec,
 ) -> Tensor:
     """[T, H, D]: query [T, H, D] over key, value [T, K, D] without a cache, each sequence by
     itself; starts int32 [S + 1]: where they begin."""
-    return _best(prefill, query).attention(
-        query, key, value, starts, AttentionSpec(scale, window, causal=causal)
-    )
+    return _best(prefill, query).attention(query, key, value, starts, spec)
 
 
 def route(
@@ -282,34 +258,6 @@ def sample(
     return _best(sampling, logits).sample(logits, draw, mask)
 
 
-def penalize(
-    logits: Tensor,
-    rows: Tensor,
-    tokens: Tensor,
-    counts: Tensor,
-    *,
-    repeat: Tensor,
-    frequency: Tensor,
-    presence: Tensor,
-) -> None:
-    """Penalize, in place, tokens[i] that occurs counts[i] times in the history of row rows[i];
-    int64 [N], each pair at most once. repeat, frequency, presence: float32 [S]."""
-    penalties = Penalties(repeat, frequency, presence)
-    _best(sampling, logits).penalize(logits, rows, tokens, counts, penalties)
-
-
-def add_bias(logits: Tensor, rows: Tensor, tokens: Tensor, bias: Tensor) -> None:
-    """In place: logits[rows[i], tokens[i]] += bias[i]; entries of the same place add up."""
-    _best(sampling, logits).add_bias(logits, rows, tokens, bias)
-
-
-def gather_logprobs(logits: Tensor, tokens: Tensor, top: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(logprob [S] of tokens int64 [S], the top highest [S, top], their ids int64 [S, top]), in
-    nats, float32, of logits [S, V]."""
-    chosen, values, ids = _best(logprobs, logits).gather_logprobs(logits, tokens, top)
-    return chosen, values, ids
-
-
 def linear_w8a16(x: Tensor, weight: Tensor, scales: Tensor, bias: Tensor | None = None) -> Tensor:
     """[..., N] = x [..., C] times (weight int8 [N, C] * scales), transposed, plus bias [N]; scales
     [N], [N, 1] or [N, C / group]."""
@@ -343,14 +291,6 @@ def _scales_fp8(x: Tensor, weight: Tensor, scale: Tensor) -> bool:
     return (scale.numel() == 1 or fp8.per_row(weight, scale)) and not any(
         size % 16 for size in weight.shape
     )
-
-
-def linear_mxfp4(x: Tensor, blocks: Tensor, scales: Tensor, bias: Tensor | None = None) -> Tensor:
-    """[..., N] = x [..., C] times the weights of blocks uint8 [N, C / 32, 16] and scales uint8
-    [N, C / 32], transposed, plus bias [N]."""
-    if _dequantizes_in_matmul(x):
-        return _triton(_QUANT).linear_mxfp4(x, blocks, scales, bias)
-    return mxfp4.linear(x, blocks, scales, bias)
 
 
 def linear_gguf(x: Tensor, packed: Tensor, kind: str, bias: Tensor | None = None) -> Tensor:

@@ -22,7 +22,7 @@ def decode_attention(
     caches: tuple[Tensor, Tensor],
     block_tables: Tensor,
     context_lengths: Tensor,
-    masking: AttentionSpec,
+    spec: AttentionSpec,
     scales: CacheScales | None = None,
 ) -> Tensor:
     """[S, H, D]: one query [S, H, D] a sequence over caches (keys, values) [blocks, B, K, D]; a
@@ -37,7 +37,7 @@ def decode_attention(
     result = []
     for row, (table, length) in enumerate(zip(tables, lengths, strict=True)):
         # Only the blocks that the window reaches are read.
-        skipped = 0 if masking.window is None else max(0, length - masking.window)
+        skipped = 0 if spec.window is None else max(0, length - spec.window)
         blocks, offset = table[skipped // size : -(-length // size)], skipped % size
         seen = length - skipped
         if scales is None and caches[0].dtype == query.dtype and cache.is_contiguous(blocks):
@@ -49,16 +49,16 @@ def decode_attention(
                 ].transpose(1, 2)
                 for pool, of in zip(caches, cache.split_scales(scales), strict=True)
             ]
-        result.append(one_token(packed[row : row + 1], rows[0], rows[1], masking))
+        result.append(one_token(packed[row : row + 1], rows[0], rows[1], spec))
     return torch.cat(result).flatten(1, 2)
 
 
-def one_token(query: Tensor, key: Tensor, value: Tensor, masking: AttentionSpec) -> Tensor:
+def one_token(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
     """[1, K, G, D]: query [1, K, G, D] over all of key and value [1, K, c, D]; c of 0: zeros."""
     if key.shape[2] == 0:
         return torch.zeros_like(query)
-    if masking.softcap is not None or masking.sinks is not None:
-        scores = query[0].float() @ key[0].float().transpose(-1, -2) * masking.scale
-        weights = weigh(scores[:, :, None], None, masking)[:, :, 0]
+    if spec.softcap is not None or spec.sinks is not None:
+        scores = query[0].float() @ key[0].float().transpose(-1, -2) * spec.scale
+        weights = weigh(scores[:, :, None], None, spec)[:, :, 0]
         return (weights @ value[0].float()).to(query.dtype)[None]
-    return functional.scaled_dot_product_attention(query, key, value, scale=masking.scale)
+    return functional.scaled_dot_product_attention(query, key, value, scale=spec.scale)

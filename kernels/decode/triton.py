@@ -119,7 +119,7 @@ def decode_attention(
     caches: tuple[Tensor, Tensor],
     block_tables: Tensor,
     context_lengths: Tensor,
-    masking: AttentionSpec,
+    spec: AttentionSpec,
     scales: CacheScales | None = None,
     splits: int | None = None,
 ) -> Tensor:
@@ -135,17 +135,17 @@ def decode_attention(
     block = max(16, triton.next_power_of_2(width))
     _part_kernel[(sequences, key_heads, splits)](
         query, *caches, scales and scales.keys, scales and scales.values, block_tables,
-        context_lengths, parts, peaks, weights, out, masking.sinks, masking.scale,
-        masking.softcap or 0.0, masking.window or 0, *query.stride()[:2], *caches[0].stride()[1:3],
+        context_lengths, parts, peaks, weights, out, spec.sinks, spec.scale,
+        spec.softcap or 0.0, spec.window or 0, *query.stride()[:2], *caches[0].stride()[1:3],
         key_heads, block_tables.stride(0), heads,
         GROUP=heads // key_heads,
         WIDTH=width,
         SIZE=size,
         SPLITS=splits,
-        CAPPED=masking.softcap is not None,
-        WINDOWED=masking.window is not None,
+        CAPPED=spec.softcap is not None,
+        WINDOWED=spec.window is not None,
         SCALED=scales is not None,
-        SINKS=masking.sinks is not None,
+        SINKS=spec.sinks is not None,
         TILE=_TILE if width <= 128 else _TILE // 2,
         BLOCK_GROUP=max(16, triton.next_power_of_2(heads // key_heads)),
         BLOCK=block,
@@ -153,10 +153,10 @@ def decode_attention(
     )  # fmt: skip
     if splits > 1:
         _join_kernel[(sequences * heads,)](
-            parts, peaks, weights, masking.sinks, out, heads,
+            parts, peaks, weights, spec.sinks, out, heads,
             WIDTH=width,
             SPLITS=splits,
-            SINKS=masking.sinks is not None,
+            SINKS=spec.sinks is not None,
             BLOCK_SPLITS=triton.next_power_of_2(splits),
             BLOCK=block,
         )  # fmt: skip

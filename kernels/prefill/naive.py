@@ -27,7 +27,7 @@ def prefill_attention(
     block_tables: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
-    masking: AttentionSpec,
+    spec: AttentionSpec,
     scales: CacheScales | None = None,
 ) -> Tensor:
     """[T, H, D]: query [T, H, D] over caches (keys, values) [blocks, B, K, D]; see kernels.ops."""
@@ -43,12 +43,12 @@ def prefill_attention(
             value = cache.read_cache(
                 caches[1], blocks, length, query.dtype, scales and scales.values
             )
-            result[start:end] = one_sequence(query[start:end], key, value, masking)
+            result[start:end] = one_sequence(query[start:end], key, value, spec)
     return result
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, masking: AttentionSpec
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, spec: AttentionSpec
 ) -> Tensor:
     """[T, H, D]: query [T, H, D] over key and value [T, K, D], each sequence by itself; starts
     [S + 1] are where they begin."""
@@ -57,46 +57,44 @@ def attention(
     for start, end in pairwise(edges):
         if end > start:
             rows = slice(start, end)
-            result[rows] = one_sequence(query[rows], key[rows], value[rows], masking)
+            result[rows] = one_sequence(query[rows], key[rows], value[rows], spec)
     return result
 
 
-def one_sequence(query: Tensor, key: Tensor, value: Tensor, masking: AttentionSpec) -> Tensor:
+def one_sequence(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
     """[t, H, D]: the last t tokens' query [t, H, D] over the context's key, value [c, K, D]."""
     query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
-    if masking.softcap is not None:
-        return _by_hand(query, key, value, masking).transpose(0, 1)
+    if spec.softcap is not None:
+        return _by_hand(query, key, value, spec).transpose(0, 1)
     tokens, context = query.shape[1], key.shape[1]
-    triangle = masking.causal and tokens == context > 1 and not masking.cuts(context)
-    triangle = triangle and masking.sinks is None
-    seen = None if triangle else visible(tokens, context, masking, query.device)
-    if masking.sinks is not None:
-        key, value, seen = _with_sinks(key, value, seen, masking.sinks, tokens)
+    triangle = spec.causal and tokens == context > 1 and not spec.window_hides(context)
+    triangle = triangle and spec.sinks is None
+    seen = None if triangle else visible(tokens, context, spec, query.device)
+    if spec.sinks is not None:
+        key, value, seen = _with_sinks(key, value, seen, spec.sinks, tokens)
     out = functional.scaled_dot_product_attention(
         query[None],
         key[None],
         value[None],
         attn_mask=seen if seen is None or seen.dtype == torch.bool else seen.to(query.dtype),
         is_causal=triangle,
-        scale=masking.scale,
+        scale=spec.scale,
         enable_gqa=key.shape[0] != query.shape[0],
     )
     return out[0].transpose(0, 1)
 
 
-def visible(
-    tokens: int, context: int, masking: AttentionSpec, device: torch.device
-) -> Tensor | None:
+def visible(tokens: int, context: int, spec: AttentionSpec, device: torch.device) -> Tensor | None:
     """Which of the context the last tokens see, bool [tokens, context]; None: all of it."""
-    if not masking.cuts(context) and (not masking.causal or tokens == 1):
+    if not spec.window_hides(context) and (not spec.causal or tokens == 1):
         return None
     at = torch.arange(context - tokens, context, device=device)[:, None]
     of = torch.arange(context, device=device)
-    seen = of <= at if masking.causal else torch.ones_like(of <= at)
-    if masking.window is not None:
-        seen &= of > at - masking.window
-        if not masking.causal:
-            seen &= of < at + masking.window
+    seen = of <= at if spec.causal else torch.ones_like(of <= at)
+    if spec.window is not None:
+        seen &= of > at - spec.window
+        if not spec.causal:
+            seen &= of < at + spec.window
     return seen
 
 
@@ -112,30 +110,30 @@ def _with_sinks(
     return functional.pad(key, (0, 0, 0, 1)), functional.pad(value, (0, 0, 0, 1)), mask
 
 
-def _by_hand(query: Tensor, key: Tensor, value: Tensor, masking: AttentionSpec) -> Tensor:
+def _by_hand(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
     """With the scores in memory, for the soft cap: [H, t, D] of query [H, t, D], key, value
     [K, c, D]; in float32."""
     heads, tokens, width = query.shape
     group = heads // len(key)
-    seen = visible(tokens, key.shape[1], masking, query.device)
+    seen = visible(tokens, key.shape[1], spec, query.device)
     result = torch.empty_like(query)
     step = max(1, _SCORES_AT_ONCE // (heads * key.shape[1]))
     wide_key, wide_value = key.float()[:, None], value.float()[:, None]
     for start in range(0, tokens, step):
         part = query[:, start : start + step].float().view(len(key), group, -1, width)
-        scores = part @ wide_key.transpose(-1, -2) * masking.scale
-        weights = weigh(scores, None if seen is None else seen[start : start + step], masking)
+        scores = part @ wide_key.transpose(-1, -2) * spec.scale
+        weights = weigh(scores, None if seen is None else seen[start : start + step], spec)
         result[:, start : start + step] = (weights @ wide_value).flatten(0, 1).to(query.dtype)
     return result
 
 
-def weigh(scores: Tensor, seen: Tensor | None, masking: AttentionSpec) -> Tensor:
+def weigh(scores: Tensor, seen: Tensor | None, spec: AttentionSpec) -> Tensor:
     """The softmax of scores [K, G, t, c] float32 after soft cap, mask [t, c] and sinks [H]."""
-    if masking.softcap is not None:
-        scores = masking.softcap * torch.tanh(scores / masking.softcap)
+    if spec.softcap is not None:
+        scores = spec.softcap * torch.tanh(scores / spec.softcap)
     if seen is not None:
         scores = scores.masked_fill(~seen, -torch.inf)
-    if masking.sinks is None:
+    if spec.sinks is None:
         return torch.softmax(scores, dim=-1)
-    sinks = masking.sinks.float().view(*scores.shape[:2], 1, 1).expand(*scores.shape[:3], 1)
+    sinks = spec.sinks.float().view(*scores.shape[:2], 1, 1).expand(*scores.shape[:3], 1)
     return torch.softmax(torch.cat((scores, sinks), dim=-1), dim=-1)[..., :-1]

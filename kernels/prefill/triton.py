@@ -172,23 +172,23 @@ def prefill_attention(
     block_tables: Tensor,
     query_starts: Tensor,
     context_lengths: Tensor,
-    masking: AttentionSpec,
+    spec: AttentionSpec,
     scales: CacheScales | None = None,
 ) -> Tensor:
     """See kernels.ops."""
     source = _Source(*caches, block_tables, context_lengths, scales)
-    return _launch(query, source, query_starts, masking)
+    return _launch(query, source, query_starts, spec)
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, masking: AttentionSpec
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, spec: AttentionSpec
 ) -> Tensor:
     """See kernels.ops."""
     key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (key, value))
-    return _launch(query, _Source(key, value, None, None, None), starts, masking)
+    return _launch(query, _Source(key, value, None, None, None), starts, spec)
 
 
-def _launch(query: Tensor, source: _Source, starts: Tensor, masking: AttentionSpec) -> Tensor:
+def _launch(query: Tensor, source: _Source, starts: Tensor, spec: AttentionSpec) -> Tensor:
     query = query if query.stride(-1) == 1 else query.contiguous()
     tokens, heads, width = query.shape
     out = torch.empty((tokens, heads, width), dtype=query.dtype, device=query.device)
@@ -201,18 +201,18 @@ def _launch(query: Tensor, source: _Source, starts: Tensor, masking: AttentionSp
     _prefill_kernel[(tokens // at_once + sequences, key_heads)](
         query, source.keys, source.values, source.scales and source.scales.keys,
         source.scales and source.scales.values, source.tables, starts, source.lengths, out,
-        masking.sinks, sequences, masking.scale, masking.softcap or 0.0, masking.window or 0,
+        spec.sinks, sequences, spec.scale, spec.softcap or 0.0, spec.window or 0,
         *query.stride()[:2], *source.keys.stride()[-3:-1], *source.values.stride()[-3:-1],
         key_heads, 0 if source.tables is None else source.tables.stride(0), heads,
         GROUP=group,
         WIDTH=width,
         SIZE=1 if source.tables is None else source.keys.shape[1],
         PAGED=source.tables is not None,
-        CAPPED=masking.softcap is not None,
-        WINDOWED=masking.window is not None,
-        CAUSAL=masking.causal,
+        CAPPED=spec.softcap is not None,
+        WINDOWED=spec.window is not None,
+        CAUSAL=spec.causal,
         SCALED=source.scales is not None,
-        SINKS=masking.sinks is not None,
+        SINKS=spec.sinks is not None,
         ROWS=rows,
         TOKENS=at_once,
         TILE=_TILE if width <= 128 else _TILE // 2,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kernels.quant.gguf import block_format
 from kernels.quant.int4 import Int4Weight
-from kernels.quant.tiles import FP8, GGUF_KINDS, INT4, INT8, MXFP4, weight_tile
+from kernels.quant.tiles import FP8, GGUF_KINDS, INT4, INT8, weight_tile
 
 
 @triton.jit
@@ -71,12 +71,6 @@ def linear_int4(x: Tensor, weight: Int4Weight, bias: Tensor | None) -> Tensor:
 def linear_fp8(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
     """See kernels.ops.linear_fp8, for scales of blocks of 128 x 128; x is not quantized."""
     return _launch(x, _Weights(FP8, weight, scale, None, weight.shape[1], 128), bias)
-
-
-def linear_mxfp4(x: Tensor, blocks: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
-    """See kernels.ops.linear_mxfp4."""
-    width = 32 * scales.shape[1]
-    return _launch(x, _Weights(MXFP4, blocks.flatten(1), scales, None, width, 32), bias)
 
 
 def linear_gguf(x: Tensor, packed: Tensor, kind: str, bias: Tensor | None) -> Tensor:

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from kernels.cache.naive import CacheScales
 
+Factors = tuple[Tensor, Tensor]
+
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
@@ -26,35 +28,36 @@ def rotate_and_store(
     slots: Tensor,
     scales: CacheScales | None = None,
 ) -> Tensor:
-    """The turned query; rows: query [T, H, D], key and value [T, K, D]; see kernels.ops."""
+    """The rotated query; rows: query [T, H, D], key and value [T, K, D]; see kernels.ops."""
     query, key, value = rows
     cos = rotation.cos.index_select(0, rotation.positions)
     sin = rotation.sin.index_select(0, rotation.positions)
-    turns = torch.cat((cos, cos), dim=-1)[:, None], torch.cat((-sin, sin), dim=-1)[:, None]
-    key = _turned(key, turns)
+    factors = rotation_factors(cos, sin)
+    key = rotate(key, factors)
     kept = slots >= 0
     if not bool(kept.all()):
         key, value, slots = key[kept], value[kept], slots[kept]
     store(key, caches[0], slots, scales and scales.keys)
     store(value, caches[1], slots, scales and scales.values)
-    return _turned(query, turns)
+    return rotate(query, factors)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x [T, H, D] turned by cos and sin [T, R / 2]: dimension i pairs with i + R / 2 (the
-    half-split of GPT-NeoX); dimensions from R on stay. Computed in float32."""
-    return _turned(x, (torch.cat((cos, cos), -1)[:, None], torch.cat((-sin, sin), -1)[:, None]))
+def rotation_factors(cos: Tensor, sin: Tensor) -> Factors:
+    """What rotate multiplies by, float32 [T, 1, R], of cos and sin [T, R / 2]: (cos, cos) and
+    (-sin, sin)."""
+    return torch.cat((cos, cos), dim=-1)[:, None], torch.cat((-sin, sin), dim=-1)[:, None]
 
 
-def _turned(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-    """rotate by turns (cos twice, -sin and sin) [T, 1, R], in few operations: at one token their
-    number decides on a CPU (37 µs for 46)."""
-    width = turns[0].shape[-1]
-    part = x[..., :width].float()
-    first, second = part.chunk(2, dim=-1)
-    turned = torch.addcmul(part * turns[0], torch.cat((second, first), dim=-1), turns[1])
-    turned = turned.to(x.dtype)
-    return turned if width == x.shape[-1] else torch.cat((turned, x[..., width:]), dim=-1)
+def rotate(x: Tensor, factors: Factors) -> Tensor:
+    """x [T, H, D] rotated: dimension i pairs with i + R / 2 (the half-split of GPT-NeoX);
+    dimensions from R on stay. Computed in float32, in few operations: at one token their number
+    decides on a CPU."""
+    cos, sin = factors
+    width = cos.shape[-1]
+    whole = width == x.shape[-1]
+    part = (x if whole else x[..., :width]).float()
+    rotated = torch.addcmul(part * cos, part.roll(width // 2, -1), sin).to(x.dtype)
+    return rotated if whole else torch.cat((rotated, x[..., width:]), dim=-1)
 
 
 def store(rows: Tensor, cache: Tensor, slots: Tensor, scales: Tensor | None = None) -> None:

@@ -151,30 +151,3 @@ def _left_out(values: Tensor, logits: Tensor, draw: Draw) -> Tensor:
 
 def _min_p_floor(best: Tensor, draw: Draw) -> Tensor:
     return best + draw.min_p.clamp(0, 1).log()  # -inf at 0
-
-
-@dataclass(frozen=True, slots=True)
-class Penalties:
-    """The penalties of each row, float32 [S]; 1, 0 and 0 change nothing."""
-
-    repeat: Tensor
-    frequency: Tensor
-    presence: Tensor
-
-
-def penalize(
-    logits: Tensor, rows: Tensor, tokens: Tensor, counts: Tensor, penalties: Penalties
-) -> None:
-    """In place, for entry i of rows, tokens, counts int64 [N], each pair of row and token at most
-    once: token i occurs counts[i] times in the history of row i. The logit is multiplied by repeat
-    if it is 0 or less, else divided; then counts * frequency + presence are taken from it."""
-    at = logits[rows, tokens]
-    repeat = penalties.repeat[rows]
-    at = torch.where(at <= 0, at * repeat, at / repeat)
-    at = at - counts * penalties.frequency[rows] - penalties.presence[rows]
-    logits[rows, tokens] = at.to(logits.dtype)
-
-
-def add_bias(logits: Tensor, rows: Tensor, tokens: Tensor, bias: Tensor) -> None:
-    """In place: logits[rows[i], tokens[i]] += bias[i]; entries of the same place add up."""
-    logits.index_put_((rows, tokens), bias.to(logits.dtype), accumulate=True)

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.sampling.naive import NAN_TOKEN, Draw, Penalties
+from kernels.sampling.naive import NAN_TOKEN, Draw
 from kernels.sampling.noise import GROUP
 
 _BLOCK = 4096
@@ -205,49 +205,3 @@ def sample(logits: Tensor, draw: Draw, mask: Tensor | None) -> Tensor:
             num_warps=16,
         )  # fmt: skip
     return out
-
-
-@triton.jit
-def _penalize_kernel(
-    logits, rows, tokens, counts, repeats, frequencies, presences, entries, stride,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = entry < entries
-    row = tl.load(rows + entry, mask=inside, other=0)
-    at = logits + row * stride + tl.load(tokens + entry, mask=inside, other=0)
-    value = tl.load(at, mask=inside, other=0.0).to(tl.float32)
-    repeat = tl.load(repeats + row, mask=inside, other=1.0)
-    value = tl.where(value <= 0, value * repeat, value / repeat)
-    count = tl.load(counts + entry, mask=inside, other=0).to(tl.float32)
-    value -= count * tl.load(frequencies + row, mask=inside, other=0.0)
-    value -= tl.load(presences + row, mask=inside, other=0.0)
-    tl.store(at, value.to(logits.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def _bias_kernel(logits, rows, tokens, bias, entries, stride, BLOCK: tl.constexpr):
-    entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = entry < entries
-    row = tl.load(rows + entry, mask=inside, other=0)
-    at = logits + row * stride + tl.load(tokens + entry, mask=inside, other=0)
-    tl.atomic_add(at, tl.load(bias + entry, mask=inside, other=0.0), mask=inside)
-
-
-def penalize(
-    logits: Tensor, rows: Tensor, tokens: Tensor, counts: Tensor, penalties: Penalties
-) -> None:
-    """See kernels.sampling.naive."""
-    if len(rows):
-        _penalize_kernel[(triton.cdiv(len(rows), _ENTRIES),)](
-            logits, rows, tokens, counts, penalties.repeat, penalties.frequency,
-            penalties.presence, len(rows), logits.stride(0), _ENTRIES,
-        )  # fmt: skip
-
-
-def add_bias(logits: Tensor, rows: Tensor, tokens: Tensor, bias: Tensor) -> None:
-    """See kernels.sampling.naive."""
-    if len(rows):
-        _bias_kernel[(triton.cdiv(len(rows), _ENTRIES),)](
-            logits, rows, tokens, bias.to(logits.dtype), len(rows), logits.stride(0), _ENTRIES
-        )

@@ -17,7 +17,6 @@ from kernels.activations import triton as activations
 from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
 from kernels.decode import triton as decode
-from kernels.logprobs import triton as logprobs
 from kernels.moe import triton as moe
 from kernels.norms import triton as norms
 from kernels.prefill import triton as prefill
@@ -35,7 +34,7 @@ from kernels.rope import rope_tables
 from kernels.rope import triton as rope
 from kernels.rope.naive import Rotation
 from kernels.sampling import triton as sampling
-from kernels.sampling.naive import Draw, Penalties
+from kernels.sampling.naive import Draw
 from tests.kernels.compiling import compiling
 
 BF16 = torch.bfloat16
@@ -57,7 +56,7 @@ def elementwise() -> None:
     activations.gelu_mul(x, tanh=False)
 
 
-def attention(dtype: torch.dtype, width: int, masking: AttentionSpec) -> None:
+def attention(dtype: torch.dtype, width: int, spec: AttentionSpec) -> None:
     heads = 32
     shape = (100, 64, 8, width)
     caches = tuple(torch.zeros(shape).to(dtype) for _ in range(2))
@@ -69,16 +68,16 @@ def attention(dtype: torch.dtype, width: int, masking: AttentionSpec) -> None:
     rotation = Rotation(*rope_tables(width, 1e4, 50, None, "cpu"), positions)
     rope.rotate_and_store((query, key, key), rotation, caches, positions, scales)
     lengths = torch.zeros(TOKENS, dtype=INT32)
-    decode.decode_attention(query, caches, tables, lengths, masking, scales)
-    decode.decode_attention(query, caches, tables, lengths, masking, scales, splits=1)
+    decode.decode_attention(query, caches, tables, lengths, spec, scales)
+    decode.decode_attention(query, caches, tables, lengths, spec, scales, splits=1)
     starts = torch.tensor([0, 512, 1000, 2048], dtype=INT32)
     rows = bf16(2048, heads, width)
-    prefill.prefill_attention(rows, caches, tables, starts, lengths, masking, scales)
+    prefill.prefill_attention(rows, caches, tables, starts, lengths, spec, scales)
     few = torch.arange(0, TOKENS + 1, dtype=INT32)
-    prefill.prefill_attention(query, caches, tables, few, lengths, masking, scales)
+    prefill.prefill_attention(query, caches, tables, few, lengths, spec, scales)
     if dtype == BF16:
         values = bf16(2048, 8, width)
-        both_ways = AttentionSpec(0.1, masking.window, causal=False)
+        both_ways = AttentionSpec(0.1, spec.window, causal=False)
         prefill.attention(rows, values, values, starts, both_ways)
 
 
@@ -88,9 +87,6 @@ def choosing() -> None:
     draw = Draw(row, whole, row, row, whole, whole)
     for mask in (None, torch.zeros(2, 4008, dtype=INT32)):
         sampling.sample(logits, draw, mask)
-    sampling.penalize(logits, whole, whole, whole, Penalties(row, row, row))
-    sampling.add_bias(logits, whole, whole, row)
-    logprobs.gather_logprobs(logits, whole, 5)
 
 
 def matmuls() -> None:
@@ -104,7 +100,6 @@ def matmuls() -> None:
         quant.linear_int8(x, torch.zeros(64, 4096, dtype=torch.int8), torch.zeros(64), None)
         fp8 = torch.zeros(64, 4096).to(torch.float8_e4m3fn)
         quant.linear_fp8(x, fp8, torch.zeros(1, 32), None)
-        quant.linear_mxfp4(x, half.view(64, 128, 16), half[:, :128], None)
     experts = torch.zeros(64, 2, dtype=INT32)
     up, down = bf16(8, 512, 4096), bf16(8, 4096, 256)
     biases = bf16(8, 512), bf16(8, 4096)

@@ -94,10 +94,10 @@ def attention(machine: Machine) -> None:
     caches = [machine.normal(sequences * blocks, BLOCK, KEY_HEADS, WIDTH) for _ in range(2)]
     tables = torch.randperm(sequences * blocks, device=machine.device).int().view(sequences, -1)
     lengths = torch.full((sequences,), context, dtype=torch.int32, device=machine.device)
-    query = machine.normal(sequences, HEADS, WIDTH)
+    query, spec = machine.normal(sequences, HEADS, WIDTH), ops.AttentionSpec(WIDTH**-0.5)
     machine.bytes(
         f"decode attention {sequences} x {context}",
-        lambda: ops.decode_attention(query, *caches, tables, lengths, scale=0.09),
+        lambda: ops.decode_attention(query, *caches, tables, lengths, spec),
         2 * caches[0].numel() * 2,
     )
     for kind in (torch.int8, torch.float8_e4m3fn):
@@ -111,7 +111,7 @@ def attention(machine: Machine) -> None:
                 *narrow,
                 tables,
                 lengths,
-                scale=0.09,
+                spec,
                 scales=ops.CacheScales(ones, ones),
             ),
             2 * (caches[0].numel() + 4 * ones.numel()),
@@ -121,9 +121,7 @@ def attention(machine: Machine) -> None:
     products = 2.0 * HEADS * WIDTH * context**2
     machine.sums(
         f"prefill attention {context}",
-        lambda: ops.prefill_attention(
-            rows, *caches, tables[:1], starts, lengths[:1], scale=WIDTH**-0.5
-        ),
+        lambda: ops.prefill_attention(rows, *caches, tables[:1], starts, lengths[:1], spec),
         products,
     )
     rows, key = rows.transpose(0, 1)[None], key.transpose(0, 1)[None]

@@ -60,7 +60,7 @@ def quantized(source: Paged, dtype: torch.dtype) -> Paged:
     return Paged((keys[0].view(shape), values[0].view(shape)), source.tables, scales)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, masking: AttentionSpec) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
     """[t, H, D] in float32, of the last t tokens' query over key, value [c, K, D], by the
     definition: every score by itself."""
     tokens, heads, _ = query.shape
@@ -68,20 +68,20 @@ def attend(query: Tensor, key: Tensor, value: Tensor, masking: AttentionSpec) ->
     result = torch.zeros(query.shape)
     for token in range(tokens):
         at = context - tokens + token
-        seen = [of for of in range(context) if sees(at, of, masking)]
+        seen = [of for of in range(context) if sees(at, of, spec)]
         for head in range(heads):
-            scores = key[seen, head // group].float() @ query[token, head].float() * masking.scale
-            if masking.softcap is not None:
-                scores = masking.softcap * torch.tanh(scores / masking.softcap)
+            scores = key[seen, head // group].float() @ query[token, head].float() * spec.scale
+            if spec.softcap is not None:
+                scores = spec.softcap * torch.tanh(scores / spec.softcap)
             weights = scores.exp()
-            sink = 0.0 if masking.sinks is None else math.exp(float(masking.sinks[head]))
+            sink = 0.0 if spec.sinks is None else math.exp(float(spec.sinks[head]))
             shares = weights / (weights.sum() + sink)
             result[token, head] = shares @ value[seen, head // group].float()
     return result
 
 
-def sees(at: int, of: int, masking: AttentionSpec) -> bool:
+def sees(at: int, of: int, spec: AttentionSpec) -> bool:
     """Whether the token at one position sees the one of another."""
-    if masking.causal and of > at:
+    if spec.causal and of > at:
         return False
-    return masking.window is None or abs(at - of) < masking.window
+    return spec.window is None or abs(at - of) < spec.window

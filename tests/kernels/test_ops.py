@@ -17,6 +17,7 @@ EVERY_OPERATION = """
 import sys
 import torch
 from kernels import ops
+from kernels.ops import AttentionSpec
 from kernels.quant.int4 import Int4Weight
 
 def zeros(*shape, dtype=torch.float32):
@@ -33,13 +34,11 @@ tables, lengths = zeros(2, 1, dtype=torch.int32), torch.ones(2, dtype=torch.int3
 starts = torch.arange(3, dtype=torch.int32)
 cos, sin = ops.rope_tables(32, 1e4, 4, None, "cpu")
 ops.rotate_and_store(heads, heads, heads, cos, sin, whole, cache, cache.clone(), whole)
-ops.decode_attention(heads, cache, cache, tables, lengths, scale=1.0)
-ops.prefill_attention(heads, cache, cache, tables, starts, lengths, scale=1.0)
-ops.attention(heads, heads, heads, starts, scale=1.0)
+spec = AttentionSpec(1.0)
+ops.decode_attention(heads, cache, cache, tables, lengths, spec)
+ops.prefill_attention(heads, cache, cache, tables, starts, lengths, spec)
+ops.attention(heads, heads, heads, starts, spec)
 ops.sample(x, one, whole, one, one, whole, whole)
-ops.penalize(x, whole[:1], whole[:1], whole[:1], repeat=one, frequency=one, presence=one)
-ops.add_bias(x, whole, whole, one)
-ops.gather_logprobs(x, whole, 3)
 weights, experts = ops.route(zeros(2, 4), 2, normalize=True)
 ops.expert_mlp(x, zeros(4, 8, 32), zeros(4, 32, 4), weights, experts, ops.silu_mul)
 bytes_ = zeros(4, 16, dtype=torch.uint8)
@@ -47,7 +46,6 @@ ops.linear_w8a16(x, zeros(4, 32, dtype=torch.int8), zeros(4))
 ops.linear_w4a16(x, Int4Weight(bytes_, zeros(4, 1), bytes_[:, :1]))
 ops.linear_fp8(x, zeros(4, 32).to(torch.float8_e4m3fn), torch.ones(()))
 ops.linear_fp8(zeros(2, 256), zeros(4, 256).to(torch.float8_e4m3fn), zeros(1, 2))
-ops.linear_mxfp4(x, bytes_[:, None], bytes_[:, :1])
 ops.linear_gguf(x, zeros(4, 18, dtype=torch.uint8), "Q4_0")
 print(*sorted(name for name in sys.modules if name.startswith("kernels.")))
 print("triton" in sys.modules)
@@ -91,7 +89,7 @@ def test_a_step_of_prefill_and_steps_of_decode_give_the_same() -> None:
     caches = (torch.zeros(shape), torch.zeros(shape))
     query = ops.rotate_and_store(*rows, cos, sin, positions, *caches, slots)
     starts, lengths = (torch.tensor(n, dtype=torch.int32) for n in ([0, tokens], [tokens]))
-    whole = ops.prefill_attention(query, *caches, tables, starts, lengths, scale=0.2)
+    whole = ops.prefill_attention(query, *caches, tables, starts, lengths, ops.AttentionSpec(0.2))
     again = (torch.zeros(shape), torch.zeros(shape))
     for token in range(tokens):
         at = slice(token, token + 1)
@@ -99,5 +97,5 @@ def test_a_step_of_prefill_and_steps_of_decode_give_the_same() -> None:
             *(row[at] for row in rows), cos, sin, positions[at], *again, slots[at]
         )
         length = torch.tensor([token + 1], dtype=torch.int32)
-        one = ops.decode_attention(turned, *again, tables, length, scale=0.2)
+        one = ops.decode_attention(turned, *again, tables, length, ops.AttentionSpec(0.2))
         assert_near(one, whole[at])

@@ -97,8 +97,8 @@ def test_an_unknown_type_and_a_missing_number_are_named() -> None:
 
 def test_rotation_turns_pairs_half_a_width_apart_and_leaves_the_rest() -> None:
     x = torch.tensor([[[1.0, 2.0, 3.0, 4.0, 9.0]]])
-    quarter = torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 1.0]])
-    assert_near(naive.rotate(x, *quarter), torch.tensor([[[-3.0, -4.0, 1.0, 2.0, 9.0]]]))
+    quarter = naive.rotation_factors(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
+    assert_near(naive.rotate(x, quarter), torch.tensor([[[-3.0, -4.0, 1.0, 2.0, 9.0]]]))
 
 
 def test_rows_go_to_their_slots_and_slot_minus_one_nowhere() -> None:

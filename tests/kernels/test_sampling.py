@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kernels.logprobs import naive as logprobs
-from kernels.logprobs import triton as logprobs_kernel
 from kernels.sampling import naive
 from kernels.sampling import triton as kernel
-from kernels.sampling.naive import Draw, Penalties
-from runner.engine.sampling import adjust, distribution
+from kernels.sampling.naive import Draw
+from runner.engine.sampling import distribution
 from runner.types import SamplingParams
-from tests.kernels.tolerances import apart, assert_near, few, normal
+from tests.kernels.tolerances import apart, few, normal
 
 SETTINGS = (
     SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0),
@@ -118,42 +116,3 @@ def test_the_kernel_draws_the_same_tokens(
     mask = (words | 1).to(torch.int32) if masked else None
     got, expected = kernel.sample(apart(logits), draw, mask), naive.sample(logits, draw, mask)
     assert got.tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize("operations", [naive, kernel])
-def test_penalties_and_bias_are_those_of_the_engine(operations: object) -> None:
-    params = SamplingParams(
-        repeat_penalty=1.3,
-        frequency_penalty=0.2,
-        presence_penalty=0.5,
-        repeat_last_n=-1,
-        logit_bias=((3, 1.5), (3, 0.5), (9, -2.0)),
-    )
-    logits = normal(2, 20)
-    expected = adjust(logits[1].numpy(), params, [3, 4, 4])
-    untouched = logits[0].clone()
-    one = torch.ones(2)
-    operations.add_bias(  # type: ignore[attr-defined]
-        logits, torch.tensor([1, 1, 1]), torch.tensor([3, 3, 9]), torch.tensor([1.5, 0.5, -2.0])
-    )
-    operations.penalize(  # type: ignore[attr-defined]
-        logits,
-        torch.tensor([1, 1]),
-        torch.tensor([3, 4]),
-        torch.tensor([1, 2]),
-        Penalties(one * 1.3, one * 0.2, one * 0.5),
-    )
-    assert_near(logits[1], torch.tensor(expected, dtype=torch.float32))
-    assert logits[0].equal(untouched)
-
-
-@few
-@given(st.integers(0, 4), st.integers(1, 5000), st.integers(0, 20))
-def test_logprobs_are_those_of_the_softmax(rows: int, size: int, top: int) -> None:
-    logits, tokens = normal(rows, size) * 4, torch.arange(rows) % size
-    exact = torch.log_softmax(logits.double(), dim=-1)
-    for gather in (logprobs.gather_logprobs, logprobs_kernel.gather_logprobs):
-        chosen, values, ids = gather(apart(logits), tokens, top)
-        assert_near(chosen, exact.gather(1, tokens[:, None])[:, 0].float())
-        assert_near(values, exact.gather(1, ids).float())
-        assert_near(values, exact.topk(min(top, size), dim=-1).values.float())

@@ -20,6 +20,7 @@ from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import read_cache
 from kernels.decode.naive import one_token
 from kernels.prefill.naive import one_sequence
+from kernels.rope.naive import rotate, rotation_factors
 from runner.backends.torch.attention.paged import (
     SCALED_DTYPES,
     AttentionConfig,
@@ -93,38 +94,36 @@ class CpuAttentionStep:
     lengths: NDArray[np.int64]
     starts: NDArray[np.int32]
     _extents: list[SequenceExtent] = field(default_factory=list)
-    _turns: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _factors: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, how: AttentionConfig
     ) -> Tensor:
         """See attention.paged.AttentionStep."""
         views = self.layers[layer]
-        turns = self._turns.get(id(how.rope)) or self._make_turns(how.rope)
+        factors = self._factors.get(id(how.rope)) or self._rotation_factors(how.rope)
         keys, values = views.flat
-        keys.index_copy_(0, self.slots, _rotated(key, turns))
+        keys.index_copy_(0, self.slots, rotate(key, factors))
         values.index_copy_(0, self.slots, value)
-        query = _rotated(query, turns)
-        masking = AttentionSpec(how.scale, how.window, how.softcap, how.sinks)
+        query = rotate(query, factors)
         if not self._extents:
             size = views.cache.keys.shape[1]
             self._extents.extend(sequence_extents(self.tables, self.lengths, self.starts, size))
-        found = [self._sequence(views, query, extent, masking) for extent in self._extents]
+        found = [self._sequence(views, query, extent, how) for extent in self._extents]
         return found[0] if len(found) == 1 else torch.cat(found)
 
-    def _make_turns(self, rope: RopeTables) -> tuple[Tensor, Tensor]:
+    def _rotation_factors(self, rope: RopeTables) -> tuple[Tensor, Tensor]:
         cos, sin = rope.cos[self.positions], rope.sin[self.positions]
-        made = torch.cat((cos, cos), -1)[:, None], torch.cat((-sin, sin), -1)[:, None]
-        self._turns[id(rope)] = made
-        return made
+        found = self._factors[id(rope)] = rotation_factors(cos, sin)
+        return found
 
     def _sequence(
-        self, views: CacheViews, query: Tensor, extent: SequenceExtent, masking: AttentionSpec
+        self, views: CacheViews, query: Tensor, extent: SequenceExtent, spec: AttentionSpec
     ) -> Tensor:
         rows, length = extent.rows, extent.length
         own = query[rows] if len(self._extents) > 1 else query
         if rows.stop - rows.start == 1:
-            return self._token(views, own, extent, masking)
+            return self._token(views, own, extent, spec)
         if extent.first is None:
             size = views.cache.keys.shape[1]
             blocks = extent.blocks[: -(-length // size)].tolist()
@@ -132,14 +131,14 @@ class CpuAttentionStep:
             key, value = (read_cache(pool, blocks, length, query.dtype, None) for pool in both)
         else:
             key, value = (pool.narrow(0, extent.first, length) for pool in views.flat)
-        return one_sequence(own, key, value, masking)
+        return one_sequence(own, key, value, spec)
 
     def _token(
-        self, views: CacheViews, query: Tensor, extent: SequenceExtent, masking: AttentionSpec
+        self, views: CacheViews, query: Tensor, extent: SequenceExtent, spec: AttentionSpec
     ) -> Tensor:
         """[1, H, D] of one token's query."""
         length = extent.length
-        skipped = 0 if masking.window is None else max(0, length - masking.window)
+        skipped = 0 if spec.window is None else max(0, length - spec.window)
         if extent.first is None:
             size = views.cache.keys.shape[1]
             blocks = extent.blocks[skipped // size : -(-length // size)].tolist()
@@ -156,15 +155,4 @@ class CpuAttentionStep:
             key, value = (pool.narrow(2, start, seen) for pool in views.heads_first)
         heads = key.shape[1]
         packed = query.view(1, heads, -1, query.shape[-1])
-        return one_token(packed, key, value, masking).view(query.shape)
-
-
-def _rotated(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-    """x [T, H, D] turned: dimension i of the first R pairs with i + R / 2. turns: cos twice, -sin
-    and sin, float32 [T, 1, R]."""
-    cos, sin = turns
-    width = cos.shape[-1]
-    whole = width == x.shape[-1]
-    part = (x if whole else x[..., :width]).to(torch.float32)
-    turned = torch.addcmul(part * cos, part.roll(width // 2, -1), sin).to(x.dtype)
-    return turned if whole else torch.cat((turned, x[..., width:]), dim=-1)
+        return one_token(packed, key, value, spec).view(query.shape)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from kernels import ops
-from kernels.ops import CacheScales
+from kernels.ops import AttentionSpec, CacheScales
 
 Tensor = Any
 SCALED_DTYPES = (torch.int8, torch.float8_e4m3fn)  # the types of a cache that needs scales
@@ -47,15 +47,11 @@ class RopeTables:
     sin: Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionConfig:
-    """How one layer attends. window: how many of the last tokens it sees, None: all."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionConfig(AttentionSpec):
+    """How one layer attends."""
 
-    scale: float
     rope: RopeTables
-    window: int | None = None
-    softcap: float | None = None
-    sinks: Tensor | None = None
 
 
 class AttentionStep(Protocol):
@@ -118,10 +114,7 @@ class PagedAttentionStep:
             cache.values,
             self.block_tables[:count],
             self.context_lengths[:count],
-            scale=how.scale,
-            window=how.window,
-            softcap=how.softcap,
-            sinks=how.sinks,
+            how,
             scales=cache.scales,
         )
 
@@ -134,10 +127,7 @@ class PagedAttentionStep:
             self.block_tables[count:],
             self.query_starts[count:] - count,
             self.context_lengths[count:],
-            scale=how.scale,
-            window=how.window,
-            softcap=how.softcap,
-            sinks=how.sinks,
+            how,
             scales=cache.scales,
         )
 

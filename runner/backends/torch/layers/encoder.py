@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from kernels import ops
+from kernels.ops import AttentionSpec
 from runner.backends.torch.layers.linear import Linear
 
 Tensor = Any
@@ -50,7 +51,8 @@ class EncoderLayer:
         """[T, hidden] of x [T, hidden]; starts int32 [S + 1]: where the texts begin."""
         heads = self.projections(x).unflatten(-1, (3, -1, self.head))
         query, key, value = heads.unbind(1)
-        seen = ops.attention(query, key, value, starts, scale=self.head**-0.5).flatten(1)
+        spec = AttentionSpec(self.head**-0.5, causal=False)
+        seen = ops.attention(query, key, value, starts, spec).flatten(1)
         x = self.attention_norm(x + self.attention_output(seen))
         return self.output_norm(x + self.output(self.activation(self.inner(x))))
 

@@ -50,7 +50,7 @@ class DecoderBuilder:
     def attending(self, window: int | None = None) -> AttentionConfig:
         """Attention by the config's rope and scale. Raises ModelLoadFailed."""
         return AttentionConfig(
-            self.config.scale, rope_tables(self.config.rope, self.weights.place), window
+            self.config.scale, window, rope=rope_tables(self.config.rope, self.weights.place)
         )
 
     def attention(

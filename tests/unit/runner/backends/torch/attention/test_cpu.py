@@ -91,10 +91,10 @@ def test_it_is_what_the_operations_give(
     angles = torch.randn(LONGEST, turned // 2, generator=generator)
     how = AttentionConfig(
         0.3,
-        RopeTables(angles.cos(), angles.sin()),
         window,
         softcap,
         torch.randn(HEADS, generator=generator) if sinks else None,
+        rope=RopeTables(angles.cos(), angles.sin()),
     )
     query, key, value = (normal(total, heads, WIDTH) for heads in (HEADS, KEY_HEADS, KEY_HEADS))
     caches = create_caches(1, (BLOCKS, BLOCK, KEY_HEADS, WIDTH), dtype, "cpu")

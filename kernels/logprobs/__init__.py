@@ -1,1 +1,0 @@
-"""Log-probabilities of chosen tokens and of the most likely ones."""
