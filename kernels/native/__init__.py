@@ -1,7 +1,7 @@
 """Kernels for the processor, in C++: compiled on the machine that they run on, where it has a
 compiler (`python -m kernels.native`). Everything works without them, slower.
 
-Knows where a compiled library lies and for which processors it is; building.py makes them.
+Knows where a compiled library lies and for which processors it is; build.py makes them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ def level() -> str | None:
 
 def library_path(name: str) -> Path | None:
     """The compiled library of this name for this processor; None: there is none."""
-    mine = level()
-    path = FOLDER / f"{name}-{mine}.so"
-    return path if mine is not None and path.is_file() else None
+    found = level()
+    path = FOLDER / f"{name}-{found}.so"
+    return path if found is not None and path.is_file() else None

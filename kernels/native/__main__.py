@@ -1,7 +1,8 @@
 """`python -m kernels.native`: compile the kernels for this machine and check them.
 
-Says what came of it, a line for each library. The exit status is 0 even without one: hearth works
-without them. `--remove` takes them away.
+Prints the outcome, a line for each library. The exit status is 0 even without one: hearth works
+without them. `--remove` removes them. `--strict` compiles nothing but tells what the compiler warns
+of, for every level of processor; its exit status is 1 then.
 """
 
 from __future__ import annotations
@@ -12,29 +13,46 @@ from kernels.native import build
 
 
 def main(arguments: list[str]) -> int:
-    """Build, or remove."""
+    """Build, check for warnings, or remove."""
     if arguments == ["--remove"]:
         build.remove_all()
         return 0
+    if arguments == ["--strict"]:
+        return _check_warnings()
     if arguments:
-        print("usage: python -m kernels.native [--remove]", file=sys.stderr)
+        print("usage: python -m kernels.native [--remove | --strict]", file=sys.stderr)
         return 2
     for name in build.RECIPES:
-        outcome = _outcome(name)
+        outcome = _build(name)
         if outcome is not None:
             print(f"  {name}: {outcome}")
     return 0
 
 
-def _outcome(name: str) -> str | None:
+def _build(name: str) -> str | None:
     try:
         recipe = build.RECIPES[name]()
         if recipe is None:
             return None
         library = build.build(recipe)
     except (build.CompileError, OSError) as reason:
-        return f"no kernels of hearth's own: {reason}"
+        return f"not built: {reason}"
     return f"kernels for {library.stem.rpartition('-')[2]}"
+
+
+def _check_warnings() -> int:
+    if build.find_compiler() is None:
+        print("the native kernels are not checked: no GCC was found")
+        return 0
+    try:
+        for create in build.RECIPES.values():
+            recipe = create()
+            if recipe is not None:
+                build.check_warnings(recipe)
+    except build.CompileError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Attention of new rows to the cells of a cache, with a mask: softmax(q k^T scale + mask) v.
+// Flash attention of new tokens over the cells of a cache: softmax(q k^T scale + mask) v.
 #pragma once
 
 #include <cstddef>
@@ -6,31 +6,32 @@
 
 extern "C" {
 
-// Where vectors lie: a row or cell is row_bytes further than the one before it, a head head_bytes.
+// Vectors of head_dim numbers: that of row or cell i and head h lies at data + i * row_bytes +
+// h * head_bytes.
 struct hearth_vectors {
     const void *data;
     size_t row_bytes, head_bytes;
-    int type;        // ggml's number: 0 float32, 1 float16, 8 Q8_0, 30 bfloat16
-    int64_t values;  // of a vector
+    int type;  // ggml's number: F32, F16, BF16 or Q8_0
+    int64_t head_dim;
 };
 
 struct hearth_attention_args {
-    hearth_vectors q, k, v;  // q: float32
+    hearth_vectors q, k, v;  // q: F32
     const void *mask;        // float16 [rows, cells], added to the scores; null: none
-    size_t mask_bytes;       // from one row of it to the next
-    const float *sinks;      // a score for each head that takes part in the sum only; null: none
-    float *out;
+    size_t mask_row_bytes;   // from one row of it to the next
+    const float *sinks;      // [heads]: a score that takes part in the softmax only; null: none
+    float *out;              // [rows, heads, head_dim of v]
     size_t out_row_bytes, out_head_bytes;
     int64_t rows, cells, heads, heads_kv;
-    float scale, max_bias, softcap;  // max_bias 0: the mask as it is; softcap 0: none
+    float scale, max_bias, softcap;  // max_bias: of ALiBi, 0: the mask as it is; softcap 0: none
     int threads;
-    void *work;  // hearth_attention_work() bytes, aligned to 64
+    void *workspace;  // hearth_attention_workspace_bytes(), aligned to 64
 };
 
-// Whether such vectors can be taken; values is that of q and k, values_v that of v.
-bool hearth_attention_takes(int type_k, int type_v, int64_t values, int64_t values_v);
+// Whether keys and values of these types and sizes can be taken; q has the head_dim of k.
+bool hearth_attention_supports(int k_type, int v_type, int64_t k_head_dim, int64_t v_head_dim);
 
-size_t hearth_attention_work(const hearth_attention_args *args);
+size_t hearth_attention_workspace_bytes(const struct hearth_attention_args *args);
 
-void hearth_attention(const hearth_attention_args *args);
+void hearth_attention(const struct hearth_attention_args *args);
 }

@@ -20,7 +20,10 @@ from pathlib import Path
 from kernels import native
 
 SOURCES = Path(__file__).parent
-FLAGS = ("-std=c++17", "-O3", "-fopenmp", "-shared", "-fPIC", "-fwrapv", "-w")
+_LANGUAGE_FLAGS = ("-std=c++17", "-fopenmp", "-fwrapv")
+_BUILD_FLAGS = ("-O3", "-shared", "-fPIC", "-w")
+# Of developers' checks only: a user's build must not fail on what a newer compiler warns of
+_STRICT_FLAGS = ("-fsyntax-only", "-Wall", "-Wextra", "-Werror")
 COMPILE_S = 600.0
 # The libraries share their threads with whoever loads them, by using the same OpenMP
 _OPENMP = b"\0libgomp.so.1\0"
@@ -43,31 +46,52 @@ class Recipe:
 
 
 def build(recipe: Recipe) -> Path:
-    """Compile it and put it in its place once it is known to be right: workers may start meanwhile.
-    Raises CannotBuild: what does not compile leaves the library that is there, what computes wrong
-    results takes it away."""
+    """Compiles the library and puts it in its place once it is known to be right: workers may start
+    meanwhile. Raises CompileError: what does not compile leaves the library that is there, what
+    computes wrong results takes it away."""
     level = native.level()
     if level is None:
         raise CompileError("this processor has no AVX2")
-    compiler = find_compiler()
-    if compiler is None:
-        raise CompileError("no C++ compiler with OpenMP was found")
+    compiler = _require_compiler()
     native.FOLDER.mkdir(parents=True, exist_ok=True)
     target = native.FOLDER / f"{recipe.name}-{level}.so"
     with tempfile.TemporaryDirectory(dir=native.FOLDER) as folder:
-        made = Path(folder) / target.name
-        command = [*compiler, *FLAGS, *native.compiler_flags(level), "-o", str(made)]
-        command += [f"-I{folder}" for folder in recipe.include]
-        command += [f"-D{text}" for text in recipe.define]
-        command += [str(SOURCES / source) for source in recipe.sources]
+        built = Path(folder) / target.name
+        command = [*compiler, *_BUILD_FLAGS, *_flags(recipe, level), "-o", str(built)]
+        command += _sources(recipe)
         for file in recipe.link:
             command += [str(file), f"-Wl,-rpath,{file.parent}"]
         _compile(command)
-        if not _is_right(recipe, made):
+        if not _is_right(recipe, built):
             target.unlink(missing_ok=True)
             raise CompileError("what was compiled computes wrong results here")
-        os.replace(made, target)
+        os.replace(built, target)
     return target
+
+
+def check_warnings(recipe: Recipe) -> None:
+    """Raises CompileError, with the compiler's words, where it warns of something in a library's
+    sources at one of the levels. Needs no processor that has the level; leaves nothing."""
+    for level in native.LEVELS:
+        command = [*_require_compiler(), *_STRICT_FLAGS, *_flags(recipe, level), *_sources(recipe)]
+        _compile(command)
+
+
+def _require_compiler() -> list[str]:
+    compiler = find_compiler()
+    if compiler is None:
+        raise CompileError("no C++ compiler with OpenMP was found")
+    return compiler
+
+
+def _flags(recipe: Recipe, level: str) -> list[str]:
+    flags = [*_LANGUAGE_FLAGS, *native.compiler_flags(level)]
+    flags += [f"-isystem{folder}" for folder in recipe.include]
+    return flags + [f"-D{text}" for text in recipe.define]
+
+
+def _sources(recipe: Recipe) -> list[str]:
+    return [str(SOURCES / source) for source in recipe.sources]
 
 
 def _compile(command: list[str]) -> None:
@@ -85,13 +109,13 @@ def _compile(command: list[str]) -> None:
         lines = done.stderr.strip().splitlines() or ["no message"]
         # What is wrong comes first, then the lines and carets that show where; the linker's cause
         # has no such word
-        errors = (line for line in lines if "error" in line and not line.startswith("collect2"))
+        errors = (line for line in lines if "error: " in line and not line.startswith("collect2"))
         cause = next(errors, lines[0])
         raise CompileError(f"{command[0]} failed: {cause}")
 
 
 def _is_right(recipe: Recipe, library: Path) -> bool:
-    """Let another process see whether the library computes what it should here, since a wrong one
+    """Whether the library computes what it should here; another process tries it, since a wrong one
     may end it."""
     if recipe.check is None:
         return True
@@ -106,12 +130,13 @@ def _is_right(recipe: Recipe, library: Path) -> bool:
 
 
 def find_compiler() -> list[str] | None:
-    """The command of a GCC, which brings the OpenMP that llama.cpp is built with."""
+    """The command of a GCC, which brings the OpenMP that llama.cpp is built with: $CXX if that is
+    one. None: there is none."""
     try:
-        named = shlex.split(os.environ.get("CXX", ""))
+        from_environment = shlex.split(os.environ.get("CXX", ""))
     except ValueError:
-        named = []
-    for command in ([named] if named else []) + [["c++"], ["g++"]]:
+        from_environment = []
+    for command in ([from_environment] if from_environment else []) + [["c++"], ["g++"]]:
         if shutil.which(command[0]) and _is_gcc(command):
             return command
     return None
@@ -130,31 +155,31 @@ def _llamacpp() -> Recipe:
         raise CompileError("llama-cpp-python is not installed")
     libraries = Path(spec.origin).parent / "lib"
     headers = Path(spec.origin).parents[1] / "include"
-    base, processor = libraries / "libggml-base.so", libraries / "libggml-cpu.so"
+    base, cpu = libraries / "libggml-base.so", libraries / "libggml-cpu.so"
     if not (headers / "ggml-backend.h").is_file() or not base.is_file():
         raise CompileError("this build of llama.cpp comes without its headers")
-    if not processor.is_file() or _OPENMP not in processor.read_bytes():
+    if not cpu.is_file() or _OPENMP not in cpu.read_bytes():
         raise CompileError("this build of llama.cpp does not use GCC's OpenMP")
     return Recipe(
         "llamacpp",
         ("matmul.cpp", "attention.cpp", "ggml_backend.cpp"),
         include=(headers,),
         link=(base,),
-        define=(f'HEARTH_GGML="{_ggml(base)}"',),
+        define=(f'HEARTH_GGML="{_ggml_version(base)}"',),
         check="kernels.native.check",
     )
 
 
-def _ggml(base: Path) -> str:
+def _ggml_version(base: Path) -> str:
     """Version and commit: what another one has in its structures is not known."""
     try:
         library = ctypes.CDLL(str(base))
-        said = library.ggml_version, library.ggml_commit
+        functions = library.ggml_version, library.ggml_commit
     except (OSError, AttributeError) as error:
         raise CompileError(f"this build of llama.cpp does not say its version: {error}") from None
-    for function in said:
+    for function in functions:
         function.restype = ctypes.c_char_p
-    return " ".join(function().decode() for function in said)
+    return " ".join(function().decode() for function in functions)
 
 
 def _torch() -> Recipe | None:
@@ -163,10 +188,10 @@ def _torch() -> Recipe | None:
     return Recipe("torch", ("linear.cpp", "decode.cpp"), check="kernels.native.check_torch")
 
 
-# Every library, by name. Who would use it is not installed: None; it cannot be made: CannotBuild.
+# Every library, by name. None: who would use it is not installed; CompileError: it cannot be built.
 RECIPES: dict[str, Callable[[], Recipe | None]] = {"llamacpp": _llamacpp, "torch": _torch}
 
 
 def remove_all() -> None:
-    """Forget every library."""
+    """Removes every library."""
     shutil.rmtree(native.FOLDER, ignore_errors=True)

@@ -10,7 +10,7 @@ import torch
 
 from kernels.native.linear import Matrices, TorchKernels
 
-CLOSE = 0.02  # of the largest value: some of the products are rounded to bfloat16
+CLOSE = 0.02  # of the largest value: with allow_bf16 factors are rounded
 
 
 def check_linear(library: Path) -> bool:
@@ -22,8 +22,8 @@ def check_linear(library: Path) -> bool:
             x = torch.randn(columns, k, generator=random)
             expected = x @ weight.float().t()
             matrices = Matrices(kernels, [weight], [None])
-            for narrow in (False, True):
-                found = matrices.multiply(x, dtype=torch.float32, narrow=narrow)
+            for allow_bf16 in (False, True):
+                found = matrices.multiply(x, dtype=torch.float32, allow_bf16=allow_bf16)
                 if not (found - expected).abs().max() < CLOSE * expected.abs().max():
                     return False
     return True

@@ -1,4 +1,4 @@
-// See decode.h. Between products everything is in float32; only keys and values are rounded.
+// See decode.h. Between projections everything is in float32; only keys and values are rounded.
 #include "decode.h"
 
 #include <algorithm>
@@ -6,23 +6,22 @@
 #include <new>
 #include <vector>
 
-#include "rows.h"
+#include "dot.h"
 
 namespace hearth {
 namespace {
 
-enum Fault { SHORT = 1, OUTSIDE = 2 };
+constexpr int MAX_GROUP = 4;               // query heads of one key head that are computed together
+constexpr int64_t MIN_PARALLEL = 1 << 15;  // numbers, from which threads share a loop
 
-constexpr int HEADS = 4;       // query heads of one key that are computed together
-constexpr int64_t WORTH = 1 << 15;  // numbers, from which threads take parts of a loop
-
-float *room(std::vector<float> &space, int64_t count) {
-    if ((int64_t)space.size() < count) space.resize((size_t)count);
-    return space.data();
+// Memory for `count` floats that grows and never shrinks.
+float *reserve(std::vector<float> &memory, int64_t count) {
+    if ((int64_t)memory.size() < count) memory.resize((size_t)count);
+    return memory.data();
 }
 
-// e to the x: Cephes' expf, in operations that compilers make vectors of.
-inline float exponential(float x) {
+// e to the x: Cephes' expf, in operations that compilers vectorize.
+inline float exp_f32(float x) {
     x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
     const float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
@@ -42,26 +41,29 @@ inline float exponential(float x) {
     return x != x ? x : p;
 }
 
-void put(int type, char *to, const float *values, int64_t count) {
-    if (type == TYPE_F32) std::memcpy(to, values, (size_t)count * 4);
-    else if (type == TYPE_BF16) narrow(values, count, (uint16_t *)to);
+// Writes `count` floats as F32, F16 or BF16.
+void store_as(int type, char *to, const float *values, int64_t count) {
+    if (type == TYPE_F32)
+        std::memcpy(to, values, (size_t)count * 4);
+    else if (type == TYPE_BF16)
+        store_bf16((uint16_t *)to, values, count);
     else
         for (int64_t i = 0; i < count; i++) ((uint16_t *)to)[i] = _cvtss_sh(values[i], 0);
 }
 
 int64_t bytes_of(int type) { return type == TYPE_F32 ? 4 : 2; }
 
-void norm(const float *x, const float *weight, int64_t width, float epsilon, float *out) {
-    floats squares[ROWS] = {zeros(), zeros(), zeros(), zeros()};
+// out may be x.
+void rms_norm(const float *x, const float *weight, int64_t width, float epsilon, float *out) {
+    vec_f32 squares = zero_f32();
     int64_t i = 0;
     for (; i + LANES <= width; i += LANES) {
-        const floats v = load(x + i);
-        squares[0] = plus_product(v, v, squares[0]);
+        const vec_f32 v = load(x + i);
+        squares = fma(v, v, squares);
     }
-    alignas(16) float sum[ROWS];
-    _mm_store_ps(sum, sums_of(squares[0], squares[1], squares[2], squares[3]));
-    for (; i < width; i++) sum[0] += x[i] * x[i];
-    const float inverse = 1.0f / std::sqrt(sum[0] / (float)width + epsilon);
+    float sum = _mm_cvtss_f32(reduce_add4(squares, zero_f32(), zero_f32(), zero_f32()));
+    for (; i < width; i++) sum += x[i] * x[i];
+    const float inverse = 1.0f / std::sqrt(sum / (float)width + epsilon);
     for (i = 0; i < width; i++) out[i] = x[i] * inverse * weight[i];
 }
 
@@ -69,129 +71,144 @@ void add(float *x, const float *y, int64_t count) {
     for (int64_t i = 0; i < count; i++) x[i] += y[i];
 }
 
-// each(row) for n rows of `width` numbers.
+// f(row) for n rows of `width` numbers.
 template <class F>
-void rows_each(int64_t n, int64_t width, int threads, F each) {
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1 && n * width > WORTH)
-    for (int64_t r = 0; r < n; r++) each(r);
+void parallel_rows(int64_t n, int64_t width, int threads, F f) {
+#pragma omp parallel for schedule(static) \
+    num_threads(threads) if (threads > 1 && n * width > MIN_PARALLEL)
+    for (int64_t row = 0; row < n; row++) f(row);
 }
 
-// y [n, rows] = x [n, k] by the map.
-void apply(const hearth_map &map, const float *x, int64_t n, bool narrow, int threads, float *y) {
-    const hearth_product product{map.matrices, map.count, map.k, n, x, map.k, y, map.rows,
-                                 TYPE_F32, TYPE_F32, narrow, threads};
-    if (!hearth_linear(&product)) throw std::bad_alloc();
-    if (map.bias) rows_each(n, map.rows, threads, [&](int64_t r) { add(y + r * map.rows, map.bias, map.rows); });
+// y [n, rows] = x [n, k] by the projection. Throws std::bad_alloc.
+void project(const hearth_projection &p, const float *x, int64_t n, bool allow_bf16, int threads,
+             float *y) {
+    const hearth_linear_args args{p.matrices, p.count, p.k,      n,        x,          p.k,
+                                  y,          p.rows,  TYPE_F32, TYPE_F32, allow_bf16, threads};
+    if (!hearth_linear(&args)) throw std::bad_alloc();
+    if (p.bias)
+        parallel_rows(n, p.rows, threads, [&](int64_t r) { add(y + r * p.rows, p.bias, p.rows); });
 }
 
-// Dimension i of the first `turned` with i + turned / 2.
-void turn_head(float *x, const float *cosine, const float *sine, int64_t turned) {
-    const int64_t half = turned / 2;
+// Rotates dimension i of the first rope_dim with i + rope_dim / 2. cos, sin: [rope_dim / 2].
+void rope(float *x, const float *cos, const float *sin, int64_t rope_dim) {
+    const int64_t half = rope_dim / 2;
     for (int64_t i = 0; i < half; i++) {
         const float a = x[i], b = x[i + half];
-        x[i] = a * cosine[i] - b * sine[i];
-        x[i + half] = b * cosine[i] + a * sine[i];
+        x[i] = a * cos[i] - b * sin[i];
+        x[i + half] = b * cos[i] + a * sin[i];
     }
 }
 
-// One row's queries, keys and values: normed, turned, and keys and values put into the cache.
-void prepare(const hearth_decoder &d, const hearth_layer &l, float *row, int64_t position, int64_t cell) {
+// Norms and rotates the queries and keys of one row of projections, and stores keys and values in
+// the cache.
+void rope_and_cache(const hearth_decoder &d, const hearth_layer &l, float *row, int64_t position,
+                    int64_t cell) {
+    const int64_t rotation = position * (d.rope_dim / 2);
     for (int64_t h = 0; h < d.heads + d.heads_kv; h++) {
-        float *head = row + h * d.head;
-        const float *weight = h < d.heads ? l.query_norm : l.key_norm;
-        if (weight) norm(head, weight, d.head, d.epsilon, head);
-        const int64_t at = position * (d.turned / 2);
-        turn_head(head, l.cosines + at, l.sines + at, d.turned);
+        float *head = row + h * d.head_dim;
+        const float *weight = h < d.heads ? l.q_norm : l.k_norm;
+        if (weight) rms_norm(head, weight, d.head_dim, d.epsilon, head);
+        rope(head, l.cos + rotation, l.sin + rotation, d.rope_dim);
     }
-    const int64_t width = d.heads_kv * d.head, at = cell * width * bytes_of(d.cache_type);
-    put(d.cache_type, l.keys + at, row + d.heads * d.head, width);
-    put(d.cache_type, l.values + at, row + d.heads * d.head + width, width);
+    const int64_t width = d.heads_kv * d.head_dim, offset = cell * width * bytes_of(d.cache_type);
+    const float *keys = row + d.heads * d.head_dim;
+    store_as(d.cache_type, l.k_cache + offset, keys, width);
+    store_as(d.cache_type, l.v_cache + offset, keys + width, width);
 }
 
-// The keys and values of one head that a token sees: `count` cells, whose rows are width bytes apart.
-struct Seen {
+// The keys and values of one head in the `count` cells that a token sees; cells are cell_bytes
+// apart.
+struct VisibleHead {
     const char *keys, *values;
     const int64_t *cells;
-    int64_t count, width, head;
+    int64_t count, cell_bytes, head_dim;
 };
 
-// scores [C][stride] of C queries.
-template <class W, int C>
-void score(const Seen &s, const float *queries, float scale, float *scores, int64_t stride) {
-    float out[C][ROWS];
-    for (int64_t p = 0; p < s.count; p += ROWS) {
-        const char *rows[ROWS];
-        for (int r = 0; r < ROWS; r++) rows[r] = s.keys + s.cells[std::min(p + r, s.count - 1)] * s.width;
-        tile<Floats<W>, C>(rows, 0, (const char *)queries, s.head * 4, s.head, out);
-        for (int c = 0; c < C; c++)
-            for (int r = 0; r < ROWS; r++) scores[c * stride + p + r] = out[c][r] * scale;
+// scores [G][stride] of the queries [G, head_dim].
+template <class Row, int G>
+void compute_scores(const VisibleHead &v, const float *queries, float scale, float *scores,
+                    int64_t stride) {
+    float out[G][DOT_ROWS];
+    for (int64_t c = 0; c < v.count; c += DOT_ROWS) {
+        const char *rows[DOT_ROWS];
+        for (int r = 0; r < DOT_ROWS; r++)
+            rows[r] = v.keys + v.cells[std::min(c + r, v.count - 1)] * v.cell_bytes;
+        dot_tile<F32Dot<Row>, G>(rows, 0, (const char *)queries, v.head_dim * 4, v.head_dim, out);
+        for (int g = 0; g < G; g++)
+            for (int r = 0; r < DOT_ROWS; r++) scores[g * stride + c + r] = out[g][r] * scale;
     }
 }
 
-// Scores become weights, whose sum is not one: 1 / it is the result.
-float soften(float *scores, int64_t count) {
-    float most = scores[0], sum = 0;
-    for (int64_t i = 1; i < count; i++) most = scores[i] > most ? scores[i] : most;
-    for (int64_t i = 0; i < count; i++) scores[i] = exponential(scores[i] - most);
-    float parts[LANES] = {};
+// Turns scores into softmax weights times their sum; returns the sum's inverse.
+float softmax(float *scores, int64_t count) {
+    float max = scores[0], sum = 0;
+    for (int64_t i = 1; i < count; i++) max = scores[i] > max ? scores[i] : max;
+    for (int64_t i = 0; i < count; i++) scores[i] = exp_f32(scores[i] - max);
+    float lanes[LANES] = {};
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES)
-        for (int lane = 0; lane < LANES; lane++) parts[lane] += scores[i + lane];
+        for (int lane = 0; lane < LANES; lane++) lanes[lane] += scores[i + lane];
     for (; i < count; i++) sum += scores[i];
-    for (int lane = 0; lane < LANES; lane++) sum += parts[lane];
+    for (int lane = 0; lane < LANES; lane++) sum += lanes[lane];
     return 1.0f / sum;
 }
 
-// out [C][head] = weights [C][stride] by the values, N registers of each head at a time.
-template <class W, int C, int N>
-void gather(const Seen &s, const float *weights, int64_t stride, const float *shares, float *out) {
-    for (int64_t d = 0; d < s.head; d += N * LANES) {
-        floats total[C][N];
-        for (auto &row : total)
-            for (auto &one : row) one = zeros();
-        for (int64_t p = 0; p < s.count; p++) {
-            const char *value = s.values + s.cells[p] * s.width;
+// out [G, head_dim] = inverse [G] x weights [G][stride] by the values, N registers of each head at
+// a time.
+template <class Row, int G, int N>
+void sum_values(const VisibleHead &v, const float *weights, int64_t stride, const float *inverse,
+                float *out) {
+    for (int64_t d = 0; d < v.head_dim; d += N * LANES) {
+        vec_f32 acc[G][N];
+        for (auto &head : acc)
+            for (auto &one : head) one = zero_f32();
+        for (int64_t c = 0; c < v.count; c++) {
+            const char *values = v.values + v.cells[c] * v.cell_bytes;
             for (int n = 0; n < N; n++) {
-                const floats v = W::some(value, d + n * LANES);
-                for (int c = 0; c < C; c++) total[c][n] = plus_product(all(weights[c * stride + p]), v, total[c][n]);
+                const vec_f32 value = Row::lanes(values, d + n * LANES);
+                for (int g = 0; g < G; g++)
+                    acc[g][n] = fma(broadcast(weights[g * stride + c]), value, acc[g][n]);
             }
         }
-        for (int c = 0; c < C; c++)
+        for (int g = 0; g < G; g++)
             for (int n = 0; n < N; n++)
-                store(out + c * s.head + d + n * LANES, times(total[c][n], all(shares[c])));
+                store(out + g * v.head_dim + d + n * LANES, mul(acc[g][n], broadcast(inverse[g])));
     }
 }
 
-template <class W, int C>
-void attend(const Seen &s, const float *queries, float scale, float *out) {
-    static thread_local std::vector<float> space;
-    const int64_t stride = (s.count + ROWS - 1) / ROWS * ROWS;
-    float *scores = room(space, C * stride), shares[C];
-    score<W, C>(s, queries, scale, scores, stride);
-    for (int c = 0; c < C; c++) shares[c] = soften(scores + c * stride, s.count);
-    if (s.head % (4 * LANES) == 0) gather<W, C, 4>(s, scores, stride, shares, out);
-    else gather<W, C, 1>(s, scores, stride, shares, out);
+// Attention of G query heads [G, head_dim] of one key head.
+template <class Row, int G>
+void attend(const VisibleHead &v, const float *queries, float scale, float *out) {
+    static thread_local std::vector<float> memory;
+    const int64_t stride = (v.count + DOT_ROWS - 1) / DOT_ROWS * DOT_ROWS;
+    float *scores = reserve(memory, G * stride), inverse[G];
+    compute_scores<Row, G>(v, queries, scale, scores, stride);
+    for (int g = 0; g < G; g++) inverse[g] = softmax(scores + g * stride, v.count);
+    if (v.head_dim % (4 * LANES) == 0)
+        sum_values<Row, G, 4>(v, scores, stride, inverse, out);
+    else
+        sum_values<Row, G, 1>(v, scores, stride, inverse, out);
 }
 
-template <class W>
-void attend(const Seen &s, int64_t heads, const float *queries, float scale, float *out) {
-    for (int64_t h = 0; h < heads; h += HEADS) {
-        const float *own = queries + h * s.head;
-        float *to = out + h * s.head;
-        switch (heads - h) {
-        case 1: attend<W, 1>(s, own, scale, to); break;
-        case 2: attend<W, 2>(s, own, scale, to); break;
-        case 3: attend<W, 3>(s, own, scale, to); break;
-        default: attend<W, 4>(s, own, scale, to);
+template <class Row>
+void attend(const VisibleHead &v, int64_t group, const float *queries, float scale, float *out) {
+    for (int64_t h = 0; h < group; h += MAX_GROUP) {
+        const float *q = queries + h * v.head_dim;
+        float *to = out + h * v.head_dim;
+        switch (group - h) {
+        case 1: attend<Row, 1>(v, q, scale, to); break;
+        case 2: attend<Row, 2>(v, q, scale, to); break;
+        case 3: attend<Row, 3>(v, q, scale, to); break;
+        default: attend<Row, MAX_GROUP>(v, q, scale, to);
         }
     }
 }
 
 // Whether all that a step points at is there.
-bool fits(const hearth_decoder &d, const hearth_step &step) {
+bool in_range(const hearth_decoder &d, const hearth_step &step) {
     for (int64_t r = 0; r < step.n; r++) {
         if (step.tokens[r] < 0 || step.tokens[r] >= d.embedding.rows) return false;
-        if (step.positions[r] < 0 || step.positions[r] >= d.positions) return false;
+        if (step.positions[r] < 0 || step.positions[r] >= d.max_positions) return false;
         if (step.cells[r] < 0 || step.cells[r] >= d.blocks * d.block_size) return false;
     }
     if (step.starts[0] != 0 || step.starts[step.sequences] != step.n) return false;
@@ -202,109 +219,118 @@ bool fits(const hearth_decoder &d, const hearth_step &step) {
             if (step.positions[r] != step.positions[r - 1] + 1) return false;
         const int64_t blocks = step.positions[end - 1] / d.block_size + 1;
         if (blocks > step.table_blocks) return false;
-        const int32_t *table = step.tables + s * step.table_stride;
+        const int32_t *table = step.block_tables + s * step.table_stride;
         for (int64_t b = 0; b < blocks; b++)
             if (table[b] < 0 || table[b] >= d.blocks) return false;
     }
     return true;
 }
 
-// The cells of the tokens up to each of the step's, a line for each sequence.
-struct Cells {
-    std::vector<int64_t> cells, lines, owners;
+// The cells of each sequence's tokens up to its last one in the step. Keeps its memory.
+struct SequenceCells {
+    std::vector<int64_t> cells, first;  // of all sequences; of the sequence of each row
 
     void find(const hearth_decoder &d, const hearth_step &step) {
-        cells.clear(), lines.clear(), owners.clear();
+        cells.clear(), first.clear();
         for (int64_t s = 0; s < step.sequences; s++) {
+            const int32_t *table = step.block_tables + s * step.table_stride;
             const int64_t length = step.positions[step.starts[s + 1] - 1] + 1;
-            lines.push_back((int64_t)cells.size());
-            owners.insert(owners.end(), (size_t)(step.starts[s + 1] - step.starts[s]), s);
+            first.insert(first.end(), (size_t)(step.starts[s + 1] - step.starts[s]),
+                         (int64_t)cells.size());
             for (int64_t p = 0; p < length; p++)
-                cells.push_back(step.tables[s * step.table_stride + p / d.block_size] * d.block_size +
-                                p % d.block_size);
+                cells.push_back(table[p / d.block_size] * d.block_size + p % d.block_size);
         }
     }
 };
 
-// out [n, heads * head] of the projected rows, whose keys and values are in the cache.
-void attend_all(const hearth_decoder &d, const hearth_layer &l, const hearth_step &step, const Cells &cells,
-                const float *rows, float *out) {
-    const int64_t group = d.heads / d.heads_kv, line = (d.heads + 2 * d.heads_kv) * d.head;
-    const int64_t bytes = bytes_of(d.cache_type), tasks = step.n * d.heads_kv;
-    const bool together = step.threads > 1 && (int64_t)cells.cells.size() * d.heads * d.head > WORTH;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(step.threads) if (together)
+// out [n, heads * head_dim] of the rows of projections, whose keys and values are in the cache.
+void attend_all(const hearth_decoder &d, const hearth_layer &l, const hearth_step &step,
+                const SequenceCells &cells, const float *qkv, float *out) {
+    const int64_t group = d.heads / d.heads_kv, qkv_width = (d.heads + 2 * d.heads_kv) * d.head_dim;
+    const int64_t number_bytes = bytes_of(d.cache_type), tasks = step.n * d.heads_kv;
+    const bool parallel =
+        step.threads > 1 && (int64_t)cells.cells.size() * d.heads * d.head_dim > MIN_PARALLEL;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(step.threads) if (parallel)
     for (int64_t task = 0; task < tasks; task++) {
-        const int64_t row = task / d.heads_kv, head = task % d.heads_kv;
+        const int64_t row = task / d.heads_kv, head_kv = task % d.heads_kv;
         const int64_t length = step.positions[row] + 1;
         const int64_t first = l.window && l.window < length ? length - l.window : 0;
-        const int64_t offset = head * d.head * bytes;
-        const Seen seen{l.keys + offset, l.values + offset, cells.cells.data() + cells.lines[cells.owners[row]] + first,
-                        length - first, d.heads_kv * d.head * bytes, d.head};
-        const float *queries = rows + row * line + head * group * d.head;
-        float *to = out + (row * d.heads + head * group) * d.head;
-        switch (d.cache_type) {
-        case TYPE_F32: attend<AsF32>(seen, group, queries, l.scale, to); break;
-        case TYPE_F16: attend<AsF16>(seen, group, queries, l.scale, to); break;
-        default: attend<AsBF16>(seen, group, queries, l.scale, to);
-        }
+        const int64_t offset = head_kv * d.head_dim * number_bytes;
+        const VisibleHead visible{l.k_cache + offset,
+                                  l.v_cache + offset,
+                                  cells.cells.data() + cells.first[row] + first,
+                                  length - first,
+                                  d.heads_kv * d.head_dim * number_bytes,
+                                  d.head_dim};
+        const float *queries = qkv + row * qkv_width + head_kv * group * d.head_dim;
+        float *to = out + (row * d.heads + head_kv * group) * d.head_dim;
+        with_float_row(d.cache_type, [&](auto reader) {
+            attend<decltype(reader)>(visible, group, queries, l.scale, to);
+        });
     }
 }
 
-// silu(gate) * up [width] of gate and up side by side.
-void activate(const float *both, int64_t width, float *out) {
-    for (int64_t i = 0; i < width; i++) out[i] = both[i] / (1.0f + exponential(-both[i])) * both[width + i];
+// out [width] = silu(gate) * up, of gate and up side by side.
+void silu_mul(const float *gate_up, int64_t width, float *out) {
+    for (int64_t i = 0; i < width; i++)
+        out[i] = gate_up[i] / (1.0f + exp_f32(-gate_up[i])) * gate_up[width + i];
+}
+
+void decode(const hearth_decoder &d, const hearth_step &step) {
+    static thread_local std::vector<float> memory[4];
+    static thread_local SequenceCells cells;
+    const int threads = step.threads;
+    const int64_t n = step.n, qkv_width = (d.heads + 2 * d.heads_kv) * d.head_dim;
+    float *x = reserve(memory[0], n * d.hidden);
+    float *normed = reserve(memory[1], n * std::max(d.hidden, d.feed_forward));
+    float *wide = reserve(memory[2], n * std::max(qkv_width, 2 * d.feed_forward));
+    // What attention and the feed-forward add to x
+    float *branch = reserve(memory[3], n * std::max(d.hidden, d.heads * d.head_dim));
+    cells.find(d, step);
+    const hearth_matrix &embedding = d.embedding;
+    for (int64_t r = 0; r < n; r++)
+        row_to_f32(embedding.type, (const char *)embedding.data + step.tokens[r] * embedding.stride,
+                   d.hidden, x + r * d.hidden);
+    for (int64_t i = 0; i < d.count; i++) {
+        const hearth_layer &l = d.layers[i];
+        parallel_rows(n, d.hidden, threads, [&](int64_t r) {
+            if (i) add(x + r * d.hidden, branch + r * d.hidden, d.hidden);
+            rms_norm(x + r * d.hidden, l.attention_norm, d.hidden, d.epsilon,
+                     normed + r * d.hidden);
+        });
+        project(l.qkv, normed, n, d.allow_bf16, threads, wide);
+        parallel_rows(n, qkv_width, threads, [&](int64_t r) {
+            rope_and_cache(d, l, wide + r * qkv_width, step.positions[r], step.cells[r]);
+        });
+        attend_all(d, l, step, cells, wide, branch);
+        project(l.output, branch, n, d.allow_bf16, threads, normed);
+        parallel_rows(n, d.hidden, threads, [&](int64_t r) {
+            float *const row = normed + r * d.hidden;
+            add(x + r * d.hidden, row, d.hidden);
+            rms_norm(x + r * d.hidden, l.feed_forward_norm, d.hidden, d.epsilon, row);
+        });
+        project(l.gate_up, normed, n, d.allow_bf16, threads, wide);
+        parallel_rows(n, 2 * d.feed_forward, threads, [&](int64_t r) {
+            silu_mul(wide + r * 2 * d.feed_forward, d.feed_forward, normed + r * d.feed_forward);
+        });
+        project(l.down, normed, n, d.allow_bf16, threads, branch);
+    }
+    const int64_t out_bytes = d.hidden * bytes_of(step.out_type);
+    parallel_rows(n, d.hidden, threads, [&](int64_t r) {
+        float *const row = normed + r * d.hidden;
+        add(x + r * d.hidden, branch + r * d.hidden, d.hidden);
+        rms_norm(x + r * d.hidden, d.norm, d.hidden, d.epsilon, row);
+        store_as(step.out_type, (char *)step.out + r * out_bytes, row, d.hidden);
+    });
 }
 
 }  // namespace
 }  // namespace hearth
 
-using namespace hearth;
-
-extern "C" int hearth_decode(const hearth_decoder *decoder, const hearth_step *given) try {
-    const hearth_decoder &d = *decoder;
-    const hearth_step &step = *given;
-    if (!fits(d, step)) return OUTSIDE;
-    static thread_local std::vector<float> spaces[4];
-    static thread_local Cells cells;
-    const int64_t n = step.n, line = (d.heads + 2 * d.heads_kv) * d.head;
-    float *x = room(spaces[0], n * d.hidden), *normed = room(spaces[1], n * std::max(d.hidden, d.feed_forward));
-    float *wide = room(spaces[2], n * std::max(line, 2 * d.feed_forward));
-    float *narrow = room(spaces[3], n * std::max(d.hidden, d.heads * d.head));
-    cells.find(d, step);
-    for (int64_t r = 0; r < n; r++)
-        widen(d.embedding.type, (const char *)d.embedding.data + step.tokens[r] * d.embedding.stride, d.hidden,
-              x + r * d.hidden);
-    const int threads = step.threads;
-    for (int64_t i = 0; i < d.count; i++) {
-        const hearth_layer &l = d.layers[i];
-        rows_each(n, d.hidden, threads, [&](int64_t r) {
-            if (i) add(x + r * d.hidden, narrow + r * d.hidden, d.hidden);
-            norm(x + r * d.hidden, l.input_norm, d.hidden, d.epsilon, normed + r * d.hidden);
-        });
-        apply(l.projections, normed, n, d.narrow, threads, wide);
-        rows_each(n, line, threads,
-                  [&](int64_t r) { prepare(d, l, wide + r * line, step.positions[r], step.cells[r]); });
-        attend_all(d, l, step, cells, wide, narrow);
-        apply(l.output, narrow, n, d.narrow, threads, normed);
-        rows_each(n, d.hidden, threads, [&](int64_t r) {
-            float *const own = normed + r * d.hidden;
-            add(x + r * d.hidden, own, d.hidden);
-            norm(x + r * d.hidden, l.middle_norm, d.hidden, d.epsilon, own);
-        });
-        apply(l.gate_up, normed, n, d.narrow, threads, wide);
-        rows_each(n, 2 * d.feed_forward, threads, [&](int64_t r) {
-            activate(wide + r * 2 * d.feed_forward, d.feed_forward, normed + r * d.feed_forward);
-        });
-        apply(l.down, normed, n, d.narrow, threads, narrow);
-    }
-    const int64_t bytes = bytes_of(step.out_type);
-    rows_each(n, d.hidden, threads, [&](int64_t r) {
-        float *const own = normed + r * d.hidden;
-        add(x + r * d.hidden, narrow + r * d.hidden, d.hidden);
-        norm(x + r * d.hidden, d.norm, d.hidden, d.epsilon, own);
-        put(step.out_type, (char *)step.out + r * d.hidden * bytes, own, d.hidden);
-    });
-    return 0;
+extern "C" int hearth_decode(const hearth_decoder *decoder, const hearth_step *step) try {
+    if (!hearth::in_range(*decoder, *step)) return HEARTH_OUT_OF_RANGE;
+    hearth::decode(*decoder, *step);
+    return HEARTH_OK;
 } catch (const std::bad_alloc &) {
-    return SHORT;
+    return HEARTH_OUT_OF_MEMORY;
 }

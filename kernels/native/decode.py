@@ -13,15 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.native.linear import Matrices, Matrix, TorchKernels
+from kernels.native.linear import (
+    GGML_TYPES,
+    Matrices,
+    Matrix,
+    TorchKernels,
+    check_output_dtype,
+)
 
 HEAD_DIM_MULTIPLE = 16  # head_dim must be one of it
-_TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 30}
-_SHORT = 1  # of decode.h, as what hearth_decode returns
-_OUTPUTS = (torch.float32, torch.bfloat16)
+_OUT_OF_MEMORY = 1  # of decode.h's enum hearth_status
 
 
-class _Map(ctypes.Structure):
+class _Projection(ctypes.Structure):
     _fields_ = (
         ("matrices", ctypes.c_void_p),
         ("count", ctypes.c_int64),
@@ -33,18 +37,18 @@ class _Map(ctypes.Structure):
 
 class _Layer(ctypes.Structure):
     _fields_ = (
-        ("projections", _Map),
-        ("output", _Map),
-        ("gate_up", _Map),
-        ("down", _Map),
-        ("input_norm", ctypes.c_void_p),
-        ("middle_norm", ctypes.c_void_p),
-        ("query_norm", ctypes.c_void_p),
-        ("key_norm", ctypes.c_void_p),
-        ("cosines", ctypes.c_void_p),
-        ("sines", ctypes.c_void_p),
-        ("keys", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
+        ("qkv", _Projection),
+        ("output", _Projection),
+        ("gate_up", _Projection),
+        ("down", _Projection),
+        ("attention_norm", ctypes.c_void_p),
+        ("feed_forward_norm", ctypes.c_void_p),
+        ("q_norm", ctypes.c_void_p),
+        ("k_norm", ctypes.c_void_p),
+        ("cos", ctypes.c_void_p),
+        ("sin", ctypes.c_void_p),
+        ("k_cache", ctypes.c_void_p),
+        ("v_cache", ctypes.c_void_p),
         ("window", ctypes.c_int64),
         ("scale", ctypes.c_float),
     )
@@ -59,14 +63,14 @@ class _Decoder(ctypes.Structure):
         ("hidden", ctypes.c_int64),
         ("heads", ctypes.c_int64),
         ("heads_kv", ctypes.c_int64),
-        ("head", ctypes.c_int64),
-        ("turned", ctypes.c_int64),
+        ("head_dim", ctypes.c_int64),
+        ("rope_dim", ctypes.c_int64),
         ("feed_forward", ctypes.c_int64),
-        ("positions", ctypes.c_int64),
+        ("max_positions", ctypes.c_int64),
         ("blocks", ctypes.c_int64),
         ("block_size", ctypes.c_int64),
         ("cache_type", ctypes.c_int32),
-        ("narrow", ctypes.c_int32),
+        ("allow_bf16", ctypes.c_int32),
         ("epsilon", ctypes.c_float),
     )
 
@@ -80,7 +84,7 @@ class _Step(ctypes.Structure):
         ("tokens", ctypes.c_void_p),
         ("positions", ctypes.c_void_p),
         ("cells", ctypes.c_void_p),
-        ("tables", ctypes.c_void_p),
+        ("block_tables", ctypes.c_void_p),
         ("starts", ctypes.c_void_p),
         ("out", ctypes.c_void_p),
         ("out_type", ctypes.c_int32),
@@ -98,22 +102,22 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
-    """projections: of queries, keys and values side by side; gate_up: of both. Norms as they
-    multiply, [hidden] or [head]; cosines, sines float32 [positions, turned / 2]; keys, values
-    [blocks, block_size, heads_kv, head]. window: the last tokens that are seen, None: all."""
+    """qkv: of queries, keys and values side by side; gate_up: of both. Norms as they multiply,
+    [hidden], of q and k [head_dim]; cos, sin float32 [positions, rope_dim / 2]; k_cache, v_cache
+    [blocks, block_size, heads_kv, head_dim]. window: the last tokens that are seen, None: all."""
 
-    projections: Projection
+    qkv: Projection
     output: Projection
     gate_up: Projection
     down: Projection
-    input_norm: Tensor
-    middle_norm: Tensor
-    query_norm: Tensor | None
-    key_norm: Tensor | None
-    cosines: Tensor
-    sines: Tensor
-    keys: Tensor
-    values: Tensor
+    attention_norm: Tensor
+    feed_forward_norm: Tensor
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    cos: Tensor
+    sin: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
     window: int | None
     scale: float
 
@@ -125,33 +129,33 @@ class DecoderShape:
     hidden: int
     heads: int
     heads_kv: int
-    head: int
+    head_dim: int
     feed_forward: int
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderModel:
     """embedding: one matrix [vocabulary, hidden]; norm [hidden] comes last; epsilon: of all norms.
-    narrow: products of maps may be rounded to bfloat16."""
+    allow_bf16: projections may be rounded to bfloat16."""
 
     shape: DecoderShape
     layers: Sequence[DecoderLayer]
     embedding: Matrices
     norm: Tensor
     epsilon: float
-    narrow: bool
+    allow_bf16: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeStep:
-    """A step's tokens, positions and cells (block * block_size + offset) int64 [n]; tables int32
-    [sequences, blocks] and starts int32 [sequences + 1], where each sequence's tokens begin.
+    """A step's tokens, positions and cells (block * block_size + offset) int64 [n]; block_tables
+    int32 [sequences, blocks] and starts int32 [sequences + 1], where each sequence's tokens begin.
     Sequences are not empty and the positions of each follow one another."""
 
     tokens: Tensor
     positions: Tensor
     cells: Tensor
-    tables: Tensor
+    block_tables: Tensor
     starts: Tensor
 
 
@@ -160,14 +164,14 @@ class NativeDecoder:
     time."""
 
     def __init__(self, kernels: TorchKernels, model: DecoderModel) -> None:
-        """Raises ValueError for what does not fit together or is not computed here."""
-        _check(model)
+        """Raises ValueError for what does not fit together or is not supported."""
+        _check_model(model)
         shape, layers = model.shape, model.layers
         self._kept: list[Any] = [model.embedding]
-        self._run = kernels.library.hearth_decode
-        self._run.restype = ctypes.c_int
-        self._run.argtypes = (ctypes.POINTER(_Decoder), ctypes.POINTER(_Step))
-        cache = layers[0].keys
+        self._decode = kernels.library.hearth_decode
+        self._decode.restype = ctypes.c_int
+        self._decode.argtypes = (ctypes.POINTER(_Decoder), ctypes.POINTER(_Step))
+        cache = layers[0].k_cache
         self._hidden = shape.hidden
         array = (_Layer * len(layers))(*(self._layer(layer) for layer in layers))
         self._kept.append(array)
@@ -175,110 +179,111 @@ class NativeDecoder:
             layers=ctypes.addressof(array),
             count=len(layers),
             embedding=model.embedding.array[0],
-            norm=self._wide(model.norm),
+            norm=self._as_f32(model.norm),
             hidden=shape.hidden,
             heads=shape.heads,
             heads_kv=shape.heads_kv,
-            head=shape.head,
-            turned=2 * layers[0].cosines.shape[1],
+            head_dim=shape.head_dim,
+            rope_dim=2 * layers[0].cos.shape[1],
             feed_forward=shape.feed_forward,
-            positions=min(len(layer.cosines) for layer in layers),
+            max_positions=min(len(layer.cos) for layer in layers),
             blocks=cache.shape[0],
             block_size=cache.shape[1],
-            cache_type=_TYPES[cache.dtype],
-            narrow=model.narrow,
+            cache_type=GGML_TYPES[cache.dtype],
+            allow_bf16=model.allow_bf16,
             epsilon=model.epsilon,
         )
 
     def forward(self, step: DecodeStep, dtype: torch.dtype) -> Tensor:
         """The hidden states [n, hidden], after the last norm, in dtype: float32 or bfloat16. Raises
         ValueError for tokens, positions or cells outside of the model's."""
-        _check_step(step, dtype)
-        count = len(step.tokens)
-        out = torch.empty((count, self._hidden), dtype=dtype)
-        given = _Step(
-            count,
-            *step.tables.shape,
-            step.tables.stride(0),
+        _check_step(step)
+        check_output_dtype(dtype)
+        n = len(step.tokens)
+        out = torch.empty((n, self._hidden), dtype=dtype)
+        args = _Step(
+            n,
+            *step.block_tables.shape,
+            step.block_tables.stride(0),
             step.tokens.data_ptr(),
             step.positions.data_ptr(),
             step.cells.data_ptr(),
-            step.tables.data_ptr(),
+            step.block_tables.data_ptr(),
             step.starts.data_ptr(),
             out.data_ptr(),
-            _TYPES[dtype],
+            GGML_TYPES[dtype],
             torch.get_num_threads(),
         )
-        fault = self._run(ctypes.byref(self._decoder), ctypes.byref(given))
-        if fault == _SHORT:
-            raise MemoryError(f"no memory for a step of {count} tokens")
-        if fault:
+        status = self._decode(ctypes.byref(self._decoder), ctypes.byref(args))
+        if status == _OUT_OF_MEMORY:
+            raise MemoryError(f"no memory for a step of {n} tokens")
+        if status:
             raise ValueError("a token, position or cell of the step is outside of the decoder's")
         return out
 
     def _layer(self, layer: DecoderLayer) -> _Layer:
-        self._kept += [layer.keys, layer.values]
+        self._kept += [layer.k_cache, layer.v_cache]
         return _Layer(
-            *map(self._map, (layer.projections, layer.output, layer.gate_up, layer.down)),
-            *map(self._wide, (layer.input_norm, layer.middle_norm)),
-            *map(self._wide, (layer.query_norm, layer.key_norm)),
-            *map(self._wide, (layer.cosines, layer.sines)),
-            layer.keys.data_ptr(),
-            layer.values.data_ptr(),
+            *map(self._projection, (layer.qkv, layer.output, layer.gate_up, layer.down)),
+            *map(self._as_f32, (layer.attention_norm, layer.feed_forward_norm)),
+            *map(self._as_f32, (layer.q_norm, layer.k_norm)),
+            *map(self._as_f32, (layer.cos, layer.sin)),
+            layer.k_cache.data_ptr(),
+            layer.v_cache.data_ptr(),
             layer.window or 0,
             layer.scale,
         )
 
-    def _map(self, given: Projection) -> _Map:
+    def _projection(self, given: Projection) -> _Projection:
         matrices = given.matrices
         self._kept.append(matrices)
         address = ctypes.addressof(matrices.array)
-        return _Map(address, matrices.count, matrices.rows, matrices.k, self._wide(given.bias))
+        bias = self._as_f32(given.bias)
+        return _Projection(address, matrices.count, matrices.rows, matrices.k, bias)
 
-    def _wide(self, values: Tensor | None) -> int | None:
-        """Where they lie as float32 in one piece."""
+    def _as_f32(self, values: Tensor | None) -> int | None:
+        """The address of the values as contiguous float32, which are kept."""
         if values is None:
             return None
-        wide = values.to(torch.float32).contiguous()
-        self._kept.append(wide)
-        return int(wide.data_ptr())
+        converted = values.to(torch.float32).contiguous()
+        self._kept.append(converted)
+        return int(converted.data_ptr())
 
 
-def _check_step(step: DecodeStep, dtype: torch.dtype) -> None:
-    count, sequences = len(step.tokens), len(step.tables)
-    lines = (step.tokens, step.positions, step.cells)
-    whole = all(line.shape == (count,) and line.dtype == torch.int64 for line in lines)
-    tables, starts = step.tables, step.starts
-    indexed = tables.ndim == 2 and tables.dtype == starts.dtype == torch.int32
-    if not (whole and indexed and starts.shape == (sequences + 1,) and count and sequences):
+def _check_step(step: DecodeStep) -> None:
+    n, sequences = len(step.tokens), len(step.block_tables)
+    rows = (step.tokens, step.positions, step.cells)
+    tables, starts = step.block_tables, step.starts
+    rows_fit = all(row.shape == (n,) and row.dtype == torch.int64 for row in rows)
+    tables_fit = tables.ndim == 2 and tables.dtype == starts.dtype == torch.int32
+    if not (rows_fit and tables_fit and starts.shape == (sequences + 1,) and n and sequences):
         raise ValueError("a step's tensors do not fit together")
-    if dtype not in _OUTPUTS:
-        raise ValueError(f"outputs of {dtype}, expected float32 or bfloat16")
-    if tables.stride(1) != 1 or not all(line.is_contiguous() for line in (*lines, starts)):
-        raise ValueError("a step's tensors do not lie in one piece")
+    if tables.stride(1) != 1 or not all(row.is_contiguous() for row in (*rows, starts)):
+        raise ValueError("a step's tensors are not contiguous")
 
 
-def _check(model: DecoderModel) -> None:
+def _check_model(model: DecoderModel) -> None:
     """Raises ValueError."""
     shape, layers = model.shape, model.layers
     if not layers or model.embedding.count != 1 or model.embedding.k != shape.hidden:
         raise ValueError("no layers, or an embedding of another width")
-    if shape.head % HEAD_DIM_MULTIPLE or shape.heads_kv < 1 or shape.heads % shape.heads_kv:
+    if shape.head_dim % HEAD_DIM_MULTIPLE or shape.heads_kv < 1 or shape.heads % shape.heads_kv:
         raise ValueError(
-            f"{shape.heads} heads of {shape.head} by {shape.heads_kv} are not computed"
+            f"{shape.heads} heads of {shape.head_dim} for {shape.heads_kv} key heads"
+            " are not supported"
         )
     _check_vector(model.norm, shape.hidden, "norm")
     for layer in layers:
-        _check_maps(layer, shape)
+        _check_projections(layer, shape)
         _check_norms(layer, shape)
         _check_rope(layer, layers[0], shape)
         _check_cache(layer, layers[0], shape)
 
 
-def _check_maps(layer: DecoderLayer, shape: DecoderShape) -> None:
-    queries, keys = shape.heads * shape.head, shape.heads_kv * shape.head
+def _check_projections(layer: DecoderLayer, shape: DecoderShape) -> None:
+    queries, keys = shape.heads * shape.head_dim, shape.heads_kv * shape.head_dim
     expected = {
-        "projections": (shape.hidden, queries + 2 * keys),
+        "qkv": (shape.hidden, queries + 2 * keys),
         "output": (queries, shape.hidden),
         "gate_up": (shape.hidden, 2 * shape.feed_forward),
         "down": (shape.feed_forward, shape.hidden),
@@ -293,33 +298,34 @@ def _check_maps(layer: DecoderLayer, shape: DecoderShape) -> None:
 
 
 def _check_norms(layer: DecoderLayer, shape: DecoderShape) -> None:
-    _check_vector(layer.input_norm, shape.hidden, "input_norm")
-    _check_vector(layer.middle_norm, shape.hidden, "middle_norm")
-    for weight in (layer.query_norm, layer.key_norm):
+    _check_vector(layer.attention_norm, shape.hidden, "attention_norm")
+    _check_vector(layer.feed_forward_norm, shape.hidden, "feed_forward_norm")
+    for weight in (layer.q_norm, layer.k_norm):
         if weight is not None:
-            _check_vector(weight, shape.head, "a head's norm")
+            _check_vector(weight, shape.head_dim, "the norm of q or k")
     if layer.window is not None and layer.window < 1:
         raise ValueError(f"a window of {layer.window} tokens")
 
 
 def _check_rope(layer: DecoderLayer, first: DecoderLayer, shape: DecoderShape) -> None:
-    turned = 2 * layer.cosines.shape[-1]
-    alike = layer.cosines.shape == layer.sines.shape and layer.cosines.ndim == 2
+    cos, sin = layer.cos, layer.sin
     if (
-        not alike
-        or layer.cosines.shape[1] != first.cosines.shape[1]
-        or not 0 < turned <= shape.head
+        cos.shape != sin.shape
+        or cos.ndim != 2
+        or cos.shape[1] != first.cos.shape[1]
+        or not 0 < 2 * cos.shape[1] <= shape.head_dim
     ):
-        raise ValueError(f"cosines {list(layer.cosines.shape)}, sines {list(layer.sines.shape)}")
+        raise ValueError(f"cos {list(cos.shape)}, sin {list(sin.shape)}")
 
 
 def _check_cache(layer: DecoderLayer, first: DecoderLayer, shape: DecoderShape) -> None:
-    expected = (*first.keys.shape[:2], shape.heads_kv, shape.head)
-    for part in (layer.keys, layer.values):
-        if part.shape != expected or part.dtype != first.keys.dtype or part.dtype not in _TYPES:
-            raise ValueError(f"a cache {list(part.shape)} of {part.dtype} is not used here")
-        if not part.is_contiguous() or part.device.type != "cpu":
-            raise ValueError("the cache does not lie in one piece in the machine's memory")
+    expected = (*first.k_cache.shape[:2], shape.heads_kv, shape.head_dim)
+    dtype = first.k_cache.dtype
+    for cache in (layer.k_cache, layer.v_cache):
+        if cache.shape != expected or cache.dtype != dtype or cache.dtype not in GGML_TYPES:
+            raise ValueError(f"a cache {list(cache.shape)} of {cache.dtype} is not supported")
+        if not cache.is_contiguous() or cache.device.type != "cpu":
+            raise ValueError("the cache is not contiguous in the machine's memory")
 
 
 def _check_vector(values: Tensor, width: int, name: str) -> None:

@@ -1,10 +1,13 @@
-// GGUF's block formats as bytes that dot() takes. Layouts: ggml's ggml-common.h.
+// GGUF's block formats, unpacked to the bytes that dot() takes. Layouts: ggml's ggml-common.h.
 //
-// A value is scale x (byte - OFFSET), minus the group's least if the format has such; the byte is
-// unsigned, or SIGNED. GROUP values share a scale; BLOCK values lie in one block of BYTES bytes. Both
-// functions take a block of each of LANES rows: scales() writes LANES scales (and least values) for
-// each group, values() a register for each four values, four bytes of every row. Packed bytes are
-// turned before they are taken apart. Nothing behind a block is read: a file may end there.
+// A value is scale x (byte - ZERO_POINT), minus the group's minimum where the format HAS_MIN; the
+// byte is unsigned, or SIGNED. GROUP_SIZE values share a scale; BLOCK_SIZE values lie in one block
+// of BLOCK_BYTES bytes. Both functions take the same block of LANES rows: scales() writes LANES
+// scales (and minima) for each group, values() a register for each four values, four bytes of every
+// row. Packed bytes are transposed before they are taken apart. Nothing behind a block is read: a
+// file may end there.
+//
+// A format is a struct here with its number in types.h, and a name in BlockFormats at the end.
 #pragma once
 
 #include <immintrin.h>
@@ -12,158 +15,169 @@
 #include <cstdint>
 #include <cstring>
 
-#include "lanes.h"
+#include "simd.h"
+#include "types.h"
 
 namespace hearth {
 
 using Rows = const uint8_t *const[LANES];
 
 // The 16-bit floats at an offset in every row.
-inline floats halves(Rows rows, int offset) {
+inline vec_f32 gather_f16(Rows rows, int offset) {
     // inserted one by one: written to memory, they would have to arrive there before they are read
-    const auto at = [&](int r) {
-        uint16_t h;
-        std::memcpy(&h, rows[r] + offset, sizeof h);
-        return (short)h;
-    };
+    const auto at = [&](int r) { return read<short>(rows[r] + offset); };
     const auto eight = [&](int r) {
-        return _mm_setr_epi16(at(r), at(r + 1), at(r + 2), at(r + 3), at(r + 4), at(r + 5), at(r + 6), at(r + 7));
+        return _mm_setr_epi16(at(r), at(r + 1), at(r + 2), at(r + 3), at(r + 4), at(r + 5),
+                              at(r + 6), at(r + 7));
     };
-#if defined(__AVX512F__)
+#if defined(HEARTH_AVX512)
     return _mm512_cvtph_ps(_mm256_set_m128i(eight(8), eight(0)));
 #else
     return _mm256_cvtph_ps(eight(0));
 #endif
 }
 
-// Bytes 4j to 4j + 3 of the 16 at an offset in every row, shifted down by skip bytes, in out[j].
-template <int SKIP = 0>
-inline void fours(Rows rows, int offset, ints *out) {
-    __m256i sixteen[LANES];
-    for (int r = 0; r < LANES; r++)
-        sixteen[r] = _mm256_zextsi128_si256(
-            _mm_srli_si128(_mm_loadu_si128((const __m128i *)(rows[r] + offset)), SKIP));
-    ints turned[8];
-    turn(sixteen, turned);
-    for (int j = 0; j < 4; j++) out[j] = turned[j];
-}
-
-// The same of 32 bytes.
-inline void eights(Rows rows, int offset, ints *out) {
-    __m256i bytes[LANES];
-    for (int r = 0; r < LANES; r++) bytes[r] = _mm256_loadu_si256((const __m256i *)(rows[r] + offset));
-    turn(bytes, out);
-}
-
-// Four bytes of each row.
-inline ints words(Rows rows, int offset) {
+// The 32-bit words at an offset in every row.
+inline vec_int gather_u32(Rows rows, int offset) {
     uint32_t word[LANES];
     for (int r = 0; r < LANES; r++) std::memcpy(word + r, rows[r] + offset, sizeof *word);
-    return load(word);
+    return load_int(word);
 }
 
-inline ints bits_of(ints v, int from, int mask) { return both(right(v, from), all(mask)); }
-
-// Some bits of every byte, in its lowest ones.
-inline ints bits_of_bytes(ints v, int from, int count) {
-    return bits_of(v, from, ((1 << count) - 1) * 0x01010101);
+// out [4]: bytes 4j to 4j + 3 of the 16 at an offset in every row, shifted down by SHIFT bytes.
+template <int SHIFT = 0>
+inline void transpose_16_bytes(Rows rows, int offset, vec_int *out) {
+    __m256i bytes[LANES];
+    for (int r = 0; r < LANES; r++) {
+        const __m128i v = _mm_loadu_si128((const __m128i *)(rows[r] + offset));
+        bytes[r] = _mm256_zextsi128_si256(_mm_srli_si128(v, SHIFT));
+    }
+    vec_int transposed[8];
+    transpose(bytes, transposed);
+    for (int j = 0; j < 4; j++) out[j] = transposed[j];
 }
 
-// Bits 4j to 4j + 3 of each word as 16 in four bytes.
-inline ints fifth_bits(ints bits, int j) {
-    return left(both(times(bits_of(bits, 4 * j, 15), 0x00204081), all(0x01010101)), 4);
+// out [8]: bytes 4j to 4j + 3 of the 32 at an offset in every row.
+inline void transpose_32_bytes(Rows rows, int offset, vec_int *out) {
+    __m256i bytes[LANES];
+    for (int r = 0; r < LANES; r++)
+        bytes[r] = _mm256_loadu_si256((const __m256i *)(rows[r] + offset));
+    transpose(bytes, out);
+}
+
+// Bits of each lane, of each byte of it, from bit `shift` on, moved down to the lowest ones.
+inline vec_int bits(vec_int v, int shift, int mask) { return and_(srl(v, shift), broadcast(mask)); }
+inline vec_int byte_bits(vec_int v, int shift, int count) {
+    return bits(v, shift, ((1 << count) - 1) * 0x01010101);
+}
+
+// Bits 4j to 4j + 3 of each word, each as bit 4 of a byte of its own.
+inline vec_int fifth_bits(vec_int word, int j) {
+    const vec_int spread = mul_i32(bits(word, 4 * j, 15), 0x00204081);
+    return sll(and_(spread, broadcast(0x01010101)), 4);
 }
 
 // Signed bytes as dot() takes them.
-inline ints plus_middle(ints v) { return unlike_bits(v, all((int32_t)(MIDDLE * 0x01010101u))); }
+inline vec_int add_zero_point(vec_int v) {
+    return xor_(v, broadcast((int32_t)(SIGNED_ZERO_POINT * 0x01010101u)));
+}
 
-inline void put(uint8_t *out, int at, ints v) { store(out + at * 4 * LANES, v); }
+// The four values from number 4 * i on.
+inline void store_values(uint8_t *out, int i, vec_int v) { store_int(out + i * 4 * LANES, v); }
 
 // 16 bytes with two values each: the low halves are values 0 to 15, the high ones 16 to 31.
-template <class Change>
-void nibbles(Rows rows, int offset, uint8_t *out, Change change) {
-    ints v[4];
-    fours(rows, offset, v);
+// complete(v, j) makes bytes for dot() of the halves that are values 4j to 4j + 3.
+template <class Complete>
+void unpack_nibbles(Rows rows, int offset, uint8_t *out, Complete complete) {
+    vec_int v[4];
+    transpose_16_bytes(rows, offset, v);
     for (int j = 0; j < 4; j++) {
-        put(out, j, change(bits_of_bytes(v[j], 0, 4), j));
-        put(out, j + 4, change(bits_of_bytes(v[j], 4, 4), j + 4));
+        store_values(out, j, complete(byte_bits(v[j], 0, 4), j));
+        store_values(out, j + 4, complete(byte_bits(v[j], 4, 4), j + 4));
     }
 }
 
-struct Plain {
-    static constexpr int BLOCK = 32, GROUP = 32;
-    static constexpr bool LEAST = false, SIGNED = false;
-    static void scales(Rows rows, float *scale, float *) { store(scale, halves(rows, 0)); }
+struct WithScale {
+    static constexpr int BLOCK_SIZE = 32, GROUP_SIZE = 32;
+    static constexpr bool HAS_MIN = false, SIGNED = false;
+    static void scales(Rows rows, float *scale, float *) { store(scale, gather_f16(rows, 0)); }
 };
 
-struct WithLeast {
-    static constexpr int BLOCK = 32, GROUP = 32, OFFSET = 0;
-    static constexpr bool LEAST = true, SIGNED = false;
-    static void scales(Rows rows, float *scale, float *least) {
-        store(scale, halves(rows, 0));
-        store(least, times(halves(rows, 2), all(-1.0f)));
+struct WithScaleAndMin {
+    static constexpr int BLOCK_SIZE = 32, GROUP_SIZE = 32, ZERO_POINT = 0;
+    static constexpr bool HAS_MIN = true, SIGNED = false;
+    static void scales(Rows rows, float *scale, float *min) {
+        store(scale, gather_f16(rows, 0));
+        store(min, mul(gather_f16(rows, 2), broadcast(-1.0f)));
     }
 };
 
 // 32 signed bytes, or what stands for such.
-struct AllValues : Plain {
-    static constexpr int OFFSET = MIDDLE;
-    static constexpr bool SIGNED = MIDDLE == 0;
+struct SignedBytes : WithScale {
+    static constexpr int ZERO_POINT = SIGNED_ZERO_POINT;
+    static constexpr bool SIGNED = SIGNED_ZERO_POINT == 0;
 };
 
-struct Q8_0 : AllValues {
-    static constexpr int BYTES = 34;
+struct Q8_0 : SignedBytes {
+    static constexpr int TYPE = TYPE_Q8_0, BLOCK_BYTES = 34;
     static void values(Rows rows, uint8_t *out) {
+        const __m256i zero_point = _mm256_set1_epi8((char)SIGNED_ZERO_POINT);
         __m256i bytes[LANES];
-        for (int r = 0; r < LANES; r++)
-            bytes[r] = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(rows[r] + 2)),
-                                        _mm256_set1_epi8((char)MIDDLE));
-        ints v[8];
-        turn(bytes, v);
-        for (int j = 0; j < 8; j++) put(out, j, v[j]);
+        for (int r = 0; r < LANES; r++) {
+            const __m256i v = _mm256_loadu_si256((const __m256i *)(rows[r] + 2));
+            bytes[r] = _mm256_xor_si256(v, zero_point);
+        }
+        vec_int v[8];
+        transpose(bytes, v);
+        for (int j = 0; j < 8; j++) store_values(out, j, v[j]);
     }
 };
 
-struct Q4_0 : Plain {
-    static constexpr int BYTES = 18, OFFSET = 8;
+struct Q4_0 : WithScale {
+    static constexpr int TYPE = TYPE_Q4_0, BLOCK_BYTES = 18, ZERO_POINT = 8;
     static void values(Rows rows, uint8_t *out) {
-        nibbles(rows, 2, out, [](ints v, int) { return v; });
+        unpack_nibbles(rows, 2, out, [](vec_int v, int) { return v; });
     }
 };
 
-struct Q4_1 : WithLeast {
-    static constexpr int BYTES = 20;
+struct Q4_1 : WithScaleAndMin {
+    static constexpr int TYPE = TYPE_Q4_1, BLOCK_BYTES = 20;
     static void values(Rows rows, uint8_t *out) {
-        nibbles(rows, 4, out, [](ints v, int) { return v; });
+        unpack_nibbles(rows, 4, out, [](vec_int v, int) { return v; });
     }
 };
 
-struct Q5_0 : Plain {
-    static constexpr int BYTES = 22, OFFSET = 16;
+struct Q5_0 : WithScale {
+    static constexpr int TYPE = TYPE_Q5_0, BLOCK_BYTES = 22, ZERO_POINT = 16;
     static void values(Rows rows, uint8_t *out) {
-        const ints bits = words(rows, 2);
-        nibbles(rows, 6, out, [=](ints v, int j) { return either(v, fifth_bits(bits, j)); });
+        const vec_int fifth = gather_u32(rows, 2);
+        unpack_nibbles(rows, 6, out,
+                       [=](vec_int v, int j) { return or_(v, fifth_bits(fifth, j)); });
     }
 };
 
-struct Q5_1 : WithLeast {
-    static constexpr int BYTES = 24;
+struct Q5_1 : WithScaleAndMin {
+    static constexpr int TYPE = TYPE_Q5_1, BLOCK_BYTES = 24;
     static void values(Rows rows, uint8_t *out) {
-        const ints bits = words(rows, 4);
-        nibbles(rows, 8, out, [=](ints v, int j) { return either(v, fifth_bits(bits, j)); });
+        const vec_int fifth = gather_u32(rows, 4);
+        unpack_nibbles(rows, 8, out,
+                       [=](vec_int v, int j) { return or_(v, fifth_bits(fifth, j)); });
     }
 };
 
-struct IQ4_NL : AllValues {
-    static constexpr int BYTES = 18;
+struct IQ4_NL : SignedBytes {
+    static constexpr int TYPE = TYPE_IQ4_NL, BLOCK_BYTES = 18;
+    static constexpr int8_t TABLE[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                         1,    13,   25,  38,  53,  69,  89,  113};
     static void values(Rows rows, uint8_t *out) {
-        static const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-        nibbles(rows, 2, out, [](ints v, int) { return plus_middle(looked_up(table, v)); });
+        unpack_nibbles(rows, 2, out,
+                       [](vec_int v, int) { return add_zero_point(lookup(TABLE, v)); });
     }
 };
 
-struct MXFP4 : AllValues {
-    static constexpr int BYTES = 17;
+struct MXFP4 : SignedBytes {
+    static constexpr int TYPE = TYPE_MXFP4, BLOCK_BYTES = 17;
+    static constexpr int8_t TABLE[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     static void scales(Rows rows, float *scale, float *) {
         // 2^(e - 128): the table holds twice the values. Below 2^-126 a float has no exponent left.
         for (int r = 0; r < LANES; r++) {
@@ -172,84 +186,89 @@ struct MXFP4 : AllValues {
         }
     }
     static void values(Rows rows, uint8_t *out) {
-        static const int8_t table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-        nibbles(rows, 1, out, [](ints v, int) { return plus_middle(looked_up(table, v)); });
+        unpack_nibbles(rows, 1, out,
+                       [](vec_int v, int) { return add_zero_point(lookup(TABLE, v)); });
     }
 };
 
-// 6-bit scales and least values of Q4_K and Q5_K, eight each in 12 bytes.
-struct SuperBlock {
-    static constexpr int BLOCK = 256, GROUP = 32, OFFSET = 0;
-    static constexpr bool LEAST = true, SIGNED = false;
-    static void scales(Rows rows, float *scale, float *least) {
-        ints v[4];
-        fours(rows, 0, v);
-        const floats d = low_halves(v[0]), m = low_halves(right(v[0], 16));
-        const ints six = all(0x3f3f3f3f), four = all(0x0f0f0f0f), two = all(0x03030303);
-        const auto high = [&](ints w) { return left(both(right(w, 6), two), 4); };
-        const ints scales[2] = {both(v[1], six), either(both(v[3], four), high(v[1]))};
-        const ints leasts[2] = {both(v[2], six), either(both(right(v[3], 4), four), high(v[2]))};
+// Of Q4_K and Q5_K: 6-bit scales and minima, eight each in 12 bytes behind their common factors.
+struct WithPackedScales {
+    static constexpr int BLOCK_SIZE = 256, GROUP_SIZE = 32, ZERO_POINT = 0;
+    static constexpr bool HAS_MIN = true, SIGNED = false;
+    static void scales(Rows rows, float *scale, float *min) {
+        vec_int v[4];
+        transpose_16_bytes(rows, 0, v);
+        const vec_f32 d = cvt_f16(v[0]), dmin = cvt_f16(srl(v[0], 16));
+        const vec_int six = broadcast(0x3f3f3f3f), four = broadcast(0x0f0f0f0f);
+        const auto high = [&](vec_int w) { return sll(byte_bits(w, 6, 2), 4); };
+        const vec_int scales[2] = {and_(v[1], six), or_(and_(v[3], four), high(v[1]))};
+        const vec_int mins[2] = {and_(v[2], six), or_(byte_bits(v[3], 4, 4), high(v[2]))};
         for (int j = 0; j < 8; j++) {
-            store(scale + j * LANES, times(d, to_floats(bits_of(scales[j / 4], j % 4 * 8, 63))));
-            store(least + j * LANES, times(m, to_floats(bits_of(leasts[j / 4], j % 4 * 8, 63))));
+            store(scale + j * LANES, mul(d, cvt_f32(bits(scales[j / 4], j % 4 * 8, 63))));
+            store(min + j * LANES, mul(dmin, cvt_f32(bits(mins[j / 4], j % 4 * 8, 63))));
         }
     }
 };
 
-struct Q4_K : SuperBlock {
-    static constexpr int BYTES = 144;
+struct Q4_K : WithPackedScales {
+    static constexpr int TYPE = TYPE_Q4_K, BLOCK_BYTES = 144;
     static void values(Rows rows, uint8_t *out) {
         for (int pair = 0; pair < 4; pair++) {
-            ints v[8];
-            eights(rows, 16 + 32 * pair, v);
+            vec_int v[8];
+            transpose_32_bytes(rows, 16 + 32 * pair, v);
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++) {
-                put(out, 16 * pair + j, bits_of_bytes(v[j], 0, 4));
-                put(out, 16 * pair + 8 + j, bits_of_bytes(v[j], 4, 4));
+                store_values(out, 16 * pair + j, byte_bits(v[j], 0, 4));
+                store_values(out, 16 * pair + 8 + j, byte_bits(v[j], 4, 4));
             }
         }
     }
 };
 
-struct Q5_K : SuperBlock {
-    static constexpr int BYTES = 176;
+struct Q5_K : WithPackedScales {
+    static constexpr int TYPE = TYPE_Q5_K, BLOCK_BYTES = 176;
     static void values(Rows rows, uint8_t *out) {
-        ints fifth[8];
-        eights(rows, 16, fifth);
+        vec_int fifth[8];
+        transpose_32_bytes(rows, 16, fifth);
         for (int pair = 0; pair < 4; pair++) {
-            ints v[8];
-            eights(rows, 48 + 32 * pair, v);
+            vec_int v[8];
+            transpose_32_bytes(rows, 48 + 32 * pair, v);
             for (int j = 0; j < 16; j++) {
-                const ints high = left(bits_of_bytes(fifth[j % 8], 2 * pair + j / 8, 1), 4);
-                put(out, 16 * pair + j, either(bits_of_bytes(v[j % 8], j / 8 * 4, 4), high));
+                const vec_int high = sll(byte_bits(fifth[j % 8], 2 * pair + j / 8, 1), 4);
+                store_values(out, 16 * pair + j, or_(byte_bits(v[j % 8], j / 8 * 4, 4), high));
             }
         }
     }
 };
 
 struct Q6_K {
-    static constexpr int BLOCK = 256, BYTES = 210, GROUP = 16, OFFSET = 32;
-    static constexpr bool LEAST = false, SIGNED = false;
+    static constexpr int TYPE = TYPE_Q6_K, BLOCK_BYTES = 210;
+    static constexpr int BLOCK_SIZE = 256, GROUP_SIZE = 16, ZERO_POINT = 32;
+    static constexpr bool HAS_MIN = false, SIGNED = false;
     static void scales(Rows rows, float *scale, float *) {
-        ints v[4];
-        fours(rows, 192, v);
-        const floats d = halves(rows, 208);
-        for (int j = 0; j < 16; j++)
-            store(scale + j * LANES, times(d, to_floats(right_signed(left(v[j / 4], 24 - j % 4 * 8), 24))));
+        vec_int v[4];
+        transpose_16_bytes(rows, 192, v);
+        const vec_f32 d = gather_f16(rows, 208);
+        for (int j = 0; j < 16; j++) {
+            const vec_int signed_byte = sra(sll(v[j / 4], 24 - j % 4 * 8), 24);
+            store(scale + j * LANES, mul(d, cvt_f32(signed_byte)));
+        }
     }
     static void values(Rows rows, uint8_t *out) {
         for (int side = 0; side < 2; side++) {
-            ints high[8];
-            eights(rows, 128 + 32 * side, high);
+            vec_int high[8];
+            transpose_32_bytes(rows, 128 + 32 * side, high);
             for (int half = 0; half < 2; half++) {
-                ints v[8];
-                eights(rows, 64 * side + 32 * half, v);
+                vec_int v[8];
+                transpose_32_bytes(rows, 64 * side + 32 * half, v);
 #pragma GCC unroll 8
                 for (int j = 0; j < 8; j++) {
-                    const ints upper = right(high[j], 2 * half);
-                    const ints first = left(bits_of_bytes(upper, 0, 2), 4), second = left(bits_of_bytes(upper, 4, 2), 4);
-                    put(out, 32 * side + 8 * half + j, either(bits_of_bytes(v[j], 0, 4), first));
-                    put(out, 32 * side + 16 + 8 * half + j, either(bits_of_bytes(v[j], 4, 4), second));
+                    const int i = 32 * side + 8 * half + j;
+                    const vec_int upper = srl(high[j], 2 * half);
+                    const vec_int first = sll(byte_bits(upper, 0, 2), 4);
+                    const vec_int second = sll(byte_bits(upper, 4, 2), 4);
+                    store_values(out, i, or_(byte_bits(v[j], 0, 4), first));
+                    store_values(out, i + 16, or_(byte_bits(v[j], 4, 4), second));
                 }
             }
         }
@@ -257,52 +276,65 @@ struct Q6_K {
 };
 
 struct Q2_K {
-    static constexpr int BLOCK = 256, BYTES = 84, GROUP = 16, OFFSET = 0;
-    static constexpr bool LEAST = true, SIGNED = false;
-    static void scales(Rows rows, float *scale, float *least) {
-        ints v[4];
-        fours(rows, 0, v);
-        const floats d = halves(rows, 80), m = halves(rows, 82);
+    static constexpr int TYPE = TYPE_Q2_K, BLOCK_BYTES = 84;
+    static constexpr int BLOCK_SIZE = 256, GROUP_SIZE = 16, ZERO_POINT = 0;
+    static constexpr bool HAS_MIN = true, SIGNED = false;
+    static void scales(Rows rows, float *scale, float *min) {
+        vec_int v[4];
+        transpose_16_bytes(rows, 0, v);
+        const vec_f32 d = gather_f16(rows, 80), dmin = gather_f16(rows, 82);
         for (int j = 0; j < 16; j++) {
-            store(scale + j * LANES, times(d, to_floats(bits_of(v[j / 4], j % 4 * 8, 15))));
-            store(least + j * LANES, times(m, to_floats(bits_of(v[j / 4], j % 4 * 8 + 4, 15))));
+            store(scale + j * LANES, mul(d, cvt_f32(bits(v[j / 4], j % 4 * 8, 15))));
+            store(min + j * LANES, mul(dmin, cvt_f32(bits(v[j / 4], j % 4 * 8 + 4, 15))));
         }
     }
     static void values(Rows rows, uint8_t *out) {
         for (int side = 0; side < 2; side++) {
-            ints v[8];
-            eights(rows, 16 + 32 * side, v);
-            for (int j = 0; j < 32; j++) put(out, 32 * side + j, bits_of_bytes(v[j % 8], j / 8 * 2, 2));
+            vec_int v[8];
+            transpose_32_bytes(rows, 16 + 32 * side, v);
+            for (int j = 0; j < 32; j++)
+                store_values(out, 32 * side + j, byte_bits(v[j % 8], j / 8 * 2, 2));
         }
     }
 };
 
 struct Q3_K {
-    static constexpr int BLOCK = 256, BYTES = 110, GROUP = 16, OFFSET = 4;
-    static constexpr bool LEAST = false, SIGNED = false;
+    static constexpr int TYPE = TYPE_Q3_K, BLOCK_BYTES = 110;
+    static constexpr int BLOCK_SIZE = 256, GROUP_SIZE = 16, ZERO_POINT = 4;
+    static constexpr bool HAS_MIN = false, SIGNED = false;
     static void scales(Rows rows, float *scale, float *) {
-        ints v[4];  // 12 bytes of scales, behind them the common one
-        fours<2>(rows, 94, v);
-        const floats d = low_halves(v[3]);
+        vec_int v[4];  // 12 bytes of scales, behind them their common factor
+        transpose_16_bytes<2>(rows, 94, v);
+        const vec_f32 d = cvt_f16(v[3]);
         for (int j = 0; j < 16; j++) {
-            const ints low = bits_of(v[j / 4 % 2], j % 4 * 8 + j / 8 * 4, 15);
-            const ints high = left(bits_of(v[2], j % 4 * 8 + j / 4 * 2, 3), 4);
-            const floats whole = to_floats(either(low, high));
-            store(scale + j * LANES, times(d, plus_product(all(-32.0f), all(1.0f), whole)));
+            const vec_int low = bits(v[j / 4 % 2], j % 4 * 8 + j / 8 * 4, 15);
+            const vec_int high = sll(bits(v[2], j % 4 * 8 + j / 4 * 2, 3), 4);
+            store(scale + j * LANES, mul(d, sub(cvt_f32(or_(low, high)), broadcast(32.0f))));
         }
     }
     static void values(Rows rows, uint8_t *out) {
-        ints third[8];
-        eights(rows, 0, third);
+        vec_int third[8];
+        transpose_32_bytes(rows, 0, third);
         for (int side = 0; side < 2; side++) {
-            ints v[8];
-            eights(rows, 32 + 32 * side, v);
+            vec_int v[8];
+            transpose_32_bytes(rows, 32 + 32 * side, v);
             for (int j = 0; j < 32; j++) {
-                const ints high = left(bits_of_bytes(third[j % 8], 4 * side + j / 8, 1), 2);
-                put(out, 32 * side + j, either(bits_of_bytes(v[j % 8], j / 8 * 2, 2), high));
+                const vec_int high = sll(byte_bits(third[j % 8], 4 * side + j / 8, 1), 2);
+                store_values(out, 32 * side + j, or_(byte_bits(v[j % 8], j / 8 * 2, 2), high));
             }
         }
     }
 };
+
+template <class... F>
+struct FormatList {};
+using BlockFormats =
+    FormatList<Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K>;
+
+// visit(F{}) for the format of a type. False: there is none.
+template <class Visit, class... F>
+bool with_format(int type, FormatList<F...>, Visit visit) {
+    return ((type == F::TYPE && (visit(F{}), true)) || ...);
+}
 
 }  // namespace hearth

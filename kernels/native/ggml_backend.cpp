@@ -1,6 +1,6 @@
-// The matrix products and the attention as a backend of ggml, which llama.cpp asks before its own
-// for the operations that it supports. It computes on the processor, with the tensors of the
-// processor's buffers.
+// matmul.h and attention.h as a backend of ggml, which llama.cpp asks before its own for the
+// operations that it supports. It computes on the processor, with the tensors of the processor's
+// buffers.
 #include <ggml-backend.h>
 #include <ggml.h>
 
@@ -12,12 +12,13 @@
 #include "attention.h"
 #include "matmul.h"
 
-// ggml's interface for backends, from its ggml-backend-impl.h, which is not installed with the
-// library. The loader compares the version, which stays when members are inserted.
+// ggml's interface for backends, declared again: llama-cpp-python does not install its
+// ggml-backend-impl.h. The loader compares API_VERSION, which stays when members are inserted;
+// HEARTH_GGML is the version and the commit that this is compiled for.
 constexpr int API_VERSION = 2;
 
 #ifndef HEARTH_GGML
-#error "HEARTH_GGML is not defined: the version and the commit of the ggml that this is compiled for"
+#error "HEARTH_GGML is not defined"
 #endif
 
 struct ggml_backend_i {
@@ -75,42 +76,44 @@ namespace {
 
 constexpr char NAME[] = "hearth";
 constexpr char DESCRIPTION[] = "hearth's kernels for the processor";
-constexpr int64_t FEWEST_ROWS = 64;  // fewer are not worth the way to another backend
+constexpr int64_t MIN_ROWS = 64;  // of a matrix: fewer are not worth the way to another backend
 
-// What a backend owns: how many threads it may use, and memory for the quantized columns.
+// What a backend owns. The vectors keep their memory from one operation to the next.
 struct Context {
     int threads = 1;
-    void *work = nullptr;
-    size_t size = 0;
+    void *workspace = nullptr;
+    size_t workspace_bytes = 0;
     std::vector<const float *> x;
     std::vector<float *> y;
-    std::vector<hearth_matmul_columns> sets;
+    std::vector<hearth_matmul_columns> column_sets;
     std::vector<hearth_matmul_matrix> matrices;
-    std::vector<int64_t> order;
+    std::vector<int64_t> next_column;
     std::vector<const ggml_tensor *> nodes;
 
-    bool grow(size_t needed) {
-        if (needed <= size) return true;
-        std::free(work);
-        size = (needed + needed / 2 + 4095) / 4096 * 4096;  // a cache in use grows with every token
-        work = std::aligned_alloc(64, size);
-        if (work == nullptr) size = 0;
-        return work != nullptr;
+    // False where memory is short.
+    bool reserve(size_t bytes) {
+        if (bytes <= workspace_bytes) return true;
+        std::free(workspace);
+        // half as much again: a cache in use grows with every token
+        workspace_bytes = (bytes + bytes / 2 + 4095) / 4096 * 4096;
+        workspace = std::aligned_alloc(64, workspace_bytes);
+        if (workspace == nullptr) workspace_bytes = 0;
+        return workspace != nullptr;
     }
-    ~Context() { std::free(work); }
+    ~Context() { std::free(workspace); }
 };
 
 bool is_view(enum ggml_op op) {
-    return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW || op == GGML_OP_PERMUTE ||
-           op == GGML_OP_TRANSPOSE;
+    return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW ||
+           op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
 int64_t columns_of(const ggml_tensor *t) { return t->ne[1] * t->ne[2] * t->ne[3]; }
 
-bool takes_product(const ggml_tensor *y) {
+bool supports_product(const ggml_tensor *y) {
     const ggml_tensor *w = y->src[0], *x = y->src[1];
-    return hearth_matmul_takes(w->type, w->ne[0]) && w->nb[0] == ggml_type_size(w->type) &&
-           w->ne[1] >= FEWEST_ROWS && x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) &&
+    return hearth_matmul_supports(w->type, w->ne[0]) && w->nb[0] == ggml_type_size(w->type) &&
+           w->ne[1] >= MIN_ROWS && x->type == GGML_TYPE_F32 && x->nb[0] == sizeof(float) &&
            y->type == GGML_TYPE_F32 && y->nb[0] == sizeof(float) && w->ne[3] == 1 &&
            (y->op == GGML_OP_MUL_MAT_ID || w->ne[2] == 1);
 }
@@ -127,27 +130,28 @@ void add_columns(std::vector<T *> &to, const ggml_tensor *t) {
             for (int64_t i1 = 0; i1 < t->ne[1]; i1++) to.push_back(column<T>(t, i1, i2, i3));
 }
 
-// Products of the same columns with matrices of one format.
-void gather(Context &context, const ggml_tensor *const *products, int count) {
+// Adds products of the same columns with matrices of one format.
+void add_products(Context &context, const ggml_tensor *const *products, int count) {
     const int64_t columns = columns_of(products[0]->src[1]);
     add_columns(context.x, products[0]->src[1]);
-    context.sets.push_back({0, columns});
+    context.column_sets.push_back({0, columns});
     for (int i = 0; i < count; i++) add_columns(context.y, products[i]);
     for (int i = 0; i < count; i++) {
         const ggml_tensor *w = products[i]->src[0];
-        context.matrices.push_back({w->data, w->ne[1], w->nb[1], 0, context.y.data() + i * columns});
+        context.matrices.push_back(
+            {w->data, w->ne[1], w->nb[1], 0, context.y.data() + i * columns});
     }
 }
 
-// A matrix for each expert, and the columns of the tokens that chose it. False: no such expert.
-bool gather_experts(Context &context, const ggml_tensor *y) {
-    const ggml_tensor *w = y->src[0], *x = y->src[1], *chosen = y->src[2];
-    const int64_t experts = w->ne[2], used = chosen->ne[0], pairs = used * chosen->ne[1];
+// Adds a matrix for each expert, and the columns of the tokens routed to it. False: no such expert.
+bool add_experts(Context &context, const ggml_tensor *y) {
+    const ggml_tensor *w = y->src[0], *x = y->src[1], *routed = y->src[2];
+    const int64_t experts = w->ne[2], used = routed->ne[0], pairs = used * routed->ne[1];
     const auto expert_of = [&](int64_t pair) {
-        return *(const int32_t *)((const char *)chosen->data + pair % used * chosen->nb[0] +
-                                  pair / used * chosen->nb[1]);
+        return *(const int32_t *)((const char *)routed->data + pair % used * routed->nb[0] +
+                                  pair / used * routed->nb[1]);
     };
-    std::vector<int64_t> &next = context.order;
+    std::vector<int64_t> &next = context.next_column;  // of each expert; first their counts
     next.assign(experts, 0);
     for (int64_t pair = 0; pair < pairs; pair++) {
         const int32_t expert = expert_of(pair);
@@ -161,10 +165,10 @@ bool gather_experts(Context &context, const ggml_tensor *y) {
         const int64_t count = next[e];
         next[e] = first;
         if (count == 0) continue;
-        const int64_t set = (int64_t)context.sets.size();
-        context.matrices.push_back(
-            {(const char *)w->data + e * w->nb[2], w->ne[1], w->nb[1], set, context.y.data() + first});
-        context.sets.push_back({first, count});
+        const int64_t set = (int64_t)context.column_sets.size();
+        context.matrices.push_back({(const char *)w->data + e * w->nb[2], w->ne[1], w->nb[1], set,
+                                    context.y.data() + first});
+        context.column_sets.push_back({first, count});
         first += count;
     }
     for (int64_t pair = 0; pair < pairs; pair++) {
@@ -178,15 +182,16 @@ bool gather_experts(Context &context, const ggml_tensor *y) {
 enum ggml_status multiply(Context &context, const ggml_tensor *const *products, int count) {
     context.x.clear();
     context.y.clear();
-    context.sets.clear();
+    context.column_sets.clear();
     context.matrices.clear();
     const ggml_tensor *first = products[0];
     if (first->op == GGML_OP_MUL_MAT)
-        gather(context, products, count);
-    else if (!gather_experts(context, first))
+        add_products(context, products, count);
+    else if (!add_experts(context, first))
         return GGML_STATUS_FAILED;
-    const int64_t k = first->src[0]->ne[0], sets = (int64_t)context.sets.size();
-    if (!context.grow(hearth_matmul_work(k, (int64_t)context.x.size(), sets, context.threads)))
+    const int64_t k = first->src[0]->ne[0], sets = (int64_t)context.column_sets.size();
+    if (!context.reserve(
+            hearth_matmul_workspace_bytes(k, (int64_t)context.x.size(), sets, context.threads)))
         return GGML_STATUS_ALLOC_FAILED;
     const hearth_matmul_args args = {
         first->src[0]->type,
@@ -194,29 +199,36 @@ enum ggml_status multiply(Context &context, const ggml_tensor *const *products, 
         k,
         context.x.data(),
         sets,
-        context.sets.data(),
+        context.column_sets.data(),
         (int64_t)context.matrices.size(),
         context.matrices.data(),
-        context.work,
+        context.workspace,
     };
     hearth_matmul(&args);
     return GGML_STATUS_SUCCESS;
 }
 
-hearth_vectors vectors(const ggml_tensor *t) { return {t->data, t->nb[1], t->nb[2], t->type, t->ne[0]}; }
+hearth_vectors vectors(const ggml_tensor *t) {
+    return {t->data, t->nb[1], t->nb[2], t->type, t->ne[0]};
+}
 
-bool is_cube(const ggml_tensor *t) { return t->ne[3] == 1 && t->nb[0] == ggml_type_size(t->type); }
+bool has_plain_rows(const ggml_tensor *t) {
+    return t->ne[3] == 1 && t->nb[0] == ggml_type_size(t->type);
+}
 
-bool takes_attention(const ggml_tensor *out) {
+bool supports_attention(const ggml_tensor *out) {
     const ggml_tensor *q = out->src[0], *k = out->src[1], *v = out->src[2], *mask = out->src[3];
     const ggml_tensor *sinks = out->src[4];
-    const bool fits = is_cube(q) && is_cube(k) && is_cube(v) && is_cube(out) && q->type == GGML_TYPE_F32 &&
+    const bool fits = has_plain_rows(q) && has_plain_rows(k) && has_plain_rows(v) &&
+                      has_plain_rows(out) && q->type == GGML_TYPE_F32 &&
                       out->type == GGML_TYPE_F32 && k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] &&
                       q->ne[0] == k->ne[0] && q->ne[2] % k->ne[2] == 0;
-    const bool masked = mask == nullptr || (is_cube(mask) && mask->type == GGML_TYPE_F16 && mask->ne[2] == 1 &&
-                                            mask->ne[0] >= k->ne[1] && mask->ne[1] >= q->ne[1]);
-    return fits && masked && (sinks == nullptr || (is_cube(sinks) && sinks->type == GGML_TYPE_F32)) &&
-           hearth_attention_takes(k->type, v->type, k->ne[0], v->ne[0]);
+    const bool masked =
+        mask == nullptr || (has_plain_rows(mask) && mask->type == GGML_TYPE_F16 &&
+                            mask->ne[2] == 1 && mask->ne[0] >= k->ne[1] && mask->ne[1] >= q->ne[1]);
+    return fits && masked &&
+           (sinks == nullptr || (has_plain_rows(sinks) && sinks->type == GGML_TYPE_F32)) &&
+           hearth_attention_supports(k->type, v->type, k->ne[0], v->ne[0]);
 }
 
 enum ggml_status attend(Context &context, const ggml_tensor *out) {
@@ -227,7 +239,7 @@ enum ggml_status attend(Context &context, const ggml_tensor *out) {
     args.v = vectors(out->src[2]);
     if (mask != nullptr) {
         args.mask = mask->data;
-        args.mask_bytes = mask->nb[1];
+        args.mask_row_bytes = mask->nb[1];
     }
     if (sinks != nullptr) args.sinks = (const float *)sinks->data;
     args.out = (float *)out->data;
@@ -243,18 +255,20 @@ enum ggml_status attend(Context &context, const ggml_tensor *out) {
     args.max_bias = params[1];
     args.softcap = params[2];
     args.threads = context.threads;
-    if (!context.grow(hearth_attention_work(&args))) return GGML_STATUS_ALLOC_FAILED;
-    args.work = context.work;
+    if (!context.reserve(hearth_attention_workspace_bytes(&args))) return GGML_STATUS_ALLOC_FAILED;
+    args.workspace = context.workspace;
     hearth_attention(&args);
     return GGML_STATUS_SUCCESS;
 }
 
 bool is_product(enum ggml_op op) { return op == GGML_OP_MUL_MAT || op == GGML_OP_MUL_MAT_ID; }
 
-// Whether two products have the same columns and formats, as those of queries, keys and values have.
-bool go_together(const ggml_tensor *a, const ggml_tensor *b) {
+// Whether two products have the same columns and formats, as those to queries, keys and values
+// have.
+bool share_columns(const ggml_tensor *a, const ggml_tensor *b) {
     return a->op == GGML_OP_MUL_MAT && b->op == GGML_OP_MUL_MAT && a->src[1] == b->src[1] &&
-           a->src[0]->type == b->src[0]->type && a->src[0]->op == GGML_OP_NONE && b->src[0]->op == GGML_OP_NONE;
+           a->src[0]->type == b->src[0]->type && a->src[0]->op == GGML_OP_NONE &&
+           b->src[0]->op == GGML_OP_NONE;
 }
 
 enum ggml_status compute(ggml_backend_t backend, ggml_cgraph *graph) {
@@ -263,13 +277,14 @@ enum ggml_status compute(ggml_backend_t backend, ggml_cgraph *graph) {
     nodes.clear();
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const ggml_tensor *node = ggml_graph_node(graph, i);
-        if (!is_view(node->op) && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0) nodes.push_back(node);
+        if (!is_view(node->op) && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0)
+            nodes.push_back(node);
     }
     for (size_t i = 0, next; i < nodes.size(); i = next) {
         ggml_status status = GGML_STATUS_FAILED;
         next = i + 1;
         if (is_product(nodes[i]->op)) {
-            while (next < nodes.size() && go_together(nodes[i], nodes[next])) next++;
+            while (next < nodes.size() && share_columns(nodes[i], nodes[next])) next++;
             status = multiply(context, &nodes[i], (int)(next - i));
         } else if (nodes[i]->op == GGML_OP_FLASH_ATTN_EXT) {
             status = attend(context, nodes[i]);
@@ -303,7 +318,9 @@ ggml_backend_t new_backend(ggml_backend_dev_t device, const char *) {
 const char *device_name(ggml_backend_dev_t) { return NAME; }
 const char *device_description(ggml_backend_dev_t) { return DESCRIPTION; }
 void device_memory(ggml_backend_dev_t, size_t *free, size_t *total) { *free = *total = 0; }
-enum ggml_backend_dev_type device_type(ggml_backend_dev_t) { return GGML_BACKEND_DEVICE_TYPE_ACCEL; }
+enum ggml_backend_dev_type device_type(ggml_backend_dev_t) {
+    return GGML_BACKEND_DEVICE_TYPE_ACCEL;
+}
 
 void device_props(ggml_backend_dev_t, ggml_backend_dev_props *props) {
     props->name = NAME;
@@ -315,18 +332,21 @@ void device_props(ggml_backend_dev_t, ggml_backend_dev_props *props) {
     props->caps.mmap_support = true;
 }
 
-ggml_backend_buffer_type_t device_buffers(ggml_backend_dev_t) { return ggml_backend_cpu_buffer_type(); }
+ggml_backend_buffer_type_t device_buffers(ggml_backend_dev_t) {
+    return ggml_backend_cpu_buffer_type();
+}
 
-ggml_backend_buffer_t device_buffer_from(ggml_backend_dev_t, void *memory, size_t size, size_t) {
+ggml_backend_buffer_t device_buffer_from_ptr(ggml_backend_dev_t, void *memory, size_t size,
+                                             size_t) {
     return ggml_backend_cpu_buffer_from_ptr(memory, size);
 }
 
-bool device_takes(ggml_backend_dev_t, const ggml_tensor *op) {
-    return is_view(op->op) || (is_product(op->op) && takes_product(op)) ||
-           (op->op == GGML_OP_FLASH_ATTN_EXT && takes_attention(op));
+bool device_supports_op(ggml_backend_dev_t, const ggml_tensor *op) {
+    return is_view(op->op) || (is_product(op->op) && supports_product(op)) ||
+           (op->op == GGML_OP_FLASH_ATTN_EXT && supports_attention(op));
 }
 
-bool device_reads(ggml_backend_dev_t, ggml_backend_buffer_type_t buffers) {
+bool device_supports_buffers(ggml_backend_dev_t, ggml_backend_buffer_type_t buffers) {
     return ggml_backend_buft_is_host(buffers);
 }
 
@@ -343,9 +363,9 @@ ggml_backend_dev_t device_of(ggml_backend_reg_t reg, size_t) {
         calls.get_props = device_props;
         calls.init_backend = new_backend;
         calls.get_buffer_type = device_buffers;
-        calls.buffer_from_host_ptr = device_buffer_from;
-        calls.supports_op = device_takes;
-        calls.supports_buft = device_reads;
+        calls.buffer_from_host_ptr = device_buffer_from_ptr;
+        calls.supports_op = device_supports_op;
+        calls.supports_buft = device_supports_buffers;
         return ggml_backend_device{calls, reg, nullptr};
     }();
     return &device;
@@ -360,6 +380,7 @@ void *address_of(ggml_backend_reg_t, const char *name) {
 // What ggml_backend_load() looks for. Null, which it takes for a failure, in another ggml.
 extern "C" ggml_backend_reg_t ggml_backend_init(void) {
     if (std::string(ggml_version()) + " " + ggml_commit() != HEARTH_GGML) return nullptr;
-    static ggml_backend_reg reg = {API_VERSION, {registered_name, device_count, device_of, address_of}, nullptr};
+    static ggml_backend_reg reg = {
+        API_VERSION, {registered_name, device_count, device_of, address_of}, nullptr};
     return &reg;
 }

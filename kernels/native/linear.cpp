@@ -1,313 +1,323 @@
-// See linear.h. Weights and inputs in bfloat16 are multiplied in pairs where the processor does that;
-// all else is widened to float32 on the way.
+// See linear.h. Weights and inputs in bfloat16 are multiplied in pairs where the processor does
+// that; all else is widened to float32 on the way.
+//
+// Few columns are multiplied with the rows as they lie. For more, weights and columns are packed:
+// MR rows and NR columns in a register tile, KC weights of a row at a time, NC columns for each
+// packing (as BLIS names them).
 #include "linear.h"
 
 #include <algorithm>
 #include <new>
 #include <vector>
 
-#include "rows.h"
+#include "dot.h"
 
 namespace hearth {
 namespace {
 
-constexpr int FEW = 32;  // columns, up to which rows are multiplied as they lie
-constexpr int ROUNDED = 7;  // columns, from which rounding weights costs less than it saves
-constexpr int64_t NEAR_BYTES = 24 << 10, SHORTEST = 512;  // of columns; weights of a row
-constexpr int64_t LONG = 1024;  // weights, from which rows are read one after the other
-constexpr int PANEL = 2 * LANES, TILE = LANES == 16 ? 12 : 4;  // rows and columns of many
-constexpr int64_t STRETCH = 1024;  // weights of a row that are turned at a time
-constexpr int64_t SPAN = 504;  // columns, whole tiles, that pass over a panel before it is turned again
+constexpr int MAX_DIRECT_COLUMNS = 32;  // up to which rows are multiplied as they lie
+constexpr int MIN_ROUNDED_COLUMNS = 7;  // from which rounding weights costs less than it saves
+constexpr int64_t DIRECT_BLOCK_BYTES = 24 << 10;  // of columns: they stay in the first-level cache
+constexpr int64_t MIN_DIRECT_K = 512;             // weights of a row in a block of columns
+constexpr int64_t MIN_ROW_BY_ROW_K = 1024;        // see dot_row_by_row()
 
-// y of one matrix, whose rows stand from offset on.
-struct Outputs {
-    const hearth_product &p;
+constexpr int MR = 2 * LANES, NR = LANES == 16 ? 12 : 4;
+constexpr int64_t KC = 1024, NC = 504;
+
+int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+// y of one matrix, whose rows stand from `offset` on.
+struct Output {
+    const hearth_linear_args &args;
     int64_t offset;
 
-    void put(int64_t column, int64_t row, const float *values, int64_t count) const {
-        const int64_t at = column * p.y_stride + offset + row;
-        if (p.y_type == TYPE_F32) {
-            std::memcpy((float *)p.y + at, values, (size_t)count * sizeof(float));
-        } else {
-            narrow(values, count, (uint16_t *)p.y + at);
-        }
+    void write(int64_t column, int64_t row, const float *values, int64_t count) const {
+        const int64_t i = column * args.y_stride + offset + row;
+        if (args.y_type == TYPE_F32)
+            std::memcpy((float *)args.y + i, values, (size_t)count * sizeof(float));
+        else
+            store_bf16((uint16_t *)args.y + i, values, count);
     }
 };
 
-const char *weight_at(int type, const char *row, int64_t i) {
-    return row + (type == TYPE_Q8_0 ? i / 32 * 34 : i * (type == TYPE_F32 ? 4 : 2));
+const char *weight_address(int type, const char *row, int64_t i) {
+    return with_row(type, [&](auto reader) { return reader.address(row, i); });
 }
 
-template <class W>
-void round_as(const char *row, int64_t k, uint16_t *out) {
-    int64_t i = 0;
-    for (; i + LANES <= k; i += LANES) narrow(W::some(row, i), out + i);
-    for (; i < k; i++) out[i] = to_bfloat(W::one(row, i));
+const char *row_address(const hearth_matrix &m, int64_t row, int64_t first_k) {
+    return weight_address(m.type, (const char *)m.data + row * m.stride, first_k);
 }
 
-void round_row(int type, const char *row, int64_t k, uint16_t *out) {
-    switch (type) {
-    case TYPE_F32: return round_as<AsF32>(row, k, out);
-    case TYPE_F16: return round_as<AsF16>(row, k, out);
-    case TYPE_Q8_0: return round_as<AsQ8>(row, k, out);
-    }
+void row_to_bf16(int type, const char *row, int64_t k, uint16_t *out) {
+    with_row(type, [&](auto reader) {
+        int64_t i = 0;
+        for (; i + LANES <= k; i += LANES) store_bf16(out + i, reader.lanes(row, i));
+        for (; i < k; i++) out[i] = f32_to_bf16(reader.scalar(row, i));
+    });
 }
 
-// tile() for `count` columns.
-template <class K>
-void tiles(int count, const char *const *rows, int64_t ahead, const char *x, int64_t x_bytes, int64_t k,
-           float (*out)[ROWS]) {
-    switch (count) {
+// out [columns][DOT_ROWS]: see dot_tile(); columns: Dot::MAX_COLUMNS at most.
+template <class Dot>
+void dot_columns(int columns, const char *const *rows, int64_t prefetch_bytes, const char *x,
+                 int64_t x_bytes, int64_t k, float (*out)[DOT_ROWS]) {
+    constexpr int MAX = Dot::MAX_COLUMNS;
+    const bool row_by_row = k >= MIN_ROW_BY_ROW_K;
+    switch (columns) {
     case 1:
-        if (k >= LONG) return lines<K, 1>(rows, x, x_bytes, k, out);
-        return tile<K, 1>(rows, ahead, x, x_bytes, k, out);
+        if (row_by_row) return dot_row_by_row<Dot, 1>(rows, x, x_bytes, k, out);
+        return dot_tile<Dot, 1>(rows, prefetch_bytes, x, x_bytes, k, out);
     case 2:
-        if (k >= LONG) return lines<K, 2>(rows, x, x_bytes, k, out);
-        return tile<K, std::min(2, K::COLUMNS)>(rows, ahead, x, x_bytes, k, out);
+        if (row_by_row) return dot_row_by_row<Dot, 2>(rows, x, x_bytes, k, out);
+        return dot_tile<Dot, 2>(rows, prefetch_bytes, x, x_bytes, k, out);
     case 3:
-        if (k >= LONG) return lines<K, std::min(3, K::COLUMNS)>(rows, x, x_bytes, k, out);
-        return tile<K, std::min(3, K::COLUMNS)>(rows, ahead, x, x_bytes, k, out);
-    case 4: return tile<K, std::min(4, K::COLUMNS)>(rows, ahead, x, x_bytes, k, out);
-    case 5: return tile<K, std::min(5, K::COLUMNS)>(rows, ahead, x, x_bytes, k, out);
-    default: return tile<K, K::COLUMNS>(rows, ahead, x, x_bytes, k, out);
+        if (row_by_row) return dot_row_by_row<Dot, std::min(3, MAX)>(rows, x, x_bytes, k, out);
+        return dot_tile<Dot, std::min(3, MAX)>(rows, prefetch_bytes, x, x_bytes, k, out);
+    case 4: return dot_tile<Dot, std::min(4, MAX)>(rows, prefetch_bytes, x, x_bytes, k, out);
+    case 5: return dot_tile<Dot, std::min(5, MAX)>(rows, prefetch_bytes, x, x_bytes, k, out);
+    default: return dot_tile<Dot, MAX>(rows, prefetch_bytes, x, x_bytes, k, out);
     }
 }
 
-// Weights from to from + k of ROWS rows, rounded to bfloat16 where K takes that and they are not.
-template <class K>
-void take(const hearth_matrix &m, const char **rows, int64_t k, uint16_t (*copies)[NEAR_BYTES / 2]) {
-    if (K::BYTES != 2 || m.type == TYPE_BF16) return;
-    for (int r = 0; r < ROWS; r++) {
-        round_row(m.type, rows[r], k, copies[r]);
-        rows[r] = (const char *)copies[r];
-    }
-}
-
-// Rows first to last of m, PANEL at most, by few columns x, x_bytes apart. A part of the columns passes
-// over all the rows, such that it stays in the first-level cache.
-template <class K>
-void few(const hearth_matrix &m, int64_t first, int64_t last, const char *x, int64_t x_bytes, const Outputs &to) {
-    const hearth_product &p = to.p;
-    const int64_t passes = (p.n + K::COLUMNS - 1) / K::COLUMNS, at_once = (p.n + passes - 1) / passes;
-    const int64_t part = std::max<int64_t>(SHORTEST, NEAR_BYTES / (p.n * K::BYTES) / 32 * 32);
-    static thread_local uint16_t copies[ROWS][NEAR_BYTES / 2];
-    float out[6][ROWS], sums[FEW][PANEL] = {};
-    for (int64_t from = 0; from < p.k; from += part) {
-        const int64_t k = std::min(part, p.k - from);
-        for (int64_t row = first; row < last; row += ROWS) {
-            const char *rows[ROWS];
-            for (int r = 0; r < ROWS; r++)
-                rows[r] = weight_at(m.type, (const char *)m.data + std::min(row + r, last - 1) * m.stride, from);
-            take<K>(m, rows, k, copies);
-            for (int64_t c = 0; c < p.n; c += at_once) {
-                const int count = (int)std::min(at_once, p.n - c);
-                tiles<K>(count, rows, c ? 0 : ROWS * m.stride, x + c * x_bytes + from * K::BYTES, x_bytes, k, out);
+// Rows first to last of m, MR at most, by few columns x, x_bytes apart. A block of the columns
+// passes over all the rows, so that it stays in the first-level cache.
+template <class Dot>
+void multiply_direct(const hearth_matrix &m, int64_t first, int64_t last, const char *x,
+                     int64_t x_bytes, const Output &to) {
+    const hearth_linear_args &a = to.args;
+    const bool round = Dot::INPUT_BYTES == 2 && m.type != TYPE_BF16;
+    const int64_t columns = blocks_of(a.n, blocks_of(a.n, Dot::MAX_COLUMNS));
+    const int64_t block_k =
+        std::max<int64_t>(MIN_DIRECT_K, DIRECT_BLOCK_BYTES / (a.n * Dot::INPUT_BYTES) / 32 * 32);
+    static thread_local uint16_t rounded[DOT_ROWS][DIRECT_BLOCK_BYTES / 2];
+    float out[6][DOT_ROWS], sums[MAX_DIRECT_COLUMNS][MR] = {};
+    for (int64_t first_k = 0; first_k < a.k; first_k += block_k) {
+        const int64_t k = std::min(block_k, a.k - first_k);
+        for (int64_t row = first; row < last; row += DOT_ROWS) {
+            const char *rows[DOT_ROWS];
+            for (int r = 0; r < DOT_ROWS; r++) {
+                rows[r] = row_address(m, std::min(row + r, last - 1), first_k);
+                if (!round) continue;
+                row_to_bf16(m.type, rows[r], k, rounded[r]);
+                rows[r] = (const char *)rounded[r];
+            }
+            for (int64_t c = 0; c < a.n; c += columns) {
+                const int count = (int)std::min(columns, a.n - c);
+                dot_columns<Dot>(count, rows, c ? 0 : DOT_ROWS * m.stride,
+                                 x + c * x_bytes + first_k * Dot::INPUT_BYTES, x_bytes, k, out);
                 for (int i = 0; i < count; i++)
-                    for (int r = 0; r < ROWS; r++) sums[c + i][row - first + r] += out[i][r];
+                    for (int r = 0; r < DOT_ROWS; r++) sums[c + i][row - first + r] += out[i][r];
             }
         }
     }
-    for (int64_t c = 0; c < p.n; c++) to.put(c, first, sums[c], last - first);
+    for (int64_t c = 0; c < a.n; c++) to.write(c, first, sums[c], last - first);
 }
 
-// STRETCH weights of PANEL rows, of which four bytes of all rows stand side by side.
+// KC weights of MR rows, packed so that four bytes of all rows lie side by side.
 struct Panel {
-    alignas(64) int32_t turned[STRETCH * PANEL];
-    char rows[LANES][STRETCH * sizeof(float)];
+    alignas(64) int32_t packed[KC * MR];
+    char converted[LANES][KC * sizeof(float)];
 };
 
-// Weights from to from + count of the row as bytes of `width` each; where they lie if they are that.
-const char *plain(const hearth_matrix &m, int64_t row, int64_t from, int64_t count, int width, char *copy) {
-    const char *at = weight_at(m.type, (const char *)m.data + row * m.stride, from);
+// `count` weights of a row as numbers of `width` bytes: where they lie if they are that, else in
+// copy.
+const char *converted_row(const hearth_matrix &m, int64_t row, int64_t first_k, int64_t count,
+                          int width, char *copy) {
+    const char *at = row_address(m, row, first_k);
     if (m.type == (width == 2 ? TYPE_BF16 : TYPE_F32)) return at;
-    if (width == 2) round_row(m.type, at, count, (uint16_t *)copy);
-    else widen(m.type, at, count, (float *)copy);
+    if (width == 2)
+        row_to_bf16(m.type, at, count, (uint16_t *)copy);
+    else
+        row_to_f32(m.type, at, count, (float *)copy);
     return copy;
 }
 
-void fill(Panel &panel, const hearth_matrix &m, int64_t row, int64_t from, int64_t count, int width) {
-    const int64_t bytes = count * width, whole = bytes / 32, ahead = PANEL * m.stride;
+void pack_panel(Panel &panel, const hearth_matrix &m, int64_t row, int64_t first_k, int64_t count,
+                int width) {
+    const int64_t bytes = count * width, whole_steps = bytes / 32, prefetch_bytes = MR * m.stride;
     const bool direct = m.type == (width == 2 ? TYPE_BF16 : TYPE_F32);
     for (int side = 0; side < 2; side++) {
         const char *rows[LANES];
         for (int r = 0; r < LANES; r++)
-            rows[r] = plain(m, std::min(row + side * LANES + r, m.rows - 1), from, count, width, panel.rows[r]);
-        int32_t *out = panel.turned + side * LANES;
+            rows[r] = converted_row(m, std::min(row + side * LANES + r, m.rows - 1), first_k, count,
+                                    width, panel.converted[r]);
+        int32_t *out = panel.packed + side * LANES;
         for (int64_t s = 0; s * 32 < bytes; s++) {
             __m256i taken[LANES];
             char rest[32] = {};
             for (int r = 0; r < LANES; r++) {
                 const char *at = rows[r] + 32 * s;
-                if (s % 2 == 0 && direct) _mm_prefetch(at + ahead, _MM_HINT_T0);
-                if (s == whole) std::memcpy(rest, at, (size_t)(bytes - 32 * s));
-                taken[r] = read<__m256i>(s == whole ? rest : at);
+                if (s % 2 == 0 && direct) _mm_prefetch(at + prefetch_bytes, _MM_HINT_T0);
+                if (s == whole_steps) std::memcpy(rest, at, (size_t)(bytes - 32 * s));
+                taken[r] = read<__m256i>(s == whole_steps ? rest : at);
             }
-            ints turned[8];
-            turn(taken, turned);
-            for (int j = 0; j < 8; j++, out += PANEL) store(out, turned[j]);
+            vec_int transposed[8];
+            transpose(taken, transposed);
+            for (int j = 0; j < 8; j++, out += MR) store_int(out, transposed[j]);
         }
     }
 }
 
 // sums[column][row] += a panel by N columns, both as `words` times 4 bytes.
-template <class K, int N>
-void multiply(const int32_t *panel, const int32_t *x, int64_t words, float (*sums)[PANEL]) {
-    floats total[N][2];
+template <class Dot, int N>
+void micro_kernel(const int32_t *panel, const int32_t *x, int64_t words, float (*sums)[MR]) {
+    vec_f32 acc[N][2];
     for (int c = 0; c < N; c++)
-        for (int side = 0; side < 2; side++) total[c][side] = load(sums[c] + side * LANES);
-    for (int64_t i = 0; i < words; i++, panel += PANEL, x += TILE) {
-        const ints low = load((const void *)panel), high = load((const void *)(panel + LANES));
+        for (int side = 0; side < 2; side++) acc[c][side] = load(sums[c] + side * LANES);
+    for (int64_t i = 0; i < words; i++, panel += MR, x += NR) {
+        const vec_int low = load_int(panel), high = load_int(panel + LANES);
         for (int c = 0; c < N; c++) {
-            const ints column = all(x[c]);
-            total[c][0] = K::add(total[c][0], low, column);
-            total[c][1] = K::add(total[c][1], high, column);
+            const vec_int column = broadcast(x[c]);
+            acc[c][0] = Dot::accumulate(acc[c][0], low, column);
+            acc[c][1] = Dot::accumulate(acc[c][1], high, column);
         }
     }
     for (int c = 0; c < N; c++)
-        for (int side = 0; side < 2; side++) store(sums[c] + side * LANES, total[c][side]);
+        for (int side = 0; side < 2; side++) store(sums[c] + side * LANES, acc[c][side]);
 }
 
-int64_t words_of(int64_t k, int width) { return (k * width + 31) / 32 * 8; }
+// 4-byte words of k packed numbers of `width` bytes, filled up to 32 bytes.
+int64_t packed_words(int64_t k, int width) { return blocks_of(k * width, 32) * 8; }
 
-// PANEL rows from `row` on by all columns, which x holds in tiles; see Columns.
-template <class K>
-void many(const hearth_matrix &m, int64_t row, const int32_t *x, const Outputs &to) {
+// MR rows from `row` on by all columns, which x holds packed; see Columns.
+template <class Dot>
+void multiply_packed(const hearth_matrix &m, int64_t row, const int32_t *x, const Output &to) {
     static thread_local Panel panel;
-    static thread_local float sums[SPAN][PANEL];
-    const hearth_product &p = to.p;
-    const int64_t tile_words = words_of(p.k, K::BYTES) * TILE;
-    for (int64_t first = 0; first < p.n; first += SPAN) {
-        const int64_t columns = std::min(SPAN, p.n - first);
-        std::memset(sums, 0, (size_t)((columns + TILE - 1) / TILE * TILE) * sizeof *sums);
-        for (int64_t from = 0; from < p.k; from += STRETCH) {
-            const int64_t count = std::min(STRETCH, p.k - from), words = words_of(count, K::BYTES);
-            fill(panel, m, row, from, count, K::BYTES);
-            for (int64_t c = 0; c < columns; c += TILE) {
-                const int32_t *at = x + (first + c) / TILE * tile_words + from * K::BYTES / 4 * TILE;
+    static thread_local float sums[NC][MR];
+    const hearth_linear_args &a = to.args;
+    const int64_t tile_words = packed_words(a.k, Dot::INPUT_BYTES) * NR;
+    for (int64_t first = 0; first < a.n; first += NC) {
+        const int64_t columns = std::min(NC, a.n - first);
+        std::memset(sums, 0, (size_t)(blocks_of(columns, NR) * NR) * sizeof *sums);
+        for (int64_t first_k = 0; first_k < a.k; first_k += KC) {
+            const int64_t count = std::min(KC, a.k - first_k);
+            const int64_t words = packed_words(count, Dot::INPUT_BYTES);
+            pack_panel(panel, m, row, first_k, count, Dot::INPUT_BYTES);
+            for (int64_t c = 0; c < columns; c += NR) {
+                const int32_t *tile =
+                    x + (first + c) / NR * tile_words + first_k * Dot::INPUT_BYTES / 4 * NR;
                 const int64_t left = columns - c;
-                if (left <= 4) multiply<K, 4>(panel.turned, at, words, sums + c);
-                else if (left <= 8 && TILE > 8) multiply<K, TILE == 12 ? 8 : 4>(panel.turned, at, words, sums + c);
-                else multiply<K, TILE>(panel.turned, at, words, sums + c);
+                if (left <= 4)
+                    micro_kernel<Dot, 4>(panel.packed, tile, words, sums + c);
+                else if (left <= 8 && NR > 8)
+                    micro_kernel<Dot, std::min(8, NR)>(panel.packed, tile, words, sums + c);
+                else
+                    micro_kernel<Dot, NR>(panel.packed, tile, words, sums + c);
             }
         }
         for (int64_t c = 0; c < columns; c++)
-            to.put(first + c, row, sums[c], std::min<int64_t>(PANEL, m.rows - row));
+            to.write(first + c, row, sums[c], std::min<int64_t>(MR, m.rows - row));
     }
 }
 
-template <class W>
-void widen_as(const char *row, int64_t k, float *out) {
-    int64_t i = 0;
-    for (; i + LANES <= k; i += LANES) store(out + i, W::some(row, i));
-    for (; i < k; i++) out[i] = W::one(row, i);
+// Whether x is multiplied with m in bfloat16.
+bool uses_bf16_dot(const hearth_linear_args &a, const hearth_matrix &m) {
+    if (!HAS_BF16_DOT) return false;
+    if (m.type == TYPE_BF16) return a.x_type == TYPE_BF16 || a.allow_bf16;
+    return a.allow_bf16 && a.n >= MIN_ROUNDED_COLUMNS;
 }
 
-// Whether rows of m are multiplied with x in bfloat16.
-bool takes_pairs(const hearth_product &p, const hearth_matrix &m) {
-    if (!PAIRS) return false;
-    if (m.type == TYPE_BF16) return p.x_type == TYPE_BF16 || p.narrow;
-    return p.narrow && p.n >= ROUNDED;
-}
+int input_width(const hearth_linear_args &a) { return a.x_type == TYPE_BF16 ? 2 : 4; }
 
-// The columns of a product as numbers of one type, and where there are many, turned: four bytes of
-// each column of a tile side by side.
+// The columns of a product as numbers of one width, and where there are many, packed: four bytes of
+// each column of a tile of NR side by side. Keeps its memory.
 struct Columns {
-    std::vector<char> rows, turned;
+    std::vector<char> rows, packed;
 
-    // Bytes between columns, as few() takes them.
-    static int64_t stride(const hearth_product &p, int width) {
-        const int own = p.x_type == TYPE_BF16 ? 2 : 4;
-        return width == own ? p.x_stride * width : words_of(p.k, width) * 4;
+    // Bytes between columns, as multiply_direct() takes them.
+    static int64_t stride(const hearth_linear_args &a, int width) {
+        return width == input_width(a) ? a.x_stride * width : packed_words(a.k, width) * 4;
     }
 
-    const char *make(const hearth_product &p, int width) {
-        if (p.n > FEW) return turn_all(p, width);
-        if (width == (p.x_type == TYPE_BF16 ? 2 : 4)) return (const char *)p.x;
-        const int64_t bytes = stride(p, width);
-        rows.resize((size_t)(bytes * p.n));
-        for (int64_t c = 0; c < p.n; c++) convert(p, c, width, rows.data() + c * bytes);
+    const char *prepare(const hearth_linear_args &a, int width) {
+        if (a.n > MAX_DIRECT_COLUMNS) return pack(a, width);
+        if (width == input_width(a)) return (const char *)a.x;
+        const int64_t bytes = stride(a, width);
+        rows.resize((size_t)(bytes * a.n));
+        for (int64_t c = 0; c < a.n; c++) convert(a, c, width, rows.data() + c * bytes);
         return rows.data();
     }
 
     // Column c in numbers of this width.
-    static void convert(const hearth_product &p, int64_t c, int width, char *to) {
-        const int own = p.x_type == TYPE_BF16 ? 2 : 4;
-        const char *from = (const char *)p.x + c * p.x_stride * own;
-        if (width == own) std::memcpy(to, from, (size_t)(p.k * width));
-        else if (width == 4) widen(TYPE_BF16, from, p.k, (float *)to);
-        else narrow((const float *)from, p.k, (uint16_t *)to);
+    static void convert(const hearth_linear_args &a, int64_t c, int width, char *to) {
+        const int own = input_width(a);
+        const char *from = (const char *)a.x + c * a.x_stride * own;
+        if (width == own)
+            std::memcpy(to, from, (size_t)(a.k * width));
+        else if (width == 4)
+            row_to_f32(TYPE_BF16, from, a.k, (float *)to);
+        else
+            store_bf16((uint16_t *)to, (const float *)from, a.k);
     }
 
-    const char *turn_all(const hearth_product &p, int width) {
-        const int64_t words = words_of(p.k, width), tiles = (p.n + TILE - 1) / TILE;
-        turned.resize((size_t)(tiles * TILE * words * 4));
-        char *const to = turned.data();
-#pragma omp parallel for schedule(static) num_threads(p.threads) if (p.threads > 1)
-        for (int64_t t = 0; t < tiles; t++) turn_tile(p, t, width, words, (int32_t *)to + t * TILE * words);
-        return to;
+    const char *pack(const hearth_linear_args &a, int width) {
+        const int64_t words = packed_words(a.k, width), tiles = blocks_of(a.n, NR);
+        packed.resize((size_t)(tiles * NR * words * 4));
+        int32_t *const to = (int32_t *)packed.data();
+#pragma omp parallel for schedule(static) num_threads(a.threads) if (a.threads > 1)
+        for (int64_t t = 0; t < tiles; t++) pack_tile(a, t, width, words, to + t * NR * words);
+        return packed.data();
     }
 
-    static void turn_tile(const hearth_product &p, int64_t t, int width, int64_t words, int32_t *to) {
-        static thread_local std::vector<int32_t> lines;
-        lines.assign((size_t)(TILE * words), 0);
-        for (int64_t c = t * TILE; c < std::min(p.n, (t + 1) * TILE); c++)
-            convert(p, c, width, (char *)(lines.data() + (c - t * TILE) * words));
+    static void pack_tile(const hearth_linear_args &a, int64_t t, int width, int64_t words,
+                          int32_t *to) {
+        static thread_local std::vector<int32_t> columns;
+        columns.assign((size_t)(NR * words), 0);
+        for (int64_t c = t * NR; c < std::min(a.n, (t + 1) * NR); c++)
+            convert(a, c, width, (char *)(columns.data() + (c - t * NR) * words));
         for (int64_t i = 0; i < words; i++)
-            for (int c = 0; c < TILE; c++) *to++ = lines[(size_t)(c * words + i)];
+            for (int c = 0; c < NR; c++) *to++ = columns[(size_t)(c * words + i)];
     }
 };
 
-void rows_of(const hearth_matrix &m, int64_t first, int64_t last, const char *x, bool pairs, const Outputs &to) {
-    const hearth_product &p = to.p;
-    if (p.n > FEW) {
-        for (int64_t row = first; row < last; row += PANEL)
-            if (pairs) many<Pairs>(m, row, (const int32_t *)x, to);
-            else many<Floats<AsF32>>(m, row, (const int32_t *)x, to);
-        return;
+// Rows first to last of m by the prepared columns x; bf16: these are bfloat16.
+void multiply_rows(const hearth_matrix &m, int64_t first, int64_t last, const char *x, bool bf16,
+                   const Output &to) {
+    const hearth_linear_args &a = to.args;
+    if (a.n > MAX_DIRECT_COLUMNS) {
+        const int32_t *packed = (const int32_t *)x;
+        if (bf16) return multiply_packed<BF16Dot>(m, first, packed, to);
+        return multiply_packed<F32Dot<F32Row>>(m, first, packed, to);
     }
-    const int64_t bytes = Columns::stride(p, pairs ? 2 : 4);
-    if (pairs) return few<Pairs>(m, first, last, x, bytes, to);
-    switch (m.type) {
-    case TYPE_F32: return few<Floats<AsF32>>(m, first, last, x, bytes, to);
-    case TYPE_F16: return few<Floats<AsF16>>(m, first, last, x, bytes, to);
-    case TYPE_Q8_0:
-        if (p.n <= 2) return few<Blocks>(m, first, last, x, bytes, to);
-        return few<Floats<AsQ8>>(m, first, last, x, bytes, to);
-    default: return few<Floats<AsBF16>>(m, first, last, x, bytes, to);
-    }
+    const int64_t x_bytes = Columns::stride(a, bf16 ? 2 : 4);
+    if (bf16) return multiply_direct<BF16Dot>(m, first, last, x, x_bytes, to);
+    if (m.type == TYPE_Q8_0 && a.n <= Q8_0Dot::MAX_COLUMNS)
+        return multiply_direct<Q8_0Dot>(m, first, last, x, x_bytes, to);
+    with_row(m.type, [&](auto reader) {
+        multiply_direct<F32Dot<decltype(reader)>>(m, first, last, x, x_bytes, to);
+    });
 }
 
 }  // namespace
 
-void widen(int type, const char *row, int64_t k, float *out) {
-    switch (type) {
-    case TYPE_F32: return widen_as<AsF32>(row, k, out);
-    case TYPE_F16: return widen_as<AsF16>(row, k, out);
-    case TYPE_Q8_0: return widen_as<AsQ8>(row, k, out);
-    case TYPE_BF16: return widen_as<AsBF16>(row, k, out);
-    }
+void row_to_f32(int type, const char *row, int64_t k, float *out) {
+    with_row(type, [&](auto reader) {
+        int64_t i = 0;
+        for (; i + LANES <= k; i += LANES) store(out + i, reader.lanes(row, i));
+        for (; i < k; i++) out[i] = reader.scalar(row, i);
+    });
 }
 
 }  // namespace hearth
 
 using namespace hearth;
 
-extern "C" bool hearth_linear(const hearth_product *product) try {
-    const hearth_product &p = *product;
+extern "C" bool hearth_linear(const hearth_linear_args *args) try {
+    const hearth_linear_args &a = *args;
     static thread_local Columns columns[2];
     const char *x[2] = {nullptr, nullptr};
     int64_t offset = 0;
-    for (int64_t i = 0; i < p.count; i++) {
-        const hearth_matrix &m = p.matrices[i];
-        const bool pairs = takes_pairs(p, m);
-        if (!x[pairs]) x[pairs] = columns[pairs].make(p, pairs ? 2 : 4);
-        const char *own = x[pairs];
-        const Outputs to{p, offset};
-        const int64_t panels = (m.rows + PANEL - 1) / PANEL;
-        const int chunk = (int)std::max<int64_t>(1, std::min<int64_t>(8, panels / (p.threads * 4)));
-#pragma omp parallel for schedule(dynamic, chunk) num_threads(p.threads) if (p.threads > 1 && panels > 1)
-        for (int64_t panel = 0; panel < panels; panel++)
-            rows_of(m, panel * PANEL, std::min(m.rows, (panel + 1) * PANEL), own, pairs, to);
+    for (int64_t i = 0; i < a.count; i++) {
+        const hearth_matrix &m = a.matrices[i];
+        const bool bf16 = uses_bf16_dot(a, m);
+        if (!x[bf16]) x[bf16] = columns[bf16].prepare(a, bf16 ? 2 : 4);
+        const char *prepared = x[bf16];
+        const Output to{a, offset};
+        const int64_t panels = blocks_of(m.rows, MR);
+        const int chunk = (int)std::clamp<int64_t>(panels / (a.threads * 4), 1, 8);
+#pragma omp parallel for schedule(dynamic, chunk) \
+    num_threads(a.threads) if (a.threads > 1 && panels > 1)
+        for (int64_t p = 0; p < panels; p++)
+            multiply_rows(m, p * MR, std::min(m.rows, (p + 1) * MR), prepared, bf16, to);
         offset += m.rows;
     }
     return true;

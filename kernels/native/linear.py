@@ -12,16 +12,20 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from gguf import GGML_QUANT_SIZES
+from gguf import GGMLQuantizationType as GgmlType
 from torch import Tensor
 
 from kernels import native
 
-LIBRARY = "torch"
 Q8_0 = "Q8_0"
-_BLOCK_WEIGHTS, _BLOCK_BYTES = 32, 34
-_Q8_0_NUMBER = 8  # ggml's, as those below
-_NUMBERS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 30}
-_INPUTS = (torch.float32, torch.bfloat16)
+GGML_TYPES = {
+    torch.float32: GgmlType.F32,
+    torch.float16: GgmlType.F16,
+    torch.bfloat16: GgmlType.BF16,
+}
+_BLOCK_WEIGHTS, _BLOCK_BYTES = GGML_QUANT_SIZES[GgmlType.Q8_0]
+_INPUT_DTYPES = (torch.float32, torch.bfloat16)
 
 
 class Matrix(ctypes.Structure):
@@ -35,7 +39,7 @@ class Matrix(ctypes.Structure):
     )
 
 
-class _Product(ctypes.Structure):
+class _LinearArgs(ctypes.Structure):
     _fields_ = (
         ("matrices", ctypes.c_void_p),
         ("count", ctypes.c_int64),
@@ -47,13 +51,13 @@ class _Product(ctypes.Structure):
         ("y_stride", ctypes.c_int64),
         ("x_type", ctypes.c_int32),
         ("y_type", ctypes.c_int32),
-        ("narrow", ctypes.c_int32),
+        ("allow_bf16", ctypes.c_int32),
         ("threads", ctypes.c_int32),
     )
 
 
 class TorchKernels:
-    """A compiled library, which computes by torch's threads."""
+    """The compiled library, which computes by torch's threads."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError for what is no library."""
@@ -62,21 +66,21 @@ class TorchKernels:
         self.library = ctypes.CDLL(str(path))
         self.linear = self.library.hearth_linear
         self.linear.restype = ctypes.c_bool
-        self.linear.argtypes = (ctypes.POINTER(_Product),)
+        self.linear.argtypes = (ctypes.POINTER(_LinearArgs),)
 
 
 def _openmp_of_torch() -> list[str]:
-    """GCC's OpenMP that torch has brought along. Loaded for all, it comes before the one of the
-    system; with both, threads of the one would spin while those of the other work."""
-    folder = Path(torch.__file__).parent
-    places = (folder / "lib", folder.parent / "torch.libs")
-    return sorted(str(file) for place in places for file in place.glob("libgomp*.so*"))
+    """The GCC OpenMP that torch brings. Loaded globally, it comes before the system's; with both,
+    threads of the one would spin while those of the other work."""
+    package = Path(torch.__file__).parent
+    folders = (package / "lib", package.parent / "torch.libs")
+    return sorted(str(file) for folder in folders for file in folder.glob("libgomp*.so*"))
 
 
 @cache
 def torch_kernels() -> TorchKernels | None:
-    """Those compiled for this processor; None: there are none."""
-    path = native.library_path(LIBRARY)
+    """The kernels for this processor; None: they were not compiled."""
+    path = native.library_path("torch")
     return None if path is None else TorchKernels(path)
 
 
@@ -88,13 +92,13 @@ def supports(weight: Tensor, kind: str | None = None) -> bool:
     if weight.stride(1) != 1 or weight.stride(0) < weight.shape[1]:
         return False
     if kind is None:
-        return weight.dtype in _NUMBERS
+        return weight.dtype in GGML_TYPES
     whole = weight.shape[1] % _BLOCK_BYTES == 0
     return kind == Q8_0 and weight.dtype == torch.uint8 and whole
 
 
 class Matrices:
-    """Weights of the same width k, one below the other; kinds: their formats, None: floats.
+    """Weights of the same width k, one below the other; kinds: their GGUF formats, None: floats.
 
     rows: of all of them; k: weights of a row. Keeps the tensors, whose memory is used.
     """
@@ -102,7 +106,7 @@ class Matrices:
     def __init__(
         self, kernels: TorchKernels, weights: Sequence[Tensor], kinds: Sequence[str | None]
     ) -> None:
-        """Raises ValueError for weights that takes says no to, and for different widths."""
+        """Raises ValueError for weights that are not supported, and for different widths."""
         widths = {_width(weight, kind) for weight, kind in zip(weights, kinds, strict=True)}
         if len(widths) != 1:
             raise ValueError(f"{len(widths)} widths of weights, expected one: {sorted(widths)}")
@@ -112,24 +116,24 @@ class Matrices:
         self.count = len(weights)
         self.array = (Matrix * self.count)(*map(_matrix, weights, kinds))
         self._linear = kernels.linear
-        self._product = _Product(ctypes.addressof(self.array), self.count, self.k)
-        self._reference = ctypes.byref(self._product)
+        self._args = _LinearArgs(ctypes.addressof(self.array), self.count, self.k)
+        self._reference = ctypes.byref(self._args)
 
-    def multiply(self, x: Tensor, *, dtype: torch.dtype, narrow: bool = False) -> Tensor:
-        """[T, rows] in dtype, of x [T, k]; both float32 or bfloat16. narrow: x and weights may be
-        rounded to bfloat16 where that is faster. Raises ValueError for another x. One thread at
+    def multiply(self, x: Tensor, *, dtype: torch.dtype, allow_bf16: bool = False) -> Tensor:
+        """[T, rows] in dtype, of x [T, k]; both float32 or bfloat16. allow_bf16: x and weights may
+        be rounded to bfloat16 where that is faster. Raises ValueError for another x. One thread at
         a time."""
-        if x.ndim != 2 or x.shape[1] != self.k or x.dtype not in _INPUTS or not _on_cpu(x):
+        if x.ndim != 2 or x.shape[1] != self.k or x.dtype not in _INPUT_DTYPES or not _on_cpu(x):
             raise ValueError(f"inputs {list(x.shape)} of {x.dtype}, expected [T, {self.k}]")
+        check_output_dtype(dtype)
         if x.stride(1) != 1 or x.stride(0) < 0:
             x = x.contiguous()
         out = torch.empty((len(x), self.rows), dtype=dtype)
-        product = self._product
-        product.n = len(x)
-        product.x, product.x_stride = x.data_ptr(), x.stride(0)
-        product.y, product.y_stride = out.data_ptr(), self.rows
-        product.x_type, product.y_type = _NUMBERS[x.dtype], _output_number(dtype)
-        product.narrow, product.threads = narrow, torch.get_num_threads()
+        args = self._args
+        args.n = len(x)
+        args.x, args.x_stride, args.x_type = x.data_ptr(), x.stride(0), GGML_TYPES[x.dtype]
+        args.y, args.y_stride, args.y_type = out.data_ptr(), self.rows, GGML_TYPES[dtype]
+        args.allow_bf16, args.threads = allow_bf16, torch.get_num_threads()
         if len(x) and not self._linear(self._reference):
             raise MemoryError(f"no memory for a product of {len(x)} rows")
         return out
@@ -139,10 +143,10 @@ def _on_cpu(x: Tensor) -> bool:
     return bool(x.device.type == "cpu")
 
 
-def _output_number(dtype: torch.dtype) -> int:
-    if dtype not in _INPUTS:
+def check_output_dtype(dtype: torch.dtype) -> None:
+    """Raises ValueError for a dtype that outputs cannot have."""
+    if dtype not in _INPUT_DTYPES:
         raise ValueError(f"outputs of {dtype}, expected float32 or bfloat16")
-    return _NUMBERS[dtype]
 
 
 def _width(weight: Tensor, kind: str | None) -> int:
@@ -154,6 +158,6 @@ def _width(weight: Tensor, kind: str | None) -> int:
 
 
 def _matrix(weight: Tensor, kind: str | None) -> Matrix:
-    number = _NUMBERS[weight.dtype] if kind is None else _Q8_0_NUMBER
+    ggml_type = GGML_TYPES[weight.dtype] if kind is None else GgmlType[kind]
     stride = weight.stride(0) * weight.element_size()
-    return Matrix(weight.data_ptr(), weight.shape[0], stride, number)
+    return Matrix(weight.data_ptr(), weight.shape[0], stride, ggml_type)

@@ -1,9 +1,10 @@
-// Matrix products of GGUF's block formats for several columns.
+// Matrix products with weights in GGUF's block formats, for a few columns or many.
 //
-// The columns are quantized to signed bytes, 32 with one scale, as llama.cpp does. The weights are
-// taken in panels of LANES rows: a panel's next STRETCH values are put into bytes, turned so that a
-// register holds four values of every row, and stay in the first-level cache while the columns, in
-// tiles of TILE, pass over them. Weights are read once, from where they lie in the file.
+// The columns are quantized to signed bytes, 32 with one scale, as llama.cpp does, and packed in
+// tiles of NR. Weights are taken in panels of LANES rows: the panel's next KC values are unpacked
+// to bytes, a register holding four values of every row, and stay in the first-level cache while up
+// to NC columns pass over them. The weights are read once, from where they lie in the file. MR, NR,
+// KC and NC are those of BLIS.
 #include "matmul.h"
 
 #include <omp.h>
@@ -13,60 +14,67 @@
 #include <vector>
 
 #include "formats.h"
-#include "lanes.h"
+#include "simd.h"
 #include "types.h"
 
 namespace hearth {
 namespace {
 
-constexpr int PANELS = LANES == 16 ? 2 : 1;  // that are multiplied together
-constexpr int TILE = LANES == 16 ? 4 : 8;    // columns that are: a load for each, shared by the panels
-constexpr int STRETCH = 512;                 // values of a row that are unpacked at a time
+constexpr int PANELS = LANES == 16 ? 2 : 1;  // of a register tile
+constexpr int MR = PANELS * LANES;           // rows of a register tile
+constexpr int NR = LANES == 16 ? 4 : 8;      // its columns: a load for each, shared by the panels
+constexpr int KC = 512;                      // values of a row that are unpacked at a time
+constexpr int NC = 64 * NR;  // columns that pass over a panel before it is unpacked again
+// Up to so many values of x are quantized by each thread for itself: that takes less time than to
+// wait for others.
+constexpr int64_t MAX_REPLICATED_VALUES = 4096;
 
-// TILE columns of x in the order in which they are read: byte j of value 4i + j of column c lies at
-// values[(i * TILE + c) * 4 + j]; what belongs to group g of it at [g * TILE + c].
-struct Tile {
+// NR quantized columns. Byte j of value 4i + j of column c lies at values[(i * NR + c) * 4 + j];
+// what belongs to group g of it, at [g * NR + c].
+struct ColumnTile {
     int8_t *values;
-    float *scale;    // of 32 values
-    float *sum;      // scale x sum of GROUP values
-    int32_t *start;  // -OFFSET x sum of GROUP values
+    float *scale;          // of 32 values
+    float *scaled_sum;     // scale x the sum of GROUP_SIZE values
+    int32_t *initial_dot;  // -ZERO_POINT x the sum of GROUP_SIZE values: dot products begin with it
 };
 
-struct Layout {
-    size_t values, scale, sum, start, tile;
-    explicit Layout(int64_t k) {
-        values = 0;
-        scale = values + TILE * k;
-        sum = scale + TILE * k / 32 * sizeof(float);
-        start = sum + TILE * k / 16 * sizeof(float);
-        tile = (start + TILE * k / 16 * sizeof(int32_t) + 63) / 64 * 64;
+// Where the tiles of columns of k values lie in memory, and how long one is.
+struct TileLayout {
+    size_t scale, scaled_sum, initial_dot, tile_bytes;
+
+    explicit TileLayout(int64_t k) {
+        scale = NR * k;
+        scaled_sum = scale + NR * k / 32 * sizeof(float);
+        initial_dot = scaled_sum + NR * k / 16 * sizeof(float);
+        tile_bytes = (initial_dot + NR * k / 16 * sizeof(int32_t) + 63) / 64 * 64;
     }
-    Tile at(void *work, int64_t t) const {
-        char *p = (char *)work + t * tile;
-        return {(int8_t *)(p + values), (float *)(p + scale), (float *)(p + sum), (int32_t *)(p + start)};
+    ColumnTile at(void *tiles, int64_t t) const {
+        char *p = (char *)tiles + t * tile_bytes;
+        return {(int8_t *)p, (float *)(p + scale), (float *)(p + scaled_sum),
+                (int32_t *)(p + initial_dot)};
     }
 };
 
-// One column of x into column c of a tile.
+// Quantizes x [k] into column c of a tile.
 template <class F>
-void quantize(const float *x, int64_t k, const Tile &tile, int c) {
+void quantize_column(const float *x, int64_t k, const ColumnTile &tile, int c) {
     for (int64_t g = 0; g < k / 32; g++, x += 32) {
         __m256 v[4];
-        __m256 most = _mm256_setzero_ps(), unordered = most;
+        __m256 max_abs = _mm256_setzero_ps(), unordered = max_abs;
         for (int i = 0; i < 4; i++) {
             v[i] = _mm256_loadu_ps(x + 8 * i);
             unordered = _mm256_or_ps(unordered, _mm256_cmp_ps(v[i], v[i], _CMP_UNORD_Q));
-            most = _mm256_max_ps(most, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v[i]));
+            max_abs = _mm256_max_ps(max_abs, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v[i]));
         }
-        __m128 m = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps(most, 1));
+        __m128 m = _mm_max_ps(_mm256_castps256_ps128(max_abs), _mm256_extractf128_ps(max_abs, 1));
         m = _mm_max_ps(m, _mm_movehl_ps(m, m));
         m = _mm_max_ss(m, _mm_movehdup_ps(m));
         const float largest = _mm_cvtss_f32(m);
         // a byte cannot be NaN, the scale can: it must not vanish here
         const float scale = _mm256_movemask_ps(unordered) ? NAN : largest / 127.0f;
-        const __m256 by = _mm256_set1_ps(largest > 0 ? 127.0f / largest : 0.0f);
+        const __m256 inverse = _mm256_set1_ps(largest > 0 ? 127.0f / largest : 0.0f);
         __m256i q[4];
-        for (int i = 0; i < 4; i++) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], by));
+        for (int i = 0; i < 4; i++) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
         const __m256i low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
         // packing works within halves of a register: put the fours back in order
         const __m256i packed = _mm256_permutevar8x32_epi32(
@@ -74,226 +82,233 @@ void quantize(const float *x, int64_t k, const Tile &tile, int c) {
         int32_t fours[8];
         _mm256_storeu_si256((__m256i *)fours, packed);
         for (int i = 0; i < 8; i++)
-            std::memcpy(tile.values + ((g * 8 + i) * TILE + c) * 4, &fours[i], 4);
+            std::memcpy(tile.values + ((g * 8 + i) * NR + c) * 4, &fours[i], 4);
         int sums[2] = {0, 0};
-        for (int s = 0; s < 2; s++) {
-            const __m256i four = _mm256_add_epi32(q[2 * s], q[2 * s + 1]);
-            __m128i two = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
-            two = _mm_add_epi32(two, _mm_unpackhi_epi64(two, two));
-            sums[s] = _mm_cvtsi128_si32(two) + _mm_extract_epi32(two, 1);
+        for (int half = 0; half < 2; half++) {
+            const __m256i eight = _mm256_add_epi32(q[2 * half], q[2 * half + 1]);
+            const __m128i four =
+                _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+            const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+            sums[half] = _mm_cvtsi128_si32(two) + _mm_extract_epi32(two, 1);
         }
-        tile.scale[g * TILE + c] = scale;
-        if (F::GROUP == 32) sums[0] += sums[1];
-        for (int part = 0; part < 32 / F::GROUP; part++) {
-            const int64_t at = (g * (32 / F::GROUP) + part) * TILE + c;
-            tile.start[at] = -F::OFFSET * sums[part];
-            if (F::LEAST) tile.sum[at] = scale * (float)sums[part];
+        tile.scale[g * NR + c] = scale;
+        if (F::GROUP_SIZE == 32) sums[0] += sums[1];
+        constexpr int GROUPS = 32 / F::GROUP_SIZE;
+        for (int group = 0; group < GROUPS; group++) {
+            const int64_t i = (g * GROUPS + group) * NR + c;
+            tile.initial_dot[i] = -F::ZERO_POINT * sums[group];
+            if (F::HAS_MIN) tile.scaled_sum[i] = scale * (float)sums[group];
         }
     }
 }
 
-// STRETCH values of LANES rows, unpacked.
+// KC unpacked values of LANES rows.
 struct Panel {
-    alignas(64) uint8_t bytes[STRETCH * LANES];
-    alignas(64) float scale[STRETCH / 16 * LANES];
-    alignas(64) float least[STRETCH / 16 * LANES];
+    alignas(64) uint8_t bytes[KC * LANES];
+    alignas(64) float scale[KC / 16 * LANES];
+    alignas(64) float min[KC / 16 * LANES];
 };
 
-// The processor's own prefetching does not follow LANES rows at once: ask for the same share of the
-// panel that comes some panels later, which lies there in one piece.
+// Fetches the same block of the panel that comes `panels` later; its rows lie there in one piece.
+// The processor's own prefetching does not follow LANES rows at once.
 template <class F>
-void prefetch(const uint8_t *w, size_t row_bytes, int64_t block, int later) {
-    const uint8_t *next = w + LANES * (later * row_bytes + block * F::BYTES);
-    for (int i = 0; i < LANES * F::BYTES; i += 64) _mm_prefetch((const char *)next + i, _MM_HINT_T0);
+void prefetch_block(const uint8_t *w, size_t row_bytes, int64_t block, int panels) {
+    const uint8_t *next = w + LANES * (panels * row_bytes + block * F::BLOCK_BYTES);
+    for (int i = 0; i < LANES * F::BLOCK_BYTES; i += 64)
+        _mm_prefetch((const char *)next + i, _MM_HINT_T0);
 }
 
-// Values from to from + count of the rows at w; beyond valid rows the last one again.
+// Values from first_k to first_k + count of the rows at w; beyond valid_rows the last one again.
 template <class F>
-void unpack(const uint8_t *w, size_t row_bytes, int valid, int64_t from, int count, int later, Panel &panel) {
+void unpack(const uint8_t *w, size_t row_bytes, int valid_rows, int64_t first_k, int count,
+            int panels, Panel &panel) {
+    constexpr int GROUPS = F::BLOCK_SIZE / F::GROUP_SIZE;
+    const int64_t first_block = first_k / F::BLOCK_SIZE;
     const uint8_t *rows[LANES];
     for (int r = 0; r < LANES; r++)
-        rows[r] = w + std::min(r, valid - 1) * row_bytes + from / F::BLOCK * F::BYTES;
-    constexpr int GROUPS = F::BLOCK / F::GROUP;
-    for (int b = 0; b < count / F::BLOCK; b++) {
-        float *scale = panel.scale + b * GROUPS * LANES;
-        float *least = panel.least + b * GROUPS * LANES;
-        prefetch<F>(w, row_bytes, from / F::BLOCK + b, later);
-        F::scales(rows, scale, least);
-        F::values(rows, panel.bytes + b * F::BLOCK * LANES);
-        for (int r = 0; r < LANES; r++) rows[r] += F::BYTES;
+        rows[r] = w + std::min(r, valid_rows - 1) * row_bytes + first_block * F::BLOCK_BYTES;
+    for (int b = 0; b < count / F::BLOCK_SIZE; b++) {
+        prefetch_block<F>(w, row_bytes, first_block + b, panels);
+        F::scales(rows, panel.scale + b * GROUPS * LANES, panel.min + b * GROUPS * LANES);
+        F::values(rows, panel.bytes + b * F::BLOCK_SIZE * LANES);
+        for (int r = 0; r < LANES; r++) rows[r] += F::BLOCK_BYTES;
     }
 }
 
-// The sums of panels' rows, a line for each column.
+// Sums of a register tile's rows, for each column.
 using Sums = float (*)[PANELS][LANES];
 
-// sums[c][p] += the rows of panel p times column c of the tile, for the first N columns and P panels,
-// values from to from + count.
+// sums[c][p] += the rows of panel p times column c of the tile, for N columns and P panels, values
+// from first_k to first_k + count.
 template <class F, int N, int P>
-void multiply(const Panel *panels, const Tile &tile, int64_t from, int count, Sums sums) {
-    floats total[N][P];
+void micro_kernel(const Panel *panels, const ColumnTile &tile, int64_t first_k, int count,
+                  Sums sums) {
+    vec_f32 total[N][P];
     for (int c = 0; c < N; c++)
         for (int p = 0; p < P; p++) total[c][p] = load(sums[c][p]);
-    const int8_t *x = tile.values + from * TILE;
-    const float *x_scale = tile.scale + from / 32 * TILE, *x_sum = tile.sum + from / F::GROUP * TILE;
-    const int32_t *start = tile.start + from / F::GROUP * TILE;
+    const int64_t first_group = first_k / F::GROUP_SIZE * NR;
+    const int8_t *x = tile.values + first_k * NR;
+    const float *x_scale = tile.scale + first_k / 32 * NR, *x_sum = tile.scaled_sum + first_group;
+    const int32_t *initial_dot = tile.initial_dot + first_group;
     int bytes = 0, scale = 0;
     for (int g = 0; g < count / 32; g++) {
-        for (int part = 0; part < 32 / F::GROUP; part++) {
-            ints sum[N][P];
+        for (int group = 0; group < 32 / F::GROUP_SIZE; group++) {
+            vec_int acc[N][P];
             for (int c = 0; c < N; c++)
-                for (int p = 0; p < P; p++) sum[c][p] = all(start[c]);
-            for (int j = 0; j < F::GROUP / 4; j++) {
-                ints w[P];
-                for (int p = 0; p < P; p++) w[p] = load(panels[p].bytes + bytes);
+                for (int p = 0; p < P; p++) acc[c][p] = broadcast(initial_dot[c]);
+            for (int j = 0; j < F::GROUP_SIZE / 4; j++) {
+                vec_int w[P];
+                for (int p = 0; p < P; p++) w[p] = load_int(panels[p].bytes + bytes);
                 for (int c = 0; c < N; c++) {
-                    int32_t four;
-                    std::memcpy(&four, x + 4 * c, 4);
-                    const ints column = all(four);
-                    for (int p = 0; p < P; p++) sum[c][p] = dot<F::SIGNED>(sum[c][p], w[p], column);
+                    const vec_int column = broadcast(read<int32_t>(x + 4 * c));
+                    for (int p = 0; p < P; p++) acc[c][p] = dot<F::SIGNED>(acc[c][p], w[p], column);
                 }
                 bytes += 4 * LANES;
-                x += 4 * TILE;
+                x += 4 * NR;
             }
             for (int p = 0; p < P; p++) {
-                const floats s = load(panels[p].scale + scale);
+                const vec_f32 s = load(panels[p].scale + scale);
                 for (int c = 0; c < N; c++)
-                    total[c][p] = plus_product(to_floats(sum[c][p]), times(s, all(x_scale[c])), total[c][p]);
-                if (!F::LEAST) continue;
-                const floats m = load(panels[p].least + scale);
-                for (int c = 0; c < N; c++) total[c][p] = minus_product(m, all(x_sum[c]), total[c][p]);
+                    total[c][p] =
+                        fma(cvt_f32(acc[c][p]), mul(s, broadcast(x_scale[c])), total[c][p]);
+                if (!F::HAS_MIN) continue;
+                const vec_f32 min = load(panels[p].min + scale);
+                for (int c = 0; c < N; c++)
+                    total[c][p] = fnma(min, broadcast(x_sum[c]), total[c][p]);
             }
             scale += LANES;
-            start += TILE;
-            x_sum += TILE;
+            initial_dot += NR;
+            x_sum += NR;
         }
-        x_scale += TILE;
+        x_scale += NR;
     }
     for (int c = 0; c < N; c++)
         for (int p = 0; p < P; p++) store(sums[c][p], total[c][p]);
 }
 
 template <class F, int P>
-void multiply(int n, const Panel *panels, const Tile &tile, int64_t from, int count, Sums sums) {
-    switch (n) {
-    case 1: return multiply<F, 1, P>(panels, tile, from, count, sums);
-    case 2: return multiply<F, 2, P>(panels, tile, from, count, sums);
-    case 3: return multiply<F, 3, P>(panels, tile, from, count, sums);
-    case 4: return multiply<F, 4, P>(panels, tile, from, count, sums);
-    case 5: return multiply<F, std::min(5, TILE), P>(panels, tile, from, count, sums);
-    case 6: return multiply<F, std::min(6, TILE), P>(panels, tile, from, count, sums);
-    case 7: return multiply<F, std::min(7, TILE), P>(panels, tile, from, count, sums);
-    default: return multiply<F, TILE, P>(panels, tile, from, count, sums);
+void multiply_tile(int columns, const Panel *panels, const ColumnTile &tile, int64_t first_k,
+                   int count, Sums sums) {
+    switch (columns) {
+    case 1: return micro_kernel<F, 1, P>(panels, tile, first_k, count, sums);
+    case 2: return micro_kernel<F, 2, P>(panels, tile, first_k, count, sums);
+    case 3: return micro_kernel<F, 3, P>(panels, tile, first_k, count, sums);
+    case 4: return micro_kernel<F, 4, P>(panels, tile, first_k, count, sums);
+    case 5: return micro_kernel<F, std::min(5, NR), P>(panels, tile, first_k, count, sums);
+    case 6: return micro_kernel<F, std::min(6, NR), P>(panels, tile, first_k, count, sums);
+    case 7: return micro_kernel<F, std::min(7, NR), P>(panels, tile, first_k, count, sums);
+    default: return micro_kernel<F, NR, P>(panels, tile, first_k, count, sums);
     }
 }
 
-constexpr int SPAN = 64 * TILE;  // columns that pass over panels before they are unpacked again
-constexpr int HEIGHT = PANELS * LANES;
-
-// What a thread needs.
-struct Room {
+struct ThreadScratch {
     Panel panels[PANELS];
-    alignas(64) float sums[SPAN][PANELS][LANES];
+    alignas(64) float sums[NC][PANELS][LANES];
 };
 
-int64_t tiles_of(int64_t columns) { return (columns + TILE - 1) / TILE; }
+int64_t tiles_of(int64_t columns) { return (columns + NR - 1) / NR; }
 
-// What is multiplied: rows of a matrix, from w on, with columns of a set whose tiles begin at work.
-struct Piece {
+// Up to NC columns of a set, and the matrix that they are multiplied with.
+struct ColumnBlock {
     const hearth_matmul_matrix &matrix;
-    const Layout &layout;
-    void *work;
-    int64_t k, first;  // values; the first column
+    const TileLayout &layout;
+    void *tiles;  // of all columns of the set
+    int64_t k, first;
     int columns;
 };
 
-// P panels, the first valid rows of them, from w on.
+// sums of the first valid_rows rows of P panels from w on, for all columns of the block.
 template <class F, int P>
-void panels_of(const Piece &piece, const uint8_t *w, int valid, Panel *panels, Sums sums) {
-    const size_t row_bytes = piece.matrix.row_bytes;
-    for (int64_t from = 0; from < piece.k; from += STRETCH) {
-        const int count = (int)std::min<int64_t>(STRETCH, piece.k - from);
+void multiply_panels(const ColumnBlock &block, const uint8_t *w, int valid_rows, Panel *panels,
+                     Sums sums) {
+    const size_t row_bytes = block.matrix.row_bytes;
+    for (int64_t first_k = 0; first_k < block.k; first_k += KC) {
+        const int count = (int)std::min<int64_t>(KC, block.k - first_k);
         for (int p = 0; p < P; p++)
-            unpack<F>(w + p * LANES * row_bytes, row_bytes, std::min(LANES, valid - p * LANES), from, count, P,
-                      panels[p]);
-        for (int c = 0; c < piece.columns; c += TILE)
-            multiply<F, P>(std::min(TILE, piece.columns - c), panels,
-                           piece.layout.at(piece.work, (piece.first + c) / TILE), from, count, sums + c);
+            unpack<F>(w + p * LANES * row_bytes, row_bytes, std::min(LANES, valid_rows - p * LANES),
+                      first_k, count, P, panels[p]);
+        for (int c = 0; c < block.columns; c += NR)
+            multiply_tile<F, P>(std::min(NR, block.columns - c), panels,
+                                block.layout.at(block.tiles, (block.first + c) / NR), first_k,
+                                count, sums + c);
     }
 }
 
-// Rows row to row + HEIGHT - 1. With few columns one panel after the other, which the memory likes.
+// Rows row to row + MR - 1 of y. With few columns one panel after the other, which the memory
+// likes.
 template <class F>
-void rows_of(const Piece &piece, int64_t row, Room &room) {
-    const int valid = (int)std::min<int64_t>(HEIGHT, piece.matrix.rows - row);
-    const uint8_t *w = (const uint8_t *)piece.matrix.w + row * piece.matrix.row_bytes;
-    std::memset(room.sums, 0, sizeof(room.sums[0]) * piece.columns);
-    if (piece.columns > TILE && valid > HEIGHT - LANES) {
-        panels_of<F, PANELS>(piece, w, valid, room.panels, room.sums);
+void multiply_rows(const ColumnBlock &block, int64_t row, ThreadScratch &scratch) {
+    const hearth_matmul_matrix &matrix = block.matrix;
+    const int valid_rows = (int)std::min<int64_t>(MR, matrix.rows - row);
+    const uint8_t *w = (const uint8_t *)matrix.w + row * matrix.row_bytes;
+    std::memset(scratch.sums, 0, sizeof(scratch.sums[0]) * block.columns);
+    if (block.columns > NR && valid_rows > MR - LANES) {
+        multiply_panels<F, PANELS>(block, w, valid_rows, scratch.panels, scratch.sums);
     } else {
-        for (int p = 0; p * LANES < valid; p++)
-            panels_of<F, 1>(piece, w + p * LANES * piece.matrix.row_bytes, valid - p * LANES, room.panels,
-                            (Sums)room.sums[0][p]);
+        for (int p = 0; p * LANES < valid_rows; p++)
+            multiply_panels<F, 1>(block, w + p * LANES * matrix.row_bytes, valid_rows - p * LANES,
+                                  scratch.panels, (Sums)scratch.sums[0][p]);
     }
-    for (int c = 0; c < piece.columns; c++)
-        std::memcpy(piece.matrix.y[piece.first + c] + row, room.sums[c], valid * sizeof(float));
+    for (int c = 0; c < block.columns; c++)
+        std::memcpy(matrix.y[block.first + c] + row, scratch.sums[c], valid_rows * sizeof(float));
 }
 
-// Few values are quantized by each thread for itself: that takes less time than waiting for others.
-constexpr int64_t FEW_VALUES = 4096;
+// Whether each thread quantizes all columns for itself.
+bool replicated(int64_t k, int64_t columns) { return k * columns <= MAX_REPLICATED_VALUES; }
 
-bool few(int64_t k, int64_t columns) { return k * columns <= FEW_VALUES; }
-
-size_t tiles_bytes(int64_t k, int64_t columns, int64_t sets) { return Layout(k).tile * (columns / TILE + sets); }
-
-template <class F>
-void quantize(const hearth_matmul_args &a, const hearth_matmul_columns &set, const Layout &layout, void *work,
-              int64_t c) {
-    quantize<F>(a.x[set.first + c], a.k, layout.at(work, c / TILE), (int)(c % TILE));
+size_t bytes_of_tiles(int64_t k, int64_t columns, int64_t column_sets) {
+    return TileLayout(k).tile_bytes * (columns / NR + column_sets);
 }
 
-// The tiles of every set, one behind the other, and where each begins.
+// The tiles of every column set, one behind the other from `tiles` on, and where each set's begin.
+// replicate: this thread quantizes all of them; else the threads of the team share the work.
 template <class F>
-void quantize(const hearth_matmul_args &a, const Layout &layout, bool each, void *work, void **starts) {
-    for (int64_t s = 0; s < a.sets; s++) {
-        const int64_t count = a.set[s].count;
-        starts[s] = work;
-        if (each) {
-            for (int64_t c = 0; c < count; c++) quantize<F>(a, a.set[s], layout, work, c);
+void quantize_columns(const hearth_matmul_args &a, const TileLayout &layout, bool replicate,
+                      void *tiles, void **set_tiles) {
+    for (int64_t s = 0; s < a.column_sets; s++) {
+        const hearth_matmul_columns &set = a.column_set[s];
+        const auto quantize = [&](int64_t c) {
+            quantize_column<F>(a.x[set.first + c], a.k, layout.at(tiles, c / NR), (int)(c % NR));
+        };
+        set_tiles[s] = tiles;
+        if (replicate) {
+            for (int64_t c = 0; c < set.count; c++) quantize(c);
         } else {
 #pragma omp for schedule(static) nowait
-            for (int64_t c = 0; c < count; c++) quantize<F>(a, a.set[s], layout, work, c);
+            for (int64_t c = 0; c < set.count; c++) quantize(c);
         }
-        work = (char *)work + tiles_of(count) * layout.tile;
+        tiles = (char *)tiles + tiles_of(set.count) * layout.tile_bytes;
     }
-    if (!each) {
+    if (!replicate) {
 #pragma omp barrier
     }
 }
 
 template <class F>
 void matmul(const hearth_matmul_args &a) {
-    const Layout layout(a.k);
+    const TileLayout layout(a.k);
     int64_t columns = 0;
-    for (int64_t s = 0; s < a.sets; s++) columns += a.set[s].count;
-    const bool each = few(a.k, columns);
+    for (int64_t s = 0; s < a.column_sets; s++) columns += a.column_set[s].count;
+    const bool replicate = replicated(a.k, columns);
 #pragma omp parallel num_threads(a.threads)
     {
-        Room room;
-        std::vector<void *> starts(a.sets);
-        char *work = (char *)a.work;
-        if (each) work += omp_get_thread_num() * tiles_bytes(a.k, columns, a.sets);
-        quantize<F>(a, layout, each, work, starts.data());
+        ThreadScratch scratch;
+        std::vector<void *> set_tiles(a.column_sets);
+        char *tiles = (char *)a.workspace;
+        if (replicate) tiles += omp_get_thread_num() * bytes_of_tiles(a.k, columns, a.column_sets);
+        quantize_columns<F>(a, layout, replicate, tiles, set_tiles.data());
         for (int64_t m = 0; m < a.matrices; m++) {
             const hearth_matmul_matrix &matrix = a.matrix[m];
-            const int64_t panels = (matrix.rows + HEIGHT - 1) / HEIGHT, count = a.set[matrix.columns].count;
-            const int chunk = (int)std::max<int64_t>(1, std::min<int64_t>(16, panels / (a.threads * 4)));
+            const int64_t tasks = (matrix.rows + MR - 1) / MR;
+            const int64_t count = a.column_set[matrix.column_set].count;
+            const int chunk = (int)std::clamp<int64_t>(tasks / (a.threads * 4), 1, 16);
 #pragma omp for schedule(dynamic, chunk) nowait
-            for (int64_t p = 0; p < panels; p++)
-                for (int64_t first = 0; first < count; first += SPAN) {
-                    const int span = (int)std::min<int64_t>(SPAN, count - first);
-                    const Piece piece = {matrix, layout, starts[matrix.columns], a.k, first, span};
-                    rows_of<F>(piece, p * HEIGHT, room);
+            for (int64_t task = 0; task < tasks; task++)
+                for (int64_t first = 0; first < count; first += NC) {
+                    const int block_columns = (int)std::min<int64_t>(NC, count - first);
+                    const ColumnBlock block = {matrix, layout, set_tiles[matrix.column_set],
+                                               a.k,    first,  block_columns};
+                    multiply_rows<F>(block, task * MR, scratch);
                 }
         }
     }
@@ -304,41 +319,18 @@ void matmul(const hearth_matmul_args &a) {
 
 using namespace hearth;
 
-extern "C" bool hearth_matmul_takes(int type, int64_t k) {
-    switch (type) {
-    case TYPE_Q4_0:
-    case TYPE_Q4_1:
-    case TYPE_Q5_0:
-    case TYPE_Q5_1:
-    case TYPE_Q8_0:
-    case TYPE_IQ4_NL:
-    case TYPE_MXFP4: return k > 0 && k % 32 == 0;
-    case TYPE_Q2_K:
-    case TYPE_Q3_K:
-    case TYPE_Q4_K:
-    case TYPE_Q5_K:
-    case TYPE_Q6_K: return k > 0 && k % 256 == 0;
-    default: return false;
-    }
+extern "C" bool hearth_matmul_supports(int type, int64_t k) {
+    bool fits = false;
+    with_format(type, BlockFormats{},
+                [&](auto format) { fits = k > 0 && k % decltype(format)::BLOCK_SIZE == 0; });
+    return fits;
 }
 
-extern "C" size_t hearth_matmul_work(int64_t k, int64_t columns, int64_t sets, int threads) {
-    return tiles_bytes(k, columns, sets) * (few(k, columns) ? threads : 1);
+extern "C" size_t hearth_matmul_workspace_bytes(int64_t k, int64_t columns, int64_t column_sets,
+                                                int threads) {
+    return bytes_of_tiles(k, columns, column_sets) * (replicated(k, columns) ? threads : 1);
 }
 
 extern "C" void hearth_matmul(const hearth_matmul_args *args) {
-    switch (args->type) {
-    case TYPE_Q4_0: return matmul<Q4_0>(*args);
-    case TYPE_Q4_1: return matmul<Q4_1>(*args);
-    case TYPE_Q5_0: return matmul<Q5_0>(*args);
-    case TYPE_Q5_1: return matmul<Q5_1>(*args);
-    case TYPE_Q8_0: return matmul<Q8_0>(*args);
-    case TYPE_Q2_K: return matmul<Q2_K>(*args);
-    case TYPE_Q3_K: return matmul<Q3_K>(*args);
-    case TYPE_Q4_K: return matmul<Q4_K>(*args);
-    case TYPE_Q5_K: return matmul<Q5_K>(*args);
-    case TYPE_Q6_K: return matmul<Q6_K>(*args);
-    case TYPE_IQ4_NL: return matmul<IQ4_NL>(*args);
-    case TYPE_MXFP4: return matmul<MXFP4>(*args);
-    }
+    with_format(args->type, BlockFormats{}, [&](auto format) { matmul<decltype(format)>(*args); });
 }

@@ -1,4 +1,4 @@
-// y[c][r] = sum over k of w[r][k] x[c][k], with w in one of GGUF's block formats.
+// Matrix products with weights in GGUF's block formats: y[c][r] = sum over k of w[r][k] x[c][k].
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,28 @@ struct hearth_matmul_columns {
 struct hearth_matmul_matrix {
     const void *w;
     int64_t rows;
-    size_t row_bytes;   // from one row of weights to the next
-    int64_t columns;    // which of the sets of columns it is multiplied with
-    float *const *y;    // a pointer to rows values for each of them
+    size_t row_bytes;    // from one row of weights to the next
+    int64_t column_set;  // index of the columns that it is multiplied with
+    float *const *y;     // for each of them a pointer to `rows` values
 };
 
 struct hearth_matmul_args {
-    int type;           // ggml's number of the weights' format
-    int threads;        // at least 1
-    int64_t k;          // values in a row, a multiple of the format's block
-    const float *const *x;  // a pointer to k values for each column
-    int64_t sets;
-    const hearth_matmul_columns *set;
+    int type;               // ggml's number of the weights' format
+    int threads;            // at least 1
+    int64_t k;              // values of a row, a multiple of the format's block size
+    const float *const *x;  // for each column a pointer to k values
+    int64_t column_sets;
+    const hearth_matmul_columns *column_set;
     int64_t matrices;
     const hearth_matmul_matrix *matrix;
-    void *work;         // hearth_matmul_work() bytes, aligned to 64
+    void *workspace;  // hearth_matmul_workspace_bytes(), aligned to 64
 };
 
-// Whether such weights can be multiplied.
-bool hearth_matmul_takes(int type, int64_t k);
+// Whether rows of k values of this type can be multiplied.
+bool hearth_matmul_supports(int type, int64_t k);
 
-// Bytes of working memory; columns are those of all sets.
-size_t hearth_matmul_work(int64_t k, int64_t columns, int64_t sets, int threads);
+// columns: of all column sets.
+size_t hearth_matmul_workspace_bytes(int64_t k, int64_t columns, int64_t column_sets, int threads);
 
 void hearth_matmul(const hearth_matmul_args *args);
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-ALIGNMENT = 64
+_ALIGNMENT = 64
 
 Floats = npt.NDArray[np.float32]
 
@@ -25,7 +25,7 @@ class _Matrix(ctypes.Structure):
         ("w", ctypes.c_void_p),
         ("rows", ctypes.c_int64),
         ("row_bytes", ctypes.c_size_t),
-        ("columns", ctypes.c_int64),
+        ("column_set", ctypes.c_int64),
         ("y", ctypes.c_void_p),
     )
 
@@ -36,72 +36,82 @@ class _Args(ctypes.Structure):
         ("threads", ctypes.c_int),
         ("k", ctypes.c_int64),
         ("x", ctypes.c_void_p),
-        ("sets", ctypes.c_int64),
-        ("set", ctypes.c_void_p),
+        ("column_sets", ctypes.c_int64),
+        ("column_set", ctypes.c_void_p),
         ("matrices", ctypes.c_int64),
         ("matrix", ctypes.c_void_p),
-        ("work", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
     )
 
 
 class MatmulLibrary:
     """A library with hearth_matmul."""
 
-    def __init__(self, library: Path) -> None:
-        self._library = ctypes.CDLL(str(library))
-        self._takes = self._library.hearth_matmul_takes
-        self._takes.restype = ctypes.c_bool
-        self._takes.argtypes = (ctypes.c_int, ctypes.c_int64)
-        self._work = self._library.hearth_matmul_work
-        self._work.restype = ctypes.c_size_t
-        self._work.argtypes = (*(ctypes.c_int64,) * 3, ctypes.c_int)
-        self._matmul = self._library.hearth_matmul
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        self._supports = library.hearth_matmul_supports
+        self._supports.restype = ctypes.c_bool
+        self._supports.argtypes = (ctypes.c_int, ctypes.c_int64)
+        self._workspace_bytes = library.hearth_matmul_workspace_bytes
+        self._workspace_bytes.restype = ctypes.c_size_t
+        self._workspace_bytes.argtypes = (*(ctypes.c_int64,) * 3, ctypes.c_int)
+        self._matmul = library.hearth_matmul
         self._matmul.restype = None
         self._matmul.argtypes = (ctypes.POINTER(_Args),)
 
-    def takes(self, kind: int, k: int) -> bool:
-        """Whether rows of k values of ggml's type kind can be multiplied."""
-        return bool(self._takes(kind, k))
+    def supports(self, ggml_type: int, k: int) -> bool:
+        """Whether rows of k values of this ggml type can be multiplied."""
+        return bool(self._supports(ggml_type, k))
 
     def multiply(
         self,
-        kind: int,
+        ggml_type: int,
         weights: list[npt.NDArray[np.uint8]],
         x: list[Floats],
         *,
         threads: int = 1,
     ) -> list[Floats]:
         """x[i] @ weights[i].T for every i, x[0] for all where it is the only one: weights [rows,
-        bytes of a row], x [columns, k]. Raises ValueError for what the library does not take."""
+        bytes of a row], x [columns, k]. Raises ValueError for what the library does not support."""
         k = x[0].shape[1]
-        if not self.takes(kind, k):
-            raise ValueError(f"rows of {k} values of ggml type {kind} cannot be multiplied")
-        of = [0] * len(weights) if len(x) == 1 else list(range(len(weights)))
-        y = [np.zeros((len(x[at]), len(w)), np.float32) for at, w in zip(of, weights, strict=True)]
-        inputs = _pointers([row for part in x for row in part])
-        outputs = [_pointers(list(part)) for part in y]
-        firsts = np.cumsum([0, *(len(part) for part in x)]).tolist()
-        sets = (_Columns * len(x))(*(_Columns(firsts[at], len(part)) for at, part in enumerate(x)))
+        if not self.supports(ggml_type, k):
+            raise ValueError(f"rows of {k} values of ggml type {ggml_type:d} are not supported")
+        sets = [0] * len(weights) if len(x) == 1 else list(range(len(weights)))
+        y = [np.zeros((len(x[i]), len(w)), np.float32) for i, w in zip(sets, weights, strict=True)]
+        inputs = _pointers([column for columns in x for column in columns])
+        outputs = [_pointers(list(columns)) for columns in y]
+        firsts = np.cumsum([0, *(len(columns) for columns in x)]).tolist()
+        column_sets = (_Columns * len(x))(
+            *(_Columns(first, len(columns)) for first, columns in zip(firsts, x, strict=False))
+        )
         matrices = (_Matrix * len(weights))(
             *(
-                _Matrix(w.ctypes.data, len(w), w.strides[0], at, ctypes.addressof(out))
-                for w, at, out in zip(weights, of, outputs, strict=True)
+                _Matrix(w.ctypes.data, len(w), w.strides[0], i, ctypes.addressof(out))
+                for w, i, out in zip(weights, sets, outputs, strict=True)
             )
         )
-        work = np.zeros(self._work(k, len(inputs), len(x), threads) + ALIGNMENT, np.uint8)
+        size = self._workspace_bytes(k, len(inputs), len(x), threads)
+        workspace = allocate_workspace(size)
         args = _Args(
-            kind,
+            ggml_type,
             threads,
             k,
             ctypes.addressof(inputs),
-            len(sets),
-            ctypes.addressof(sets),
+            len(column_sets),
+            ctypes.addressof(column_sets),
             len(matrices),
             ctypes.addressof(matrices),
-            -(-work.ctypes.data // ALIGNMENT) * ALIGNMENT,
+            workspace.ctypes.data,
         )
         self._matmul(ctypes.byref(args))
         return y
+
+
+def allocate_workspace(size: int) -> npt.NDArray[np.uint8]:
+    """`size` bytes at an aligned address."""
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    offset = -memory.ctypes.data % _ALIGNMENT
+    return memory[offset : offset + size]
 
 
 def _pointers(rows: list[Floats]) -> ctypes.Array[ctypes.c_void_p]:

@@ -1,4 +1,4 @@
-// ggml's types: their numbers, and how rows of plain numbers and of Q8_0 become registers.
+// ggml's types: their numbers, and how rows of plain numbers and of Q8_0 are read into registers.
 #pragma once
 
 #include <immintrin.h>
@@ -6,14 +6,27 @@
 #include <cstdint>
 #include <cstring>
 
-#include "lanes.h"
+#include "simd.h"
 
 namespace hearth {
 
+// Of enum ggml_type, what the kernels know.
 enum Type {
-    TYPE_F32 = 0, TYPE_F16 = 1, TYPE_Q4_0 = 2, TYPE_Q4_1 = 3, TYPE_Q5_0 = 6, TYPE_Q5_1 = 7, TYPE_Q8_0 = 8,
-    TYPE_Q2_K = 10, TYPE_Q3_K = 11, TYPE_Q4_K = 12, TYPE_Q5_K = 13, TYPE_Q6_K = 14, TYPE_IQ4_NL = 20,
-    TYPE_BF16 = 30, TYPE_MXFP4 = 39,
+    TYPE_F32 = 0,
+    TYPE_F16 = 1,
+    TYPE_Q4_0 = 2,
+    TYPE_Q4_1 = 3,
+    TYPE_Q5_0 = 6,
+    TYPE_Q5_1 = 7,
+    TYPE_Q8_0 = 8,
+    TYPE_Q2_K = 10,
+    TYPE_Q3_K = 11,
+    TYPE_Q4_K = 12,
+    TYPE_Q5_K = 13,
+    TYPE_Q6_K = 14,
+    TYPE_IQ4_NL = 20,
+    TYPE_BF16 = 30,
+    TYPE_MXFP4 = 39,
 };
 
 template <class T>
@@ -23,38 +36,65 @@ inline T read(const void *from) {
     return value;
 }
 
-inline float from_bfloat(uint16_t bits) {
+inline float bf16_to_f32(uint16_t bits) {
     const uint32_t wide = (uint32_t)bits << 16;
     return read<float>(&wide);
 }
 
-// How a row of a type gives the LANES numbers from number i on, i a multiple of LANES, or one.
-struct AsF32 {
+inline uint16_t f32_to_bf16(float number) {
+    const uint32_t bits = read<uint32_t>(&number);
+    return number != number ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// A row of a type: where number i lies, the LANES numbers from number i on, i a multiple of LANES,
+// and number i, all as float32.
+struct F32Row {
     static const char *address(const char *row, int64_t i) { return row + 4 * i; }
-    static floats some(const char *row, int64_t i) { return load((const float *)row + i); }
-    static float one(const char *row, int64_t i) { return read<float>(row + 4 * i); }
+    static vec_f32 lanes(const char *row, int64_t i) { return load((const float *)row + i); }
+    static float scalar(const char *row, int64_t i) { return read<float>(row + 4 * i); }
 };
-struct AsBF16 {
+struct BF16Row {
     static const char *address(const char *row, int64_t i) { return row + 2 * i; }
-    static floats some(const char *row, int64_t i) { return from_bf16(row + 2 * i); }
-    static float one(const char *row, int64_t i) { return from_bfloat(read<uint16_t>(row + 2 * i)); }
+    static vec_f32 lanes(const char *row, int64_t i) { return load_bf16(row + 2 * i); }
+    static float scalar(const char *row, int64_t i) {
+        return bf16_to_f32(read<uint16_t>(row + 2 * i));
+    }
 };
-struct AsF16 {
+struct F16Row {
     static const char *address(const char *row, int64_t i) { return row + 2 * i; }
-    static floats some(const char *row, int64_t i) { return from_halves(row + 2 * i); }
-    static float one(const char *row, int64_t i) { return _cvtsh_ss(read<uint16_t>(row + 2 * i)); }
+    static vec_f32 lanes(const char *row, int64_t i) { return load_f16(row + 2 * i); }
+    static float scalar(const char *row, int64_t i) {
+        return _cvtsh_ss(read<uint16_t>(row + 2 * i));
+    }
 };
-struct AsQ8 {  // blocks of a scale in float16 and 32 signed bytes
-    static const char *address(const char *row, int64_t i) { return row + i / 32 * 34; }
+struct Q8_0Row {  // blocks of a scale in float16 and 32 signed bytes
+    static constexpr int BLOCK_SIZE = 32, BLOCK_BYTES = 34;
+    static const char *address(const char *row, int64_t i) {
+        return row + i / BLOCK_SIZE * BLOCK_BYTES;
+    }
     static float scale(const char *block) { return _cvtsh_ss(read<uint16_t>(block)); }
-    static floats some(const char *row, int64_t i) {
-        const char *block = row + i / 32 * 34;
-        return times(from_bytes(block + 2 + i % 32), all(scale(block)));
+    static vec_f32 lanes(const char *row, int64_t i) {
+        const char *block = address(row, i);
+        return mul(load_i8(block + 2 + i % BLOCK_SIZE), broadcast(scale(block)));
     }
-    static float one(const char *row, int64_t i) {
-        const char *block = row + i / 32 * 34;
-        return scale(block) * (float)(int8_t)block[2 + i % 32];
+    static float scalar(const char *row, int64_t i) {
+        const char *block = address(row, i);
+        return scale(block) * (float)(int8_t)block[2 + i % BLOCK_SIZE];
     }
 };
+
+// visit(Row{}) for the row of a type; BF16 where it is none of the others.
+template <class Visit>
+auto with_float_row(int type, Visit visit) {
+    switch (type) {
+    case TYPE_F32: return visit(F32Row{});
+    case TYPE_F16: return visit(F16Row{});
+    default: return visit(BF16Row{});
+    }
+}
+template <class Visit>
+auto with_row(int type, Visit visit) {
+    return type == TYPE_Q8_0 ? visit(Q8_0Row{}) : with_float_row(type, visit);
+}
 
 }  // namespace hearth

@@ -94,7 +94,7 @@ def fuse(model: object, caches: Sequence[LayerCache]) -> FusedDecoder | None:
         create_matrices(kernels, [WeightRows(embedding.weight, embedding.kind)]),
         _weight(model.norm),
         epsilon=model.norm.epsilon,
-        narrow=_linear(feed_forward.down).narrow,
+        allow_bf16=_linear(feed_forward.down).narrow,
     )
     return FusedDecoder(NativeDecoder(kernels, native), embedding.dtype)
 
@@ -121,18 +121,18 @@ def _plain(cache: LayerCache) -> bool:
 def _layer(layer: Any, cache: LayerCache) -> DecoderLayer:
     attention, feed_forward, how = layer.attention, layer.feed_forward, layer.attention.how
     return DecoderLayer(
-        projections=_map(attention.projections),
+        qkv=_map(attention.projections),
         output=_map(attention.output),
         gate_up=_map(feed_forward.gate_up),
         down=_map(feed_forward.down),
-        input_norm=_weight(layer.input_norm),
-        middle_norm=_weight(layer.feed_forward_norm),
-        query_norm=attention.query_norm and _weight(attention.query_norm),
-        key_norm=attention.key_norm and _weight(attention.key_norm),
-        cosines=how.rope.cos,
-        sines=how.rope.sin,
-        keys=cache.keys,
-        values=cache.values,
+        attention_norm=_weight(layer.input_norm),
+        feed_forward_norm=_weight(layer.feed_forward_norm),
+        q_norm=attention.query_norm and _weight(attention.query_norm),
+        k_norm=attention.key_norm and _weight(attention.key_norm),
+        cos=how.rope.cos,
+        sin=how.rope.sin,
+        k_cache=cache.keys,
+        v_cache=cache.values,
         window=how.window,
         scale=how.scale,
     )

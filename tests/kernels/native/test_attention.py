@@ -8,23 +8,17 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 import pytest
+from gguf import GGMLQuantizationType as GgmlType
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import native
-from kernels.native.attention import (
-    BF16,
-    F16,
-    F32,
-    Q8_0,
-    AttentionLibrary,
-    AttentionParams,
-    CacheTensor,
-)
+from kernels.native.attention import AttentionLibrary, AttentionParams, CacheTensor
 
 LIBRARY = native.library_path("llamacpp")
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="no kernels were compiled here")
 
+F32, F16, BF16, Q8_0 = GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0
 CLOSE = 2e-5  # float32 sums in another order, of values of size 1
 Floats = npt.NDArray[np.float32]
 
@@ -37,9 +31,9 @@ class Case:
     cells: int = 70
     heads: int = 4
     heads_kv: int = 2
-    values: int = 64
-    values_v: int = 64
-    kinds: tuple[int, int] = (F16, F16)
+    head_dim: int = 64
+    v_head_dim: int = 64
+    types: tuple[int, int] = (F16, F16)
     threads: int = 1
 
 
@@ -48,20 +42,21 @@ def attention() -> AttentionLibrary:
     return AttentionLibrary(LIBRARY)
 
 
-def cached(vectors: Floats, kind: int) -> tuple[CacheTensor, Floats]:
+def to_cache(vectors: Floats, ggml_type: int) -> tuple[CacheTensor, Floats]:
     """The vectors as a cache of this type has them, and what they are worth then."""
-    values = vectors.shape[-1]
-    if kind == F16:
+    head_dim = vectors.shape[-1]
+    if ggml_type == F16:
         half = vectors.astype(np.float16)
-        return CacheTensor(half, kind, values), half.astype(np.float32)
-    if kind == Q8_0:
-        blocks = np.asarray(gguf.quantize(vectors, gguf.GGMLQuantizationType.Q8_0))
-        worth = gguf.dequantize(blocks, gguf.GGMLQuantizationType.Q8_0)
-        return CacheTensor(blocks, kind, values), np.asarray(worth, np.float32)
-    if kind == BF16:
+        return CacheTensor(half, ggml_type, head_dim), half.astype(np.float32)
+    if ggml_type == Q8_0:
+        blocks = np.asarray(gguf.quantize(vectors, GgmlType.Q8_0))
+        worth = gguf.dequantize(blocks, GgmlType.Q8_0)
+        return CacheTensor(blocks, ggml_type, head_dim), np.asarray(worth, np.float32)
+    if ggml_type == BF16:
         upper = (vectors.view(np.uint32) >> 16).astype(np.uint16)
-        return CacheTensor(upper, kind, values), (upper.astype(np.uint32) << 16).view(np.float32)
-    return CacheTensor(vectors, kind, values), vectors
+        worth = (upper.astype(np.uint32) << 16).view(np.float32)
+        return CacheTensor(upper, ggml_type, head_dim), worth
+    return CacheTensor(vectors, ggml_type, head_dim), vectors
 
 
 def slopes(heads: int, max_bias: float) -> Floats:
@@ -100,10 +95,10 @@ def assert_defined(
     case: Case, scoring: AttentionParams, seed: int = 0, close: float = CLOSE
 ) -> None:
     random = np.random.default_rng(seed)
-    q = random.standard_normal((case.rows, case.heads, case.values), np.float32)
-    k = random.standard_normal((case.cells, case.heads_kv, case.values), np.float32)
-    v = random.standard_normal((case.cells, case.heads_kv, case.values_v), np.float32)
-    (cache_k, worth_k), (cache_v, worth_v) = cached(k, case.kinds[0]), cached(v, case.kinds[1])
+    q = random.standard_normal((case.rows, case.heads, case.head_dim), np.float32)
+    k = random.standard_normal((case.cells, case.heads_kv, case.head_dim), np.float32)
+    v = random.standard_normal((case.cells, case.heads_kv, case.v_head_dim), np.float32)
+    (cache_k, worth_k), (cache_v, worth_v) = to_cache(k, case.types[0]), to_cache(v, case.types[1])
     found = attention().attend(q, cache_k, cache_v, scoring, threads=case.threads)
     expected = defined(q, worth_k, worth_v, scoring)
     assert np.abs(found - expected).max() < close
@@ -120,7 +115,7 @@ def causal(rows: int, cells: int) -> npt.NDArray[np.float16]:
     cells=st.integers(1, 200),
     heads_kv=st.integers(1, 3),
     group=st.integers(1, 5),
-    values=st.sampled_from([32, 64, 80, 96, 128, 256]),
+    head_dim=st.sampled_from([32, 64, 80, 96, 128, 256]),
     threads=st.integers(1, 4),
     seen=st.floats(0, 1),
     seed=st.integers(0, 100),
@@ -130,24 +125,24 @@ def test_any_mask_and_shape(
     cells: int,
     heads_kv: int,
     group: int,
-    values: int,
+    head_dim: int,
     threads: int,
     seen: float,
     seed: int,
 ) -> None:
     hidden = np.random.default_rng(seed).random((rows, cells)) > seen
     mask = np.where(hidden, -np.inf, 0).astype(np.float16)
-    case = Case(rows, cells, group * heads_kv, heads_kv, values, values, threads=threads)
-    assert_defined(case, AttentionParams(values**-0.5, mask), seed)
+    case = Case(rows, cells, group * heads_kv, heads_kv, head_dim, head_dim, threads=threads)
+    assert_defined(case, AttentionParams(head_dim**-0.5, mask), seed)
 
 
-@pytest.mark.parametrize("kinds", [(F32, F32), (F16, F16), (BF16, BF16), (Q8_0, Q8_0), (Q8_0, F16)])
-def test_every_type_of_cache(kinds: tuple[int, int]) -> None:
-    assert_defined(Case(rows=9, kinds=kinds), AttentionParams(0.125, causal(9, 70)))
+@pytest.mark.parametrize("types", [(F32, F32), (F16, F16), (BF16, BF16), (Q8_0, Q8_0), (Q8_0, F16)])
+def test_every_type_of_cache(types: tuple[int, int]) -> None:
+    assert_defined(Case(rows=9, types=types), AttentionParams(0.125, causal(9, 70)))
 
 
 def test_values_may_be_shorter_than_keys() -> None:
-    assert_defined(Case(values=192, values_v=128), AttentionParams(0.07, causal(3, 70)))
+    assert_defined(Case(head_dim=192, v_head_dim=128), AttentionParams(0.07, causal(3, 70)))
 
 
 def test_without_a_mask_everything_is_seen() -> None:
@@ -176,7 +171,7 @@ def test_sinks_softcap_and_slopes(threads: int, heads: int) -> None:
 
 
 def test_large_scores_do_not_overflow() -> None:
-    case = Case(cells=200, kinds=(F32, F32))  # scores of 1,000, rounded to 1e-4
+    case = Case(cells=200, types=(F32, F32))  # scores of 1,000, rounded to 1e-4
     assert_defined(case, AttentionParams(40.0, causal(3, 200)), close=1e-3)
 
 
@@ -272,9 +267,11 @@ def test_cells_that_are_not_finite_spoil_only_the_rows_that_see_them(spoiled: fl
     assert not np.isfinite(found[3:]).any()
 
 
-@pytest.mark.parametrize(("kind", "values"), [(2, 64), (F16, 36), (F16, 512), (Q8_0, 80), (F16, 0)])
-def test_other_types_and_sizes_are_refused(kind: int, values: int) -> None:
-    vectors = CacheTensor(np.zeros((1, 1, 1024), np.uint8), kind, values)
-    assert not attention().takes(vectors, vectors)
-    with pytest.raises(ValueError, match=f"vectors of {values} and {values} values"):
+@pytest.mark.parametrize(
+    ("ggml_type", "head_dim"), [(GgmlType.Q4_0, 64), (F16, 36), (F16, 512), (Q8_0, 80), (F16, 0)]
+)
+def test_other_types_and_sizes_are_refused(ggml_type: int, head_dim: int) -> None:
+    vectors = CacheTensor(np.zeros((1, 1, 1024), np.uint8), ggml_type, head_dim)
+    assert not attention().supports(vectors, vectors)
+    with pytest.raises(ValueError, match=f"heads of {head_dim} and {head_dim} numbers"):
         attention().attend(np.zeros((1, 1, 64), np.float32), vectors, vectors, AttentionParams(1.0))

@@ -147,11 +147,11 @@ def test_a_library_for_another_version_of_ggml_is_none_of_its_backends(tmp_path:
     source = tmp_path / "kernels.cpp"
     source.write_text(
         '#include "matmul.h"\n#include "attention.h"\n'
-        "bool hearth_matmul_takes(int, int64_t) { return false; }\n"
-        "size_t hearth_matmul_work(int64_t, int64_t, int64_t, int) { return 0; }\n"
+        "bool hearth_matmul_supports(int, int64_t) { return false; }\n"
+        "size_t hearth_matmul_workspace_bytes(int64_t, int64_t, int64_t, int) { return 0; }\n"
         "void hearth_matmul(const hearth_matmul_args *) {}\n"
-        "bool hearth_attention_takes(int, int, int64_t, int64_t) { return false; }\n"
-        "size_t hearth_attention_work(const hearth_attention_args *) { return 0; }\n"
+        "bool hearth_attention_supports(int, int, int64_t, int64_t) { return false; }\n"
+        "size_t hearth_attention_workspace_bytes(const hearth_attention_args *) { return 0; }\n"
         "void hearth_attention(const hearth_attention_args *) {}\n"
     )
     found = []
@@ -173,11 +173,29 @@ def test_a_library_for_another_version_of_ggml_is_none_of_its_backends(tmp_path:
 
 
 @needs_gcc
+def test_a_warning_is_an_error_in_the_strict_check_only(tmp_path: Path) -> None:
+    source = tmp_path / "own.cpp"
+    source.write_text("int twice(int x, int unused) { return 2 * x; }\n")
+    recipe = Recipe("own", (str(source),))
+    assert build.build(recipe).is_file()
+    with pytest.raises(CompileError, match="unused"):
+        build.check_warnings(recipe)
+
+
+def test_without_a_compiler_the_strict_check_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda command: None)
+    assert main(["--strict"]) == 0
+    assert "not checked" in capsys.readouterr().out
+
+
+@needs_gcc
 def test_a_library_that_computes_wrongly_is_removed(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "wrong.cpp"
     source.write_text(
-        'extern "C" bool hearth_matmul_takes(int, long) { return true; }\n'
-        'extern "C" unsigned long hearth_matmul_work(long, long, long) { return 64; }\n'
+        'extern "C" bool hearth_matmul_supports(int, long) { return true; }\n'
+        'extern "C" unsigned long hearth_matmul_workspace_bytes(long, long, long) { return 64; }\n'
         'extern "C" void hearth_matmul(const void *) {}\n'
     )
     folder.mkdir(parents=True)
@@ -190,7 +208,7 @@ def test_a_library_that_computes_wrongly_is_removed(folder: Path, tmp_path: Path
 @needs_gcc
 def test_a_library_that_ends_its_process_is_removed(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "crash.cpp"
-    source.write_text('extern "C" bool hearth_matmul_takes(int, long) { __builtin_trap(); }\n')
+    source.write_text('extern "C" bool hearth_matmul_supports(int, long) { __builtin_trap(); }\n')
     with pytest.raises(CompileError, match="computes wrong results here"):
         build.build(Recipe("crash", (str(source),), check=CHECK))
     assert list(folder.iterdir()) == []

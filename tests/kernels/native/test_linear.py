@@ -28,7 +28,7 @@ Tensor = Any
 KERNELS = TorchKernels(LIBRARY)
 WEIGHTS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "Q8_0": None}
 # Of the sum of the products' sizes: sums in another order, factors and the result in bfloat16
-EXACT, NARROW, ROUNDED = 1e-6, 2**-7, 2**-8
+EXACT, BF16, ROUNDED = 1e-6, 2**-7, 2**-8
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def weights_of(kind: str, case: Case, generator: torch.Generator) -> tuple[Tenso
     kinds=st.lists(st.sampled_from(sorted(WEIGHTS)), min_size=1, max_size=3),
     inputs=st.sampled_from([torch.float32, torch.bfloat16]),
     outputs=st.sampled_from([torch.float32, torch.bfloat16]),
-    narrow=st.booleans(),
+    allow_bf16=st.booleans(),
     seed=st.integers(0, 99),
 )
 def test_products_are_those_of_the_numbers_that_the_weights_are(
@@ -88,7 +88,7 @@ def test_products_are_those_of_the_numbers_that_the_weights_are(
     kinds: list[str],
     inputs: torch.dtype,
     outputs: torch.dtype,
-    narrow: bool,
+    allow_bf16: bool,
     seed: int,
 ) -> None:
     if "Q8_0" in kinds:
@@ -98,12 +98,12 @@ def test_products_are_those_of_the_numbers_that_the_weights_are(
     formats = ["Q8_0" if kind == "Q8_0" else None for kind in kinds]
     matrices = Matrices(KERNELS, [given for given, _ in pairs], formats)
     x = torch.randn(case.columns, case.k + 3, generator=generator).to(inputs)[:, 2:-1]
-    found = matrices.multiply(x, dtype=outputs, narrow=narrow)
+    found = matrices.multiply(x, dtype=outputs, allow_bf16=allow_bf16)
     worth = torch.cat([worth for _, worth in pairs])
     expected, sizes = x.double() @ worth.t(), x.double().abs() @ worth.abs().t()
     assert found.dtype == outputs
     assert found.shape == expected.shape
-    close = NARROW if narrow else EXACT
+    close = BF16 if allow_bf16 else EXACT
     allowed = close * sizes + (ROUNDED * expected.abs() if outputs == torch.bfloat16 else 0)
     assert bool(((found.double() - expected).abs() <= allowed + 1e-30).all())
 

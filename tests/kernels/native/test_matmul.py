@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
 
-import gguf
 import numpy as np
 import numpy.typing as npt
 import pytest
+from gguf import GGML_QUANT_SIZES, dequantize
+from gguf import GGMLQuantizationType as GgmlType
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,21 +19,7 @@ LIBRARY = native.library_path("llamacpp")
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="no kernels were compiled here")
 
 EXACT = 1e-5  # what adding in another order may change, of the sum of the products' sizes
-# Where the scales of a format lie in a block, which random bytes would make infinite
-SCALES: dict[str, tuple[int, ...]] = {
-    "Q4_0": (0,),
-    "Q4_1": (0, 2),
-    "Q5_0": (0,),
-    "Q5_1": (0, 2),
-    "Q8_0": (0,),
-    "Q2_K": (80, 82),
-    "Q3_K": (108,),
-    "Q4_K": (0, 2),
-    "Q5_K": (0, 2),
-    "Q6_K": (208,),
-    "IQ4_NL": (0,),
-    "MXFP4": (),
-}
+K_MULTIPLE = 256  # of every format's block size
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
@@ -42,28 +29,34 @@ def products() -> MatmulLibrary:
     return MatmulLibrary(LIBRARY)
 
 
-def kind_of(name: str) -> gguf.GGMLQuantizationType:
-    return gguf.GGMLQuantizationType[name]
+TYPES = [each for each in GgmlType if LIBRARY and products().supports(each, K_MULTIPLE)]
 
 
-def block_of(name: str) -> int:
-    return int(gguf.GGML_QUANT_SIZES[kind_of(name)][0])
+@cache
+def random_blocks(ggml_type: GgmlType) -> Bytes:
+    """[500, block_bytes]: random bytes, but for blocks whose scales are unlike a model's."""
+    size, wanted = GGML_QUANT_SIZES[ggml_type][1], 500
+    random, found = np.random.default_rng(0), np.empty((0, size), np.uint8)
+    while len(found) < wanted:
+        raw = random.integers(0, 256, (20 * wanted, size), np.uint8)
+        with np.errstate(all="ignore"):
+            largest = np.abs(dequantize(raw, ggml_type)).max(axis=1)
+        found = np.concatenate([found, raw[(largest > 0.05) & (largest < 5)]])
+    return found[:wanted]
 
 
-def packed(random: np.random.Generator, name: str, rows: int, blocks: int) -> Bytes:
-    """Rows of random blocks with scales of every size that a model has."""
-    size = gguf.GGML_QUANT_SIZES[kind_of(name)][1]
-    raw: Any = random.integers(0, 256, (rows, blocks, size), np.uint8)
-    for offset in SCALES[name]:
-        halves = random.uniform(0.001, 0.1, (rows, blocks, 1)).astype(np.float16)
-        raw[..., offset : offset + 2] = halves.view(np.uint8)
-    if name == "MXFP4":
-        raw[..., 0] = random.integers(120, 130, (rows, blocks))
-    return np.ascontiguousarray(raw.reshape(rows, -1))
+def packed(random: np.random.Generator, ggml_type: GgmlType, rows: int, blocks: int) -> Bytes:
+    """Rows of random blocks."""
+    chosen = random.choice(random_blocks(ggml_type), (rows, blocks))
+    return np.ascontiguousarray(chosen.reshape(rows, -1))
 
 
-def values(name: str, weights: Bytes) -> Floats:
-    return np.asarray(gguf.dequantize(weights, kind_of(name)), np.float32)
+def block_size(ggml_type: GgmlType) -> int:
+    return int(GGML_QUANT_SIZES[ggml_type][0])
+
+
+def values(ggml_type: GgmlType, weights: Bytes) -> Floats:
+    return np.asarray(dequantize(weights, ggml_type), np.float32)
 
 
 def assert_product(found: Floats, x: Floats, weights: Floats) -> None:
@@ -74,7 +67,12 @@ def assert_product(found: Floats, x: Floats, weights: Floats) -> None:
     assert (np.abs(found - x @ weights.T) <= bound).all()
 
 
-@pytest.mark.parametrize("name", SCALES)
+def test_the_formats_of_common_models_are_supported() -> None:
+    assert len(TYPES) >= 12
+    assert {GgmlType.Q4_0, GgmlType.Q8_0, GgmlType.Q4_K, GgmlType.Q6_K} <= set(TYPES)
+
+
+@pytest.mark.parametrize("ggml_type", TYPES, ids=lambda each: each.name)
 @given(
     rows=st.integers(1, 70),
     blocks=st.integers(1, 6),
@@ -83,82 +81,97 @@ def assert_product(found: Floats, x: Floats, weights: Floats) -> None:
     seed=st.integers(0, 1000),
 )
 def test_a_product_is_that_of_the_values(
-    name: str, rows: int, blocks: int, columns: int, threads: int, seed: int
+    ggml_type: GgmlType, rows: int, blocks: int, columns: int, threads: int, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
-    weights = packed(random, name, rows, blocks)
-    x = random.standard_normal((columns, blocks * block_of(name)), np.float32)
-    found = products().multiply(kind_of(name), [weights], [x], threads=threads)[0]
-    assert_product(found, x, values(name, weights))
+    weights = packed(random, ggml_type, rows, blocks)
+    x = random.standard_normal((columns, blocks * block_size(ggml_type)), np.float32)
+    found = products().multiply(ggml_type, [weights], [x], threads=threads)[0]
+    assert_product(found, x, values(ggml_type, weights))
 
 
 def test_more_columns_than_pass_over_a_panel_at_once() -> None:
     random = np.random.default_rng(0)
-    weights = packed(random, "Q4_K", 33, 5)  # more values in a row than are unpacked at once, too
+    weights = packed(
+        random, GgmlType.Q4_K, 33, 5
+    )  # more values in a row than are unpacked at once, too
     x = random.standard_normal((1030, 1280), np.float32)
-    found = products().multiply(kind_of("Q4_K"), [weights], [x], threads=2)[0]
-    assert_product(found, x, values("Q4_K", weights))
+    found = products().multiply(GgmlType.Q4_K, [weights], [x], threads=2)[0]
+    assert_product(found, x, values(GgmlType.Q4_K, weights))
 
 
-@pytest.mark.parametrize("name", ["Q8_0", "Q6_K"])
-def test_groups_have_matrices_and_columns_of_their_own(name: str) -> None:
+@pytest.mark.parametrize("ggml_type", [GgmlType.Q8_0, GgmlType.Q6_K], ids=lambda each: each.name)
+def test_groups_have_matrices_and_columns_of_their_own(ggml_type: GgmlType) -> None:
     random = np.random.default_rng(1)
-    weights = [packed(random, name, 48, 2) for _ in range(5)]
-    k = 2 * block_of(name)
+    weights = [packed(random, ggml_type, 48, 2) for _ in range(5)]
+    k = 2 * block_size(ggml_type)
     x = [random.standard_normal((columns, k), np.float32) for columns in (1, 9, 0, 8, 3)]
-    found = products().multiply(kind_of(name), weights, x, threads=2)
+    found = products().multiply(ggml_type, weights, x, threads=2)
     for own, matrix, result in zip(x, weights, found, strict=True):
         if len(own):
-            assert_product(result, own, values(name, matrix))
+            assert_product(result, own, values(ggml_type, matrix))
 
 
 def test_matrices_of_other_heights_share_their_columns() -> None:
     random = np.random.default_rng(4)
-    weights = [packed(random, "Q4_0", rows, 3) for rows in (70, 16, 33)]
+    weights = [packed(random, GgmlType.Q4_0, rows, 3) for rows in (70, 16, 33)]
     x = random.standard_normal((5, 96), np.float32)
     for matrix, result in zip(
-        weights, products().multiply(kind_of("Q4_0"), weights, [x], threads=2), strict=True
+        weights, products().multiply(GgmlType.Q4_0, weights, [x], threads=2), strict=True
     ):
-        assert_product(result, x, values("Q4_0", matrix))
+        assert_product(result, x, values(GgmlType.Q4_0, matrix))
 
 
-@pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "Q6_K"])
-def test_a_column_has_the_same_bits_alone_and_with_others(name: str) -> None:
+@pytest.mark.parametrize(
+    "ggml_type", [GgmlType.Q8_0, GgmlType.Q4_K, GgmlType.Q6_K], ids=lambda each: each.name
+)
+def test_a_column_has_the_same_bits_alone_and_with_others(ggml_type: GgmlType) -> None:
     random = np.random.default_rng(6)
-    weights = [packed(random, name, 100, 5)]
-    x = random.standard_normal((43, 5 * block_of(name)), np.float32)
-    together = products().multiply(kind_of(name), weights, [x], threads=3)[0]
+    weights = [packed(random, ggml_type, 100, 5)]
+    x = random.standard_normal((43, 5 * block_size(ggml_type)), np.float32)
+    together = products().multiply(ggml_type, weights, [x], threads=3)[0]
     for column in (0, 7, 8, 42):
         own = x[column : column + 1]
-        alone = products().multiply(kind_of(name), weights, [own], threads=2)[0]
+        alone = products().multiply(ggml_type, weights, [own], threads=2)[0]
         assert np.array_equal(alone[0], together[column])
 
 
 def test_a_column_of_zeros_gives_zeros_and_nan_stays_in_its_column() -> None:
     random = np.random.default_rng(2)
-    weights = packed(random, "Q8_0", 40, 4)
+    weights = packed(random, GgmlType.Q8_0, 40, 4)
     x = random.standard_normal((3, 128), np.float32)
     x[0] = 0
     x[1, 77] = np.nan
-    found = products().multiply(kind_of("Q8_0"), [weights], [x])[0]
+    found = products().multiply(GgmlType.Q8_0, [weights], [x])[0]
     assert (found[0] == 0).all()
     assert np.isnan(found[1]).all()
-    assert_product(found[2:], x[2:], values("Q8_0", weights))
+    assert_product(found[2:], x[2:], values(GgmlType.Q8_0, weights))
 
 
 def test_one_thread_and_several_give_the_same_bits() -> None:
     random = np.random.default_rng(3)
-    weights = packed(random, "Q5_K", 200, 3)
+    weights = packed(random, GgmlType.Q5_K, 200, 3)
     x = random.standard_normal((11, 768), np.float32)
     one, three = (
-        products().multiply(kind_of("Q5_K"), [weights], [x], threads=threads)[0]
-        for threads in (1, 3)
+        products().multiply(GgmlType.Q5_K, [weights], [x], threads=threads)[0] for threads in (1, 3)
     )
     assert np.array_equal(one, three)
 
 
-@pytest.mark.parametrize(("kind", "k"), [(0, 64), (1, 64), (8, 48), (12, 128), (16, 256), (8, 0)])
-def test_other_formats_and_broken_rows_are_refused(kind: int, k: int) -> None:
-    assert not products().takes(kind, k)
-    with pytest.raises(ValueError, match=f"rows of {k} values of ggml type {kind}"):
-        products().multiply(kind, [np.zeros((1, 64), np.uint8)], [np.zeros((1, k), np.float32)])
+@pytest.mark.parametrize(
+    ("ggml_type", "k"),
+    [
+        (GgmlType.F32, 64),
+        (GgmlType.F16, 64),
+        (GgmlType.Q8_0, 48),
+        (GgmlType.Q4_K, 128),
+        (GgmlType.IQ2_XXS, 256),
+        (GgmlType.Q8_0, 0),
+    ],
+)
+def test_other_formats_and_broken_rows_are_refused(ggml_type: int, k: int) -> None:
+    assert not products().supports(ggml_type, k)
+    with pytest.raises(ValueError, match=f"rows of {k} values of ggml type {ggml_type:d}"):
+        products().multiply(
+            ggml_type, [np.zeros((1, 64), np.uint8)], [np.zeros((1, k), np.float32)]
+        )

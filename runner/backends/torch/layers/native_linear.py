@@ -38,7 +38,7 @@ class NativeLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """See linear.Linear."""
-        out = self.matrices.multiply(x, dtype=self.dtype or x.dtype, narrow=self.narrow)
+        out = self.matrices.multiply(x, dtype=self.dtype or x.dtype, allow_bf16=self.narrow)
         return out if self.bias is None else out.add_(self.bias)
 
 
