@@ -31,6 +31,8 @@ check: dev
 	$(PYTHON_BIN)/ruff check .
 	$(PYTHON_BIN)/mypy
 	$(PYTHON_BIN)/lint-imports
+	$(PYTHON_BIN)/clang-format --dry-run -Werror kernels/native/*.cpp kernels/native/*.h
+	$(PYTHON_BIN)/python -m kernels.native --strict
 
 # A file's tests stay together: they share daemons and what they have built.
 test: dev
