@@ -17,31 +17,34 @@ MAX_CONTEXTS: Final = 10  # an answer without a limit ends after so many context
 
 @dataclass(slots=True)
 class ContextShift:
-    """keep: tokens at the beginning that stay. context: the most there may be at a time. most:
-    tokens of prompt and answer after which there is no more; gone: how many have left."""
+    """keep: tokens at the beginning that stay. context: the limit at a time. max_tokens: the limit
+    of prompt and answer together. shifted: tokens that have left."""
 
     keep: int
     context: int
-    most: int
-    gone: int = 0
+    max_tokens: int
+    shifted: int = 0
 
-    def helps(self, tokens: array[int]) -> bool:
-        """Whether a sequence with these tokens may go on, room being made."""
-        return len(tokens) + self.gone < self.most
+    def allows(self, tokens: array[int]) -> bool:
+        """Whether a sequence with these tokens may go on after a shift."""
+        return len(tokens) + self.shifted < self.max_tokens
 
     def shortened(self, tokens: array[int]) -> tuple[array[int], int]:
         """The tokens that stay, and at how many the sequence is full or ends."""
         leaving = max(1, (len(tokens) - self.keep) // 2)
         kept = tokens[: self.keep] + tokens[self.keep + leaving :]
-        self.gone += leaving
-        return kept, min(self.context, self.most - self.gone)
+        self.shifted += leaving
+        return kept, min(self.context, self.max_tokens - self.shifted)
 
 
-def context_shift(keep: int, prompt: int, context: int, wanted: int | None) -> ContextShift | None:
-    """The shift of a request with a prompt of so many tokens, which wants so many more; None: it
-    ends before its context does. At most half of the context stays: more would leave no room for
-    an answer to go on in."""
-    most = prompt + (MAX_CONTEXTS * context if wanted is None else wanted)
-    if most <= context:
+def context_shift(
+    keep: int, prompt_tokens: int, context: int, max_tokens: int | None
+) -> ContextShift | None:
+    """The shift of a request that wants max_tokens after its prompt (None: no limit); None: it ends
+    before its context does. At most half of the context stays: more would leave nothing for an
+    answer to go on in."""
+    total = prompt_tokens + (MAX_CONTEXTS * context if max_tokens is None else max_tokens)
+    if total <= context:
         return None
-    return ContextShift(min(prompt if keep < 0 else keep, prompt, context // 2), context, most)
+    kept = min(prompt_tokens if keep < 0 else keep, prompt_tokens, context // 2)
+    return ContextShift(kept, context, total)

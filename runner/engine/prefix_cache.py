@@ -12,38 +12,46 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from runner.engine.images import whole_image_length
 
 
 class PrefixSource(Protocol):
-    """A sequence whose first computed tokens are in the backend's cache under the id slot. Less
-    than least of them cannot be used."""
+    """A sequence whose first computed tokens others may have. A share of less than min_match of
+    them is not possible."""
 
-    slot: int | None
     tokens: array[int]
     computed: int
     salt: str | None
-    least: int
+    min_match: int
+
+
+class SlotSource(PrefixSource, Protocol):
+    """A source that is in the backend's cache, under the id slot."""
+
+    slot: int
+
+
+SourceT = TypeVar("SourceT", bound=PrefixSource)
 
 
 @dataclass(slots=True, eq=False)
 class FinishedSequence:
     """A finished sequence that is kept for its tokens."""
 
-    slot: int | None
+    slot: int
     tokens: array[int]
     computed: int
     salt: str | None = None
-    least: int = 0
+    min_match: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixMatch:
+class PrefixMatch(Generic[SourceT]):
     """The first length tokens are those of source."""
 
-    source: PrefixSource
+    source: SourceT
     length: int
 
 
@@ -84,7 +92,7 @@ class PrefixSharing:
         if not self.partial:
             return 0
         length = whole_image_length(tokens, length - length % self.block_size)
-        return length if length >= source.least else 0
+        return length if length >= source.min_match else 0
 
     def shared(self, outer: PrefixSource, inner: PrefixSource) -> int:
         """How many of inner's first tokens can be had from outer in inner's place."""
@@ -92,13 +100,13 @@ class PrefixSharing:
             return 0
         limit = min(outer.computed, inner.computed)
         length = common_prefix(outer.tokens, inner.tokens, limit)
-        if length < outer.least:
+        if length < outer.min_match:
             return 0
         return length if self.partial or length == limit else 0
 
     def covers(self, outer: PrefixSource, inner: PrefixSource) -> bool:
         """True when every use of inner can be had from outer."""
-        if outer.salt != inner.salt or outer.least > inner.least:
+        if outer.salt != inner.salt or outer.min_match > inner.min_match:
             return False
         return self.shared(outer, inner) == inner.computed
 
@@ -109,7 +117,7 @@ class PrefixCache:
     def __init__(self, sharing: PrefixSharing | None = None) -> None:
         """sharing: what matches may be; None: anything."""
         self._sharing = PrefixSharing() if sharing is None else sharing
-        self._running: dict[int, PrefixSource] = {}
+        self._running: dict[int, SlotSource] = {}
         self._finished: dict[int, FinishedSequence] = {}  # in order of use, the oldest first
 
     def __len__(self) -> int:
@@ -119,13 +127,13 @@ class PrefixCache:
         """Finished sequences, the least recently used first."""
         return iter(list(self._finished.values()))
 
-    def is_finished(self, holder: PrefixSource) -> bool:
-        """True when the holder is a finished sequence of this cache."""
-        return holder.slot is not None and self._finished.get(holder.slot) is holder
+    def is_running(self, source: SlotSource) -> bool:
+        """True for a running sequence of this cache."""
+        return self._running.get(source.slot) is source
 
-    def add(self, slot: int, holder: PrefixSource) -> None:
-        """A sequence runs under this id."""
-        self._running[slot] = holder
+    def add(self, source: SlotSource) -> None:
+        """A sequence runs."""
+        self._running[source.slot] = source
 
     def remove(self, slot: int) -> None:
         """The id holds nothing any more."""
@@ -136,9 +144,9 @@ class PrefixCache:
         """The running sequence ends and stays in the cache. Returns the ids that hold nothing of
         value now, because another sequence holds the same tokens; they may include slot. The
         caller releases and removes them."""
-        holder = self._running.pop(slot)
-        tokens = holder.tokens[: holder.computed]
-        kept = FinishedSequence(slot, tokens, holder.computed, holder.salt, holder.least)
+        ended = self._running.pop(slot)
+        tokens = ended.tokens[: ended.computed]
+        kept = FinishedSequence(slot, tokens, ended.computed, ended.salt, ended.min_match)
         self._finished[slot] = kept
         covers = self._sharing.covers
         if kept.computed == 0 or any(covers(other, kept) for other in self._others(kept)):
@@ -150,26 +158,29 @@ class PrefixCache:
         self._running.clear()
         self._finished.clear()
 
-    def oldest(self, besides: PrefixSource | None = None) -> FinishedSequence | None:
+    def oldest(self, besides: SlotSource | None = None) -> FinishedSequence | None:
         """The finished sequence that was used least recently, other than besides."""
         return next((entry for entry in self._finished.values() if entry is not besides), None)
 
-    def longest(self, tokens: array[int], salt: str | None = None) -> PrefixMatch | None:
+    def longest(
+        self, tokens: array[int], salt: str | None = None
+    ) -> PrefixMatch[SlotSource] | None:
         """The source that holds most of the beginning of tokens. At least one token is left
         over, since only computing one gives the logits of the next."""
-        best: PrefixMatch | None = None
+        best: PrefixMatch[SlotSource] | None = None
         for source in self._sources():
             length = self._sharing.usable(source, tokens, salt)
             if length and (best is None or length >= best.length):
                 best = PrefixMatch(source, length)
-        if best is not None and self.is_finished(best.source):
-            self._touch(best.source)
+        if best is not None and best.source.slot in self._finished:
+            slot = best.source.slot  # it is the most recently used one now
+            self._finished[slot] = self._finished.pop(slot)
         return best
 
-    def ahead(self, tokens: array[int], salt: str | None = None) -> PrefixMatch | None:
+    def ahead(self, tokens: array[int], salt: str | None = None) -> PrefixMatch[SlotSource] | None:
         """The running source that will hold most of the beginning of tokens once all that it
         knows now is computed, if it does not hold it yet."""
-        best: PrefixMatch | None = None
+        best: PrefixMatch[SlotSource] | None = None
         if not self._sharing.partial:
             return None
         for source in self._running.values():
@@ -186,13 +197,9 @@ class PrefixCache:
         """How many of the entry's first tokens other sequences give."""
         return max((self._sharing.shared(o, entry) for o in self._others(entry)), default=0)
 
-    def _others(self, entry: FinishedSequence) -> Iterator[PrefixSource]:
+    def _others(self, entry: FinishedSequence) -> Iterator[SlotSource]:
         return (source for source in self._sources() if source is not entry)
 
-    def _sources(self) -> Iterator[PrefixSource]:
+    def _sources(self) -> Iterator[SlotSource]:
         yield from self._running.values()
         yield from self._finished.values()
-
-    def _touch(self, entry: PrefixSource) -> None:
-        assert entry.slot is not None
-        self._finished[entry.slot] = self._finished.pop(entry.slot)

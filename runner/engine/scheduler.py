@@ -2,13 +2,12 @@
 
 Every step runs all decoding sequences, one token each, and gives the rest of its token budget to
 prompts: the running ones first, then new ones from the queue, by priority and then by arrival.
-The scheduler owns the queues, the ids, the pool's ledger and the prefix cache, and tells the
-backend to share, trim and release. It knows nothing of text or sampling.
+The scheduler owns the queues; the cells of the cache are kv_cache.py's. It knows nothing of text
+or sampling.
 
-When the pool is short, finished sequences go first, the least recently used before the others;
-then the running sequence that is last in order gives up its cells, returns to the queue and is
-computed again later. A sequence that is admitted has room for its whole prompt. Finished
-sequences that leave the pool are copied into the swap where that pays, and come back from there.
+When cells are short and no finished sequence is left to evict, the running sequence that is last
+in order gives up its cells, returns to the queue and is computed again later. A sequence is
+admitted when there is room for its whole prompt.
 """
 
 from __future__ import annotations
@@ -18,18 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runner.backends.backend import Backend, Row
+from runner.engine.kv_cache import KvCache, Match
 from runner.engine.pacer import Pacer
-from runner.engine.pool import Pool
-from runner.engine.prefix_cache import (
-    FinishedSequence,
-    PrefixCache,
-    PrefixMatch,
-    PrefixSharing,
-    PrefixSource,
-)
+from runner.engine.running import Running
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import Speculation
-from runner.engine.swap import SwappedSequence, SwapSpace
+from runner.engine.swap import SwappedSequence
 
 HOLD_TOKENS = 32  # a prefix in progress is worth waiting for when it saves this many
 RESTORE_TOKENS = 16  # a copy in the swap is restored when it gives this many more
@@ -41,9 +34,9 @@ class Step:
     """The work of one step: rows of the decoding sequences, then of the prompts' chunks."""
 
     rows: list[Row]
-    decoding: list[Sequence]
-    chunks: list[tuple[Sequence, int]]  # with the number of tokens
-    drafted: int = 0  # tokens in the drafts of decoding
+    decoding: list[Running]
+    chunks: list[tuple[Running, int]]  # with the number of tokens
+    draft_tokens: int = 0  # in the drafts of decoding
 
     @property
     def prefill_tokens(self) -> int:
@@ -51,8 +44,8 @@ class Step:
         return sum(count for _, count in self.chunks)
 
 
-def _order(sequence: Sequence) -> tuple[int, int]:
-    return sequence.order
+def _order(item: Sequence | Running) -> tuple[int, int]:
+    return item.order
 
 
 class Scheduler:
@@ -67,29 +60,20 @@ class Scheduler:
         swap_bytes: int = 0,
         speculation: Speculation | None = None,
     ) -> None:
-        """idle_tokens: most tokens of finished sequences to keep in the pool; None: the whole
-        pool. With a swap they may be more for the steps that it takes to copy them. swap_bytes:
-        most memory for copies of finished sequences. speculation: for a backend that takes
-        drafts."""
+        """idle_tokens, swap_bytes: see KvCache. speculation: for a backend that takes drafts."""
         capacity = backend.capacity
         self._backend = backend
         self._pacer = pacer
         self._batch_tokens = capacity.batch_tokens
         self._score_tokens = capacity.score_tokens
         self._max_running = min(max_running, capacity.max_sequences, capacity.batch_tokens)
-        self._idle_tokens = capacity.pool_tokens if idle_tokens is None else idle_tokens
-        self._partial = capacity.partial_share
-        self._free_slots = list(range(capacity.max_sequences - 1, -1, -1))
-        self.pool = Pool(capacity.pool_tokens, capacity.block_size)
-        sharing = PrefixSharing(capacity.partial_share, capacity.block_size)
-        self.cache = PrefixCache(sharing)
-        self.swap = SwapSpace(backend, sharing, swap_bytes, lambda: pacer.prefill_token_s)
         self._speculation = speculation
         self._draft_tokens = capacity.draft_tokens
         self._reserved = 0  # cells that the rows chosen for this step take
+        self.cache = KvCache(backend, idle_tokens, swap_bytes, lambda: pacer.prefill_token_s)
         self.waiting: list[Sequence] = []
-        self.prefilling: list[Sequence] = []
-        self.decoding: list[Sequence] = []
+        self.prefilling: list[Running] = []
+        self.decoding: list[Running] = []
         self.preemptions = 0
         self.failed: list[tuple[Sequence, Exception]] = []  # no sampler could be made for them
 
@@ -98,187 +82,186 @@ class Scheduler:
         """Sequences in the batch."""
         return len(self.prefilling) + len(self.decoding)
 
-    @property
-    def untidy(self) -> bool:
-        """True when more finished sequences are in the pool than shall be: tidy has work."""
-        return self.pool.idle > self._idle_tokens
-
     def tidy(self) -> None:
-        """Move finished sequences out of the pool, as many as a step may."""
-        self.swap.begin_step()
-        self._evict_idle()
+        """Move finished sequences beyond the limit out of the pool, as many as a step may."""
+        self.cache.swap.begin_step()
+        self.cache.evict_idle()
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence."""
         insort(self.waiting, sequence, key=_order)
 
-    def drop(self, sequence: Sequence) -> None:
-        """Take a sequence out: it is finished or cancelled. What it computed stays as cache."""
-        if sequence.slot is None:
-            del self.waiting[self._waiting_index(sequence)]
-            return
-        (self.prefilling if sequence in self.prefilling else self.decoding).remove(sequence)
-        self._retire(sequence)
+    def cancel(self, sequence: Sequence) -> None:
+        """Take a sequence out, wherever it is. What it computed stays as cache."""
+        batch = (*self.decoding, *self.prefilling)
+        running = next((item for item in batch if item.sequence is sequence), None)
+        if running is None:
+            index = bisect_left(self.waiting, sequence.order, key=_order)
+            assert self.waiting[index] is sequence, f"{sequence.id} is not in the queue"
+            del self.waiting[index]
+        else:
+            self.finish(running)
 
-    def discard(self, sequence: Sequence) -> None:
+    def finish(self, running: Running) -> None:
+        """Take a running sequence out. What it computed stays as cache."""
+        self._leave(running)
+        self.cache.retire(running)
+
+    def discard(self, running: Running) -> None:
         """Take out a running sequence whose tokens in the cache cannot be trusted."""
-        slot = sequence.slot
-        assert slot is not None
-        (self.prefilling if sequence in self.prefilling else self.decoding).remove(sequence)
-        sequence.slot, sequence.computed = None, 0
-        self._release(slot)
+        self._leave(running)
+        self.cache.discard(running)
 
-    def drop_all(self) -> None:
+    def reset(self) -> None:
         """Take out all running sequences and forget the cache: the backend was reset."""
-        for sequence in (*self.decoding, *self.prefilling):
-            sequence.slot, sequence.computed = None, 0
         self.decoding.clear()
         self.prefilling.clear()
-        self.pool.clear()
         self.cache.clear()
-        self.swap.clear()
-        self._free_slots = list(range(self._backend.capacity.max_sequences - 1, -1, -1))
 
     def schedule(self) -> Step:
         """The next step; its rows are empty when there is nothing to compute."""
         self.tidy()
-        self._give_way()
+        self._yield_to_priority()
         self._make_room_to_decode()
         decoding = list(self.decoding)
-        rows = [sequence.row for sequence in decoding]
-        drafted = self._drafts(decoding)
-        chunks: list[tuple[Sequence, int]] = []
+        rows = [running.row for running in decoding]
+        draft_tokens = self._propose_drafts(decoding)
+        chunks: list[tuple[Running, int]] = []
         if self.prefilling or self.waiting:
-            most = self._batch_tokens - len(decoding) - drafted
-            budget = self._pacer.prefill_budget(most, len(decoding))
-            chunks = self._prompts(budget, len(decoding) + drafted)
-            rows += [sequence.chunk(count) for sequence, count in chunks]
-        return Step(rows, decoding, chunks, drafted)
+            limit = self._batch_tokens - len(decoding) - draft_tokens
+            budget = self._pacer.prefill_budget(limit, len(decoding))
+            chunks = self._chunks(budget, len(decoding) + draft_tokens)
+            rows += [running.chunk(count) for running, count in chunks]
+        return Step(rows, decoding, chunks, draft_tokens)
 
     def advance(self, step: Step) -> None:
         """The step's tokens are in the backend's cache now, without those of the drafts."""
-        for sequence in step.decoding:
-            sequence.computed += 1
-        self.pool.grow(row.sequence for row in step.rows[: len(step.decoding)])
-        for sequence, count in step.chunks:
-            sequence.computed += count
-            assert sequence.slot is not None
-            self.pool.append(sequence.slot, count)
+        for running in step.decoding:
+            running.computed += 1
+            running.row.position += 1
+        self.cache.pool.grow(row.sequence for row in step.rows[: len(step.decoding)])
+        for running, count in step.chunks:
+            self.cache.append(running, count)
 
-    def confirm(self, sequence: Sequence, count: int) -> None:
+    def confirm(self, running: Running, count: int) -> None:
         """So many tokens of the sequence's draft are in the backend's cache too."""
-        assert sequence.slot is not None
-        sequence.computed += count
-        self.pool.append(sequence.slot, count)
+        running.row.position += count
+        self.cache.append(running, count)
 
-    def cut(self, sequence: Sequence, count: int) -> None:
-        """The last count tokens in the cache came after the sequence's end."""
-        assert sequence.slot is not None
-        sequence.computed -= count
-        self._backend.trim(sequence.slot, sequence.computed)
-        self.pool.trim(sequence.slot, sequence.computed)
-
-    def decode(self, sequence: Sequence) -> None:
+    def decode(self, running: Running) -> None:
         """The prompt of the sequence is computed and a token sampled: it decodes from now on."""
-        self.prefilling.remove(sequence)
-        self.decoding.append(sequence)
+        self.prefilling.remove(running)
+        self.decoding.append(running)
+        running.row.position = running.computed
 
     def relieve(self) -> bool:
         """The backend had no room where the ledger saw some: evict or preempt. False when
         nothing is left to take."""
-        if self._evict_oldest():
+        if self.cache.evict_oldest():
             return True
         if self.running < 2:
             return False
         self._preempt(self._last_in_order())
         return True
 
-    def _waiting_index(self, sequence: Sequence) -> int:
-        index = bisect_left(self.waiting, sequence.order, key=_order)
-        assert self.waiting[index] is sequence, f"{sequence.id} is not in the queue"
-        return index
+    def _leave(self, running: Running) -> None:
+        (self.prefilling if running in self.prefilling else self.decoding).remove(running)
 
-    def _give_way(self) -> None:
+    def _last_in_order(self) -> Running:
+        return max([*self.prefilling, *self.decoding], key=_order)
+
+    def _preempt(self, running: Running) -> None:
+        self.discard(running)
+        self._requeue(running)
+
+    def _requeue(self, running: Running) -> None:
+        self.add(running.sequence)
+        self.preemptions += 1
+
+    def _yield_to_priority(self) -> None:
         """Put running sequences back into the queue for waiting ones of a lower priority number,
         where ids or the pool are short. What they computed stays as cache while it can."""
         admitted = 0
         for sequence in list(self.waiting):
-            if not self.running or self._last_in_order().priority <= sequence.priority:
+            if not self.running or self._last_in_order().sequence.priority <= sequence.priority:
                 return
             if self._held(sequence):
                 continue
             admitted += 1
-            while self.running and self._in_the_way(sequence, admitted):
+            while self.running and self._is_blocked(sequence, admitted):
                 last = self._last_in_order()
-                self.drop(last)
+                self.finish(last)
                 self._requeue(last)
 
-    def _in_the_way(self, sequence: Sequence, admitted: int) -> bool:
-        """Whether the last running sequence keeps a more urgent one waiting, which is the
-        so-manieth to be admitted."""
-        if self._last_in_order().priority <= sequence.priority:
+    def _is_blocked(self, sequence: Sequence, admitted: int) -> bool:
+        """Whether the last running sequence keeps a more urgent one waiting. admitted: sequences
+        that are to be admitted in this step, this one included."""
+        if self._last_in_order().sequence.priority <= sequence.priority:
             return False
         if self.running + admitted > self._max_running:
             return True
-        return not self._fits(sequence, self.cache.longest(sequence.tokens, sequence.salt))
+        return not self._fits(sequence, self.cache.prefixes.longest(sequence.tokens, sequence.salt))
 
     def _make_room_to_decode(self) -> None:
-        while self.pool.free < len(self.decoding):
-            if not self._evict_oldest():
+        while self.cache.pool.free < len(self.decoding):
+            if not self.cache.evict_oldest():
                 self._preempt(self._last_in_order())
 
-    def _drafts(self, decoding: list[Sequence]) -> int:
+    def _propose_drafts(self, decoding: list[Running]) -> int:
         """Let speculation use what room there is. Returns the number of tokens proposed."""
         if self._speculation is None or not decoding:
             return 0
-        taken = len(decoding)
-        room = min(self._draft_tokens, self._batch_tokens - taken, self.pool.free - taken)
-        return self._speculation.propose(decoding, room)
+        count = len(decoding)
+        free = min(self._batch_tokens - count, self.cache.pool.free - count)
+        return self._speculation.propose(decoding, min(self._draft_tokens, free))
 
-    def _prompts(self, budget: int, reserved: int) -> list[tuple[Sequence, int]]:
+    def _chunks(self, budget: int, reserved: int) -> list[tuple[Running, int]]:
         """Chunks within budget, leaving reserved cells to the decoding sequences."""
-        chunks: list[tuple[Sequence, int]] = []
+        chunks: list[tuple[Running, int]] = []
         self._reserved = reserved
         scored, left_over = self._score_tokens, budget - self._pacer.enough_prefill()
-        for sequence in self._candidates():
-            room = self.pool.free + self.pool.idle - self._reserved
-            count = min(budget, sequence.pending, room)
-            if sequence.images is not None and count > 0:
-                start, most = sequence.computed, min(budget, sequence.pending)
-                count = sequence.images.portion(start, most, room, alone=not chunks)
+        for running in self._candidates():
+            count = self._chunk_tokens(running, budget, alone=not chunks)
             if count <= 0:
                 break
-            if sequence.unscored:
+            if running.sequence.unscored:
                 count = min(count, scored)
                 if count == 0:
                     continue
                 scored -= count
             self._reserved += count
-            self._evict_to(self._reserved)
-            chunks.append((sequence, count))
+            self.cache.evict_to(self._reserved)
+            chunks.append((running, count))
             budget -= count
-            if budget <= 0 or (count == sequence.pending and budget <= left_over):
+            if budget <= 0 or (count == running.pending and budget <= left_over):
                 break
         if not chunks and not self.decoding and self.running > 1:
             self._preempt(self._last_in_order())
-            return self._prompts(budget, reserved)
+            return self._chunks(budget, reserved)
         return chunks
 
-    def _candidates(self) -> Iterator[Sequence]:
+    def _chunk_tokens(self, running: Running, budget: int, *, alone: bool) -> int:
+        free = self.cache.pool.free + self.cache.pool.idle - self._reserved
+        limit, images = min(budget, running.pending), running.sequence.images
+        if images is None or min(limit, free) <= 0:
+            return min(limit, free)
+        return images.portion(running.computed, limit, free, alone)
+
+    def _candidates(self) -> Iterator[Running]:
         """Running prompts, then queued ones, each admitted only when it is asked for; but queued
         ones before running ones of a higher priority number."""
         if self.prefilling and self.waiting:
             first = self.waiting[0].priority
-            later = [sequence for sequence in self.prefilling if sequence.priority > first]
+            later = [item for item in self.prefilling if item.sequence.priority > first]
             yield from self.prefilling[: len(self.prefilling) - len(later)]
             if later:
-                yield from self._admitted(later[0].priority)
+                yield from self._admitted(later[0].sequence.priority)
                 yield from later
         else:
             yield from list(self.prefilling)
         yield from self._admitted()
 
-    def _admitted(self, before: int | None = None) -> Iterator[Sequence]:
+    def _admitted(self, before: int | None = None) -> Iterator[Running]:
         """Queued sequences that find room; before: those of a lower priority number only."""
         index = 0
         while index < len(self.waiting) and self.running < self._max_running:
@@ -295,18 +278,17 @@ class Scheduler:
             if not self._fits(sequence, match):
                 return
             del self.waiting[index]
-            if self._prepare(sequence):
-                self._admit(sequence, match)
-                yield sequence
+            if self._create_sampler(sequence):
+                yield self._admit(sequence, match)
 
-    def _match(self, sequence: Sequence) -> PrefixMatch | None:
+    def _match(self, sequence: Sequence) -> Match | None:
         """Where to begin: in the pool, or with a copy if that gives more and has room."""
         if sequence.unscored:
             return None
-        resident = self.cache.longest(sequence.tokens, sequence.salt)
-        swapped = self.swap.longest(sequence.tokens, sequence.salt)
-        least = RESTORE_TOKENS + (0 if resident is None else resident.length)
-        if swapped is None or swapped.length < least or not self._fits(sequence, swapped):
+        resident = self.cache.prefixes.longest(sequence.tokens, sequence.salt)
+        swapped = self.cache.swap.longest(sequence.tokens, sequence.salt)
+        worth = RESTORE_TOKENS + (0 if resident is None else resident.length)
+        if swapped is None or swapped.length < worth or not self._fits(sequence, swapped):
             return resident
         return swapped
 
@@ -314,7 +296,7 @@ class Scheduler:
         source = sequence.held_by
         if source is None:
             return False
-        if source.slot is not None and source.computed < sequence.held_until:
+        if self.cache.prefixes.is_running(source) and source.computed < sequence.held_until:
             return True
         sequence.held_by = None
         return False
@@ -322,26 +304,27 @@ class Scheduler:
     def _hold(self, sequence: Sequence, available: int) -> bool:
         """Let the sequence wait for a prefix that a running one is computing, if that is worth
         it."""
-        ahead = self.cache.ahead(sequence.tokens, sequence.salt)
+        ahead = self.cache.prefixes.ahead(sequence.tokens, sequence.salt)
         if ahead is None or ahead.length < available + HOLD_TOKENS:
             return False
-        assert isinstance(ahead.source, Sequence)
         sequence.held_by, sequence.held_until = ahead.source, ahead.length
         return True
 
-    def _fits(self, sequence: Sequence, match: PrefixMatch | None) -> bool:
+    def _fits(self, sequence: Sequence, match: Match | None) -> bool:
         if not self.running:
             return True
-        need = len(sequence.tokens) + 1
-        if match is not None and match.source.slot is not None:
-            need -= self.pool.live_prefix(match.source.slot, match.length)
-        elif match is not None:
-            need = max(need, match.source.computed)  # a copy comes back as a whole
+        pool, needed = self.cache.pool, len(sequence.tokens) + 1
+        if match is None:
+            pass
+        elif isinstance(match.source, SwappedSequence):
+            needed = max(needed, match.source.computed)  # a copy comes back as a whole
+        else:
+            needed -= pool.live_prefix(match.source.slot, match.length)
         promised = sum(other.pending + 1 for other in self.prefilling)
         reserve = RESERVE_TOKENS * self.running
-        return self.pool.live + promised + reserve + need <= self.pool.capacity_tokens
+        return pool.live + promised + reserve + needed <= pool.capacity_tokens
 
-    def _prepare(self, sequence: Sequence) -> bool:
+    def _create_sampler(self, sequence: Sequence) -> bool:
         """Make the sampler, which outlives preemptions. False: the request has failed."""
         try:
             if sequence.sampler is None:
@@ -352,138 +335,9 @@ class Scheduler:
             return False
         return True
 
-    def _admit(self, sequence: Sequence, match: PrefixMatch | None) -> None:
-        if match is not None and isinstance(match.source, SwappedSequence):
-            match = self._restore(sequence, match.source, match)
-        else:
-            match = self._claim(sequence, match)
-        assert sequence.slot is not None
-        sequence.computed = 0 if match is None else match.length
-        sequence.least = 0 if match is None else match.source.least
+    def _admit(self, sequence: Sequence, match: Match | None) -> Running:
+        running = self.cache.allocate(sequence, match, self._reserved)
         if sequence.cached is None:
-            sequence.cached = sequence.computed
-        self.cache.add(sequence.slot, sequence)
-        insort(self.prefilling, sequence, key=_order)
-        self._evict_idle()
-
-    def _claim(self, sequence: Sequence, match: PrefixMatch | None) -> PrefixMatch | None:
-        """Give the sequence an id and the match's tokens. A finished source that it continues
-        is taken over; so is the last one left when there is no other id."""
-        source = None if match is None else match.source
-        whole = source is not None and match is not None and match.length == source.computed
-        if isinstance(source, FinishedSequence) and whole and self._partial:
-            return self._take_over(sequence, source, match)
-        if not self._free_slots and not self._evict_oldest(source):
-            assert isinstance(source, FinishedSequence), "running sequences hold all ids"
-            return self._take_over(sequence, source, match)
-        sequence.slot = self._free_slots.pop()
-        self.pool.open(sequence.slot)
-        if match is not None and source is not None:
-            assert source.slot is not None
-            self._backend.share(source.slot, sequence.slot, match.length)
-            self.pool.share(source.slot, sequence.slot, match.length)
-        return match
-
-    def _restore(
-        self, sequence: Sequence, copy: SwappedSequence, match: PrefixMatch
-    ) -> PrefixMatch | None:
-        """Give the sequence an id and the tokens of a copy. Where that fails it begins as if
-        there were none."""
-        needed = self._reserved + copy.computed
-        self._evict_to(needed)
-        if not self._free_slots:
-            self._evict_oldest()
-        slot = self._free_slots[-1]
-        if self.pool.free < needed or not self.swap.restore(copy, slot):
-            return self._claim(sequence, self.cache.longest(sequence.tokens, sequence.salt))
-        sequence.slot = self._free_slots.pop()
-        self.pool.open(slot)
-        merged = self._merge(sequence)
-        self.pool.append(slot, copy.computed - merged)
-        if match.length < copy.computed:
-            self._backend.trim(slot, match.length)
-            self.pool.trim(slot, match.length)
-        self.swap.use(copy, match.length)
-        return match
-
-    def _merge(self, sequence: Sequence) -> int:
-        """Share with the pool what of a restored sequence is there already: it would be attended
-        over twice. Returns the number of tokens."""
-        resident = self.cache.longest(sequence.tokens, sequence.salt) if self._partial else None
-        if resident is None:
-            return 0
-        source, target = resident.source.slot, sequence.slot
-        assert source is not None
-        assert target is not None
-        self._backend.merge(source, target, resident.length)
-        self.pool.share(source, target, resident.length)
-        return resident.length
-
-    def _take_over(
-        self, sequence: Sequence, source: FinishedSequence, match: PrefixMatch | None
-    ) -> PrefixMatch | None:
-        slot = source.slot
-        assert slot is not None
-        length = 0 if match is None else match.length
-        if length < source.computed:
-            self._copy(source, length)
-        self.cache.remove(slot)
-        source.slot = None
-        sequence.slot = slot
-        self.pool.revive(slot)
-        if length < source.computed and not self._backend.trim(slot, length):
-            self._backend.release(slot)
-            match, length = None, 0
-        self.pool.trim(slot, length)
-        return match
-
-    def _retire(self, sequence: Sequence) -> None:
-        """A running sequence becomes a finished one in the cache."""
-        slot = sequence.slot
-        assert slot is not None
-        self.pool.retire(slot)
-        for redundant in self.cache.finish(slot):
-            self._release(redundant)
-        sequence.slot = None
-        self._evict_idle()
-
-    def _last_in_order(self) -> Sequence:
-        return max([*self.prefilling, *self.decoding], key=_order)
-
-    def _preempt(self, sequence: Sequence) -> None:
-        self.discard(sequence)
-        self._requeue(sequence)
-
-    def _requeue(self, sequence: Sequence) -> None:
-        sequence.computed = 0
-        self.add(sequence)
-        self.preemptions += 1
-
-    def _evict_to(self, free: int) -> None:
-        while self.pool.free < free and self._evict_oldest():
-            pass
-
-    def _evict_idle(self) -> None:
-        while self.untidy and self.swap.ready and self._evict_oldest():
-            pass
-
-    def _evict_oldest(self, besides: PrefixSource | None = None) -> bool:
-        entry = self.cache.oldest(besides)
-        if entry is None or entry.slot is None:
-            return False
-        self._copy(entry, 0)
-        self._release(entry.slot)
-        entry.slot = None
-        return True
-
-    def _copy(self, entry: FinishedSequence, remaining: int) -> None:
-        """Copy an entry into the swap, if that pays, before all but its first remaining tokens
-        go."""
-        if self.swap.budget_bytes:
-            self.swap.copy(entry, max(remaining, self.cache.elsewhere(entry)))
-
-    def _release(self, slot: int) -> None:
-        self.cache.remove(slot)
-        self._backend.release(slot)
-        self.pool.release(slot)
-        self._free_slots.append(slot)
+            sequence.cached = running.computed
+        insort(self.prefilling, running, key=_order)
+        return running

@@ -1,8 +1,8 @@
 """The state of one request while the engine has it.
 
-A sequence owns its tokens (prompt and output in one array), how many of them are computed, its
-sampler, its detokenizer and its stop matcher. All of it survives preemption except the cells of
-the cache. It knows nothing of other sequences.
+A sequence owns its tokens (prompt and output in one array), its sampler, its detokenizer and its
+stop matcher: what survives preemption. What it has while it is in the batch is running.py's. It
+knows nothing of other sequences.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 from typing import Protocol
 
-from runner.backends.backend import Row, SampledToken, Sampler, TokenMask
+from runner.backends.backend import SampledToken, Sampler, TokenMask
 from runner.engine.context_shift import ContextShift
 from runner.engine.detokenize import Detokenizer, TokenText, TokenTexts
 from runner.engine.images import SequenceImages
+from runner.engine.prefix_cache import SlotSource
 from runner.engine.prompt_logprobs import PromptLogprobs
 from runner.engine.stop import StopMatcher
 from runner.types import (
@@ -49,14 +50,12 @@ class Timing:
 
 
 class Sequence:
-    """slot is the backend's id while the sequence runs, else None. tokens[:computed] are in the
-    backend's cache. row is the decode row, kept from step to step."""
+    """A request with its tokens, in the queue or in the batch (runner.engine.running)."""
 
     __slots__ = (
-        "_table",
+        "_texts",
         "arrival",
         "cached",
-        "computed",
         "detokenizer",
         "held_by",
         "held_until",
@@ -64,19 +63,16 @@ class Sequence:
         "ignore_end",
         "images",
         "last",
-        "least",
         "limit",
         "matcher",
         "params",
         "priority",
         "prompt_length",
-        "row",
+        "prompt_logprobs",
+        "prompt_only",
         "salt",
         "sampler",
-        "scores",
-        "scores_only",
         "shift",
-        "slot",
         "stops",
         "tells_tokens",
         "timing",
@@ -90,10 +86,10 @@ class Sequence:
         limit: int,
         arrival: int,
         arrived_s: float,
-        table: TokenTexts,
+        texts: TokenTexts,
     ) -> None:
         """limit: the number of tokens, prompt and output, at which the sequence ends."""
-        self._table = table
+        self._texts = texts
         self.id = request.id
         self.params = request.sampling
         self.priority = request.priority
@@ -104,21 +100,17 @@ class Sequence:
         self.prompt_length = len(self.tokens)
         self.limit = limit
         self.ignore_end = request.ignore_eos
-        self.slot: int | None = None
-        self.computed = 0
-        self.least = 0  # of its tokens in the cache cannot be used fewer; 0: any number
         self.cached: int | None = None  # prompt tokens that the first admission found computed
-        self.sampler: Sampler | None = None
-        self.last = [0]  # the token to compute next, shared with row
-        self.matcher: GrammarMatcher | None = None
-        self.row = Row(0, self.last, 0)
+        self.sampler: Sampler | None = None  # made at the first admission
+        self.last = [0]  # the last token, which the next decode row computes
+        self.matcher: GrammarMatcher | None = None  # of the output, set before the first step
         self.detokenizer = Detokenizer()
         self.stops = StopMatcher(request.stop) if request.stop else None
         self.timing = Timing(arrived_s)
-        asked = request.prompt_logprobs
-        self.scores = None if asked is None else PromptLogprobs(self.tokens, asked, table)
-        self.scores_only = limit <= self.prompt_length  # nothing is generated
-        self.held_by: Sequence | None = None  # it is computing a prefix that this one waits for
+        top = request.prompt_logprobs
+        self.prompt_logprobs = None if top is None else PromptLogprobs(self.tokens, top, texts)
+        self.prompt_only = limit <= self.prompt_length  # nothing is generated
+        self.held_by: SlotSource | None = None  # it is computing a prefix that this one waits for
         self.held_until = 0
         self.images: SequenceImages | None = None  # those among tokens, set before the first step
         self.shift: ContextShift | None = None  # None: the sequence ends where its context does
@@ -129,27 +121,17 @@ class Sequence:
         return (self.priority, self.arrival)
 
     @property
-    def pending(self) -> int:
-        """Tokens that are not computed yet; never 0 for a sequence that is not finished."""
-        return len(self.tokens) - self.computed
-
-    @property
     def unscored(self) -> bool:
         """True while log-probabilities of the prompt are to be computed."""
-        return self.scores is not None and not self.scores.complete
-
-    def constrain(self, matcher: GrammarMatcher) -> None:
-        """Let the output match the grammar of matcher, which is at its beginning. Before the
-        first step only."""
-        self.matcher = self.row.mask = matcher
+        return self.prompt_logprobs is not None and not self.prompt_logprobs.complete
 
     def penalty_window(self) -> list[int]:
         """The tokens that the penalties of a fresh sampler must know."""
         params = self.params
-        lasts = [params.repeat_last_n] if _penalised(params) else []
+        windows = [params.repeat_last_n] if _penalised(params) else []
         if params.dry_multiplier != 0:
-            lasts.append(params.dry_penalty_last_n)
-        last = -1 if any(number < 0 for number in lasts) else max(lasts, default=0)
+            windows.append(params.dry_penalty_last_n)
+        last = -1 if any(window < 0 for window in windows) else max(windows, default=0)
         if last == 0:
             return []
         if self.images is not None:
@@ -157,47 +139,25 @@ class Sequence:
             return seen if last < 0 else seen[-last:]
         return self.tokens.tolist() if last < 0 else self.tokens[-last:].tolist()
 
-    def chunk(self, count: int) -> Row:
-        """The row that computes the next count tokens, and samples when they are the last."""
-        assert self.slot is not None
-        end = self.computed + count
-        last = end == len(self.tokens) and not self.scores_only
-        tokens = self.tokens[self.computed : end].tolist()
-        scoring = None if self.scores is None else self.scores.ask(self.computed, count)
-        sampler = self.sampler if last else None
-        image = None if self.images is None else self.images.at(self.computed)
-        return Row(self.slot, tokens, self.computed, sampler, self.matcher, scoring, image=image)
-
-    def begin(self, now_s: float) -> None:
-        """The prompt is computed; the row for decode steps is made."""
-        assert self.slot is not None
-        if self.timing.first_token_s is None:
-            self.timing.first_token_s = now_s
-        row = self.row
-        row.sequence, row.position, row.sampler = self.slot, self.computed - 1, self.sampler
-
     @property
     def full(self) -> bool:
-        """Whether tokens must leave before the sequence goes on: see make_room."""
+        """Whether tokens must leave before the sequence goes on: see shift_context."""
         return self.shift is not None and len(self.tokens) >= self.limit
 
-    def make_room(self) -> None:
-        """Let the oldest tokens that shall leave go. Nothing is computed then. The array is a new
-        one: the cache keeps the old one."""
+    def shift_context(self) -> None:
+        """Let the oldest tokens that shall leave go; the others are to be computed again. The array
+        is a new one: the cache keeps the old one."""
         assert self.shift is not None
-        self.computed = 0
         self.tokens, self.limit = self.shift.shortened(self.tokens)
 
     def push(self, sampled: SampledToken, now_s: float) -> Delta:
-        """Take a sampled token: what it adds to the answer, and whether that ends here. Sets
-        row to the token, for the next step. Raises InvalidRequest when the grammar cannot go
-        on."""
+        """Take a sampled token: what it adds to the answer, and whether that ends here. Raises
+        InvalidRequest when the grammar cannot go on."""
         token = sampled.token
         tokens = self.tokens
         tokens.append(token)
         self.last[0] = token
-        self.row.position += 1
-        entry = self._table[token]
+        entry = self._texts[token]
         if (
             entry.delta is not None
             and self.stops is None
@@ -210,7 +170,7 @@ class Sequence:
         return self._push_with_care(sampled, entry, now_s)
 
     def _push_with_care(self, sampled: SampledToken, entry: TokenText, now_s: float) -> Delta:
-        logprobs = () if sampled.logprob is None else (_logprob(sampled, self._table),)
+        logprobs = () if sampled.logprob is None else (_logprob(sampled, self._texts),)
         if entry.is_end and (self.matcher is not None or not self.ignore_end):
             return self._end("", "stop", logprobs, now_s)
         if self.matcher is not None:
@@ -223,7 +183,7 @@ class Sequence:
                 return Delta(text, 1, logprobs, finish)
         if self.matcher is not None and self.matcher.complete:
             return self._end(text, "stop", logprobs, now_s)
-        if len(self.tokens) >= self.limit and not (self.shift and self.shift.helps(self.tokens)):
+        if len(self.tokens) >= self.limit and not (self.shift and self.shift.allows(self.tokens)):
             return self._end(text, "length", logprobs, now_s)
         return Delta(text, 1, logprobs)
 
@@ -252,16 +212,20 @@ class Sequence:
     def _finish(self, reason: FinishReason, now_s: float, matched: str | None = None) -> Finish:
         tokens: tuple[int, ...] = ()
         if self.tells_tokens and self.images is None:  # which no client could send back
-            ended = self._answered > 0 and self._table[self.tokens[-1]].is_end
-            tokens = tuple(self.tokens[:-1] if ended else self.tokens)
-        gone = 0 if self.shift is None else self.shift.gone
-        return Finish(reason, self._usage(now_s), matched, tokens=tokens, shifted_tokens=gone)
+            at_end = self._output_tokens > 0 and self._texts[self.tokens[-1]].is_end
+            tokens = tuple(self.tokens[:-1] if at_end else self.tokens)
+        usage, shifted = self._usage(now_s), self._shifted
+        return Finish(reason, usage, matched, tokens=tokens, shifted_tokens=shifted)
 
     @property
-    def _answered(self) -> int:
+    def _shifted(self) -> int:
+        """Tokens that have left the context."""
+        return 0 if self.shift is None else self.shift.shifted
+
+    @property
+    def _output_tokens(self) -> int:
         """Tokens of the answer, those that have left included."""
-        gone = 0 if self.shift is None else self.shift.gone
-        return len(self.tokens) + gone - self.prompt_length
+        return len(self.tokens) + self._shifted - self.prompt_length
 
     def _usage(self, now_s: float) -> Usage:
         """The request's account when its last token was sampled now."""
@@ -271,7 +235,7 @@ class Sequence:
         return Usage(
             prompt_tokens=self.prompt_length,
             cached_tokens=self.cached or 0,
-            completion_tokens=self._answered,
+            completion_tokens=self._output_tokens,
             queue_s=started_s - timing.arrived_s,
             prefill_s=first_s - started_s,
             decode_s=now_s - first_s,
@@ -283,7 +247,7 @@ def _penalised(params: SamplingParams) -> bool:
     return neutral != (1.0, 0.0, 0.0)
 
 
-def _logprob(sampled: SampledToken, table: TokenTexts) -> TokenLogprob:
+def _logprob(sampled: SampledToken, texts: TokenTexts) -> TokenLogprob:
     assert sampled.logprob is not None
-    top = tuple((token, table[token].piece, nats) for token, nats in sampled.top)
-    return TokenLogprob(sampled.token, table[sampled.token].piece, sampled.logprob, top)
+    top = tuple((token, texts[token].piece, nats) for token, nats in sampled.top)
+    return TokenLogprob(sampled.token, texts[sampled.token].piece, sampled.logprob, top)

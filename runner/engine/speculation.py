@@ -10,12 +10,12 @@ stood there before). Whether they pay is measured as the model runs. Knows no qu
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence as Items
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from runner.backends.backend import Backend, PoolFull, Row, Sampler
-from runner.engine.sequence import Sequence
+from runner.engine.running import Running
 from runner.types import SamplingParams
 
 LOOKUP_TOKENS = 3  # so many last tokens must have stood there before
@@ -27,7 +27,7 @@ SMOOTHING = 0.1  # of the newest time in the averages
 class Drafter(Protocol):
     """Where proposals come from."""
 
-    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[list[int]]:
+    def propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
         """For each sequence at most so many tokens that may follow its last one; none where it
         has no idea."""
 
@@ -35,22 +35,18 @@ class Drafter(Protocol):
 class PromptLookup:
     """Continues a sequence with what followed its last tokens before."""
 
-    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[list[int]]:
+    def propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
         """See Drafter."""
-        return [
-            _text(found) if sequence.images is not None else found
-            for sequence, most in asked
-            for found in (prompt_lookup(sequence.tokens, most),)
-        ]
+        return [_before_image(prompt_lookup(one.tokens, count)) for one, count in limits]
 
 
-def _text(tokens: list[int]) -> list[int]:
-    """The tokens up to an image."""
+def _before_image(tokens: list[int]) -> list[int]:
     return tokens[: next((at for at, token in enumerate(tokens) if token < 0), len(tokens))]
 
 
-def prompt_lookup(tokens: array[int], most: int) -> list[int]:
-    """At most most tokens that followed the last LOOKUP_TOKENS where they stood last before."""
+def prompt_lookup(tokens: array[int], max_tokens: int) -> list[int]:
+    """The tokens, at most max_tokens, that followed the last LOOKUP_TOKENS where they stood last
+    before."""
     recent = tokens[-LOOKBACK_TOKENS:]
     data, size = recent.tobytes(), recent.itemsize
     end = len(data) - size
@@ -63,18 +59,18 @@ def prompt_lookup(tokens: array[int], most: int) -> list[int]:
     if at < 0 or at % size:
         return []
     start = at // size + LOOKUP_TOKENS
-    return recent[start : start + most].tolist()
+    return recent[start : start + max_tokens].tolist()
 
 
 @dataclass(slots=True)
 class _Draft:
-    """What the draft model has in its cache for the sequence of this id. sure: so many of the
+    """What the draft model has in its cache for the sequence of this id. confirmed: so many of the
     first tokens are the sequence's own."""
 
     id: str
     sampler: Sampler
     tokens: array[int] = field(default_factory=lambda: array("i"))
-    sure: int = 0
+    confirmed: int = 0
 
 
 class DraftModel:
@@ -87,67 +83,67 @@ class DraftModel:
         self._backend = backend
         self._drafts: dict[int, _Draft] = {}
 
-    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[list[int]]:
+    def propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
         """See Drafter. A sequence with more new tokens than fit in a batch catches up over
         several calls and gets nothing until then."""
         try:
-            return self._propose(asked)
+            return self._propose(limits)
         except PoolFull:
             self._backend.reset()
             for draft in self._drafts.values():
                 draft.sampler.close()
             self._drafts.clear()
-            return [[] for _ in asked]
+            return [[] for _ in limits]
 
-    def _propose(self, asked: Items[tuple[Sequence, int]]) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in asked]
-        place = {sequence.slot: at for at, (sequence, _) in enumerate(asked)}
-        rows = self._first_rows(asked)
+    def _propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in limits]
+        index = {running.slot: at for at, (running, _) in enumerate(limits)}
+        rows = self._first_rows(limits)
         while rows:
             sampled = self._backend.step(rows)
             for row in rows:
                 self._drafts[row.sequence].tokens.extend(row.tokens)
             rows = []
             for one in sampled:
-                at = place[one.sequence]
+                at = index[one.sequence]
                 found[at].append(one.token)
-                if len(found[at]) < asked[at][1]:
+                if len(found[at]) < limits[at][1]:
                     draft = self._drafts[one.sequence]
                     rows.append(Row(one.sequence, [one.token], len(draft.tokens), draft.sampler))
         return found
 
-    def _first_rows(self, asked: Items[tuple[Sequence, int]]) -> list[Row]:
+    def _first_rows(self, limits: Sequence[tuple[Running, int]]) -> list[Row]:
         rows: list[Row] = []
-        room = self._backend.capacity.batch_tokens
-        for sequence, most in asked:
-            fits = len(sequence.tokens) + most <= self._backend.capacity.context_length
-            if most < 1 or not fits or sequence.slot is None or sequence.images is not None:
+        budget = self._backend.capacity.batch_tokens
+        for running, max_tokens in limits:
+            fits = len(running.tokens) + max_tokens <= self._backend.capacity.context_length
+            if max_tokens < 1 or not fits or running.sequence.images is not None:
                 continue
-            draft = self._draft(sequence.slot, sequence)
-            new = sequence.tokens[draft.sure : draft.sure + room].tolist()
+            draft = self._draft(running)
+            new = running.tokens[draft.confirmed : draft.confirmed + budget].tolist()
             if new:
-                whole = draft.sure + len(new) == len(sequence.tokens)
+                whole = draft.confirmed + len(new) == len(running.tokens)
                 sampler = draft.sampler if whole else None
-                rows.append(Row(sequence.slot, new, draft.sure, sampler))
-                room -= len(new)
+                rows.append(Row(running.slot, new, draft.confirmed, sampler))
+                budget -= len(new)
         return rows
 
-    def _draft(self, slot: int, sequence: Sequence) -> _Draft:
+    def _draft(self, running: Running) -> _Draft:
         """What is in the cache for the sequence, its last token and wrong proposals left out."""
-        draft = self._drafts.get(slot)
-        if draft is None or draft.id != sequence.id:
+        slot, draft = running.slot, self._drafts.get(running.slot)
+        if draft is None or draft.id != running.id:
             self._backend.release(slot)
             if draft is not None:
                 draft.sampler.close()
             greedy = self._backend.create_sampler(SamplingParams(temperature=0.0))
-            draft = self._drafts[slot] = _Draft(sequence.id, greedy)
-        held, tokens = draft.tokens, sequence.tokens
-        most = min(len(held), len(tokens) - 1)
-        while draft.sure < most and held[draft.sure] == tokens[draft.sure]:
-            draft.sure += 1
-        if draft.sure < len(held):
-            self._backend.trim(slot, draft.sure)
-            del held[draft.sure :]
+            draft = self._drafts[slot] = _Draft(running.id, greedy)
+        cached, tokens = draft.tokens, running.tokens
+        limit = min(len(cached), len(tokens) - 1)
+        while draft.confirmed < limit and cached[draft.confirmed] == tokens[draft.confirmed]:
+            draft.confirmed += 1
+        if draft.confirmed < len(cached):
+            self._backend.trim(slot, draft.confirmed)
+            del cached[draft.confirmed :]
         return draft
 
 
@@ -176,36 +172,36 @@ class DraftTimings:
 class Speculation:
     """Gives the rows of decoding sequences their drafts, where that pays."""
 
-    def __init__(self, drafter: Drafter, most_tokens: int) -> None:
-        """Takes over drafter. most_tokens: of one sequence in a step."""
+    def __init__(self, drafter: Drafter, max_tokens: int) -> None:
+        """Takes over drafter. max_tokens: of one sequence in a step."""
         self._drafter = drafter
-        self._most = most_tokens
-        self._worth = DraftTimings()
+        self._max_tokens = max_tokens
+        self._timings = DraftTimings()
         self.proposed = 0  # tokens
         self.confirmed = 0
 
-    def propose(self, sequences: Items[Sequence], room: int) -> int:
-        """Set the drafts of the sequences' rows, at most room tokens together, and return how
-        many they are. Sequences with a grammar have none."""
-        for sequence in sequences:
-            sequence.row.draft = ()
-        if not sequences or not self._worth.drafting(len(sequences)):
+    def propose(self, decoding: Sequence[Running], max_total: int) -> int:
+        """Set the drafts of the sequences' rows, at most max_total tokens together, and return
+        how many they are. Sequences with a grammar have none."""
+        for running in decoding:
+            running.row.draft = ()
+        if not decoding or not self._timings.drafting(len(decoding)):
             return 0
-        most = min(self._most, room // len(sequences))
-        asked = [
-            (sequence, min(most, sequence.limit - len(sequence.tokens) - 1))
-            for sequence in sequences
-            if sequence.matcher is None
+        each = min(self._max_tokens, max_total // len(decoding))
+        limits = [
+            (running, min(each, running.sequence.limit - len(running.tokens) - 1))
+            for running in decoding
+            if running.sequence.matcher is None
         ]
         total = 0
-        for (sequence, count), draft in zip(asked, self._drafter.propose(asked), strict=True):
-            sequence.row.draft = draft[: max(count, 0)]
-            total += len(sequence.row.draft)
+        for (running, count), draft in zip(limits, self._drafter.propose(limits), strict=True):
+            running.row.draft = draft[: max(count, 0)]
+            total += len(running.row.draft)
         return total
 
-    def observe(self, sequences: int, drafted: int, tokens: int, seconds: float) -> None:
+    def observe(self, sequences: int, draft_tokens: int, tokens: int, seconds: float) -> None:
         """A step of so many sequences and without prompts gave tokens in seconds, those of the
         proposals included."""
-        self.proposed += drafted
+        self.proposed += draft_tokens
         self.confirmed += tokens - sequences
-        self._worth.measured(sequences, drafted > 0, seconds / max(tokens, 1))
+        self._timings.measured(sequences, draft_tokens > 0, seconds / max(tokens, 1))

@@ -29,14 +29,13 @@ RETRY_DECAY = 0.9  # of the time a byte takes, at each copy that is not made: on
 
 @dataclass(slots=True, eq=False)
 class SwappedSequence:
-    """A copy. It has no id; its tokens are all computed."""
+    """A copy. Its tokens are all computed."""
 
-    slot: int | None
     tokens: array[int]
     computed: int
     state: SavedState
     salt: str | None = None
-    least: int = 0  # it is used with so many tokens at least
+    min_match: int = 0
 
 
 class SwapSpace:
@@ -79,10 +78,12 @@ class SwapSpace:
         """A new step may copy again."""
         self._step_bytes = 0
 
-    def longest(self, tokens: array[int], salt: str | None = None) -> PrefixMatch | None:
+    def longest(
+        self, tokens: array[int], salt: str | None = None
+    ) -> PrefixMatch[SwappedSequence] | None:
         """The copy that holds most of the beginning of tokens. At least one token is left
         over."""
-        best: PrefixMatch | None = None
+        best: PrefixMatch[SwappedSequence] | None = None
         for entry in self._entries:
             length = self._sharing.usable(entry, tokens, salt)
             if length and (best is None or length >= best.length):
@@ -92,7 +93,6 @@ class SwapSpace:
     def copy(self, entry: FinishedSequence, elsewhere: int) -> None:
         """Copy an entry that is about to leave the pool, if that is worth it and within the
         budget. elsewhere: how many of its first tokens stay in the pool."""
-        assert entry.slot is not None
         if not self.budget_bytes:
             return
         known = max((self._sharing.shared(old, entry) for old in self._entries), default=0)
@@ -110,8 +110,8 @@ class SwapSpace:
             log.warning("%d finished tokens are forgotten: %s", entry.computed, error)
             return
         self._measure(state.size_bytes, self._clock() - began_s)
-        least = entry.computed if self._backend.capacity.whole_copies else 0
-        copy = SwappedSequence(None, entry.tokens, entry.computed, state, entry.salt, least)
+        min_match = entry.computed if self._backend.capacity.whole_copies else 0
+        copy = SwappedSequence(entry.tokens, entry.computed, state, entry.salt, min_match)
         self._entries[copy] = None
         self.size_bytes += state.size_bytes
         self.tokens += entry.computed

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from runner.engine.engine import Engine, StepOutput
+from runner.engine.engine import Engine
 from runner.engine.sequence import GrammarMatcher
+from runner.engine.step_output import StepOutput
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import Delta, Embeddings, GenerateRequest, WorkerStats
 from runner.worker.memory import resident_bytes
@@ -92,21 +93,22 @@ class EngineThread(threading.Thread):
         assert self._engine is not None
         engine, began_s = self._engine, self._step_began_s
         scheduler, counters = engine.scheduler, engine.counters
+        cache = scheduler.cache
         speculation = engine.speculation
         return WorkerStats(
             steps=counters.steps,
             running=scheduler.running,
             waiting=len(scheduler.waiting),
             pool_tokens=engine.capacity.pool_tokens,
-            pool_used=scheduler.pool.used,
+            pool_used=cache.pool.used,
             prompt_tokens=counters.prompt_tokens,
             cached_tokens=counters.cached_tokens,
             completion_tokens=counters.completion_tokens,
             preemptions=scheduler.preemptions,
             cancelled=counters.cancelled,
             rss_bytes=resident_bytes(),
-            swapped_tokens=scheduler.swap.tokens,
-            swapped_bytes=scheduler.swap.size_bytes,
+            swapped_tokens=cache.swap.tokens,
+            swapped_bytes=cache.swap.size_bytes,
             drafted_tokens=0 if speculation is None else speculation.proposed,
             confirmed_tokens=0 if speculation is None else speculation.confirmed,
             step_age_s=None if began_s is None else time.monotonic() - began_s,

@@ -272,7 +272,7 @@ def _pairs_to_tokens(loaded: ModelRuntime, pairs: list[Any], truncate: bool) -> 
     pair = loaded.model.pair
     if pair is None:
         raise InvalidRequest("the model does not rank texts", param="model")
-    most = loaded.engine.longest_input if truncate else None
+    most = loaded.engine.max_input_tokens if truncate else None
     return [rerank_tokens(pair, str(query), str(document), most) for query, document in pairs]
 
 

@@ -77,12 +77,12 @@ def test_each_shift_makes_room_keeps_the_beginning_and_counts_what_left(
     prompt = array("i", range(context - 1))
     shift = context_shift(keep, len(prompt), context, wanted)
     tokens, produced = prompt, 0
-    while shift is not None and shift.helps(tokens):
+    while shift is not None and shift.allows(tokens):
         if len(tokens) >= context:
             tokens, limit = shift.shortened(tokens)
             assert len(tokens) < limit <= context
             assert tokens[: shift.keep] == prompt[: shift.keep]
         tokens = tokens + array("i", [context + produced])
         produced += 1
-        assert len(tokens) + shift.gone == len(prompt) + produced
+        assert len(tokens) + shift.shifted == len(prompt) + produced
     assert shift is None or produced == wanted

@@ -323,7 +323,7 @@ def test_idle_tokens_bound_what_is_kept() -> None:
         run.submit(f"r{i}", chr(97 + i) * 20, max_tokens=2)
         run.finish()
     assert 0 < run.backend.used <= 50
-    assert run.engine.scheduler.pool.used == run.backend.used
+    assert run.engine.scheduler.cache.pool.used == run.backend.used
 
 
 def test_a_pool_that_is_fuller_than_counted_is_pressure_not_failure() -> None:
@@ -380,7 +380,7 @@ def test_a_row_without_probabilities_ends_its_request_only() -> None:
     run.finish()
     assert set(run.errors) == {"b"}
     assert (run.text("a"), run.text("c")) == ("aaaaa", "ccccc")
-    assert run.engine.scheduler.pool.used == run.backend.used
+    assert run.engine.scheduler.cache.pool.used == run.backend.used
 
 
 def test_a_request_whose_sampler_cannot_be_made_fails_alone() -> None:

@@ -13,7 +13,7 @@ def holder(slot: int, tokens: list[int], computed: int | None = None) -> Finishe
 
 
 def finish(cache: PrefixCache, slot: int, tokens: list[int]) -> list[int]:
-    cache.add(slot, holder(slot, tokens))
+    cache.add(holder(slot, tokens))
     redundant = cache.finish(slot)
     for id in redundant:
         cache.remove(id)
@@ -40,7 +40,7 @@ def test_common_prefix_is_what_comparing_one_by_one_gives(
 def test_the_longest_source_wins_running_or_finished() -> None:
     cache = PrefixCache()
     finish(cache, 0, [1, 2, 3, 9])
-    cache.add(1, holder(1, [1, 2, 3, 4, 5, 6]))
+    cache.add(holder(1, [1, 2, 3, 4, 5, 6]))
     match = cache.longest(array("i", [1, 2, 3, 4, 5, 7]))
     assert match is not None
     assert (match.source.slot, match.length) == (1, 5)
@@ -48,7 +48,7 @@ def test_the_longest_source_wins_running_or_finished() -> None:
 
 def test_only_computed_tokens_count() -> None:
     cache = PrefixCache()
-    cache.add(1, holder(1, [1, 2, 3, 4, 5, 6], computed=2))
+    cache.add(holder(1, [1, 2, 3, 4, 5, 6], computed=2))
     match = cache.longest(array("i", [1, 2, 3, 4]))
     assert match is not None
     assert match.length == 2
@@ -118,7 +118,7 @@ def test_matches_are_whole_blocks_unless_the_source_ends() -> None:
 
 def test_ahead_finds_a_prefix_in_progress() -> None:
     cache = PrefixCache()
-    cache.add(0, holder(0, list(range(100)), computed=10))
+    cache.add(holder(0, list(range(100)), computed=10))
     match = cache.ahead(array("i", [*range(80), 7, 7]))
     assert match is not None
     assert match.length == 80
@@ -127,7 +127,7 @@ def test_ahead_finds_a_prefix_in_progress() -> None:
 
 def test_a_decoding_sequence_is_not_ahead() -> None:
     cache = PrefixCache()
-    cache.add(0, holder(0, list(range(100)), computed=99))
+    cache.add(holder(0, list(range(100)), computed=99))
     assert cache.ahead(array("i", range(100))) is None
 
 
@@ -135,7 +135,7 @@ def test_a_source_of_another_salt_gives_nothing() -> None:
     cache = PrefixCache()
     tokens = array("i", range(40))
     secret = FinishedSequence(0, tokens, 40, "mine")
-    cache.add(0, secret)
+    cache.add(secret)
     assert cache.longest(tokens) is None
     assert cache.longest(tokens, "yours") is None
     match = cache.longest(tokens, "mine")
@@ -150,7 +150,7 @@ def test_a_finished_sequence_keeps_its_salt_beside_an_equal_one_of_another() -> 
     cache = PrefixCache()
     tokens = array("i", range(40))
     for slot, salt in enumerate((None, "mine")):
-        cache.add(slot, FinishedSequence(slot, tokens, 40, salt))
+        cache.add(FinishedSequence(slot, tokens, 40, salt))
         assert cache.finish(slot) == []
     for slot, salt in enumerate((None, "mine")):
         match = cache.longest(tokens, salt)

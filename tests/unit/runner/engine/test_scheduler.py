@@ -320,7 +320,7 @@ def check(machine: Machine, load: list[Arrival]) -> Checked:
         speculation=machine.speculation,
         clock=lambda: 0.0,
     )
-    scheduler = engine.scheduler
+    scheduler, pool = engine.scheduler, engine.scheduler.cache.pool
     deltas: dict[str, list[Delta]] = {}
     cancelled: set[str] = set()
     step = 0
@@ -332,7 +332,7 @@ def check(machine: Machine, load: list[Arrival]) -> Checked:
             wait = arrival.cancel_after
             if wait is not None and step == arrival.step + wait and engine.cancel(f"r{index}"):
                 cancelled.add(f"r{index}")
-        decoding = {sequence.id: sequence.slot for sequence in scheduler.decoding}
+        decoding = {running.id: running.slot for running in scheduler.decoding}
         preemptions = scheduler.preemptions
         outcome = engine.step()
         assert not outcome.errors
@@ -341,8 +341,8 @@ def check(machine: Machine, load: list[Arrival]) -> Checked:
             deltas.setdefault(id, []).append(delta)
         if scheduler.preemptions == preemptions:
             assert {(slot, 1) for slot in decoding.values()} <= set(backend.rows) or not decoding
-        assert scheduler.pool.used == backend.used <= machine.pool
-        check_swap(scheduler.swap, swap_bytes)
+        assert pool.used == backend.used <= machine.pool
+        check_swap(scheduler.cache.swap, swap_bytes)
         step += 1
     assert engine.counters.cancelled == len(cancelled)
     for index, arrival in enumerate(load):
@@ -350,9 +350,9 @@ def check(machine: Machine, load: list[Arrival]) -> Checked:
             text = "".join(delta.text for delta in deltas[f"r{index}"])
             assert text == alone(arrival)
             assert deltas[f"r{index}"][-1].finish is not None
-    assert scheduler.pool.live == 0
-    assert scheduler.pool.sequences() == {entry.slot for entry in scheduler.cache.finished()}
-    assert machine.idle is None or scheduler.pool.used <= machine.idle
+    assert pool.live == 0
+    assert pool.sequences() == {entry.slot for entry in scheduler.cache.prefixes.finished()}
+    assert machine.idle is None or pool.used <= machine.idle
     if engine.speculation is not None:
         backend.confirmed = engine.speculation.confirmed
     return backend

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.backends.backend import Capacity
+from runner.engine.detokenize import TokenTexts
 from runner.engine.engine import Engine
+from runner.engine.running import Running
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import (
     LOOKUP_TOKENS,
@@ -121,18 +123,15 @@ def test_a_repeated_answer_is_found_in_the_past() -> None:
     assert fewer < steps
 
 
-def sequence(id: str, slot: int, tokens: Items[int]) -> Sequence:
-    engine = Engine(backend(), FakeTokenizer())
-    request = GenerateRequest(id, max_tokens=50)
-    made = Sequence(request, tokens, 140, 0, 0.0, engine._table(()))
-    made.slot = slot
-    return made
+def running(id: str, slot: int, tokens: Items[int]) -> Running:
+    request, texts = GenerateRequest(id, max_tokens=50), TokenTexts(FakeTokenizer())
+    return Running(Sequence(request, tokens, 140, 0, 0.0, texts), slot)
 
 
 def test_a_draft_model_catches_up_over_several_calls_with_a_long_prompt() -> None:
     own = backend(batch=16)
     model = DraftModel(own)
-    long = sequence("a", 0, [97] * 40)
+    long = running("a", 0, [97] * 40)
     assert model.propose([(long, 2)]) == [[]]
     assert model.propose([(long, 2)]) == [[]]
     assert len(model.propose([(long, 2)])[0]) == 2
@@ -143,7 +142,7 @@ def test_a_draft_model_catches_up_over_several_calls_with_a_long_prompt() -> Non
 
 def test_a_full_cache_of_the_draft_model_begins_anew() -> None:
     model = DraftModel(backend(pool=50))
-    first, second = sequence("a", 0, [97] * 40), sequence("b", 1, [98] * 40)
+    first, second = running("a", 0, [97] * 40), running("b", 1, [98] * 40)
     assert len(model.propose([(first, 2)])[0]) == 2
     assert model.propose([(second, 2)]) == [[]]
     assert len(model.propose([(second, 2)])[0]) == 2
@@ -151,12 +150,12 @@ def test_a_full_cache_of_the_draft_model_begins_anew() -> None:
 
 def test_an_id_that_another_sequence_has_now_is_computed_anew() -> None:
     model = DraftModel(backend())
-    assert model.propose([(sequence("a", 0, list(b"abc")), 1)])
-    other = sequence("b", 0, list(b"xyz"))
+    assert model.propose([(running("a", 0, list(b"abc")), 1)])
+    other = running("b", 0, list(b"xyz"))
     assert model.propose([(other, 1)]) == [list(b"x")]
 
 
 def test_nothing_is_proposed_beyond_the_context_of_the_draft_model() -> None:
     model = DraftModel(backend(context=20))
-    assert model.propose([(sequence("a", 0, [97] * 19), 2)]) == [[]]
-    assert len(model.propose([(sequence("a", 0, [97] * 18), 2)])[0]) == 2
+    assert model.propose([(running("a", 0, [97] * 19), 2)]) == [[]]
+    assert len(model.propose([(running("a", 0, [97] * 18), 2)])[0]) == 2

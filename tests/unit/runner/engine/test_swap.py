@@ -64,7 +64,7 @@ class Run:
             swap_bytes=swap_tokens * STATE_TOKEN_BYTES,
             clock=lambda: 0.0,
         )
-        self.swap = self.engine.scheduler.swap
+        self.swap = self.engine.scheduler.cache.swap
         self.deltas: dict[str, list[Delta]] = {}
 
     def submit(self, id: str, tokens: list[int], max_tokens: int = 1) -> None:
@@ -75,7 +75,7 @@ class Run:
         assert not outcome.errors
         for id, delta in outcome.deltas:
             self.deltas.setdefault(id, []).append(delta)
-        assert self.engine.scheduler.pool.used == self.backend.used
+        assert self.engine.scheduler.cache.pool.used == self.backend.used
 
     def answer(self, id: str, tokens: list[int], max_tokens: int = 1) -> Usage:
         self.submit(id, tokens, max_tokens)
@@ -177,7 +177,7 @@ def test_a_copy_used_as_a_whole_goes_and_one_used_in_part_stays() -> None:
 def test_a_longer_copy_replaces_the_shorter_one_that_it_begins_with() -> None:
     run = Run(pool=250)
     run.answer("a", [97] * 100)
-    run.engine.scheduler.swap.longest = lambda tokens, salt=None: None  # type: ignore[method-assign]
+    run.engine.scheduler.cache.swap.longest = lambda tokens, salt=None: None  # type: ignore[method-assign]
     run.answer("b", [97] * 200)
     assert [entry.computed for entry in run.swap.entries()] == [200]
 
@@ -336,5 +336,5 @@ def test_a_reset_forgets_the_copies() -> None:
     run = Run()
     run.answer("a", [97] * 300)
     assert run.swap.size_bytes > 0
-    run.engine.scheduler.drop_all()
+    run.engine.scheduler.reset()
     assert (len(run.swap), run.swap.size_bytes, run.swap.tokens) == (0, 0, 0)

@@ -1,0 +1,98 @@
+"""What of a request is checked before it is queued.
+
+Owns the refusals of what a model's capacity or vocabulary cannot do. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from runner.backends.backend import Capacity
+from runner.engine.images import ImageParts, SequenceImages
+from runner.errors import ContextOverflow, InvalidRequest, Unsupported
+from runner.types import GenerateRequest
+
+
+def max_context(capacity: Capacity) -> int:
+    """The limit of tokens of one sequence, prompt and output: what the model and its cache both
+    can hold."""
+    return min(capacity.context_length, capacity.pool_tokens)
+
+
+def context_of(request: GenerateRequest, capacity: Capacity) -> int:
+    """The limit of tokens that the request's sequence may have at a time."""
+    limit = max_context(capacity)
+    return min(request.context_length or limit, limit)
+
+
+def token_limit(request: GenerateRequest, prompt_tokens: int, capacity: Capacity) -> int:
+    """The number of tokens, prompt and output, at which the answer ends. Raises
+    ContextOverflow when the prompt leaves no token for one."""
+    context = context_of(request, capacity)
+    wanted = 1 if request.max_tokens is None else max(0, request.max_tokens)
+    if prompt_tokens + (1 if wanted or request.prompt_logprobs is None else 0) > context:
+        # Clients know an overflow by one of OpenAI's and Anthropic's own phrases in it.
+        raise ContextOverflow(
+            f"prompt is too long: it has {prompt_tokens} tokens, this model's maximum context "
+            f"length is {context} tokens, and one must be left to answer; shorten it, or use a "
+            "longer context (num_ctx)",
+            prompt_tokens=prompt_tokens,
+            context_length=context,
+        )
+    return context if request.max_tokens is None else min(context, prompt_tokens + wanted)
+
+
+def check_prompt(
+    request: GenerateRequest, tokens: Sequence[int], parts: ImageParts | None, capacity: Capacity
+) -> SequenceImages | None:
+    """The images among tokens, of which parts has the embeddings. Raises InvalidRequest for tokens
+    that do not exist, Unsupported for log-probabilities that are not to be had."""
+    images, text = None, tokens
+    if parts:
+        if request.prompt_logprobs is not None:
+            raise Unsupported(
+                "log-probabilities of a prompt with images are not given; ask for those of the "
+                "answer",
+                param="logprobs",
+            )
+        images = SequenceImages(array("i", tokens), parts)
+        text = [token for token in tokens if token >= 0] or [0]
+    check_tokens(text, capacity, "prompt")
+    if request.sampling.logit_bias:
+        check_tokens([token for token, _ in request.sampling.logit_bias], capacity, "logit_bias")
+    if request.prompt_logprobs is not None and not capacity.score_tokens:
+        raise Unsupported(
+            "this model's backend gives no log-probabilities of prompts", param="logprobs"
+        )
+    return images
+
+
+def embedding_inputs(
+    inputs: Sequence[Sequence[int]], max_tokens: int, capacity: Capacity, *, truncate: bool
+) -> list[Sequence[int]]:
+    """The inputs, cut to max_tokens. truncate False: raises ContextOverflow for longer ones. Raises
+    InvalidRequest."""
+    for tokens in inputs:
+        check_tokens(tokens, capacity, "input")
+        if len(tokens) > max_tokens and not truncate:
+            raise ContextOverflow(
+                f"an input has {len(tokens)} tokens, the model embeds at most {max_tokens}: "
+                "shorten it, or ask for truncation",
+                prompt_tokens=len(tokens),
+                context_length=max_tokens,
+            )
+    return [tokens[:max_tokens] for tokens in inputs]
+
+
+def check_tokens(tokens: Sequence[int], capacity: Capacity, param: str) -> None:
+    """Raises InvalidRequest for no tokens, or one that does not exist."""
+    if not tokens:
+        raise InvalidRequest(f"the {param} is empty: it has no tokens", param=param)
+    low, high = min(tokens), max(tokens)
+    if low < 0 or high >= capacity.vocabulary:
+        wrong = low if low < 0 else high
+        raise InvalidRequest(
+            f"{param}: token {wrong} is not in the vocabulary (0 to {capacity.vocabulary - 1})",
+            param=param,
+        )

@@ -1,0 +1,196 @@
+"""Who has which cells of the backend's cache.
+
+Owns the sequence ids, the ledger of cells, the prefixes of running and finished sequences and the
+copies of those that left, and tells the backend to share, trim and release. Knows no queues.
+
+When cells are short, finished sequences go first, the least recently used before the others. What
+leaves is copied into the swap where that pays, and comes back from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from runner.backends.backend import Backend
+from runner.engine.pool import Pool
+from runner.engine.prefix_cache import (
+    FinishedSequence,
+    PrefixCache,
+    PrefixMatch,
+    PrefixSharing,
+    SlotSource,
+)
+from runner.engine.running import Running
+from runner.engine.sequence import Sequence
+from runner.engine.swap import SwappedSequence, SwapSpace
+
+Match = PrefixMatch[SlotSource] | PrefixMatch[SwappedSequence]
+
+
+class KvCache:
+    """The sequences in the cache of one backend."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        idle_tokens: int | None,
+        swap_bytes: int,
+        token_s: Callable[[], float | None],
+    ) -> None:
+        """idle_tokens: the limit of tokens of finished sequences; None: the whole pool. With a
+        swap they may be more for the steps that it takes to copy them. swap_bytes: the limit of
+        memory for copies. token_s: see SwapSpace."""
+        capacity = backend.capacity
+        sharing = PrefixSharing(capacity.partial_share, capacity.block_size)
+        self.pool = Pool(capacity.pool_tokens, capacity.block_size)
+        self.prefixes = PrefixCache(sharing)
+        self.swap = SwapSpace(backend, sharing, swap_bytes, token_s)
+        self._backend = backend
+        self._partial = capacity.partial_share
+        self._max_idle = capacity.pool_tokens if idle_tokens is None else idle_tokens
+        self._free_slots = _all_slots(backend)
+
+    @property
+    def over_idle_limit(self) -> bool:
+        """True when more finished sequences are in the pool than shall be."""
+        return self.pool.idle > self._max_idle
+
+    def evict_idle(self) -> None:
+        """Move finished sequences beyond the limit out of the pool, as many as a step may."""
+        while self.over_idle_limit and self.swap.ready and self.evict_oldest():
+            pass
+
+    def evict_to(self, free: int) -> None:
+        """Evict finished sequences until so many cells are free or none is left."""
+        while self.pool.free < free and self.evict_oldest():
+            pass
+
+    def evict_oldest(self, besides: SlotSource | None = None) -> bool:
+        """Evict the finished sequence that was used least recently. False: there is none."""
+        entry = self.prefixes.oldest(besides)
+        if entry is None:
+            return False
+        self._copy(entry, 0)
+        self._release(entry.slot)
+        return True
+
+    def allocate(self, sequence: Sequence, match: Match | None, reserved: int) -> Running:
+        """Let the sequence run, with an id and the tokens of match, or fewer where the backend
+        refuses. reserved: cells that others of the same step take."""
+        if match is None:
+            running = self._start(sequence, None)
+        elif isinstance(match.source, SwappedSequence):
+            running = self._restore(sequence, match.source, match.length, reserved)
+        else:
+            running = self._start(sequence, PrefixMatch(match.source, match.length))
+        self.prefixes.add(running)
+        self.evict_idle()
+        return running
+
+    def append(self, running: Running, count: int) -> None:
+        """The next count tokens are in the backend's cache now."""
+        running.computed += count
+        self.pool.append(running.slot, count)
+
+    def trim(self, running: Running, count: int) -> None:
+        """The last count tokens leave."""
+        running.computed -= count
+        self._backend.trim(running.slot, running.computed)
+        self.pool.trim(running.slot, running.computed)
+
+    def retire(self, running: Running) -> None:
+        """The sequence runs no longer; its tokens stay for others while they may."""
+        self.pool.retire(running.slot)
+        for redundant in self.prefixes.finish(running.slot):
+            self._release(redundant)
+        self.evict_idle()
+
+    def discard(self, running: Running) -> None:
+        """The sequence runs no longer, and nothing of it stays."""
+        self._release(running.slot)
+
+    def clear(self) -> None:
+        """Forget everything: the backend was reset."""
+        self.pool.clear()
+        self.prefixes.clear()
+        self.swap.clear()
+        self._free_slots = _all_slots(self._backend)
+
+    def _start(self, sequence: Sequence, match: PrefixMatch[SlotSource] | None) -> Running:
+        """A finished source that the sequence continues is taken over; so is the last one left
+        when there is no other id."""
+        source = None if match is None else match.source
+        if match is not None and isinstance(source, FinishedSequence):
+            whole = match.length == source.computed and self._partial
+            if whole or not (self._free_slots or self.evict_oldest(source)):
+                return self._take_over(sequence, source, match.length)
+        elif not self._free_slots:
+            evicted = self.evict_oldest()
+            assert evicted, "running sequences hold all ids"
+        slot = self._free_slots.pop()
+        self.pool.open(slot)
+        if match is None:
+            return Running(sequence, slot)
+        self._backend.share(match.source.slot, slot, match.length)
+        self.pool.share(match.source.slot, slot, match.length)
+        return Running(sequence, slot, match.length, match.source.min_match)
+
+    def _take_over(self, sequence: Sequence, source: FinishedSequence, length: int) -> Running:
+        slot = source.slot
+        if length < source.computed:
+            self._copy(source, length)
+        self.prefixes.remove(slot)
+        self.pool.revive(slot)
+        if length < source.computed and not self._backend.trim(slot, length):
+            self._backend.release(slot)
+            length = 0
+        self.pool.trim(slot, length)
+        return Running(sequence, slot, length, source.min_match if length else 0)
+
+    def _restore(
+        self, sequence: Sequence, copy: SwappedSequence, length: int, reserved: int
+    ) -> Running:
+        """Begin with the tokens of a copy. Where that fails the sequence begins as if there were
+        none."""
+        needed = reserved + copy.computed
+        self.evict_to(needed)
+        if not self._free_slots:
+            self.evict_oldest()
+        slot = self._free_slots[-1]
+        if self.pool.free < needed or not self.swap.restore(copy, slot):
+            return self._start(sequence, self.prefixes.longest(sequence.tokens, sequence.salt))
+        self._free_slots.pop()
+        self.pool.open(slot)
+        merged = self._merge(sequence, slot)
+        self.pool.append(slot, copy.computed - merged)
+        if length < copy.computed:
+            self._backend.trim(slot, length)
+            self.pool.trim(slot, length)
+        self.swap.use(copy, length)
+        return Running(sequence, slot, length, copy.min_match)
+
+    def _merge(self, sequence: Sequence, slot: int) -> int:
+        """Share with the pool what of a restored sequence is there already: it would be attended
+        over twice. Returns the number of tokens."""
+        match = self.prefixes.longest(sequence.tokens, sequence.salt) if self._partial else None
+        if match is None:
+            return 0
+        self._backend.merge(match.source.slot, slot, match.length)
+        self.pool.share(match.source.slot, slot, match.length)
+        return match.length
+
+    def _copy(self, entry: FinishedSequence, remaining: int) -> None:
+        """Copy an entry into the swap, if that pays, before all but its first remaining tokens
+        go."""
+        if self.swap.budget_bytes:
+            self.swap.copy(entry, max(remaining, self.prefixes.elsewhere(entry)))
+
+    def _release(self, slot: int) -> None:
+        self.prefixes.remove(slot)
+        self._backend.release(slot)
+        self.pool.release(slot)
+        self._free_slots.append(slot)
+
+
+def _all_slots(backend: Backend) -> list[int]:
+    return list(range(backend.capacity.max_sequences - 1, -1, -1))

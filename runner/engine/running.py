@@ -1,0 +1,60 @@
+"""A sequence that is in the batch.
+
+Exists from admission until the sequence ends or gives up its place to be computed again later.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from runner.backends.backend import Row
+from runner.engine.sequence import Sequence
+
+
+class Running:
+    """tokens[:computed] are in the backend's cache under the id slot; fewer than min_match of them
+    cannot be shared. row computes the next token once the prompt is computed, and is kept from
+    step to step."""
+
+    __slots__ = ("computed", "min_match", "row", "salt", "sequence", "slot", "tokens")
+
+    def __init__(
+        self, sequence: Sequence, slot: int, computed: int = 0, min_match: int = 0
+    ) -> None:
+        self.sequence = sequence
+        self.slot = slot
+        self.computed = computed
+        self.min_match = min_match
+        self.tokens: array[int] = sequence.tokens  # the same array
+        self.salt = sequence.salt
+        self.row = Row(slot, sequence.last, computed, sequence.sampler, sequence.matcher)
+
+    @property
+    def id(self) -> str:
+        """The request's."""
+        return self.sequence.id
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Who goes first: the smaller one."""
+        return self.sequence.order
+
+    @property
+    def pending(self) -> int:
+        """Tokens that are not computed yet; never 0 between two steps."""
+        return len(self.tokens) - self.computed
+
+    def chunk(self, count: int) -> Row:
+        """The row that computes the next count tokens, and samples when they are the last."""
+        sequence, start, end = self.sequence, self.computed, self.computed + count
+        scores, images = sequence.prompt_logprobs, sequence.images
+        last = end == len(self.tokens) and not sequence.prompt_only
+        return Row(
+            self.slot,
+            self.tokens[start:end].tolist(),
+            start,
+            sequence.sampler if last else None,
+            sequence.matcher,
+            None if scores is None else scores.ask(start, count),
+            image=None if images is None else images.at(start),
+        )

@@ -1,0 +1,18 @@
+"""What one step of the engine gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from runner.errors import HearthError
+from runner.types import Delta, Embeddings
+
+
+@dataclass(slots=True)
+class StepOutput:
+    """Deltas in the order of the batch, requests that failed, embeddings that are complete; each
+    with the id of its request."""
+
+    deltas: list[tuple[str, Delta]] = field(default_factory=list)
+    errors: list[tuple[str, HearthError]] = field(default_factory=list)
+    embeddings: list[tuple[str, Embeddings]] = field(default_factory=list)
