@@ -475,7 +475,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     capacity = Capacity(
         pool_tokens=plan.pool_tokens,
         max_sequences=plan.max_sequences,
-        context_length=plan.longest,
+        context_length=plan.max_context_length,
         batch_tokens=plan.batch_tokens,
         vocabulary=VOCABULARY,
         block_size=1,
