@@ -1,8 +1,8 @@
 """Every PARAMETER: one table of names, types, ranges, defaults and their meaning.
 
-The names and defaults are Ollama's, plus those of the
-engine that Ollama does not have. Used for Modelfiles,
-for the options of requests and for the help text. Knows nothing of what carries them out.
+The names and defaults are Ollama's, plus those of the engine that Ollama does not have. Used for
+Modelfiles, for the options of requests and for the help text. Knows nothing of what carries them
+out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from modelfile.biases import MAX_BIAS, MAX_BIASES, canonical
 from modelfile.cache_types import CACHE_TYPES
 from modelfile.errors import ParameterError, UnknownParameter
 
-Kind = Literal["int", "float", "bool", "text", "texts", "biases", "choice"]
+ParameterKind = Literal["int", "float", "bool", "text", "texts", "biases", "choice"]
 
 MAX_STOPS = 64
 MAX_STOP_BYTES = 256
@@ -38,7 +38,7 @@ class Parameter:
     """
 
     name: str
-    kind: Kind
+    kind: ParameterKind
     doc: str
     default: Any = None
     minimum: float | None = None
@@ -125,16 +125,24 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {row.name: row for row in _ROWS}
 
 # Accepted for the sake of old Modelfiles, without effect.
 DEPRECATED: Final = frozenset(
-    (
-        *("penalize_newline", "low_vram", "f16_kv", "logits_all", "vocab_only", "use_mlock"),
-        *("num_gqa", "numa", "tfs_z"),
-        *("rope_frequency_base", "rope_frequency_scale", "embedding_only"),
-    )
+    [
+        "penalize_newline",
+        "low_vram",
+        "f16_kv",
+        "logits_all",
+        "vocab_only",
+        "use_mlock",
+        "num_gqa",
+        "numa",
+        "tfs_z",
+        "rope_frequency_base",
+        "rope_frequency_scale",
+        "embedding_only",
+    ]
 )
 
-
 # Options of llama.cpp's servers that would change an answer; to drop them would be to lie.
-UNSUPPORTED: Final = frozenset((*("samplers", "json_schema", "lora", "n_probs"),))
+UNSUPPORTED: Final = frozenset(("samplers", "json_schema", "lora", "n_probs"))
 
 
 def lookup(name: str) -> Parameter | None:
@@ -248,26 +256,26 @@ def _check_biases(_row: Parameter, value: Any) -> tuple[str, ...] | None:
 
 
 def _check_text(row: Parameter, value: Any) -> str | None:
-    size = len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 0
-    return value if 0 < size <= (row.maximum or 0) else None
+    return value if _is_text(row, value) else None
 
 
 def _check_texts(row: Parameter, value: Any) -> tuple[str, ...] | None:
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or len(given) > MAX_STOPS:
         return None
-    for text in given:
-        size = len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
-        if not 0 < size <= (row.maximum or 0):
-            return None
-    return tuple(given)
+    return tuple(given) if all(_is_text(row, text) for text in given) else None
+
+
+def _is_text(row: Parameter, value: Any) -> bool:
+    size = len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 0
+    return 0 < size <= (row.maximum or 0)
 
 
 def _in_range(row: Parameter, value: float) -> bool:
     """False for NaN too."""
-    least = -math.inf if row.minimum is None else row.minimum
-    most = math.inf if row.maximum is None else row.maximum
-    return least <= value <= most
+    minimum = -math.inf if row.minimum is None else row.minimum
+    maximum = math.inf if row.maximum is None else row.maximum
+    return minimum <= value <= maximum
 
 
 _CHECKS: Final = {

@@ -20,7 +20,6 @@ from modelfile.templates.chat_template import Capabilities, ChatTemplate, jinja_
 
 GO: Final = "go"
 JINJA: Final = "jinja"
-ENGINES: Final = (GO, JINJA)
 _MARK = re.compile(r"\{\{|\{%|\{#")
 _GO_ACTION = re.compile(
     r"\{\{(?:-\s)?\s*(?:\.|\$|/\*"
