@@ -45,7 +45,7 @@ def _plan(config: Config, prefix: str, skipped: int) -> ConversionPlan:
     return ConversionPlan(
         architecture="bert",
         vocabulary_size=config.integer("vocab_size"),
-        block_count=config.integer("num_hidden_layers", most=MAX_LAYERS),
+        block_count=config.integer("num_hidden_layers", maximum=MAX_LAYERS),
         metadata=tuple(_metadata(config, skipped)),
         weights=(*_weights(config, skipped), *(_head(config) if ranks else ())),
         rename=_renamer(prefix, head),
@@ -79,7 +79,7 @@ def _metadata(config: Config, skipped: int) -> Iterator[MetadataValue]:
     entries: list[tuple[str, ValueType, Value]] = [
         ("context_length", "u32", config.integer("max_position_embeddings") - skipped),
         ("embedding_length", "u32", hidden),
-        ("block_count", "u32", config.integer("num_hidden_layers", most=MAX_LAYERS)),
+        ("block_count", "u32", config.integer("num_hidden_layers", maximum=MAX_LAYERS)),
         ("feed_forward_length", "u32", config.integer("intermediate_size")),
         ("attention.head_count", "u32", heads),
         ("attention.causal", "bool", False),
@@ -101,7 +101,7 @@ def _weights(config: Config, skipped: int) -> Iterator[Weight]:
     yield Weight("embeddings.token_type_embeddings.weight", (types, hidden))
     yield Weight("embeddings.position_embeddings.weight", (positions, hidden), skipped_rows=skipped)
     yield from _norm("embeddings.LayerNorm", hidden)
-    for number in range(config.integer("num_hidden_layers", most=MAX_LAYERS)):
+    for number in range(config.integer("num_hidden_layers", maximum=MAX_LAYERS)):
         yield from _layer(f"encoder.layer.{number}.", hidden, config.integer("intermediate_size"))
 
 

@@ -39,14 +39,14 @@ class Config:
             self.refuse(key, f"{_shown(value)}, expected a text")
         return str(value)
 
-    def integer(self, key: str, default: int | None = None, most: int = MAX_INTEGER) -> int:
+    def integer(self, key: str, default: int | None = None, maximum: int = MAX_INTEGER) -> int:
         """A whole number from 1 to most; default where it is missing or null. Raises
         ConvertError."""
         value = self.values.get(key)
         if value is None:
             value = default
-        if type(value) is not int or not 0 < value <= most:
-            self.refuse(key, f"{_shown(value)}, expected a whole number from 1 to {most}")
+        if type(value) is not int or not 0 < value <= maximum:
+            self.refuse(key, f"{_shown(value)}, expected a whole number from 1 to {maximum}")
         return int(value)
 
     def number(self, key: str, default: float | None = None) -> float:

@@ -16,7 +16,7 @@ from modelfile.convert.rope import rope_base, rope_scaling
 
 MAX_LAYERS = 1024
 MAX_EXPERTS = 4096
-_LONGEST_CONTEXT = 1 << 31
+_MAX_CONTEXT = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def read_decoder_shape(
         config.refuse("head_dim", f"{width} is odd; heads are rotated in pairs")
     return DecoderShape(
         vocabulary=config.integer("vocab_size"),
-        layers=config.integer("num_hidden_layers", most=MAX_LAYERS),
+        layers=config.integer("num_hidden_layers", maximum=MAX_LAYERS),
         hidden=hidden,
         feed_forward=config.integer("intermediate_size"),
         heads=heads,
@@ -80,7 +80,7 @@ def hyperparameters(
     """The keys that llama.cpp reads for every decoder. base, epsilon: where config.json does not
     say. Raises ConvertError."""
     entries: list[tuple[str, ValueType, Value]] = [
-        ("context_length", "u32", config.integer("max_position_embeddings", most=_LONGEST_CONTEXT)),
+        ("context_length", "u32", config.integer("max_position_embeddings", maximum=_MAX_CONTEXT)),
         ("embedding_length", "u32", shape.hidden),
         ("block_count", "u32", shape.layers),
         ("feed_forward_length", "u32", shape.feed_forward),

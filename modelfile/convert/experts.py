@@ -25,8 +25,8 @@ def read_experts(config: Config, count_key: str, width_key: str, count: int | No
     """The experts that config.json describes. count: where it does not say. Raises
     ConvertError."""
     found = Experts(
-        config.integer(count_key, count, most=MAX_EXPERTS),
-        config.integer("num_experts_per_tok", most=MAX_EXPERTS),
+        config.integer(count_key, count, maximum=MAX_EXPERTS),
+        config.integer("num_experts_per_tok", maximum=MAX_EXPERTS),
         config.integer("hidden_size"),
         config.integer(width_key),
     )

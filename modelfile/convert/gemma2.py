@@ -43,7 +43,7 @@ def plan(config: Config) -> ConversionPlan:
             ("final", "final_logit_softcapping", 30.0),
         )
     ]
-    window = config.integer("sliding_window", 4096, most=1 << 31)
+    window = config.integer("sliding_window", 4096, maximum=1 << 31)
     extra.append(MetadataValue("gemma2.attention.sliding_window", "u32", window))
 
     def layer_weights(layer: str) -> Iterator[Weight]:

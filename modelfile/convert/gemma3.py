@@ -82,7 +82,7 @@ def _local(config: Config, shape: DecoderShape) -> Iterator[MetadataValue]:
     base = config.number("rope_local_base_freq", 10000.0)
     if "sliding_attention" in config.group("rope_parameters").values:
         base = rope_parameters(config, "sliding_attention").number("rope_theta", base)
-    window = config.integer("sliding_window", 4096, most=1 << 31)
+    window = config.integer("sliding_window", 4096, maximum=1 << 31)
     yield MetadataValue("gemma3.rope.freq_base_swa", "f32", base)
     yield MetadataValue("gemma3.attention.sliding_window", "u32", window)
     yield MetadataValue("gemma3.attention.sliding_window_pattern", "bools", kinds)
@@ -95,7 +95,7 @@ def _layer_kinds(config: Config, layers: int) -> tuple[bool, ...]:
         if len(named) != layers or not set(named) <= {"sliding_attention", "full_attention"}:
             config.refuse("layer_types", f"expected {layers} of sliding or full attention")
         return tuple(name == "sliding_attention" for name in named)
-    every = config.integer("sliding_window_pattern", 6, most=1024)
+    every = config.integer("sliding_window_pattern", 6, maximum=1024)
     return tuple((number + 1) % every != 0 for number in range(layers))
 
 

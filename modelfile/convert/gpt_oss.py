@@ -1,5 +1,5 @@
-"""gpt-oss: GptOssForCausalLM. Its experts are published as MXFP4 and kept so (kept.py): there is no
-conversion to floats.
+"""gpt-oss: GptOssForCausalLM. Its experts are published as MXFP4 and stay so
+(prequantized.py): there is no conversion to floats.
 """
 
 from __future__ import annotations

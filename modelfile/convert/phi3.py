@@ -77,9 +77,11 @@ def _stretches(key: str, parameters: Config) -> bool:
 
 def _original(config: Config) -> int:
     """The context that the model was first trained for."""
-    longest = config.integer("max_position_embeddings", most=1 << 31)
-    outer = config.integer("original_max_position_embeddings", longest, most=1 << 31)
-    return rope_parameters(config).integer("original_max_position_embeddings", outer, most=1 << 31)
+    context = config.integer("max_position_embeddings", maximum=1 << 31)
+    outer = config.integer("original_max_position_embeddings", context, maximum=1 << 31)
+    return rope_parameters(config).integer(
+        "original_max_position_embeddings", outer, maximum=1 << 31
+    )
 
 
 def _attention_factor(config: Config) -> float:
@@ -87,7 +89,7 @@ def _attention_factor(config: Config) -> float:
     parameters, original = rope_parameters(config), _original(config)
     if parameters.values.get("attention_factor") is not None:
         return parameters.number("attention_factor")
-    scale = config.integer("max_position_embeddings", most=1 << 31) / original
+    scale = config.integer("max_position_embeddings", maximum=1 << 31) / original
     if scale <= 1.0 or original < 2:
         return 1.0
     return math.sqrt(1.0 + math.log(scale) / math.log(original))

@@ -32,13 +32,13 @@ def pooling_metadata(plan: ConversionPlan, files: Mapping[str, Path]) -> tuple[M
     if plan.ranks:
         kind = _RANK
     elif _USUAL in files:
-        kind = _said(Config(read_json(files, _USUAL), _USUAL))
+        kind = _pooling_type(Config(read_json(files, _USUAL), _USUAL))
     if kind is None:
         return ()
     return (MetadataValue(f"{plan.architecture}.pooling_type", "u32", kind),)
 
 
-def _said(config: Config) -> int:
+def _pooling_type(config: Config) -> int:
     for key, kind in _KINDS.items():
         if config.values.get(key) is True or config.values.get("pooling_mode") == key:
             return kind

@@ -74,12 +74,12 @@ def llama3_frequencies(config: Config, width: int, base: float) -> tuple[Compute
 
 
 def _yarn(config: Config, parameters: Config, prefix: str) -> list[MetadataValue]:
-    context = config.integer("max_position_embeddings", most=1 << 31)
+    context = config.integer("max_position_embeddings", maximum=1 << 31)
     found = [
         MetadataValue(
             f"{prefix}original_context_length",
             "u32",
-            parameters.integer("original_max_position_embeddings", context, most=1 << 31),
+            parameters.integer("original_max_position_embeddings", context, maximum=1 << 31),
         )
     ]
     for key, name in (

@@ -58,7 +58,7 @@ class Budget:
         if self._since_clock >= _CLOCK_BYTES:
             self._check_clock()
 
-    def room(self, size: int) -> None:
+    def check_size(self, size: int) -> None:
         """Ask before a value of that many characters is made. Raises
         LimitExceeded."""
         if size > self.value_size:
@@ -70,11 +70,11 @@ class Budget:
     def keep(self, value: Any) -> Any:
         """Count a value that was made; gives it back. Raises LimitExceeded."""
         if isinstance(value, str | bytes):
-            self.room(len(value))
+            self.check_size(len(value))
             self._charge(sys.getsizeof(value))
         elif isinstance(value, list | tuple | dict | Namespace):
             size = measure(value, self.value_size)
-            self.room(size)
+            self.check_size(size)
             self._since_clock += size
             self._charge(sys.getsizeof(value))
         elif isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:

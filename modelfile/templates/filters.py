@@ -107,21 +107,21 @@ def _size(value: Any) -> int:
 
 
 def _center(budget: Budget, value: Any, width: int = 80) -> None:
-    budget.room(max(_size(value), int(width)))
+    budget.check_size(max(_size(value), int(width)))
 
 
 def _indent(budget: Budget, value: Any, width: int | str = 4, *_: Any, **__: Any) -> None:
     each = len(width) if isinstance(width, str) else int(width)
-    budget.room(len(str(value)) + (str(value).count("\n") + 1) * each)
+    budget.check_size(len(str(value)) + (str(value).count("\n") + 1) * each)
 
 
 def _replace(budget: Budget, value: Any, old: Any = "", new: Any = "", *_: Any, **__: Any) -> None:
-    budget.room(replaced_size(str(value), old, new))
+    budget.check_size(replaced_size(str(value), old, new))
 
 
 def _join(budget: Budget, value: Any, d: Any = "", *_: Any, **__: Any) -> Any:
     items = value if isinstance(value, str | list | tuple | dict) else list(value)
-    budget.room(len(items) * len(str(d)) + measure(items, budget.value_size))
+    budget.check_size(len(items) * len(str(d)) + measure(items, budget.value_size))
     return items
 
 
@@ -138,7 +138,7 @@ def _wordwrap(
     **_: Any,
 ) -> None:
     lines = len(str(value)) // max(1, int(width)) + str(value).count(" ") + 1
-    budget.room(len(str(value)) + lines * len(wrapstring or "\n"))
+    budget.check_size(len(str(value)) + lines * len(wrapstring or "\n"))
 
 
 def _round(_budget: Budget, _value: Any, precision: int = 0, *_: Any, **__: Any) -> None:
@@ -147,20 +147,20 @@ def _round(_budget: Budget, _value: Any, precision: int = 0, *_: Any, **__: Any)
 
 
 def _grouped(budget: Budget, value: Any, count: int = 1, *_: Any, **__: Any) -> None:
-    budget.room(int(count) + _OBJECT_SIZE * _size(value))
+    budget.check_size(int(count) + _OBJECT_SIZE * _size(value))
 
 
 def _characters(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
     if isinstance(value, str):
-        budget.room(_OBJECT_SIZE * len(value))
+        budget.check_size(_OBJECT_SIZE * len(value))
 
 
 def _escaped(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
-    budget.room(9 * measure(value, budget.value_size))
+    budget.check_size(9 * measure(value, budget.value_size))
 
 
 def _written(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
-    budget.room(measure(value, budget.value_size))
+    budget.check_size(measure(value, budget.value_size))
 
 
 def _slow(budget: Budget, value: Any, *_: Any, **__: Any) -> None:

@@ -40,7 +40,7 @@ def check_method(budget: Budget, text: str, name: str, args: tuple[Any, ...]) ->
         args = (list(args[0]),)
     estimate = _METHODS.get(name)
     if estimate is not None:
-        budget.room(estimate(text, args))
+        budget.check_size(estimate(text, args))
     return args
 
 
@@ -55,7 +55,7 @@ def _check_fields(budget: Budget, text: str, fields: int, values: Any) -> None:
     if _LARGE.search(text):
         raise LimitExceeded("a width of 10000 or more in a format is not allowed in a template")
     wide = _WIDEST if _WIDE.search(text) else 100
-    budget.room(len(text) + fields * (wide + measure(values, budget.value_size)))
+    budget.check_size(len(text) + fields * (wide + measure(values, budget.value_size)))
 
 
 def _width(text: str, args: tuple[Any, ...]) -> int:

@@ -100,7 +100,7 @@ class GoChatTemplate(ChatTemplate):
         *turns, last = _by_turn(messages)
         for turn in turns:
             parts.append(self._template.render({**turn, **shared}, budget))
-            budget.room(sum(map(len, parts)))
+            budget.check_size(sum(map(len, parts)))
         parts.append(self._last.render({**last, **shared}, budget))
         return "".join(parts)
 

@@ -27,7 +27,7 @@ _HIDDEN = frozenset(
     ("encode", "translate", "maketrans", "to_bytes", "from_bytes", "striptags", "unescape")
 )
 _PLAIN = frozenset((str, list, dict, tuple, int, float, bool))
-_MOST_KNOWN = 200
+_MAX_KNOWN_ATTRIBUTES = 200
 _MAX_RAISED = 500
 _DATE_FORMAT = re.compile(r"(?:[^%]|%[^0-9]){0,200}", re.DOTALL)
 
@@ -82,13 +82,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def check_written(self, value: Any) -> Any:
         """Called with every value before it becomes text."""
         if not isinstance(value, str):
-            self.budget.room(measure(value, self.budget.value_size))
+            self.budget.check_size(measure(value, self.budget.value_size))
         return value
 
     def join_text(self, *parts: Any) -> str:
         """a ~ b"""
         texts = [str(self.check_written(part)) for part in parts]
-        self.budget.room(sum(map(len, texts)))
+        self.budget.check_size(sum(map(len, texts)))
         joined: str = self.budget.keep("".join(texts))
         return joined
 
@@ -99,7 +99,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def add(self, left: Any, right: Any) -> Any:
         """left + right"""
         if isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
-            self.budget.room(len(left) + len(right))
+            self.budget.check_size(len(left) + len(right))
         return self.budget.keep(left + right)
 
     def concat(self, parts: Iterable[str]) -> str:
@@ -109,7 +109,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             texts.append(part)
             size += len(part) + 1
             if size > self.budget.value_size:
-                self.budget.room(size)
+                self.budget.check_size(size)
         joined: str = self.budget.keep("".join(texts))
         return joined
 
@@ -122,7 +122,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         elif operator == "*":
             self._check_product(left, right)
         elif operator == "**" and isinstance(left, int) and isinstance(right, int):
-            self.budget.room(left.bit_length() * max(right, 0))
+            self.budget.check_size(left.bit_length() * max(right, 0))
         return self.budget.keep(super().call_binop(context, operator, left, right))
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
@@ -167,7 +167,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         known = self._known_attributes.get(key)
         if known is None:
             known = attr not in _HIDDEN and super().is_safe_attribute(obj, attr, value)
-            if len(self._known_attributes) < _MOST_KNOWN:
+            if len(self._known_attributes) < _MAX_KNOWN_ATTRIBUTES:
                 self._known_attributes[key] = known
         return known
 
@@ -175,9 +175,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(left, int) and not isinstance(right, int):
             left, right = right, left
         if isinstance(left, str | list | tuple) and isinstance(right, int):
-            self.budget.room(len(left) * max(right, 0))
+            self.budget.check_size(len(left) * max(right, 0))
         elif isinstance(left, int) and isinstance(right, int):
-            self.budget.room((left.bit_length() + right.bit_length()) // 4)
+            self.budget.check_size((left.bit_length() + right.bit_length()) // 4)
 
 
 def _raise_exception(message: Any = "") -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 Merge = tuple[str, str]
-_LONGEST: Final = 256  # characters; a word costs the square of its length
+_MAX_WORD_CHARS: Final = 256  # characters; a word costs the square of its length
 
 
 def first_unreachable(tokens: Iterable[str], merges: Sequence[Merge]) -> str | None:
@@ -18,7 +18,7 @@ def first_unreachable(tokens: Iterable[str], merges: Sequence[Merge]) -> str | N
     try; None when they make all."""
     ranks = {merge: rank for rank, merge in enumerate(merges)}
     for token in tokens:
-        if len(token) > _LONGEST or len(apply_merges(token, ranks)) != 1:
+        if len(token) > _MAX_WORD_CHARS or len(apply_merges(token, ranks)) != 1:
             return token
     return None
 

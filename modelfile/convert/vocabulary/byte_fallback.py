@@ -27,7 +27,7 @@ from modelfile.convert.vocabulary.sentencepiece import (
 from modelfile.convert.vocabulary.steps import steps_of
 from modelfile.convert.vocabulary.tokens import TokenType, VocabularyTable, VocabularyToken
 
-_LONGEST: Final = 1024  # characters; all the ways to cut a token in two are tried
+_MAX_TOKEN_CHARS: Final = 1024  # characters; all the ways to cut a token in two are tried
 
 
 def read_byte_fallback(
@@ -62,8 +62,10 @@ def merge_scores(texts: Iterable[str], merges: Sequence[Merge]) -> dict[str, flo
     scores = _ranks(merges)
     known, pairs = set(texts), set(merges)
     for text in known:
-        if len(text) > _LONGEST:
-            raise refusal(TOKENIZER, "vocab", f"{brief(text)} is longer than {_LONGEST} characters")
+        if len(text) > _MAX_TOKEN_CHARS:
+            raise refusal(
+                TOKENIZER, "vocab", f"{brief(text)} is longer than {_MAX_TOKEN_CHARS} characters"
+            )
         for place in range(1, len(text)):
             pair = text[:place], text[place:]
             if pair not in pairs and pair[0] in known and pair[1] in known:

@@ -19,33 +19,33 @@ MAX_CONFIG_BYTES: Final = 4 << 20
 MAX_TEMPLATE_BYTES: Final = 1 << 20
 
 
-def read_bytes(files: Mapping[str, Path], name: str, most: int = MAX_TOKENIZER_BYTES) -> bytes:
-    """The content of a file. Raises ConvertError when it is longer than most bytes, OSError."""
+def read_bytes(files: Mapping[str, Path], name: str, max_bytes: int = MAX_TOKENIZER_BYTES) -> bytes:
+    """The content of a file. Raises ConvertError when it is longer than max_bytes bytes, OSError."""
     try:
-        content = read_regular(files[name], most)
+        content = read_regular(files[name], max_bytes)
     except BlobDamaged as error:
         raise ConvertError(f"{name}: {error.message}", name) from None
-    if len(content) > most:
-        raise ConvertError(f"{name} is longer than {most} bytes", name)
+    if len(content) > max_bytes:
+        raise ConvertError(f"{name} is longer than {max_bytes} bytes", name)
     return content
 
 
-def read_text(files: Mapping[str, Path], name: str, most: int = MAX_TOKENIZER_BYTES) -> str:
+def read_text(files: Mapping[str, Path], name: str, max_bytes: int = MAX_TOKENIZER_BYTES) -> str:
     """The UTF-8 text of a file. Raises ConvertError, OSError."""
     try:
-        return read_bytes(files, name, most).decode("utf-8")
+        return read_bytes(files, name, max_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConvertError(f"{name} is not UTF-8 at byte {error.start}", name) from None
 
 
 def read_object(
-    files: Mapping[str, Path], name: str, most: int = MAX_CONFIG_BYTES
+    files: Mapping[str, Path], name: str, max_bytes: int = MAX_CONFIG_BYTES
 ) -> Mapping[str, Any]:
     """The JSON object in a file; empty where there is none. Raises ConvertError, OSError."""
     if name not in files:
         return {}
     try:
-        return parse_object(read_bytes(files, name, most), name)
+        return parse_object(read_bytes(files, name, max_bytes), name)
     except InvalidSafetensors as error:
         message = error.message.removeprefix("invalid safetensors: ")
         prefix = "" if message.startswith(name) else f"{name}: "

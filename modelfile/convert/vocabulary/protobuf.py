@@ -14,7 +14,7 @@ _VARINT: Final = 0
 _FIXED64: Final = 1
 _DELIMITED: Final = 2
 _FIXED32: Final = 5
-_LONGEST_VARINT: Final = 10
+_MAX_VARINT_BYTES: Final = 10
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Wire]]:
@@ -50,7 +50,7 @@ def _size(message: bytes, position: int, kind: int) -> tuple[int, int]:
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
     value = 0
-    for place, byte in enumerate(message[position : position + _LONGEST_VARINT]):
+    for place, byte in enumerate(message[position : position + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return value, position + place + 1

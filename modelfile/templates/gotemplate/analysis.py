@@ -83,14 +83,14 @@ class _Cut:
 
     def body(self, body: ListNode) -> ListNode:
         """The part of a body that stays."""
-        kept: list[Node] = []
+        parts: list[Node] = []
         for node in body.nodes:
             if self._done:
                 break
             part = self._node(node)
             if part is not None:
-                kept.append(part)
-        return ListNode(body.position, kept)
+                parts.append(part)
+        return ListNode(body.position, parts)
 
     def _node(self, node: Node) -> Node | None:
         if isinstance(node, nodes.BranchNode):

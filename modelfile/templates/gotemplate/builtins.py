@@ -101,9 +101,9 @@ def slice_(budget: Budget, item: Any, *places: Any) -> Any:
     bytewise = isinstance(item, str) and not item.isascii()
     data = to_bytes(item) if bytewise else item
     bounds = [_position(place, len(data)) for place in places]
-    first, last, *most = [0, len(data)] if not bounds else [*bounds, len(data)][: max(
+    first, last, *capacity = [0, len(data)] if not bounds else [*bounds, len(data)][: max(
         2, len(bounds))]  # fmt: skip
-    for low, high in ((first, last), *((last, top) for top in most)):
+    for low, high in ((first, last), *((last, top) for top in capacity)):
         if low > high:
             raise CallFault(f"invalid slice index: {low} > {high}")
     part = data[first:last]

@@ -35,7 +35,7 @@ class Execution:
         self.out.append(text)
         self.size += len(text)
         if self.size > self.budget.value_size:
-            self.budget.room(self.size)
+            self.budget.check_size(self.size)
 
 
 class Frame:
@@ -329,7 +329,7 @@ def _applied(
         final = last(frame, dot)
         arguments = [value(frame, dot) for value in values]
         try:
-            return _kept(frame, call(frame.run.budget, *arguments, final))
+            return _counted(frame, call(frame.run.budget, *arguments, final))
         except CallFault as error:
             raise _refused(name, error, node) from error
 
@@ -344,7 +344,7 @@ def _called(function: TemplateFunction, name: str, node: Node, values: list[Eval
     def apply(frame: Frame, dot: Any) -> Any:
         arguments = [value(frame, dot) for value in values]
         try:
-            return _kept(frame, call(frame.run.budget, *arguments))
+            return _counted(frame, call(frame.run.budget, *arguments))
         except CallFault as error:
             raise _refused(name, error, node) from error
 
@@ -371,7 +371,7 @@ def _refused(name: str, error: CallFault, node: Node) -> ExecFault:
     return fault(f"error calling {name}: {error}", node)
 
 
-def _kept(frame: Frame, value: Any) -> Any:
+def _counted(frame: Frame, value: Any) -> Any:
     budget = frame.run.budget
     budget.step()
     if isinstance(value, str) and len(value) > _LARGE:

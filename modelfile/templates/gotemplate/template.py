@@ -1,6 +1,6 @@
 """A Go template: compiled once, rendered within a budget.
 
-Owns the limits and how faults are told; knows nothing of messages.
+Owns the limits and what errors say; knows nothing of messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from modelfile.templates.gotemplate.statements import TemplateSet
 from modelfile.templates.gotemplate.values import to_bytes
 
 MAX_SOURCE_BYTES: Final = 64 * 1024
-_LONGEST: Final = 300
+_MAX_MESSAGE_CHARS: Final = 300
 
 
 class GoTemplate:
@@ -57,7 +57,7 @@ class GoTemplate:
         try:
             self._compiled.execute("", run, data)
         except ExecFault as error:
-            raise TemplateError(self._told(error)) from error
+            raise TemplateError(self._message(error)) from error
         except LimitExceeded as error:
             raise TemplateError(str(error)) from error
         except RecursionError as error:
@@ -67,12 +67,12 @@ class GoTemplate:
         text = "".join(run.out)
         return text if text.isascii() else to_bytes(text).decode("utf-8", "replace")
 
-    def _told(self, error: ExecFault) -> str:
+    def _message(self, error: ExecFault) -> str:
         line = self.source.count("\n", 0, error.position) + 1
-        told = (f"the template failed, line {line}, at <{_brief(error.context)}>:"
+        message = (f"the template failed, line {line}, at <{_brief(error.context)}>:"
                 f" {_brief(error.message)}")  # fmt: skip
-        return to_bytes(told).decode("utf-8", "replace")
+        return to_bytes(message).decode("utf-8", "replace")
 
 
 def _brief(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+    return text if len(text) <= _MAX_MESSAGE_CHARS else text[:_MAX_MESSAGE_CHARS] + "..."

@@ -59,7 +59,7 @@ class GlimmerSplitter:
         held, self._held = self._held, ""
         if self._in_header and (not held.strip() or held.lstrip().startswith("<|")):
             return []
-        return self._said(held)
+        return self._parts_of(held)
 
     def _take_header(self) -> list[str | ReasoningText] | None:
         start = self._held.lstrip()
@@ -78,14 +78,14 @@ class GlimmerSplitter:
         found = _ENDS.search(self._held)
         if found is not None:
             body, self._held = self._held[: found.start()], self._held[found.end() :]
-            said = self._said(body)
+            parts = self._parts_of(body)
             self._in_header, self._to_self = True, False
-            return said
+            return parts
         cut = len(self._held) - _begun(self._held)
         body, self._held = self._held[:cut], self._held[cut:]
-        return self._said(body) if body else None
+        return self._parts_of(body) if body else None
 
-    def _said(self, body: str) -> list[str | ReasoningText]:
+    def _parts_of(self, body: str) -> list[str | ReasoningText]:
         if not body:
             return []
         return [ReasoningText(body) if self._to_self else body]

@@ -69,7 +69,7 @@ class HarmonySplitter:
             return [held] if held.strip() and not held.lstrip().startswith("<|") else []
         self._held = held
         shown, self._held = self._shown(len(held)), ""
-        return shown + list(self._said(held, whole=True))
+        return shown + list(self._parts_of(held, whole=True))
 
     def _take(self) -> list[OutputPart] | None:
         return self._take_header() if self._in_header else self._take_body()
@@ -103,15 +103,15 @@ class HarmonySplitter:
         if found is not None:
             shown = self._shown(found.start())
             body, self._held = self._held[: found.start()], self._held[found.end() :]
-            said = [*shown, *self._said(body, whole=True)]
+            parts = [*shown, *self._parts_of(body, whole=True)]
             self._in_header, self._recipient, self._preview = True, None, None
-            return said
+            return parts
         if self._recipient is not None:
             self._searched = max(0, len(self._held) - len("<|return|>"))
             return self._shown(len(self._held) - _begun(self._held)) or None
         keep = _begun(self._held)
         body, self._held = self._held[: len(self._held) - keep], self._held[-keep:] * bool(keep)
-        return list(self._said(body, whole=False)) if body else None
+        return list(self._parts_of(body, whole=False)) if body else None
 
     def _shown(self, end: int) -> list[OutputPart]:
         """What is certain of the call before that place of what is held."""
@@ -134,7 +134,7 @@ class HarmonySplitter:
         """Where in what is held the text begins that was not shown."""
         return self._previewed - (preview.fed - preview.shown)
 
-    def _said(self, body: str, *, whole: bool) -> Iterator[OutputPart]:
+    def _parts_of(self, body: str, *, whole: bool) -> Iterator[OutputPart]:
         preview = self._preview
         if self._recipient is not None and whole:
             call = new_call(self._recipient, body.strip() or "{}")

@@ -127,8 +127,8 @@ def collect_calls(
         parts += [text[end : found.start()], call]
         end = found.end()
     parts.append(text[end:])
-    kept = [part for part in parts if not isinstance(part, str) or part.strip()]
-    return kept if any(isinstance(part, ToolCall) for part in kept) else None
+    shown = [part for part in parts if not isinstance(part, str) or part.strip()]
+    return shown if any(isinstance(part, ToolCall) for part in shown) else None
 
 
 def calls_from_json(text: str) -> list[str | ToolCall] | None:

@@ -59,8 +59,8 @@ def checked_lark(definition: str) -> str:
             return f"HEARTH_{len(expressions) - 1}"
         if found["name"]:
             name = found["alias"] or found["name"]
-            kept = _LINES.get(found["name"])
-            return found[0] if kept is None else f"{name}: {kept}"
+            line = _LINES.get(found["name"])
+            return found[0] if line is None else f"{name}: {line}"
         return ""
 
     text = _TOKENS.sub(replaced, definition)

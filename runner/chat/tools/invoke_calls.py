@@ -36,4 +36,6 @@ def invoke_parser(tools: Tools, *around: tuple[str, str]) -> DelimitedParser:
 def _call(name: str, body: str, tools: Tools) -> ToolCall | None:
     found = _PARAMETER.findall(body)
     texts = [(key, value.removeprefix("\n").removesuffix("\n")) for key, _, value in found]
-    return typed_call(name, texts, tools, {key for key, said, _ in found if said == "true"})
+    return typed_call(
+        name, texts, tools, {key for key, is_string, _ in found if is_string == "true"}
+    )
