@@ -25,9 +25,9 @@ class Description:
     """A bundle to be. Exactly one of from_model (an installed model) and files (one GGUF blob of
     the store by its file name) is given. None: taken from from_model, if it has one; an empty
     text or list removes it. parameters are added to those of from_model, licenses too. renderer
-    and parser are names of model families; requires is a version of Ollama, stored and not compared with
-    hearth's own. weights: a GGUF blob that stands in for the weights of from_model. adapters:
-    blobs of LoRA adapters in GGUF, in the place of those of from_model. draft: a GGUF blob, the
+    and parser are names of model families; requires is a version of Ollama, which is not compared
+    with hearth's own. weights: a GGUF blob in the place of those of from_model. adapters: blobs of
+    LoRA adapters in GGUF, in the place of those of from_model. draft: a GGUF blob, the
     model that proposes tokens, in the place of that of from_model; projector likewise: what makes
     embeddings of images."""
 

@@ -125,20 +125,11 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {row.name: row for row in _ROWS}
 
 # Accepted for the sake of old Modelfiles, without effect.
 DEPRECATED: Final = frozenset(
-    [
-        "penalize_newline",
-        "low_vram",
-        "f16_kv",
-        "logits_all",
-        "vocab_only",
-        "use_mlock",
-        "num_gqa",
-        "numa",
-        "tfs_z",
-        "rope_frequency_base",
-        "rope_frequency_scale",
-        "embedding_only",
-    ]
+    (
+        *("penalize_newline", "low_vram", "f16_kv", "logits_all", "vocab_only", "use_mlock"),
+        *("num_gqa", "numa", "tfs_z"),
+        *("rope_frequency_base", "rope_frequency_scale", "embedding_only"),
+    )
 )
 
 # Options of llama.cpp's servers that would change an answer; to drop them would be to lie.

@@ -59,12 +59,12 @@ class Grammar:
     """What an answer must match.
 
     text is written as kind says: a JSON schema, a regular expression, a JSON array of strings,
-    Lark as llguidance has it, or llama.cpp's GBNF. reasoning: the marks around reasoning that
+    Lark as llguidance has it, or llama.cpp's GBNF. reasoning: the tags around reasoning that
     may precede the match, and precedes it where the prompt has opened it; head: what is written
-    before the match where there was none. marks: what Lark may
-    name as mark_0, mark_1, ... (the mark itself, a control token where the vocabulary has one)
-    and until_0, until_1, ... (any text that ends with the mark). schemas: the JSON schemas
-    inside text, each with its place in the request, for errors.
+    before the match where there was none. markers: what Lark may name as marker_0, marker_1, ...
+    (the marker itself, a control token where the vocabulary has one) and until_0, until_1, ...
+    (any text that ends with the marker). schemas: the JSON schemas inside text, each with its
+    place in the request, for errors.
     """
 
     kind: GrammarKind
@@ -72,7 +72,7 @@ class Grammar:
     param: str | None = None  # the field of the request, for errors
     reasoning: tuple[str, str] | None = None
     head: str | None = None
-    marks: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
     schemas: tuple[tuple[str, str], ...] = ()
 
 

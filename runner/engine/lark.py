@@ -1,6 +1,6 @@
 """From a Grammar to the text that llguidance compiles.
 
-Owns the rules around what the request gave: reasoning before it, and marks, which are control
+Owns the rules around what the request gave: reasoning before it, and markers, which are control
 tokens in one vocabulary and plain text in another. Knows the vocabulary only through the
 Tokenizer.
 """
@@ -64,7 +64,9 @@ def _body(grammar: Grammar, tokenizer: Tokenizer) -> dict[str, Any]:
     if grammar.kind == "choice":
         return {"lark_grammar": "start: " + " | ".join(_choices(grammar))}
     text = _translated(grammar) if grammar.kind == "gbnf" else grammar.text
-    rules = [_mark_rules(index, mark, tokenizer) for index, mark in enumerate(grammar.marks)]
+    rules = [
+        _marker_rules(index, marker, tokenizer) for index, marker in enumerate(grammar.markers)
+    ]
     return {"lark_grammar": "\n".join([text, *rules])}
 
 
@@ -108,45 +110,49 @@ def bounded(schema: Any) -> Any:
     return {**schema, "x-guidance": {"whitespace_pattern": WHITE_SPACE}}
 
 
-def _before(marks: tuple[str, str], head: str | None, tokenizer: Tokenizer, *, opened: bool) -> str:
-    written = [*marks, *([] if head is None else [head])]
-    rules = [_mark_rules(index, mark, tokenizer) for index, mark in enumerate(written)]
+def _before(
+    markers: tuple[str, str], head: str | None, tokenizer: Tokenizer, *, opened: bool
+) -> str:
+    written = [*markers, *([] if head is None else [head])]
+    rules = [_marker_rules(index, marker, tokenizer) for index, marker in enumerate(written)]
     if opened:
         thought = "until_1 blanks"
     elif head is None:
-        thought = "(mark_0 until_1 blanks)?"
+        thought = "(marker_0 until_1 blanks)?"
     else:
-        thought = "(mark_0 until_1 blanks | mark_2)"
+        thought = "(marker_0 until_1 blanks | marker_2)"
     start = f"start: {thought} @answer"
     return "\n".join([_HEAD, start, r"blanks: /[ \r\n\t]{0,8}/", *rules])
 
 
-def _mark_rules(index: int, mark: str, tokenizer: Tokenizer) -> str:
-    """Lark for a mark itself and for a text that ends with it."""
-    parts = _split(mark, tokenizer)
+def _marker_rules(index: int, marker: str, tokenizer: Tokenizer) -> str:
+    """Lark for a marker itself and for a text that ends with it."""
+    parts = _split(marker, tokenizer)
     written = " ".join(f"<[{part}]>" if isinstance(part, int) else _quoted(part) for part in parts)
     if isinstance(parts[0], int):
-        return f"mark_{index}: {written}\nuntil_{index}: /(.|\\n)*/ {written}"
+        return f"marker_{index}: {written}\nuntil_{index}: /(.|\\n)*/ {written}"
     rest = " ".join(f"<[{part}]>" if isinstance(part, int) else _quoted(part) for part in parts[1:])
     first = _escaped(re.escape(parts[0]))
     lazy = f"text_{index}[lazy]: /(.|\\n)*{first}/"
-    return f"mark_{index}: {written}\nuntil_{index}: text_{index} {rest}\n{lazy}"
+    return f"marker_{index}: {written}\nuntil_{index}: text_{index} {rest}\n{lazy}"
 
 
-def _split(mark: str, tokenizer: Tokenizer) -> list[int | str]:
-    """A mark as control tokens and the text between them; never empty."""
-    tokens = tokenizer.encode(mark, add_bos=False, parse_special=True)
+def _split(marker: str, tokenizer: Tokenizer) -> list[int | str]:
+    """A marker as control tokens and the text between them; never empty."""
+    tokens = tokenizer.encode(marker, add_bos=False, parse_special=True)
     control = {tokenizer.text(token): token for token in tokens if not tokenizer.piece(token)}
     control.pop("", None)
     if not control:
-        return [mark]
+        return [marker]
     border = "|".join(re.escape(text) for text in control)
-    return [control.get(part, part) for part in re.split(f"({border})", mark) if part]
+    return [control.get(part, part) for part in re.split(f"({border})", marker) if part]
 
 
-def special_token_ids(marks: Sequence[str], tokenizer: Tokenizer) -> set[int]:
-    """The control tokens among marks."""
-    return {part for mark in marks for part in _split(mark, tokenizer) if isinstance(part, int)}
+def special_token_ids(markers: Sequence[str], tokenizer: Tokenizer) -> set[int]:
+    """The control tokens among markers."""
+    return {
+        part for marker in markers for part in _split(marker, tokenizer) if isinstance(part, int)
+    }
 
 
 def _quoted(text: str) -> str:

@@ -139,7 +139,7 @@ def _grammar(value: Mapping[str, Any]) -> Grammar:
         **{
             **value,
             "reasoning": None if reasoning is None else (reasoning[0], reasoning[1]),
-            "marks": tuple(value["marks"]),
+            "markers": tuple(value["markers"]),
             "schemas": schemas,
         }
     )

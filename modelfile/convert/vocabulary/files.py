@@ -20,7 +20,7 @@ MAX_TEMPLATE_BYTES: Final = 1 << 20
 
 
 def read_bytes(files: Mapping[str, Path], name: str, max_bytes: int = MAX_TOKENIZER_BYTES) -> bytes:
-    """The content of a file. Raises ConvertError when it is longer than max_bytes bytes, OSError."""
+    """The content of a file. Raises ConvertError when it is longer than max_bytes, OSError."""
     try:
         content = read_regular(files[name], max_bytes)
     except BlobDamaged as error:

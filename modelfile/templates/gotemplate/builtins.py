@@ -218,7 +218,7 @@ def _print(budget: Budget, *values: Any) -> str:
 
 
 def _printf(budget: Budget, form: str, *values: Any) -> str:
-    return sprintf(form, values, budget.room)
+    return sprintf(form, values, budget.check_size)
 
 
 _ANY: Final = ("any",)

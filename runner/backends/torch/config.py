@@ -103,7 +103,7 @@ def create_model_config(config: Config) -> ModelConfig:
         model_type=kind,
         shape=shape,
         norm_epsilon=config.number("rms_norm_eps", _EPSILONS.get(kind, _EPSILON)),
-        context_length=config.integer("max_position_embeddings", most=_MAX_CONTEXT),
+        context_length=config.integer("max_position_embeddings", maximum=_MAX_CONTEXT),
         rope=read_rope(config, shape.head),
         quantization=quantization or None,
         values=config,
@@ -122,7 +122,7 @@ def read_rope(config: Config, head: int, layers: str = "full_attention") -> Rope
     kind = parameters.values.get("rope_type", parameters.values.get("type", "default"))
     scaling = None
     if kind != "default":
-        context = config.integer("max_position_embeddings", most=_MAX_CONTEXT)
+        context = config.integer("max_position_embeddings", maximum=_MAX_CONTEXT)
         old = config.values.get("original_max_position_embeddings")
         scaling = {
             "max_position_embeddings": context,
@@ -141,7 +141,7 @@ def read_window(config: Config, default: int | None = None) -> int | None:
         return default
     if config.values["sliding_window"] is None:
         return None
-    return config.integer("sliding_window", most=_MAX_CONTEXT)
+    return config.integer("sliding_window", maximum=_MAX_CONTEXT)
 
 
 def read_softcap(config: Config, key: str, default: float | None = None) -> float | None:

@@ -26,6 +26,6 @@ FAMILY = Family(
         as_json,
         begin='blank "[" blank',
         between='"," blank',
-        end='blank "]" blank mark_1',
+        end='blank "]" blank marker_1',
     ),
 )

@@ -53,10 +53,11 @@ _TOKENS = (_CALLS, _CALLS_END, _CALL, _CALL_END, "<｜tool▁sep｜>")
 _IN_BLOCKS = CallGrammar(
     _TOKENS,
     lambda each, rule: (
-        f'mark_2 "function" mark_4 {lark_text(each.name)} "\\n```json\\n" {rule} "\\n```" mark_3'
+        f'marker_2 "function" marker_4 {lark_text(each.name)} "\\n```json\\n" {rule} "\\n```"'
+        " marker_3"
     ),
     as_json,
-    end="mark_1",
+    end="marker_1",
 )
 
 FAMILY = Family(
@@ -66,10 +67,10 @@ FAMILY = Family(
     tool_parser=_parser,
     call_grammar=CallGrammar(
         _TOKENS,
-        lambda each, rule: f"mark_2 {lark_text(each.name)} mark_4 {rule} mark_3",
+        lambda each, rule: f"marker_2 {lark_text(each.name)} marker_4 {rule} marker_3",
         as_json,
         between="",
-        end="mark_1",
+        end="marker_1",
     ),
     call_grammar_variants=(("```json", _IN_BLOCKS),),
 )

@@ -44,7 +44,7 @@ class GlimmerSplitter:
         return self._to_self and not self._in_header
 
     def feed(self, text: str) -> list[str | ReasoningText]:
-        """What text completes; what may still become a mark is held back."""
+        """What text completes; what may still become a marker is held back."""
         self._held += text
         parts: list[str | ReasoningText] = []
         while self._held:
@@ -63,7 +63,7 @@ class GlimmerSplitter:
 
     def _take_header(self) -> list[str | ReasoningText] | None:
         start = self._held.lstrip()
-        begun = any(mark.startswith(start[: len(mark)]) for mark in _BEGINNINGS)
+        begun = any(marker.startswith(start[: len(marker)]) for marker in _BEGINNINGS)
         end = self._held.find(_MESSAGE, 0, MAX_HEADER_CHARS)
         if begun and end < 0 and len(self._held) < MAX_HEADER_CHARS:
             return None
@@ -92,10 +92,10 @@ class GlimmerSplitter:
 
 
 def _begun(text: str) -> int:
-    """How many characters at the end may be the beginning of a mark."""
+    """How many characters at the end may be the beginning of a marker."""
     start = text.rfind("<", max(0, len(text) - len(_MESSAGE)))
     tail = text[start:] if start >= 0 else ""
-    return len(tail) if tail and any(mark.startswith(tail) for mark in _TOKENS) else 0
+    return len(tail) if tail and any(marker.startswith(tail) for marker in _TOKENS) else 0
 
 
 def _parser(tools: Tools) -> DelimitedParser:

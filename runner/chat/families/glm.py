@@ -39,7 +39,7 @@ FAMILY = Family(
     tool_parser=_parser,
     call_grammar=CallGrammar(
         _AROUND,
-        lambda each, rule: f'{lark_text(each.name)} "\\n" {rule} mark_1',
+        lambda each, rule: f'{lark_text(each.name)} "\\n" {rule} marker_1',
         bare_values("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"),
         repeated=True,
     ),

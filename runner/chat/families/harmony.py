@@ -52,7 +52,7 @@ class HarmonySplitter:
         return self._channel == "analysis" and not self._in_header
 
     def feed(self, text: str) -> list[OutputPart]:
-        """What text completes; what may still become a mark, and calls, are held back."""
+        """What text completes; what may still become a marker, and calls, are held back."""
         self._held += text
         parts: list[OutputPart] = []
         while self._held and (found := self._take()) is not None:
@@ -76,7 +76,7 @@ class HarmonySplitter:
 
     def _take_header(self) -> list[OutputPart] | None:
         start = self._held.lstrip()
-        begun = any(mark.startswith(start[: len(mark)]) for mark in _HEADER_BEGINS)
+        begun = any(marker.startswith(start[: len(marker)]) for marker in _HEADER_BEGINS)
         end = self._held.find(_MESSAGE, 0, MAX_HEADER_CHARS)
         if begun and end < 0 and len(self._held) < MAX_HEADER_CHARS:
             return None
@@ -150,10 +150,10 @@ class HarmonySplitter:
 
 
 def _begun(text: str) -> int:
-    """How many characters at the end may be the beginning of a mark."""
+    """How many characters at the end may be the beginning of a marker."""
     start = text.rfind("<", max(0, len(text) - len("<|return|>")))
     tail = text[start:] if start >= 0 else ""
-    return len(tail) if any(mark.startswith(tail) for mark in _TOKENS) and tail else 0
+    return len(tail) if any(marker.startswith(tail) for marker in _TOKENS) and tail else 0
 
 
 FAMILY = Family(
@@ -168,7 +168,7 @@ FAMILY = Family(
     call_grammar=CallGrammar(
         (_CHANNEL, _MESSAGE, "<|constrain|>"),
         lambda each, rule: (
-            f'"commentary to=functions." {lark_text(each.name)} " " mark_2 "json" mark_1 {rule}'
+            f'"commentary to=functions." {lark_text(each.name)} " " marker_2 "json" marker_1 {rule}'
         ),
         as_json,
         single=True,

@@ -22,7 +22,7 @@ FAMILY = Family(
     ),
     call_grammar=CallGrammar(
         _AROUND,
-        lambda each, rule: f"blank {NAMED_CALL(each, rule)} blank mark_1",
+        lambda each, rule: f"blank {NAMED_CALL(each, rule)} blank marker_1",
         as_json,
         repeated=True,
     ),

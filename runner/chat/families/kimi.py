@@ -54,10 +54,11 @@ FAMILY = Family(
     call_grammar=CallGrammar(
         _TOKENS,
         lambda each, rule: (
-            f"mark_2 {lark_text(f'functions.{each.name}:')} /[0-9]{{1,3}}/ mark_3 {rule} mark_4"
+            f"marker_2 {lark_text(f'functions.{each.name}:')} /[0-9]{{1,3}}/ marker_3 {rule}"
+            " marker_4"
         ),
         as_json,
         between="",
-        end="mark_1",
+        end="marker_1",
     ),
 )

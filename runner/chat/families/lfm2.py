@@ -16,6 +16,6 @@ FAMILY = Family(
     special_tokens=_AROUND,
     tool_parser=python_parser(*_AROUND),
     call_grammar=CallGrammar(
-        _AROUND, python_call, keyword_values, begin='"["', between='", "', end='"]" mark_1'
+        _AROUND, python_call, keyword_values, begin='"["', between='", "', end='"]" marker_1'
     ),
 )

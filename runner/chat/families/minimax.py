@@ -21,6 +21,6 @@ FAMILY = Family(
         ),
         bare_values('<parameter name="', '">', "</parameter>\n"),
         between="",
-        end='"\\n" mark_1',
+        end='"\\n" marker_1',
     ),
 )

@@ -67,7 +67,7 @@ def _named(text: str) -> tuple[list[str | ToolCall] | None, str]:
 
 _BY_NAME = CallGrammar(
     (_CALLS, "[ARGS]"),
-    lambda each, rule: f"{lark_text(each.name)} mark_1 {rule}",
+    lambda each, rule: f"{lark_text(each.name)} marker_1 {rule}",
     as_json,
     between="",
     repeated=True,

@@ -15,5 +15,5 @@ FAMILY = Family(
     markers=_AROUND[:1],
     special_tokens=_AROUND,
     tool_parser=python_parser(*_AROUND),
-    call_grammar=CallGrammar(_AROUND, python_call, keyword_values, between='"\\n"', end="mark_1"),
+    call_grammar=CallGrammar(_AROUND, python_call, keyword_values, between='"\\n"', end="marker_1"),
 )

@@ -61,7 +61,7 @@ FAMILY = Family(
     call_grammar=CallGrammar(
         _AROUND,
         lambda each, rule: (
-            f'"\\n" {lark_text(f"<function={each.name}>")} "\\n" {rule} "</function>\\n" mark_1'
+            f'"\\n" {lark_text(f"<function={each.name}>")} "\\n" {rule} "</function>\\n" marker_1'
         ),
         bare_values("<parameter=", ">\n", "\n</parameter>\n"),
         repeated=True,

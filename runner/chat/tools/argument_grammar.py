@@ -88,7 +88,7 @@ def keyword_values(each: OfferedFunction, rule: str) -> str:
 
 
 def braced_values(quote: str) -> Callable[[OfferedFunction, str], str]:
-    """Arguments as KEY:VALUE,... with bare keys, texts between two of the mark named quote."""
+    """Arguments as KEY:VALUE,... with bare keys, texts between two of the marker named quote."""
 
     def arguments(each: OfferedFunction, rule: str) -> str:
         place = f"{each.path}.properties"

@@ -35,12 +35,12 @@ def braced_parser(
 def braced_grammar(begin: str, end: str, quote: str) -> CallGrammar:
     """The grammar of calls between begin and end."""
     return CallGrammar(
-        (begin, end, quote), _call, braced_values("mark_2"), between="", repeated=True
+        (begin, end, quote), _call, braced_values("marker_2"), between="", repeated=True
     )
 
 
 def _call(each: OfferedFunction, rule: str) -> str:
-    return f'{lark_text(f"call:{each.name}{{")} {rule} "}}" mark_1'
+    return f'{lark_text(f"call:{each.name}{{")} {rule} "}}" marker_1'
 
 
 def _decode(text: str, quote: str) -> list[str | ToolCall] | None:

@@ -1,7 +1,7 @@
 """The tool format of a family as a Lark grammar, so that a call is always well formed and its
 arguments match their schema.
 
-Knows no family. Marks are named by mark_0, mark_1, ... and until_0, see runner.types.Grammar.
+Knows no family. Marks are named by marker_0, marker_1, ... and until_0, see runner.types.Grammar.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _SPACE = r"blank: /[ \n]{0,4}/"
 
 @dataclass(frozen=True, slots=True)
 class CallGrammar:
-    """How a family writes calls. marks[0] begins them; None: nothing does, a call is the whole
+    """How a family writes calls. markers[0] begins them; None: nothing does, a call is the whole
     answer and begins with a brace. call: Lark of one call, by the name of a rule for its
-    arguments. begin: Lark after the first mark and before the calls, end: after them."""
+    arguments. begin: Lark after the first marker and before the calls, end: after them."""
 
-    marks: tuple[str, ...]
+    markers: tuple[str, ...]
     call: Callable[[OfferedFunction, str], str]
     arguments: Callable[[OfferedFunction, str], str]
     begin: str = ""
     between: str = "blank"
     end: str = ""
-    repeated: bool = False  # the first mark stands before each call
+    repeated: bool = False  # the first marker stands before each call
     single: bool = False  # an answer has one call
-    opens: str = "{"  # what free text may not begin with, where there are no marks
+    opens: str = "{"  # what free text may not begin with, where there are no markers
 
 
 def offered_function(
@@ -82,20 +82,20 @@ def grammar_of_calls(
         rules.append(f"call_{number}: {calls.call(each, f'arguments_{number}')}")
         rules.append(calls.arguments(each, f"arguments_{number}"))
     schemas = tuple((each.path, json.dumps(each.schema, ensure_ascii=False)) for each in offers)
-    return Grammar("lark", "\n".join(rules), "tools", marks=calls.marks, schemas=schemas)
+    return Grammar("lark", "\n".join(rules), "tools", markers=calls.markers, schemas=schemas)
 
 
 def _start(calls: CallGrammar, *, free: bool, max_calls: int, answer: str | None) -> str:
-    mark = "mark_0" if calls.marks else ""
-    each = f"{mark} call" if calls.repeated else "call"
+    marker = "marker_0" if calls.markers else ""
+    each = f"{marker} call" if calls.repeated else "call"
     more = f"({calls.between} {each}){{0,{max_calls - 1}}}" if max_calls > 1 else ""
     rest = f"{calls.begin} call {more} {calls.end}".strip()
-    rules = f"calls: {mark} rest\nrest: {rest}"
+    rules = f"calls: {marker} rest\nrest: {rest}"
     if answer is not None:
         return f"start: calls | answer\nanswer: {answer}\n{rules}"
     if not free:
         return f"start: calls\n{rules}"
-    if not calls.marks:
+    if not calls.markers:
         return f"start: calls | text\ntext: /([^\\{calls.opens}\\s](.|\\n)*)?/\n{rules}"
     return f"start: (until_0 rest)? tail\ntail: /(.|\\n)*/\nrest: {rest}"
 

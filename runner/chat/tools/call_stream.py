@@ -56,11 +56,11 @@ class CallHeads:
 
 HEADS_OF_OBJECT = CallHeads.of(rf"\s*{JSON_HEAD}")
 HEADS_OF_LIST = CallHeads.of(rf"\s*(?:\[\s*)?{JSON_HEAD}", rf"\s*\}}\s*,\s*{JSON_HEAD}")
-"""What is between the marks is an object, or a list of them."""
+"""What is between the markers is an object, or a list of them."""
 
 
 class CallStream:
-    """The calls between two marks. Text is fed up to where the calls may end."""
+    """The calls between two markers. Text is fed up to where the calls may end."""
 
     def __init__(self, heads: CallHeads, names: Iterable[str]) -> None:
         """names: of the tools that were offered."""

@@ -1,8 +1,8 @@
-"""Calls that stand between two marks: what most notations have in common.
+"""Calls that stand between two markers: what most tool formats have in common.
 
 Text that only looks like a call is content: nothing a model wrote is lost, except blanks beside
-calls. Every character is looked at a bounded number of times. What stands between the marks is the
-family's own matter.
+calls. Every character is looked at a bounded number of times. What stands between the markers is
+the family's own matter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runner.chat.tools.calls import ends_in_string
 from runner.types import ToolCall
 
 MAX_CALL_CHARS = 65_536  # a longer one is content
-_MAX_ENDS = 16  # end marks in the texts of one call
+_MAX_ENDS = 16  # end markers in the texts of one call
 
 Decode = Callable[[str], list[str | ToolCall] | None]
 Part = str | ToolCall | ToolCallDelta
@@ -44,19 +44,19 @@ class Delimiters:
 
 
 class DelimitedParser:
-    """See runner.chat.tools.ToolParser. A call whose end mark is missing counts if it is
+    """See runner.chat.family.ToolParser. A call whose end marker is missing counts if it is
     complete."""
 
-    def __init__(self, *marks: Delimiters) -> None:
-        """marks: those of the family, the outer ones first."""
-        self._marks = {each.begin: each for each in marks}
-        self._begins = tuple(self._marks)
+    def __init__(self, *delimiters: Delimiters) -> None:
+        """delimiters: those of the family, the outer ones first."""
+        self._delimiters = {each.begin: each for each in delimiters}
+        self._begins = tuple(self._delimiters)
         self._pattern = re.compile("|".join(map(re.escape, self._begins)))
-        self._noise = tuple(mark for each in marks for mark in each.noise)
+        self._noise = tuple(marker for each in delimiters for marker in each.noise)
         self._held = ""
         self._blanks = ""  # before the call that has begun
-        self._searched = 0  # of _held inside a call: no end mark before here
-        self._ends = 0  # end marks that were taken for a part of a text
+        self._searched = 0  # of _held inside a call: no end marker before here
+        self._ends = 0  # end markers that were taken for a part of a text
         self._inside: Delimiters | None = None
         self._after_call = False  # white space here only separates calls
         self._names: frozenset[str] | None = None
@@ -101,7 +101,7 @@ class DelimitedParser:
             before, self._held = self._held[: found.start()], self._held[found.start() :]
             content = before.rstrip()
             self._blanks = before[len(content) :]
-            self._inside, self._ends = self._marks[found[0]], 0
+            self._inside, self._ends = self._delimiters[found[0]], 0
             self._searched = len(found[0])
             self._preview = self._fresh_preview(self._inside)
             return [content]
@@ -110,62 +110,64 @@ class DelimitedParser:
         return [content] if content else None
 
     def _skip_noise(self) -> bool:
-        """Whether the text after a call goes on: blanks and marks that say nothing are dropped."""
+        """Whether the text after a call goes on: blanks and noise are dropped."""
         self._held = self._held.lstrip()
-        for mark in self._noise:
-            if self._held.startswith(mark):
-                self._held = self._held[len(mark) :]
+        for marker in self._noise:
+            if self._held.startswith(marker):
+                self._held = self._held[len(marker) :]
                 return self._skip_noise()
-        begun = any(mark.startswith(self._held) for mark in self._noise)
+        begun = any(marker.startswith(self._held) for marker in self._noise)
         self._after_call = not self._held or begun
         return not self._after_call
 
-    def _take_call(self, marks: Delimiters) -> list[Part] | None:
-        end = -1 if marks.end is None else self._held.find(marks.end, self._searched)
-        known = len(self._held) - begun(self._held, marks.end or "") if end < 0 else end
-        shown = self._shown(marks, min(known, MAX_CALL_CHARS))
+    def _take_call(self, delimiters: Delimiters) -> list[Part] | None:
+        end = -1 if delimiters.end is None else self._held.find(delimiters.end, self._searched)
+        known = len(self._held) - begun(self._held, delimiters.end or "") if end < 0 else end
+        shown = self._shown(delimiters, min(known, MAX_CALL_CHARS))
         if (len(self._held) if end < 0 else end) > MAX_CALL_CHARS:
-            return [*shown, *self._give_up(len(marks.begin))]
-        if end < 0 or marks.end is None:
-            self._searched = max(len(marks.begin), len(self._held) - len(marks.end or ""))
+            return [*shown, *self._give_up(len(delimiters.begin))]
+        if end < 0 or delimiters.end is None:
+            self._searched = max(len(delimiters.begin), len(self._held) - len(delimiters.end or ""))
             return shown or None
-        body = self._held[len(marks.begin) : end]
-        calls = _decoded(marks, body)
-        if not calls and self._ends < _MAX_ENDS and marks.ends_quoted(body):
-            self._searched, self._ends = end + len(marks.end), self._ends + 1
+        body = self._held[len(delimiters.begin) : end]
+        calls = _decoded(delimiters, body)
+        if not calls and self._ends < _MAX_ENDS and delimiters.ends_quoted(body):
+            self._searched, self._ends = end + len(delimiters.end), self._ends + 1
             return shown
         if not calls:
-            return [*shown, *self._give_up(end + len(marks.end))]
-        self._inside, self._held = None, self._held[end + len(marks.end) :]
+            return [*shown, *self._give_up(end + len(delimiters.end))]
+        self._inside, self._held = None, self._held[end + len(delimiters.end) :]
         self._after_call, self._blanks = True, ""
         return [*shown, *self._settled(calls)]
 
-    def _fresh_preview(self, marks: Delimiters) -> CallStream | None:
-        if self._names is None or marks.heads is None:
+    def _fresh_preview(self, delimiters: Delimiters) -> CallStream | None:
+        if self._names is None or delimiters.heads is None:
             return None
-        preview = CallStream(marks.heads, self._names)
-        preview.feed(marks.before)
+        preview = CallStream(delimiters.heads, self._names)
+        preview.feed(delimiters.before)
         return preview
 
-    def _shown(self, marks: Delimiters, end: int) -> list[Part]:
+    def _shown(self, delimiters: Delimiters, end: int) -> list[Part]:
         """What is certain of the call before that place of what is held."""
         if self._preview is None:
             return []
-        start = len(marks.begin) + self._preview.fed - len(marks.before)
+        start = len(delimiters.begin) + self._preview.fed - len(delimiters.before)
         return self._preview.feed(self._held[start:end]) if start < end else []
 
     def _settled(self, calls: list[str | ToolCall]) -> list[Part]:
         preview, self._preview = self._preview, None
         return [*calls] if preview is None else [*preview.settle(calls)]
 
-    def _abandoned(self, marks: Delimiters, length: int) -> list[Part]:
+    def _abandoned(self, delimiters: Delimiters, length: int) -> list[Part]:
         """A call that was shown and cannot be read: it is no content any more."""
         preview, self._preview = self._preview, None
         assert preview is not None
-        written = len(marks.begin) + preview.shown - len(marks.before)
+        written = len(delimiters.begin) + preview.shown - len(delimiters.before)
         cut = max(length, written)
         end = (
-            length - len(marks.end or "") if self._held[:length].endswith(marks.end or " ") else cut
+            length - len(delimiters.end or "")
+            if self._held[:length].endswith(delimiters.end or " ")
+            else cut
         )
         parts = preview.abandon(self._held[written : max(end, written)])
         self._held, self._inside, self._blanks = self._held[cut:], None, ""
@@ -174,7 +176,7 @@ class DelimitedParser:
 
     def _give_up(self, length: int) -> list[Part]:
         """The first length characters as content, but not the last call that begins in them:
-        models repeat a mark when they start again."""
+        models repeat a marker when they start again."""
         assert self._inside is not None
         begin = self._inside.begin
         again = self._held.rfind(begin, len(begin), length)
@@ -186,30 +188,30 @@ class DelimitedParser:
         return [content]
 
 
-def _decoded(marks: Delimiters, body: str) -> list[str | ToolCall] | None:
-    """The calls in body, which may begin with the mark once more."""
-    calls = marks.decode(body)
+def _decoded(delimiters: Delimiters, body: str) -> list[str | ToolCall] | None:
+    """The calls in body, which may begin with the marker once more."""
+    calls = delimiters.decode(body)
     again = body.lstrip()
-    if calls or not again.startswith(marks.begin):
+    if calls or not again.startswith(delimiters.begin):
         return calls
-    return marks.decode(again[len(marks.begin) :])
+    return delimiters.decode(again[len(delimiters.begin) :])
 
 
-def possible_start(text: str, *marks: str) -> int:
-    """How many characters at the end may be white space before a call, or one of its marks
+def possible_start(text: str, *markers: str) -> int:
+    """How many characters at the end may be white space before a call, or one of its markers
     begun."""
-    size = max(begun(text, mark) for mark in marks)
+    size = max(begun(text, marker) for marker in markers)
     before = text[: len(text) - size]
     return size + len(before) - len(before.rstrip())
 
 
-def begun(text: str, mark: str) -> int:
-    """How many characters at the end of text may be the beginning of mark."""
-    if not mark:
+def begun(text: str, marker: str) -> int:
+    """How many characters at the end of text may be the beginning of marker."""
+    if not marker:
         return 0
-    at = text.find(mark[0], max(0, len(text) - len(mark) + 1))
+    at = text.find(marker[0], max(0, len(text) - len(marker) + 1))
     while at >= 0:
-        if mark.startswith(text[at:]):
+        if marker.startswith(text[at:]):
             return len(text) - at
-        at = text.find(mark[0], at + 1)
+        at = text.find(marker[0], at + 1)
     return 0

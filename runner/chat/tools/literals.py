@@ -43,7 +43,7 @@ class NotLiteral(ValueError):
 
 
 class LiteralReader:
-    """Reads values from a text, one after the other. quote: a mark around texts instead of
+    """Reads values from a text, one after the other. quote: a marker around texts instead of
     quotation marks; with it keys are bare, and so may texts be."""
 
     def __init__(self, text: str, quote: str | None = None) -> None:
@@ -56,12 +56,12 @@ class LiteralReader:
         """What has not been read."""
         return self._text[self.at :]
 
-    def skip(self, mark: str) -> bool:
-        """Whether mark comes next, after blanks; it is read then."""
+    def skip(self, marker: str) -> bool:
+        """Whether marker comes next, after blanks; it is read then."""
         self._blanks()
-        if not self._text.startswith(mark, self.at):
+        if not self._text.startswith(marker, self.at):
             return False
-        self.at += len(mark)
+        self.at += len(marker)
         return True
 
     def ended(self) -> bool:

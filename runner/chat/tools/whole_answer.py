@@ -1,4 +1,4 @@
-"""Calls that are the whole answer, or the rest of it after a mark: no mark ends them.
+"""Calls that are the whole answer, or the rest of it after a marker: no marker ends them.
 
 An answer that does not begin like calls is content from its first characters on. Knows no family.
 """
@@ -16,22 +16,22 @@ Decode = Callable[[str], list[str | ToolCall] | None]
 
 
 class WholeAnswerParser:
-    """See runner.chat.tools.ToolParser. The answer is held back for as long as it may be calls."""
+    """See runner.chat.family.ToolParser. The answer is held back for as long as it may be calls."""
 
     def __init__(
         self,
         begins: re.Pattern[str],
         decode: Decode,
-        mark: str | None = None,
+        marker: str | None = None,
         heads: CallHeads | None = None,
     ) -> None:
         """begins: matches all beginnings of an answer that may be calls, however short, the empty
         one included. decode: turns an answer into calls, and text beside them; None: there are
-        none. mark: calls may also stand after it, anywhere in the answer. heads: what stands
+        none. marker: calls may also stand after it, anywhere in the answer. heads: what stands
         before arguments that are JSON; None: they are not."""
         self._begins = begins
         self._decode = decode
-        self._mark = mark
+        self._marker = marker
         self._pieces: list[str] = []
         self._size = 0
         self._state = self._undecided
@@ -60,17 +60,17 @@ class WholeAnswerParser:
         return [*calls] if calls else [held] if held else []
 
     def _body(self, held: str) -> str:
-        """held without the mark of calls."""
-        return held if self._mark is None else held.lstrip().removeprefix(self._mark)
+        """held without the marker of calls."""
+        return held if self._marker is None else held.lstrip().removeprefix(self._marker)
 
     def _undecided(self, text: str) -> list[Part]:
         held = "".join(self._pieces) + text
         start = held.lstrip()
         self._pieces, self._size = [held], len(held)
-        if self._mark is not None and (
-            start.startswith(self._mark) or (start and self._mark.startswith(start))
+        if self._marker is not None and (
+            start.startswith(self._marker) or (start and self._marker.startswith(start))
         ):
-            self._state = self._call if len(start) >= len(self._mark) else self._undecided
+            self._state = self._call if len(start) >= len(self._marker) else self._undecided
             return self._call("") if self._state == self._call else []
         found = self._begins.match(start)
         if found is None:
@@ -88,7 +88,7 @@ class WholeAnswerParser:
             return shown
         held, self._pieces, self._state = "".join(self._pieces), [], self._content
         preview, body = self._preview, self._body(held)
-        self._mark = None  # too much for calls
+        self._marker = None  # too much for calls
         if preview is not None and preview.begun:
             return [*shown, *preview.abandon(""), body[preview.shown :]]
         return [held]
@@ -104,15 +104,15 @@ class WholeAnswerParser:
         return self._preview.feed(text[: max(0, self._longest - self._preview.fed)])
 
     def _content(self, text: str) -> list[Part]:
-        if self._mark is None:
+        if self._marker is None:
             return [text]
         held = "".join(self._pieces) + text
-        at = held.find(self._mark)
+        at = held.find(self._marker)
         if at >= 0:
             before = held[:at].rstrip()
             self._pieces, self._size, self._state = [held[len(before) :]], 0, self._call
             return [before, *self._call("")]
-        keep = begun(held, self._mark)
+        keep = begun(held, self._marker)
         before = held[: len(held) - keep]
         keep += len(before) - len(before.rstrip())
         self._pieces = [held[-keep:]] if keep else []

@@ -217,7 +217,7 @@ def test_a_renderer_that_is_not_built_in_needs_a_template(store: Store) -> None:
     assert made.renderer == "ornith"
 
 
-def test_names_of_notations_that_only_the_model_knows_make_the_round_trip(store: Store) -> None:
+def test_names_of_families_that_only_the_model_knows_make_the_round_trip(store: Store) -> None:
     of_tomorrow = {"renderer": "olmo9", "parser": "olmo9-think"}
     pulled = install_echo(store, "pulled", config=of_tomorrow)
     shown = render(describe_modelfile(read_bundle(store, pulled)))
@@ -240,7 +240,7 @@ def test_names_of_notations_that_only_the_model_knows_make_the_round_trip(store:
         ("REQUIRES newest", "REQUIRES is 'newest', expected a version such as 0.14.0"),
     ],
 )
-def test_a_notation_that_cannot_be_one_is_refused(store: Store, line: str, message: str) -> None:
+def test_a_family_name_that_cannot_be_one_is_refused(store: Store, line: str, message: str) -> None:
     with pytest.raises(BuildError, match=message):
         make(store, f"FROM ./tiny.gguf\n{line}")
 

@@ -39,7 +39,7 @@ class Routing:
     @classmethod
     def read(cls, config: Config, key: str, *, normalize: bool, softmax_first: bool = True) -> Self:
         """key: what says how many there are. Raises ConvertError."""
-        experts = config.integer(key, most=MAX_EXPERTS)
+        experts = config.integer(key, maximum=MAX_EXPERTS)
         chosen = config.integer("num_experts_per_tok")
         if chosen > experts:
             config.refuse("num_experts_per_tok", f"{chosen} of {experts} experts")

@@ -52,5 +52,5 @@ def _first_window(values: Config) -> int:
     return (
         0
         if values.values.get("max_window_layers") == 0
-        else values.integer("max_window_layers", _FIRST, most=MAX_LAYERS)
+        else values.integer("max_window_layers", _FIRST, maximum=MAX_LAYERS)
     )

@@ -95,7 +95,7 @@ requests = st.builds(
         st.sampled_from(["regex", "lark"]),
         st.text(max_size=5),
         reasoning=st.none() | st.tuples(st.text(max_size=3), st.text(max_size=3)),
-        marks=st.lists(st.text(max_size=3), max_size=2).map(tuple),
+        markers=st.lists(st.text(max_size=3), max_size=2).map(tuple),
         schemas=st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), max_size=2).map(
             tuple
         ),
