@@ -26,8 +26,8 @@ def _names(ask: Callable[[Client], Iterable[str]], incomplete: str) -> list[str]
     from cli.connection import connect
 
     try:
-        with connect(start=False) as client:
-            names = sorted(ask(client))
+        client = connect(start=False)
+        names = sorted(ask(client))
     except Exception:  # whatever is wrong, a message in the middle of a command line is worse
         return []
     return [name for name in names if name.startswith(incomplete)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,7 @@ _WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def new_client(settings: Settings) -> Client:
-    """A client for the daemon of settings; connects on first use."""
-    if "httpx" not in sys.modules:
-        # httpx imports click, rich and pygments for a command line of its own: 70 ms of the
-        # 140 ms that it costs here. It does without when that module cannot be imported.
-        sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+    """A client for the daemon of settings; connects with each request."""
     from runner.client import Client
 
     url = reachable(settings.address).url

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from cli.commands import ALIASES, VERBS
+from cli.errors import INTERRUPTED, report
 
 _EPILOG = """\b
 Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found, 130 stopped by Ctrl-C.
@@ -37,6 +39,13 @@ class VerbGroup(click.Group):
         """Write the table of verbs without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(verb.name, verb.help) for verb in VERBS.values()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb. Ctrl-C ends it without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -103,8 +112,6 @@ def app(context: click.Context) -> None:
 
 def execute(args: list[str]) -> int:
     """Run the command line in args; returns the exit code."""
-    from cli.errors import INTERRUPTED, report
-
     try:
         code = app.main(args, prog_name="hearth", standalone_mode=False)
     except click.Abort:

@@ -7,20 +7,27 @@ ClientError. Knows no terminal, starts no process and renders nothing.
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
-import httpx
-
+from runner.http_transport import (
+    CONNECT_TIMEOUT_S,
+    AnswerTimeout,
+    ConnectError,
+    HttpTransport,
+    Request,
+    Response,
+    Transport,
+    TransportError,
+    translated,
+)
 from runner.replies import InstalledModel, JsonObject, Progress, ReplyChunk, RunningModel
 
-CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 60.0
+_CHUNK_BYTES = 1 << 16
 _CUT = "the daemon stopped before the end; the same command goes on"
 
 
@@ -59,16 +66,12 @@ class NotHearth(ClientError):
 
 
 class Client:
-    """A connection to the daemon at base_url, reused between calls. Close it, or use `with`.
-
-    Every method may raise ClientError. Proxies of the environment are not used: the daemon is
-    this machine or one that the user named.
-    """
+    """The daemon at base_url. Every method may raise ClientError."""
 
     def __init__(
         self,
         base_url: str,
-        transport: httpx.BaseTransport | None = None,
+        transport: Transport | None = None,
         *,
         key: str | None = None,
         certificate: Path | None = None,
@@ -76,45 +79,22 @@ class Client:
         """key: an API key, sent with every request. certificate: the daemon's own, a PEM file,
         trusted besides those that the system trusts."""
         self.base_url = base_url.rstrip("/")
-        self._http = httpx.Client(
-            base_url=self.base_url,
-            transport=transport,
-            trust_env=False,
-            verify=_trust(certificate) if self.base_url.startswith("https") else False,
-            headers={"Authorization": f"Bearer {key}"} if key else None,
-            timeout=httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
+        self._send = transport or HttpTransport(self.base_url, certificate)
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     def version(self) -> str:
         """The daemon's version. Raises NotHearth when another program answers."""
-        with self._faults():
-            response = self._http.get("/api/version", timeout=CONNECT_TIMEOUT_S)
-        body = _object(response)
+        with self._request("GET", "/api/version", timeout_s=CONNECT_TIMEOUT_S) as response:
+            body = _object(_text(response))
         if body is not None and body.get("code") in ("invalid_api_key", "insufficient_scope"):
             raise ClientError(
-                f"{self.base_url}: {body.get('error')}. HEARTH_API_KEY can hold the key for "
-                "hearth's commands",
-                status=response.status_code,
+                f"{self.base_url}: {body.get('error')}. Set HEARTH_API_KEY to a valid key",
+                status=response.status,
                 code=str(body["code"]),
             )
-        if response.status_code != 200 or body is None or body.get("name") != "hearth":
+        if response.status != 200 or body is None or body.get("name") != "hearth":
             raise NotHearth(
-                f"{self.base_url} is answered by {self._who(response, body)}, not by hearth. "
+                f"{self._other_server(response, body)} answers at {self.base_url}, not hearth. "
                 "Set HEARTH_HOST to another address, such as 127.0.0.1:4328"
             )
         return str(body.get("version"))
@@ -168,12 +148,6 @@ class Client:
     def chat(self, body: Mapping[str, Any]) -> Generator[ReplyChunk, None, None]:
         """The answer to a conversation. Closing the iterator cancels the request."""
         return self._answer("/api/chat", body)
-
-    def embed(self, model: str, inputs: list[str]) -> list[list[float]]:
-        """One vector for each input."""
-        body = {"model": model, "input": inputs}
-        vectors: list[list[float]] = self._call("POST", "/api/embed", body, None)["embeddings"]
-        return vectors
 
     def apply_template(self, body: Mapping[str, Any]) -> str:
         """The prompt that the model of body["model"] gets for body["messages"]."""
@@ -230,14 +204,11 @@ class Client:
 
     def has_blob(self, digest: str) -> bool:
         """Whether the store already has this content."""
-        with self._faults():
-            response = self._http.head(f"/api/blobs/{digest}")
-        if response.status_code not in (200, 404):
-            raise ClientError(
-                f"the daemon answered {response.status_code} to a question for {digest}",
-                status=response.status_code,
-            )
-        return response.status_code == 200
+        with self._request("HEAD", f"/api/blobs/{digest}") as response:
+            status = response.status
+        if status not in (200, 404):
+            raise ClientError(f"the daemon answered {status} for {digest}", status=status)
+        return status == 200
 
     def take_blob(self, name: str) -> Generator[Progress, None, None]:
         """Have the daemon make a file that lies in its store's folder for incoming files a blob;
@@ -247,19 +218,10 @@ class Client:
 
     def upload_blob(self, digest: str, content: Iterable[bytes], size_bytes: int) -> None:
         """Send a blob of size_bytes; the daemon refuses it if its digest is another one."""
-        with self._faults():
-            response = self._http.post(
-                f"/api/blobs/{digest}",
-                content=content,
-                headers={"Content-Length": str(size_bytes)},
-                timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
-            )
-        _raise_for_status(response)
-
-    def models(self) -> list[JsonObject]:
-        """The models as the OpenAI surface lists them."""
-        models: list[JsonObject] = self._call("GET", "/v1/models").get("data") or []
-        return models
+        headers = {"Content-Length": str(size_bytes)}
+        path = f"/api/blobs/{digest}"
+        with self._request("POST", path, headers, content, timeout_s=None) as response:
+            _raise_for_status(response)
 
     def _transfer(self, path: str, model: str, insecure: bool) -> Generator[Progress, None, None]:
         return self._until_success(path, {"model": model, "insecure": insecure}, _CUT)
@@ -290,11 +252,10 @@ class Client:
         body: Mapping[str, Any] | None = None,
         timeout_s: float | None = ANSWER_TIMEOUT_S,
     ) -> JsonObject:
-        timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
-        with self._faults():
-            response = self._http.request(method, path, **_content(body), timeout=timeout)
-        _raise_for_status(response)
-        return _object(response) or {}
+        headers, content = _content(body)
+        with self._request(method, path, headers, content, timeout_s) as response:
+            _raise_for_status(response)
+            return _object(_text(response)) or {}
 
     def _answer(self, path: str, body: Mapping[str, Any]) -> Generator[ReplyChunk, None, None]:
         done = False
@@ -306,52 +267,65 @@ class Client:
             raise ConnectionLost("the answer ended before it was complete; try again")
 
     def _stream(self, path: str, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
-        timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT_S)
-        with (
-            self._faults(),
-            self._http.stream(
-                "POST", path, **_content({**body, "stream": True}), timeout=timeout
-            ) as up,
-        ):
-            if up.status_code >= 400:
-                up.read()
-                _raise_for_status(up)
-            for line in _lines(up.iter_bytes()):
+        headers, content = _content({**body, "stream": True})
+        with self._request("POST", path, headers, content, timeout_s=None) as response:
+            _raise_for_status(response)
+            for line in _lines(_chunks(response)):
                 yield _line(line)
 
     @contextmanager
-    def _faults(self) -> Iterator[None]:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        content: Iterable[bytes] = (),
+        timeout_s: float | None = ANSWER_TIMEOUT_S,
+    ) -> Iterator[Response]:
+        request = Request(method, path, {**self._headers, **(headers or {})}, content, timeout_s)
         try:
-            yield
-        except (httpx.ConnectError, httpx.ConnectTimeout):
+            with self._send(request) as response:
+                yield response
+        except ConnectError as error:
             raise DaemonUnreachable(
-                f"no hearth daemon answers at {self.base_url}; start it with: hearth serve"
+                f"no hearth daemon answers at {self.base_url}{error}; start it with: hearth serve"
             ) from None
-        except httpx.RemoteProtocolError as error:
-            raise ConnectionLost(
-                f"the connection to {self.base_url} broke: {error}. Try again"
-            ) from None
-        except httpx.TimeoutException:
+        except AnswerTimeout:
             raise ConnectionLost(f"{self.base_url} did not answer in time; try again") from None
-        except httpx.TransportError as error:
+        except TransportError as error:
             raise ConnectionLost(
-                f"the connection to {self.base_url} failed: {error or type(error).__name__}. "
-                "Try again"
+                f"the connection to {self.base_url} was lost: {error}. Try again"
             ) from None
 
-    def _who(self, response: httpx.Response, body: JsonObject | None) -> str:
-        with self._faults():
-            root = self._http.get("/", timeout=CONNECT_TIMEOUT_S).text.strip()
-        if root == "Ollama is running":
+    def _other_server(self, response: Response, body: JsonObject | None) -> str:
+        with self._request("GET", "/", timeout_s=CONNECT_TIMEOUT_S) as root:
+            greeting = _text(root).strip()
+        if greeting == "Ollama is running":
             version = (body or {}).get("version")
             return f"Ollama {version}" if version else "Ollama"
-        server = response.headers.get("server")
-        return f'a program that calls itself "{server}"' if server else "another program"
+        server = response.getheader("server")
+        return f'a server that calls itself "{server}"' if server else "another program"
 
 
-def _content(body: Mapping[str, Any] | None) -> JsonObject:
+def _text(response: Response) -> str:
+    with translated():
+        return response.read().decode("utf-8", "replace")
+
+
+def _chunks(response: Response) -> Iterator[bytes]:
+    """The body as it arrives."""
+    while True:
+        with translated():
+            chunk = response.read1(_CHUNK_BYTES)
+        if not chunk:
+            return
+        yield chunk
+
+
+def _content(body: Mapping[str, Any] | None) -> tuple[dict[str, str], list[bytes]]:
+    """The headers and the bytes of a body."""
     if body is None:
-        return {}
+        return {}, []
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         content = text.encode()
@@ -359,28 +333,30 @@ def _content(body: Mapping[str, Any] | None) -> JsonObject:
         raise ClientError(f"the text is not valid UTF-8: {error.object[error.start]!r}") from None
     except ValueError as error:
         raise ClientError(f"the request cannot be written as JSON: {error}") from None
-    return {"content": content, "headers": {"Content-Type": "application/json"}}
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(content))}
+    return headers, [content]
 
 
-def _object(response: httpx.Response) -> JsonObject | None:
+def _object(text: str) -> JsonObject | None:
     try:
-        body = response.json()
+        body = json.loads(text)
     except ValueError:
         return None
     return body if isinstance(body, dict) else None
 
 
-def _raise_for_status(response: httpx.Response) -> None:
-    if response.status_code < 400:
+def _raise_for_status(response: Response) -> None:
+    if response.status < 400:
         return
-    body = _object(response)
+    text = _text(response)
+    body = _object(text)
     if body is None or "error" not in body:
-        text = " ".join(response.text.split())[:200]
         raise ClientError(
-            f"the daemon answered {response.status_code} {response.reason_phrase}: {text}",
-            status=response.status_code,
+            f"the daemon answered {response.status} {response.reason}: "
+            f"{' '.join(text.split())[:200]}",
+            status=response.status,
         )
-    raise _error(body, response.status_code)
+    raise _error(body, response.status)
 
 
 def _error(body: Mapping[str, Any], status: int | None) -> ClientError:
@@ -396,7 +372,7 @@ def _error(body: Mapping[str, Any], status: int | None) -> ClientError:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines ended by a line feed only: httpx's own also end at U+2028, which JSON may hold."""
+    """Lines ended by a line feed only: others also end at U+2028, which JSON may hold."""
     pending = b""
     for chunk in chunks:
         *lines, pending = (pending + chunk).split(b"\n")
@@ -415,10 +391,3 @@ def _line(text: bytes) -> JsonObject:
     if "error" in value:
         raise _error(value, None)
     return value
-
-
-def _trust(certificate: Path | None) -> ssl.SSLContext:
-    context = httpx.create_ssl_context()
-    if certificate is not None:
-        context.load_verify_locations(certificate)
-    return context

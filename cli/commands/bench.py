@@ -104,14 +104,14 @@ def _measure(model: str, works: list[Workload], as_json: bool) -> None:
     from cli.bench.table import HEADER, row
     from cli.connection import connect
 
-    with connect() as client:
-        status(f"loading {model} ...")
-        started_s = time.perf_counter()
-        client.load(model)
-        load_s = time.perf_counter() - started_s
-        server = ServerAddress.at(client.base_url)
-        runs = _runs(server, model, works)
-        memory_bytes = _memory(client, server)
+    client = connect()
+    status(f"loading {model} ...")
+    started_s = time.perf_counter()
+    client.load(model)
+    load_s = time.perf_counter() - started_s
+    server = ServerAddress.at(client.base_url)
+    runs = _runs(server, model, works)
+    memory_bytes = _memory(client, server)
     if as_json:
         print_json(_report(model, runs, load_s, memory_bytes))
     else:

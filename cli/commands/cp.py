@@ -14,6 +14,6 @@ def command(source: str, destination: str) -> None:
     """Copy a model to a new name. It takes no disk space: both share their files."""
     from cli.connection import connect
 
-    with connect() as client:
-        client.copy(source, destination)
+    client = connect()
+    client.copy(source, destination)
     print(f"copied '{source}' to '{destination}'")

@@ -97,17 +97,17 @@ def _create(
     given = sources(modelfile, Path() if file in (None, "-") else Path(file or "").parent)
     if given.name is not None:
         body["from"] = given.name
-    with connect() as client:
-        if given.files or given.adapters or given.draft or options:
-            _check_name(client, body["model"])
-        with _progress(client, copy, as_json) as delivery:
-            if given.files:
-                body["files"] = delivery.bring_all(given.files)
-            if given.adapters:
-                body["adapters"] = delivery.bring_all(given.adapters)
-            if given.draft:
-                body["draft_files"] = delivery.bring_all(given.draft)
-            _follow(client, body | delivery.bring_all(options), delivery)
+    client = connect()
+    if given.files or given.adapters or given.draft or options:
+        _check_name(client, body["model"])
+    with _progress(client, copy, as_json) as delivery:
+        if given.files:
+            body["files"] = delivery.bring_all(given.files)
+        if given.adapters:
+            body["adapters"] = delivery.bring_all(given.adapters)
+        if given.draft:
+            body["draft_files"] = delivery.bring_all(given.draft)
+        _follow(client, body | delivery.bring_all(options), delivery)
 
 
 def _quantization(

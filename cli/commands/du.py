@@ -19,8 +19,8 @@ def command(as_json: bool) -> None:
     from cli.connection import connect
     from cli.render import print_json
 
-    with connect() as client:
-        usage = client.du()
+    client = connect()
+    usage = client.du()
     if as_json:
         print_json(usage)
     else:

@@ -33,8 +33,8 @@ def command(models: tuple[str, ...], text: Path, context: int | None, as_json: b
     from cli.render import print_json
 
     content = _read(text)
-    with connect() as client:
-        results = [_measure(client, model, content, context, as_json) for model in models]
+    client = connect()
+    results = [_measure(client, model, content, context, as_json) for model in models]
     for result in results:
         result["ratio"] = result["perplexity"] / results[0]["perplexity"]
     if as_json:

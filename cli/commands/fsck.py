@@ -33,7 +33,8 @@ def command(repair: bool, quick: bool, as_json: bool) -> None:
     from cli.progress import style_for, view_for
 
     summary: dict[str, Any] = {}
-    with connect() as client, closing(client.fsck(quick, repair)) as lines:
+    client = connect()
+    with closing(client.fsck(quick, repair)) as lines:
         if as_json:
             for summary in lines:
                 print(json.dumps(summary, ensure_ascii=False), flush=True)

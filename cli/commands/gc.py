@@ -31,8 +31,8 @@ def command(dry_run: bool, grace: str, partials: str, as_json: bool) -> None:
         "grace_s": _seconds("--grace", grace),
         "partial_age_s": _seconds("--partials", partials),
     }
-    with connect() as client:
-        collected = client.gc(body)
+    client = connect()
+    collected = client.gc(body)
     if as_json:
         print_json(collected)
     else:

@@ -42,7 +42,8 @@ def command(
     body["dry_run"] = list_only
     if path:
         body["path"] = str(Path(path).expanduser().absolute())
-    with connect() as client, closing(client.import_models(body)) as lines:
+    client = connect()
+    with closing(client.import_models(body)) as lines:
         refused = _as_json(lines) if as_json else _shown(lines, list_only)
     if refused:
         raise click.exceptions.Exit(ERROR)

@@ -40,14 +40,14 @@ def command(action: str, name: str, scopes: tuple[str, ...], as_json: bool) -> N
 
     if action != "list" and not name:
         raise CliError(f"hearth key {action} needs the name of a key", USAGE)
-    with connect() as client:
-        if action == "list":
-            _list(client, as_json)
-        elif action == "add":
-            _add(client, name, scopes, as_json)
-        else:
-            client.remove_key(name)
-            print(f"removed '{name}'")
+    client = connect()
+    if action == "list":
+        _list(client, as_json)
+    elif action == "add":
+        _add(client, name, scopes, as_json)
+    else:
+        client.remove_key(name)
+        print(f"removed '{name}'")
 
 
 def _add(client: Client, name: str, scopes: tuple[str, ...], as_json: bool) -> None:

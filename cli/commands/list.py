@@ -23,8 +23,8 @@ def command(prefix: str, as_json: bool) -> None:
     from cli.connection import connect
     from cli.render import print_json
 
-    with connect() as client:
-        models = matching(client.tags(), prefix)
+    client = connect()
+    models = matching(client.tags(), prefix)
     if as_json:
         print_json({"models": models})
     else:

@@ -23,8 +23,8 @@ def command(host: str, username: str | None, password_stdin: bool, insecure: boo
     from cli.connection import connect
 
     name, password = ask(username, password_stdin)
-    with connect() as client:
-        client.login(host, name, password, insecure)
+    client = connect()
+    client.login(host, name, password, insecure)
     print(f"logged in to {host} as {name}")
 
 

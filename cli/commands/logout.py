@@ -11,6 +11,6 @@ def command(host: str) -> None:
     """Forget the credentials from `hearth login`. Those from `docker login` are kept."""
     from cli.connection import connect
 
-    with connect() as client:
-        removed = client.logout(host)
+    client = connect()
+    removed = client.logout(host)
     print(f"logged out of {host}" if removed else f"was not logged in to {host}")

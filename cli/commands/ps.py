@@ -21,8 +21,8 @@ def command(as_json: bool) -> None:
     """List the models in memory."""
     from cli.connection import connect
 
-    with connect() as client:
-        models = client.ps()
+    client = connect()
+    models = client.ps()
     if as_json:
         print_json({"models": models})
     else:

@@ -32,15 +32,15 @@ def command(names: tuple[str, ...], insecure: bool, as_json: bool, quiet: bool) 
     from runner.client import ClientError
 
     worst, style = OK, style_for(as_json, quiet)
-    with connect() as client:
-        for name in names:
-            try:
-                stored = follow(client.pull(_place(name), insecure), style)
-            except ClientError as error:
-                worst = max(worst, report(error))
-            else:
-                if style not in ("json", "quiet"):
-                    print(f"pulled '{stored or name}'")
+    client = connect()
+    for name in names:
+        try:
+            stored = follow(client.pull(_place(name), insecure), style)
+        except ClientError as error:
+            worst = max(worst, report(error))
+        else:
+            if style not in ("json", "quiet"):
+                print(f"pulled '{stored or name}'")
     if worst != OK:
         raise click.exceptions.Exit(worst)
 

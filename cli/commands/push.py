@@ -24,7 +24,7 @@ def command(name: str, insecure: bool, as_json: bool, quiet: bool) -> None:
     from cli.progress import follow, style_for
 
     style = style_for(as_json, quiet)
-    with connect() as client:
-        follow(client.push(name, insecure), style)
+    client = connect()
+    follow(client.push(name, insecure), style)
     if style not in ("json", "quiet"):
         print(f"pushed '{name}'")

@@ -60,8 +60,8 @@ def command(
     else:
         from cli.connection import connect
 
-        with connect() as client:
-            prompt = client.apply_template({**body, "model": model})
+        client = connect()
+        prompt = client.apply_template({**body, "model": model})
     sys.stdout.flush()
     sys.stdout.buffer.write(prompt.encode("utf-8", "replace"))
     sys.stdout.buffer.flush()

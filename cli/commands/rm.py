@@ -23,13 +23,13 @@ def command(models: tuple[str, ...]) -> None:
     from runner.client import ClientError
 
     worst = OK
-    with connect() as client:
-        for model in models:
-            try:
-                client.delete(model)
-            except ClientError as error:
-                worst = max(worst, report(error))
-            else:
-                print(f"deleted '{model}'")
+    client = connect()
+    for model in models:
+        try:
+            client.delete(model)
+        except ClientError as error:
+            worst = max(worst, report(error))
+        else:
+            print(f"deleted '{model}'")
     if worst != OK:
         raise click.exceptions.Exit(worst)

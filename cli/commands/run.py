@@ -97,14 +97,13 @@ def command(
     )
     from runner.client import ClientError
 
-    with session.client:
-        try:
-            _begin(session, asked, settings)
-        except ClientError as error:
-            if not is_to_be_pulled(error, model):
-                raise
-            session.model = pull_missing(session.client, model, error)
-            _begin(session, asked, settings)
+    try:
+        _begin(session, asked, settings)
+    except ClientError as error:
+        if not is_to_be_pulled(error, model):
+            raise
+        session.model = pull_missing(session.client, model, error)
+        _begin(session, asked, settings)
 
 
 @dataclass(frozen=True, slots=True)

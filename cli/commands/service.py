@@ -112,9 +112,9 @@ def _end_daemon(settings: Settings) -> None:
     from cli.connection import new_client
     from cli.daemon import answers, wait_until
 
-    with new_client(settings) as client:
-        if not answers(client):  # daemon.json may be that of a dead one, its number another's
-            return
+    client = new_client(settings)
+    if not answers(client):  # daemon.json may be that of a dead one, its number another's
+        return
     try:
         pid = int(json.loads((settings.state_dir / "daemon.json").read_bytes())["pid"])
         os.kill(pid, signal.SIGTERM)

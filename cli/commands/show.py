@@ -50,8 +50,8 @@ def command(
             "can be given",
             USAGE,
         )
-    with connect() as client:
-        shown = client.show(model)
+    client = connect()
+    shown = client.show(model)
     if as_json:
         print_json(shown)
     elif wanted:

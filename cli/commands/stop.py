@@ -13,5 +13,5 @@ def command(model: str) -> None:
     """Unload a model from memory. It stays installed."""
     from cli.connection import connect
 
-    with connect() as client:
-        client.unload(model)
+    client = connect()
+    client.unload(model)

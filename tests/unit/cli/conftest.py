@@ -1,4 +1,4 @@
-"""A daemon for unit tests: answers the native routes from a table, over httpx's own seam."""
+"""A daemon for unit tests: answers the native routes from a table, over the client's transport."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from cli import connection
 from runner.client import Client
+from tests.http_handlers import HandlerTransport
 
 VERSION = {"version": "0.1.0", "name": "hearth"}
 
@@ -55,6 +56,6 @@ def daemon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDaemon:
     monkeypatch.setattr(
         connection,
         "new_client",
-        lambda settings: Client("http://127.0.0.1:1", httpx.MockTransport(fake)),
+        lambda settings: Client("http://127.0.0.1:1", HandlerTransport(fake)),
     )
     return fake

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ class Daemon:
 
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "connect", lambda **options: nullcontext(Daemon()))
+    monkeypatch.setattr(connection, "connect", lambda **options: Daemon())
 
 
 def offered(*args: str) -> list[str]:

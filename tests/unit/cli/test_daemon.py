@@ -70,9 +70,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:R
 def test_a_started_daemon_answers_and_belongs_to_no_terminal(
     settings: Settings, starts: Path
 ) -> None:
-    with Client(settings.host.url) as client:
-        start_daemon(settings, client)
-        assert client.version() == "0"
+    client = Client(settings.host.url)
+    start_daemon(settings, client)
+    assert client.version() == "0"
     pid, session, folder, home = starts.read_text().split()
     assert session == pid != str(os.getsid(0))
     assert folder == "/"
@@ -84,9 +84,9 @@ def test_of_two_callers_at_once_one_starts_it(settings: Settings, starts: Path) 
 
     def start() -> None:
         try:
-            with Client(settings.host.url) as client:
-                start_daemon(settings, client)
-                client.version()
+            client = Client(settings.host.url)
+            start_daemon(settings, client)
+            client.version()
         except BaseException as error:
             faults.append(error)
 
@@ -107,7 +107,8 @@ def test_a_daemon_that_ends_at_once_shows_the_end_of_its_log(
     log.write_text("an older line\n")
     script = "import sys; sys.exit('port 4327 is in use')"
     monkeypatch.setattr(daemon, "COMMAND", (sys.executable, "-c", script))
-    with Client(settings.host.url) as client, pytest.raises(CliError) as caught:
+    client = Client(settings.host.url)
+    with pytest.raises(CliError) as caught:
         start_daemon(settings, client)
     assert "ended at once with exit code 1" in caught.value.message
     assert "port 4327 is in use" in caught.value.message
@@ -119,7 +120,8 @@ def test_a_daemon_that_never_answers_is_ended(
 ) -> None:
     script = "import signal; print('half way', flush=True); signal.pause()"
     monkeypatch.setattr(daemon, "COMMAND", (sys.executable, "-c", script))
-    with Client(settings.host.url) as client, pytest.raises(CliError, match="does not answer"):
+    client = Client(settings.host.url)
+    with pytest.raises(CliError, match="does not answer"):
         start_daemon(settings, client, timeout_s=0.3)
 
 
@@ -130,8 +132,8 @@ def test_a_large_log_is_put_aside(
     log.parent.mkdir(parents=True)
     log.write_text("old")
     monkeypatch.setattr(daemon, "_LOG_LIMIT_BYTES", 1)
-    with Client(settings.host.url) as client:
-        start_daemon(settings, client)
+    client = Client(settings.host.url)
+    start_daemon(settings, client)
     assert log.with_suffix(".old.log").read_text() == "old"
 
 

@@ -141,7 +141,8 @@ def test_offline_the_first_error_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Client, "pull", refuse)
     missing = ClientError("model 'x' not found", code="model_not_found")
-    with Client("http://127.0.0.1:9") as client, pytest.raises(ClientError) as caught:
+    client = Client("http://127.0.0.1:9")
+    with pytest.raises(ClientError) as caught:
         pull_missing(client, "x", missing)
     assert caught.value is missing
 

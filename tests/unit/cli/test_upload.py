@@ -36,8 +36,8 @@ def test_a_file_is_sent_whole(daemon: FakeDaemon, model: Path) -> None:
 
     daemon.reply("POST", "/api/blobs/sha256:1", None, 201)
     counts: list[int] = []
-    with connect() as client:
-        send(client, model, "sha256:1", counts.append)
+    client = connect()
+    send(client, model, "sha256:1", counts.append)
     assert daemon.asked("/api/blobs/sha256:1") == [model.read_bytes()]
     assert sum(counts) == model.stat().st_size
 
@@ -51,8 +51,8 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(
             os.truncate(model, size_bytes + change)
             list(content)  # type: ignore[call-overload]
 
-    with Changing("http://127.0.0.1:1") as client, pytest.raises(CliError, match=message):
-        send(client, model, "sha256:1", lambda count: None)
+    with pytest.raises(CliError, match=message):
+        send(Changing("http://127.0.0.1:1"), model, "sha256:1", lambda count: None)
 
 
 class Storing:
