@@ -85,7 +85,7 @@ def _triton(op: str) -> Any:
     return import_module(op)
 
 
-def _best(naive: Any, tensor: Tensor) -> Any:
+def _implementation(naive: Any, tensor: Tensor) -> Any:
     """The module of naive's operation that computes on tensor."""
     return _triton(naive.__name__.replace(".naive", ".triton")) if uses_triton(tensor) else naive
 
@@ -102,30 +102,30 @@ def _dequantizes_in_matmul(x: Tensor) -> bool:
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, *, offset: float = 0.0) -> Tensor:
     """x [..., N] / sqrt(mean(x²) + eps) * (weight [N] + offset), computed in float32."""
-    return _best(norms, x).rms_norm(x, weight, eps, offset)
+    return _implementation(norms, x).rms_norm(x, weight, eps, offset)
 
 
 def add_rms_norm(
     x: Tensor, residual: Tensor, weight: Tensor, eps: float, *, offset: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """(rms_norm of x + residual, x + residual), both [..., N] in x's dtype."""
-    normed, total = _best(norms, x).add_rms_norm(x, residual, weight, eps, offset)
+    normed, total = _implementation(norms, x).add_rms_norm(x, residual, weight, eps, offset)
     return normed, total
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
     """(x [..., N] - mean) / sqrt(variance + eps) * weight [N] + bias [N], in float32."""
-    return _best(norms, x).layer_norm(x, weight, bias, eps)
+    return _implementation(norms, x).layer_norm(x, weight, bias, eps)
 
 
 def silu_mul(x: Tensor) -> Tensor:
     """silu(gate) * up [..., N], of x [..., 2N] = gate and up side by side."""
-    return _best(activations, x).silu_mul(x)
+    return _implementation(activations, x).silu_mul(x)
 
 
 def gelu_mul(x: Tensor, *, tanh: bool = True) -> Tensor:
     """gelu(gate) * up [..., N], of x [..., 2N]; tanh: gelu's approximation by tanh."""
-    return _best(activations, x).gelu_mul(x, tanh)
+    return _implementation(activations, x).gelu_mul(x, tanh)
 
 
 def rotate_and_store(
@@ -150,7 +150,9 @@ def rotate_and_store(
     """
     rotation = Rotation(cos, sin, positions)
     rows, caches = (query, key, value), (key_cache, value_cache)
-    rotated: Tensor = _best(rope, query).rotate_and_store(rows, rotation, caches, slots, scales)
+    rotated: Tensor = _implementation(rope, query).rotate_and_store(
+        rows, rotation, caches, slots, scales
+    )
     return rotated
 
 
@@ -171,7 +173,7 @@ def prefill_attention(
     query; context_lengths int32 [S]: with the tokens of this step.
     """
     caches = (key_cache, value_cache)
-    return _best(prefill, query).prefill_attention(
+    return _implementation(prefill, query).prefill_attention(
         query, caches, block_tables, query_starts, context_lengths, spec, scales
     )
 
@@ -189,7 +191,7 @@ def decode_attention(
     """[S, H, D]: one token a sequence, query [S, H, D], over its context_lengths [S] tokens in
     the cache, itself included; zeros where that is 0. The launch depends on shapes only, so that
     a CUDA graph can replay it with other lengths."""
-    return _best(decode, query).decode_attention(
+    return _implementation(decode, query).decode_attention(
         query, (key_cache, value_cache), block_tables, context_lengths, spec, scales
     )
 
@@ -203,7 +205,7 @@ def attention(
 ) -> Tensor:
     """[T, H, D]: query [T, H, D] over key, value [T, K, D] without a cache, each sequence by
     itself; starts int32 [S + 1]: where they begin."""
-    return _best(prefill, query).attention(query, key, value, starts, spec)
+    return _implementation(prefill, query).attention(query, key, value, starts, spec)
 
 
 def route(
@@ -233,7 +235,9 @@ def expert_mlp(
     route; biases of gate_up [E, 2N] and of down [E, C]; activation [rows, 2N] -> [rows, N], such
     as silu_mul.
     """
-    return _best(moe, x).expert_mlp(x, gate_up, down, weights, experts, activation, biases)
+    return _implementation(moe, x).expert_mlp(
+        x, gate_up, down, weights, experts, activation, biases
+    )
 
 
 def sample(
@@ -255,7 +259,7 @@ def sample(
     of word w allows token 32 w + i.
     """
     draw = Draw(temperature, top_k, top_p, min_p, seeds, steps)
-    return _best(sampling, logits).sample(logits, draw, mask)
+    return _implementation(sampling, logits).sample(logits, draw, mask)
 
 
 def linear_w8a16(x: Tensor, weight: Tensor, scales: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -417,7 +417,7 @@ class FakeBackend:
             best = (target + 1) % VOCABULARY
             top = ((best, -0.05), (target, -0.1 - digest % 1000 / 1000))
             found.append((top[1][1], top[: scoring.top]))
-        scoring.found = found
+        scoring.logprobs = found
 
     def _drop(self, cell: int) -> None:
         self._holders[cell] -= 1

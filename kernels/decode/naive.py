@@ -14,7 +14,7 @@ from torch.nn import functional
 from kernels.attention_spec import AttentionSpec
 from kernels.cache import naive as cache
 from kernels.cache.naive import CacheScales
-from kernels.prefill.naive import weigh
+from kernels.prefill.naive import attention_weights
 
 
 def decode_attention(
@@ -49,16 +49,16 @@ def decode_attention(
                 ].transpose(1, 2)
                 for pool, of in zip(caches, cache.split_scales(scales), strict=True)
             ]
-        result.append(one_token(packed[row : row + 1], rows[0], rows[1], spec))
+        result.append(attend_token(packed[row : row + 1], rows[0], rows[1], spec))
     return torch.cat(result).flatten(1, 2)
 
 
-def one_token(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
+def attend_token(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
     """[1, K, G, D]: query [1, K, G, D] over all of key and value [1, K, c, D]; c of 0: zeros."""
     if key.shape[2] == 0:
         return torch.zeros_like(query)
     if spec.softcap is not None or spec.sinks is not None:
         scores = query[0].float() @ key[0].float().transpose(-1, -2) * spec.scale
-        weights = weigh(scores[:, :, None], None, spec)[:, :, 0]
+        weights = attention_weights(scores[:, :, None], None, spec)[:, :, 0]
         return (weights @ value[0].float()).to(query.dtype)[None]
     return functional.scaled_dot_product_attention(query, key, value, scale=spec.scale)

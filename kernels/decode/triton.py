@@ -163,13 +163,13 @@ def decode_attention(
     return out
 
 
-def _splits(query: Tensor, key_heads: int, longest: int) -> int:
+def _splits(query: Tensor, key_heads: int, max_context: int) -> int:
     """As many parts as fill the device, none shorter than two tiles at the longest context."""
     processors = _MULTIPROCESSORS_OF_H200
     if query.is_cuda:
         processors = torch.cuda.get_device_properties(query.device).multi_processor_count
     wanted = -(-_WAVES * processors // (query.shape[0] * key_heads))
-    return int(max(1, min(wanted, longest // (2 * _TILE), _MAX_SPLITS)))
+    return int(max(1, min(wanted, max_context // (2 * _TILE), _MAX_SPLITS)))
 
 
 def _partials(out: Tensor, splits: int) -> tuple[Tensor, Tensor, Tensor]:

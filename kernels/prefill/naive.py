@@ -43,7 +43,7 @@ def prefill_attention(
             value = cache.read_cache(
                 caches[1], blocks, length, query.dtype, scales and scales.values
             )
-            result[start:end] = one_sequence(query[start:end], key, value, spec)
+            result[start:end] = attend_sequence(query[start:end], key, value, spec)
     return result
 
 
@@ -57,11 +57,11 @@ def attention(
     for start, end in pairwise(edges):
         if end > start:
             rows = slice(start, end)
-            result[rows] = one_sequence(query[rows], key[rows], value[rows], spec)
+            result[rows] = attend_sequence(query[rows], key[rows], value[rows], spec)
     return result
 
 
-def one_sequence(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
+def attend_sequence(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
     """[t, H, D]: the last t tokens' query [t, H, D] over the context's key, value [c, K, D]."""
     query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
     if spec.softcap is not None:
@@ -69,7 +69,7 @@ def one_sequence(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec)
     tokens, context = query.shape[1], key.shape[1]
     triangle = spec.causal and tokens == context > 1 and not spec.window_hides(context)
     triangle = triangle and spec.sinks is None
-    seen = None if triangle else visible(tokens, context, spec, query.device)
+    seen = None if triangle else visibility_mask(tokens, context, spec, query.device)
     if spec.sinks is not None:
         key, value, seen = _with_sinks(key, value, seen, spec.sinks, tokens)
     out = functional.scaled_dot_product_attention(
@@ -84,7 +84,9 @@ def one_sequence(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec)
     return out[0].transpose(0, 1)
 
 
-def visible(tokens: int, context: int, spec: AttentionSpec, device: torch.device) -> Tensor | None:
+def visibility_mask(
+    tokens: int, context: int, spec: AttentionSpec, device: torch.device
+) -> Tensor | None:
     """Which of the context the last tokens see, bool [tokens, context]; None: all of it."""
     if not spec.window_hides(context) and (not spec.causal or tokens == 1):
         return None
@@ -115,19 +117,21 @@ def _by_hand(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> 
     [K, c, D]; in float32."""
     heads, tokens, width = query.shape
     group = heads // len(key)
-    seen = visible(tokens, key.shape[1], spec, query.device)
+    seen = visibility_mask(tokens, key.shape[1], spec, query.device)
     result = torch.empty_like(query)
     step = max(1, _SCORES_AT_ONCE // (heads * key.shape[1]))
     wide_key, wide_value = key.float()[:, None], value.float()[:, None]
     for start in range(0, tokens, step):
         part = query[:, start : start + step].float().view(len(key), group, -1, width)
         scores = part @ wide_key.transpose(-1, -2) * spec.scale
-        weights = weigh(scores, None if seen is None else seen[start : start + step], spec)
+        weights = attention_weights(
+            scores, None if seen is None else seen[start : start + step], spec
+        )
         result[:, start : start + step] = (weights @ wide_value).flatten(0, 1).to(query.dtype)
     return result
 
 
-def weigh(scores: Tensor, seen: Tensor | None, spec: AttentionSpec) -> Tensor:
+def attention_weights(scores: Tensor, seen: Tensor | None, spec: AttentionSpec) -> Tensor:
     """The softmax of scores [K, G, t, c] float32 after soft cap, mask [t, c] and sinks [H]."""
     if spec.softcap is not None:
         scores = spec.softcap * torch.tanh(scores / spec.softcap)

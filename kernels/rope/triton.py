@@ -21,9 +21,9 @@ def _rotated(row, head, column, inside, stride, table, position, ROPE: tl.conste
     half: tl.constexpr = ROPE // 2
     at = row + head * stride
     value = tl.load(at + column, mask=inside, other=0.0).to(tl.float32)
-    turned = inside & (column < ROPE)
+    rotated = inside & (column < ROPE)
     partner = tl.where(column < half, column + half, column - half)
-    other = tl.load(at + partner, mask=turned, other=0.0).to(tl.float32)
+    other = tl.load(at + partner, mask=rotated, other=0.0).to(tl.float32)
     angle = position * half + column % half
     cosine = tl.load(cos + angle, mask=column < ROPE, other=1.0)
     sine = tl.load(sin + angle, mask=column < ROPE, other=0.0)
@@ -64,15 +64,15 @@ def _rotate_and_store_kernel(
     table = (cos, sin)
     if part == 0:
         row = query + token * query_stride
-        turned = _rotated(row, head, column, inside, query_head, table, position, ROPE)
+        rotated = _rotated(row, head, column, inside, query_head, table, position, ROPE)
         at = (token * HEADS + head) * WIDTH + column
-        tl.store(out + at, turned.to(out.dtype.element_ty), mask=inside)
+        tl.store(out + at, rotated.to(out.dtype.element_ty), mask=inside)
     elif slot >= 0:
         if part == 1:
             row = key + token * key_stride
-            turned = _rotated(row, head, column, inside, key_head, table, position, ROPE)
-            turned = turned.to(key.dtype.element_ty).to(tl.float32)
-            _write(turned, key_cache, key_scales, slot, head, column, inside, KEY_HEADS, WIDTH,
+            rotated = _rotated(row, head, column, inside, key_head, table, position, ROPE)
+            rotated = rotated.to(key.dtype.element_ty).to(tl.float32)
+            _write(rotated, key_cache, key_scales, slot, head, column, inside, KEY_HEADS, WIDTH,
                    LIMIT)  # fmt: skip
         else:
             at = token * value_stride + head * value_head + column

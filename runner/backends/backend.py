@@ -63,12 +63,12 @@ TokenLogprob = tuple[float, tuple[tuple[int, float], ...]]
 @dataclass(slots=True)
 class TargetLogprobs:
     """Known tokens whose log-probabilities are asked for: targets[i] stands after tokens[i] of
-    the row. There are as many as tokens, or one less. step fills found: for each target its
+    the row. There are as many as tokens, or one less. step fills logprobs: for each target its
     log-probability and the top most likely tokens, as in SampledToken; NaN where the logits are."""
 
     targets: Sequence[int]
     top: int
-    found: Sequence[TokenLogprob] = ()
+    logprobs: Sequence[TokenLogprob] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -49,13 +49,13 @@ class PromptLogprobs:
         scoring, self._scoring = self._scoring, None
         if scoring is None:
             return ()
-        if any(math.isnan(nats) for nats, _ in scoring.found):
+        if any(math.isnan(nats) for nats, _ in scoring.logprobs):
             return None
         found = [self._first()] if self._reported == 0 else []
-        for at, (nats, top) in enumerate(scoring.found, self._start + 1):
+        for at, (nats, top) in enumerate(scoring.logprobs, self._start + 1):
             if at >= self._reported:
                 found.append(self._token(self._tokens[at], nats, top))
-        self._reported = max(self._reported, self._start + len(scoring.found) + 1)
+        self._reported = max(self._reported, self._start + len(scoring.logprobs) + 1)
         return tuple(found)
 
     def _first(self) -> PromptToken:

@@ -67,9 +67,9 @@ def test_attention_without_a_cache_keeps_sequences_apart(spec: AttentionSpec) ->
 
 def test_softcapped_scores_taken_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, query, key = AttentionSpec(0.2, softcap=2.0), normal(30, 6, 24), normal(30, 2, 24)
-    whole = prefill.one_sequence(query, key, key, spec)
+    whole = prefill.attend_sequence(query, key, key, spec)
     monkeypatch.setattr(prefill, "_SCORES_AT_ONCE", 1000)
-    assert_near(prefill.one_sequence(query, key, key, spec), whole)
+    assert_near(prefill.attend_sequence(query, key, key, spec), whole)
 
 
 shapes = st.builds(

@@ -30,11 +30,11 @@ class DryPenalty:
     def __init__(self, params: SamplingParams) -> None:
         self._params = params
         self._tokens: list[int] = []
-        self._places: dict[int, list[int]] = {}  # of a token, ascending
+        self._occurrences: dict[int, list[int]] = {}  # of a token, ascending
         self._runs: dict[int, int] = {}  # place of an earlier end of a run: its length
         self._breakers = params.dry_breakers
         base = params.dry_base
-        self._most = int(_MAX_LOG / math.log(base)) if base > _FLAT_BASE else None
+        self._max_power = int(_MAX_LOG / math.log(base)) if base > _FLAT_BASE else None
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Let newer tokens in."""
@@ -42,7 +42,7 @@ class DryPenalty:
             self._extend_by_many(tokens)
             return
         for token in tokens:
-            before = self._places.setdefault(token, [])
+            before = self._occurrences.setdefault(token, [])
             start = self._start(len(self._tokens) + 1)
             if before and before[0] < start - 1024:
                 del before[: bisect_left(before, start)]
@@ -55,9 +55,9 @@ class DryPenalty:
         """As extend, in time in proportion to the window, whatever is repeated."""
         self._tokens += tokens
         start = self._start(len(self._tokens))
-        self._places = {}
+        self._occurrences = {}
         for at in range(start, len(self._tokens)):
-            self._places.setdefault(self._tokens[at], []).append(at)
+            self._occurrences.setdefault(self._tokens[at], []).append(at)
         last = len(self._tokens) - 1
         lengths = prefix_matches(self._tokens[:start:-1] + self._tokens[start : start + 1])
         self._runs = {last - back: n for back, n in enumerate(lengths) if n and back}
@@ -65,21 +65,21 @@ class DryPenalty:
     def penalties(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The tokens that would continue a run, and what their logits lose."""
         tokens = self._tokens
-        start, most = self._start(len(tokens)), self._reach()
-        longest: dict[int, int] = {}
-        least = self._params.dry_allowed_length
+        start, max_run = self._start(len(tokens)), self._reach()
+        longest_runs: dict[int, int] = {}
+        allowed_length = self._params.dry_allowed_length
         for at, length in self._runs.items():
-            run = min(length, at - start + 1, most)
-            if run >= least and run > longest.get(tokens[at + 1], 0):
-                longest[tokens[at + 1]] = run
-        lost = {
+            run = min(length, at - start + 1, max_run)
+            if run >= allowed_length and run > longest_runs.get(tokens[at + 1], 0):
+                longest_runs[tokens[at + 1]] = run
+        amounts = {
             token: self._penalty(run)
-            for token, run in longest.items()
+            for token, run in longest_runs.items()
             if () not in self._breakers.get(token, ())
         }
-        size = len(lost)
-        values = np.fromiter(lost.values(), np.float32, size)
-        return np.fromiter(lost, np.int64, size), values
+        size = len(amounts)
+        values = np.fromiter(amounts.values(), np.float32, size)
+        return np.fromiter(amounts, np.int64, size), values
 
     def _start(self, size: int) -> int:
         """Where the window begins when there are size tokens."""
@@ -100,8 +100,8 @@ class DryPenalty:
 
     def _penalty(self, run: int) -> float:
         power = run - self._params.dry_allowed_length
-        if self._most is not None:
-            power = min(power, self._most)
+        if self._max_power is not None:
+            power = min(power, self._max_power)
         return min(self._params.dry_multiplier * self._params.dry_base**power, _MAX_PENALTY)
 
 

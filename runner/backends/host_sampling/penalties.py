@@ -79,7 +79,7 @@ class LogitAdjustment:
         """Inside the block, logits [vocabulary] are adjusted; after it they are as before."""
         raw_biased = logits[self._biased]
         logits[self._biased] += self._bias
-        with self._penalties(logits), self._against_runs(logits):
+        with self._penalties(logits), self._dry_penalties(logits):
             yield
         logits[self._biased] = raw_biased
 
@@ -95,13 +95,13 @@ class LogitAdjustment:
         logits[tokens] = before
 
     @contextmanager
-    def _against_runs(self, logits: Logits) -> Iterator[None]:
+    def _dry_penalties(self, logits: Logits) -> Iterator[None]:
         if self._dry is None:
             yield
             return
-        tokens, lost = self._dry.penalties()
+        tokens, amounts = self._dry.penalties()
         before = logits[tokens]
-        logits[tokens] = before - lost
+        logits[tokens] = before - amounts
         yield
         logits[tokens] = before
 

@@ -44,7 +44,7 @@ class RowSampler:
         assert isinstance(sampler, HostSampler)
         if row.mask is None:
             token = sampler.choose(logits)
-        elif sampler.sees_all or (few := few_allowed_tokens(row.mask, len(logits))) is None:
+        elif sampler.needs_all_logits or (few := few_allowed_tokens(row.mask, len(logits))) is None:
             token = sampler.choose(self._masks.apply(logits, row.mask))
         else:
             token = sampler.choose_among(logits, few) if len(few) else None
@@ -82,7 +82,7 @@ def score_rows(rows: Sequence[Row], logits: LogitRows) -> list[int]:
         end = at + output_count(row)
         if row.scoring is not None:
             targets, top = row.scoring.targets, row.scoring.top
-            row.scoring.found = [
+            row.scoring.logprobs = [
                 _target_logprobs(logits[at + offset], target, top)
                 for offset, target in enumerate(targets)
             ]

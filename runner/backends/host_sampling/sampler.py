@@ -73,7 +73,7 @@ class HostSampler:
         return best if self._pick is None else self._pick(logits, best)
 
     @property
-    def sees_all(self) -> bool:
+    def needs_all_logits(self) -> bool:
         """Whether more than the logits of the allowed tokens counts."""
         return self._adjustment.active or self.params.mirostat > 0
 

@@ -26,16 +26,16 @@ class LlamaCppTokenizer:
         """See Tokenizer.encode. add_bos also adds what else the
         vocabulary asks for (SEP or EOS of embedding models). A lone surrogate becomes U+FFFD."""
         data = _utf8(text)
-        room = len(data) + 2  # a token covers at least a byte; BOS and EOS may be added
+        capacity = len(data) + 2  # a token covers at least a byte; BOS and EOS may be added
         while True:
-            tokens = np.empty(room, np.int32)
+            tokens = np.empty(capacity, np.int32)
             pointer = tokens.ctypes.data_as(native.llama_token_p)
             count = native.llama_tokenize(
-                self._handle, data, len(data), pointer, room, add_bos, parse_special
+                self._handle, data, len(data), pointer, capacity, add_bos, parse_special
             )
             if count >= 0:
                 return list(tokens[:count].tolist())
-            room = -count
+            capacity = -count
 
     def piece(self, token: int) -> bytes:
         """See Tokenizer.piece. Raises IndexError outside the vocabulary."""
@@ -51,13 +51,13 @@ class LlamaCppTokenizer:
     def _bytes(self, token: int, *, special: bool) -> bytes:
         if not 0 <= token < self.vocabulary:  # llama.cpp would end the process
             raise IndexError(f"no token {token}; there are 0 to {self.vocabulary - 1}")
-        room = 64
+        capacity = 64
         while True:
-            buffer = ctypes.create_string_buffer(room)
-            count = native.llama_token_to_piece(self._handle, token, buffer, room, 0, special)
+            buffer = ctypes.create_string_buffer(capacity)
+            count = native.llama_token_to_piece(self._handle, token, buffer, capacity, 0, special)
             if count >= 0:
                 return buffer.raw[:count]
-            room = -count
+            capacity = -count
 
     def is_end(self, token: int) -> bool:
         """See Tokenizer.is_end."""

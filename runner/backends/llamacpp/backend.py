@@ -61,7 +61,7 @@ class LlamaCppBackend(Backend):
         self._grouping = SmallBatchPolicy()
         self._sampling = RowSampler(capacity.vocabulary)
         self._vision = vision
-        differ = vision is not None and vision.places_differ
+        differ = vision is not None and vision.uses_mrope
         self._positions = SequencePositions() if differ else None
         self._images = None if vision is None else ImageBatch(context, self._positions)
 
@@ -100,7 +100,7 @@ class LlamaCppBackend(Backend):
             logits = self._compute_apart(rows)
             self._grouping.measured_apart(len(rows), time.perf_counter() - began_s)
             return logits
-        self._batch.fill(rows, places=self._positions or None)
+        self._batch.fill(rows, sequence_positions=self._positions or None)
         self._context.decode(self._batch)
         if not outputs:
             return None
@@ -113,7 +113,7 @@ class LlamaCppBackend(Backend):
         logits = np.empty((len(rows), self.capacity.vocabulary), np.float32)
         for at, row in enumerate(rows):
             try:
-                self._batch.fill([row], places=self._positions or None)
+                self._batch.fill([row], sequence_positions=self._positions or None)
                 self._context.decode(self._batch)
             except PoolFull:
                 for done in rows[:at]:
@@ -141,7 +141,7 @@ class LlamaCppBackend(Backend):
             for row in begun:
                 self.trim(row.sequence, row.position)
             raise
-        return logits if not ends else _woven(rows, logits, ends)
+        return logits if not ends else _interleave(rows, logits, ends)
 
     def _sample(self, rows: Sequence[Row], logits: LogitRows | None) -> list[SampledToken]:
         if logits is None:
@@ -176,31 +176,31 @@ class LlamaCppBackend(Backend):
     def share(self, source: int, target: int, length: int) -> None:
         """See Backend.share."""
         self._check(target)
-        held = self._held(source)
+        held = self._length(source)
         if not 0 < length <= held or (length < held and not self.capacity.partial_share):
             raise BackendError(
                 f"cannot share {length} tokens of sequence {source}, which has {held}"
             )
-        end = self._place(source, length) if self.capacity.partial_share else -1
+        end = self._position(source, length) if self.capacity.partial_share else -1
         native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
         if self._positions:
             self._positions.set(target, self._positions.until(source, length))
 
     def merge(self, source: int, target: int, length: int) -> None:
         """See Backend.merge."""
-        held = min(self._held(source), self._held(target))
+        held = min(self._length(source), self._length(target))
         if not 0 < length <= held or not self.capacity.partial_share:
             raise BackendError(
                 f"cannot merge {length} tokens of sequences {source} and {target}: both have {held}"
             )
-        end = self._place(source, length)
+        end = self._position(source, length)
         native.llama_memory_seq_rm(self._context.memory, target, 0, end)
         native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
 
     def trim(self, sequence: int, length: int) -> bool:
         """See Backend.trim."""
         self._check(sequence)
-        start = self._place(sequence, length)
+        start = self._position(sequence, length)
         done = bool(native.llama_memory_seq_rm(self._context.memory, sequence, start, -1))
         if done and self._positions:
             self._positions.cut(sequence, length)
@@ -246,12 +246,12 @@ class LlamaCppBackend(Backend):
             self._vision.close()
         self._context.close()
 
-    def _held(self, sequence: int) -> int:
+    def _length(self, sequence: int) -> int:
         self._check(sequence)
         last = int(native.llama_memory_seq_pos_max(self._context.memory, sequence))
         return self._positions.length(sequence, last) if self._positions else last + 1
 
-    def _place(self, sequence: int, length: int) -> int:
+    def _position(self, sequence: int, length: int) -> int:
         """The position after the sequence's first length tokens."""
         return self._positions.position(sequence, length) if self._positions else length
 
@@ -263,7 +263,9 @@ class LlamaCppBackend(Backend):
             )
 
 
-def _woven(rows: Sequence[Row], text: LogitRows | None, ends: dict[int, LogitRows]) -> LogitRows:
+def _interleave(
+    rows: Sequence[Row], text: LogitRows | None, ends: dict[int, LogitRows]
+) -> LogitRows:
     """The logits of all rows in their order: those after images among those of text."""
     found: list[LogitRows] = []
     start = 0

@@ -45,12 +45,12 @@ class TokenBatch:
         rows: Sequence[Row],
         *,
         all_outputs: bool = False,
-        places: SequencePositions | None = None,
+        sequence_positions: SequencePositions | None = None,
     ) -> None:
         """Lay out rows one after the other. The last token of a row with a sampler is an
         output, and so are its draft and those before the targets of a row with scoring; with
-        all_outputs every token is. places: where positions are not the numbers of tokens. Raises
-        BackendError, the batch unusable."""
+        all_outputs every token is. sequence_positions: where positions are not the numbers of
+        tokens. Raises BackendError, the batch unusable."""
         tokens: list[int] = []
         positions: list[int] = []
         sequences: list[int] = []
@@ -61,7 +61,11 @@ class TokenBatch:
             count = len(row.tokens) + len(row.draft)
             tokens.extend(row.tokens)
             tokens.extend(row.draft)
-            first = row.position if places is None else places.position(row.sequence, row.position)
+            first = (
+                row.position
+                if sequence_positions is None
+                else sequence_positions.position(row.sequence, row.position)
+            )
             positions.extend(range(first, first + count))
             sequences.extend([row.sequence] * count)
             if row.scoring is not None:

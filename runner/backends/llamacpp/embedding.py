@@ -99,7 +99,7 @@ def pooling_of(model: Any) -> int:
     return kinds.get(own or "", _CLS if own == str(_RANK) else _MEAN)
 
 
-def reads_both_ways(model: Any, pooling: int) -> bool:
+def needs_whole_inputs(model: Any, pooling: int) -> bool:
     """True where an input must be computed in one piece: its tokens see those after them, or
     its embedding is the mean of all."""
     causal = _architecture_value(model, "attention.causal") != "false"

@@ -24,7 +24,11 @@ from runner.backends.llamacpp import kernels
 from runner.backends.llamacpp.adapters import apply_adapters
 from runner.backends.llamacpp.backend import LlamaCppBackend
 from runner.backends.llamacpp.context import Context
-from runner.backends.llamacpp.embedding import LlamaCppEmbeddingBackend, pooling_of, reads_both_ways
+from runner.backends.llamacpp.embedding import (
+    LlamaCppEmbeddingBackend,
+    needs_whole_inputs,
+    pooling_of,
+)
 from runner.backends.llamacpp.parameters import (
     embedding_parameters,
     ensure_batch_tokens,
@@ -52,7 +56,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
             params = _context_parameters(plan, model)
             vision = _vision(plan, model, complaints)
             if vision is not None:
-                ensure_batch_tokens(params, vision.largest_whole)
+                ensure_batch_tokens(params, vision.max_noncausal_tokens)
             handle = native.llama_init_from_model(model, params)
             if not handle:
                 raise _failure(plan, "no context could be made for it", complaints)
@@ -143,8 +147,8 @@ def _vision(plan: LoadPlan, model: Any, complaints: Sequence[str]) -> LlamaCppVi
 def _context_parameters(plan: LoadPlan, model: Any) -> Any:
     if plan.embedding:
         pooling = native.LLAMA_POOLING_TYPE_RANK if plan.ranking else pooling_of(model)
-        whole = reads_both_ways(model, pooling)
-        return embedding_parameters(plan, model, pooling=pooling, whole=whole)
+        whole_inputs = needs_whole_inputs(model, pooling)
+        return embedding_parameters(plan, model, pooling=pooling, whole_inputs=whole_inputs)
     return generation_parameters(plan, model)
 
 

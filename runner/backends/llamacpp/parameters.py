@@ -57,22 +57,24 @@ def max_draft_tokens(plan: LoadPlan) -> int:
     return MAX_DRAFT_TOKENS if plan.draft_tokens else 0
 
 
-def embedding_parameters(plan: LoadPlan, model: Any, *, pooling: int, whole: bool) -> Any:
-    """llama_context_params for embeddings of up to plan.context_length tokens each. whole: the
-    attention looks both ways, so that an input must be computed in one piece."""
+def embedding_parameters(plan: LoadPlan, model: Any, *, pooling: int, whole_inputs: bool) -> Any:
+    """llama_context_params for embeddings of up to plan.context_length tokens each. whole_inputs:
+    an input must be computed in one piece."""
     params = _common(plan, model)
     params.embeddings = True
     params.pooling_type = pooling
     params.n_ctx = -(-max(plan.context_length, plan.batch_tokens) // _PAD_TOKENS) * _PAD_TOKENS
-    params.n_batch = params.n_ubatch = params.n_ctx if whole else plan.batch_tokens
+    params.n_batch = params.n_ubatch = params.n_ctx if whole_inputs else plan.batch_tokens
     params.n_seq_max = _sequences_dividing(params.n_ubatch, _sequences(plan))
     return params
 
 
-def _sequences_dividing(batch: int, most: int) -> int:
+def _sequences_dividing(batch: int, max_sequences: int) -> int:
     """The largest power of two up to most that divides batch: llama.cpp plans the pooling of
     equal shares of a batch, and ends the process where they are not whole."""
-    return next(count for count in (64, 32, 16, 8, 4, 2, 1) if count <= most and batch % count == 0)
+    return next(
+        count for count in (64, 32, 16, 8, 4, 2, 1) if count <= max_sequences and batch % count == 0
+    )
 
 
 def _common(plan: LoadPlan, model: Any) -> Any:

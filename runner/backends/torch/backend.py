@@ -1,6 +1,6 @@
 """Generation on torch: many sequences in one paged cache, their rows computed together.
 
-Knows no architecture (models/), no file (loader.py) and no requests. Blocks that sequences share
+Knows no architecture (models/), no file (loading/) and no requests. Blocks that sequences share
 are neither copied nor computed again.
 """
 
@@ -69,7 +69,7 @@ class TorchBackend(Backend):
         self._pool = pool
         self._batch = StepBatch(self._caches, pool, device)
         self.launches = torch.device(device).type == "cuda"
-        self._sampling = BatchSampler(capacity.vocabulary, together=self.launches)
+        self._sampling = BatchSampler(capacity.vocabulary, on_device=self.launches)
         self._graphs = None
         self._fused = fuse(model, self._caches)
         if self.launches:

@@ -149,25 +149,27 @@ class StepBatch:
         slots *= size
         slots += positions % size
         contexts = layout.positions + counts
-        longest = self._pool.blocks_for(int(contexts.max()))
-        tables = self._pool.tables[layout.sequences, :longest]
-        place = self._place(positions)
+        max_blocks = self._pool.blocks_for(int(contexts.max()))
+        tables = self._pool.tables[layout.sequences, :max_blocks]
+        position_tensor = self._to_device(positions)
         if self._views is not None:
-            slots_placed = self._place(slots)
-            host = CpuAttentionStep(self._views, place, slots_placed, tables, contexts, starts)
-            return self._place(layout.tokens), place, host
+            slot_tensor = self._to_device(slots)
+            host = CpuAttentionStep(
+                self._views, position_tensor, slot_tensor, tables, contexts, starts
+            )
+            return self._to_device(layout.tokens), position_tensor, host
         step = PagedAttentionStep(
             caches=self._caches,
-            positions=place,
-            slots=self._place(slots),
-            block_tables=self._place(tables),
-            query_starts=self._place(starts),
-            context_lengths=self._place(contexts.astype(np.int32)),
+            positions=position_tensor,
+            slots=self._to_device(slots),
+            block_tables=self._to_device(tables),
+            query_starts=self._to_device(starts),
+            context_lengths=self._to_device(contexts.astype(np.int32)),
             decodes=layout.decodes,
         )
-        return self._place(layout.tokens), place, step
+        return self._to_device(layout.tokens), position_tensor, step
 
-    def _place(self, values: NDArray[Any]) -> Tensor:
+    def _to_device(self, values: NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(values)
         if self._device.type != "cuda":
             return tensor

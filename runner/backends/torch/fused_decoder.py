@@ -107,11 +107,11 @@ def _fusible_parts(layer: object) -> tuple[SelfAttention, GatedFeedForward] | No
     if not isinstance(feed_forward, GatedFeedForward):
         return None
     maps = (attention.projections, attention.output, feed_forward.gate_up, feed_forward.down)
-    how = attention.how
+    config = attention.config
     known = all(isinstance(one, NativeLinear) for one in maps)
     if not known or feed_forward.activation is not ops.silu_mul:
         return None
-    return (attention, feed_forward) if how.softcap is None and how.sinks is None else None
+    return (attention, feed_forward) if config.softcap is None and config.sinks is None else None
 
 
 def _plain(cache: LayerCache) -> bool:
@@ -119,7 +119,7 @@ def _plain(cache: LayerCache) -> bool:
 
 
 def _layer(layer: Any, cache: LayerCache) -> DecoderLayer:
-    attention, feed_forward, how = layer.attention, layer.feed_forward, layer.attention.how
+    attention, feed_forward, config = layer.attention, layer.feed_forward, layer.attention.config
     return DecoderLayer(
         qkv=_map(attention.projections),
         output=_map(attention.output),
@@ -129,12 +129,12 @@ def _layer(layer: Any, cache: LayerCache) -> DecoderLayer:
         feed_forward_norm=_weight(layer.feed_forward_norm),
         q_norm=attention.query_norm and _weight(attention.query_norm),
         k_norm=attention.key_norm and _weight(attention.key_norm),
-        cos=how.rope.cos,
-        sin=how.rope.sin,
+        cos=config.rope.cos,
+        sin=config.rope.sin,
         k_cache=cache.keys,
         v_cache=cache.values,
-        window=how.window,
-        scale=how.scale,
+        window=config.window,
+        scale=config.scale,
     )
 
 

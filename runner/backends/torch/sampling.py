@@ -35,7 +35,7 @@ NAN_FAULT = (
 class TorchSampler(HostSampler):
     """See runner.backends.backend.Sampler.
 
-    likeliest: the highest raw logit is its choice. plain: it is drawn by temperature, top_k, top_p
+    greedy: the highest raw logit is its choice. basic: it is drawn by temperature, top_k, top_p
     and min_p alone, with seed and step, the number of tokens drawn before.
     """
 
@@ -43,9 +43,9 @@ class TorchSampler(HostSampler):
         """Raises InvalidRequest for a bias or penalty that the vocabulary cannot have."""
         super().__init__(params, candidates, vocabulary)
         unchanged = not self._adjustment.active and params.logprobs is None
-        self.likeliest = unchanged and params.temperature <= 0
-        drawn = unchanged and _KERNEL_STEPS.issuperset(active_steps(params))
-        self.plain = self.likeliest or drawn
+        self.greedy = unchanged and params.temperature <= 0
+        basic = unchanged and _KERNEL_STEPS.issuperset(active_steps(params))
+        self.basic = self.greedy or basic
         self.seed = secrets.randbits(62) if params.seed is None else params.seed
         self.step = 0
 
@@ -53,14 +53,14 @@ class TorchSampler(HostSampler):
 class BatchSampler:
     """Samples the rows of one step after the other; one thread at a time."""
 
-    def __init__(self, vocabulary: int, *, together: bool = False) -> None:
-        """together: plain rows are drawn where their logits are."""
+    def __init__(self, vocabulary: int, *, on_device: bool = False) -> None:
+        """on_device: basic rows are drawn where their logits are."""
         self._vocabulary = vocabulary
-        self._together = together
+        self._on_device = on_device
         self._rows = RowSampler(vocabulary)
-        self._held: list[TorchSampler] = []
-        self._held_on: Any = None
-        self._held_columns: tuple[Tensor, ...] = ()
+        self._column_samplers: list[TorchSampler] = []
+        self._column_device: Any = None
+        self._cached_columns: tuple[Tensor, ...] = ()
 
     def create(self, params: SamplingParams) -> TorchSampler:
         """See Backend.create_sampler."""
@@ -70,7 +70,7 @@ class BatchSampler:
         """The token of each row, and one after each token of its draft that the one before it
         confirms; from logits float32 [outputs, vocabulary], of each row one and as many as its
         draft has. Raises RowFault."""
-        tokens = self.draw(rows, logits).tolist() if self._together else _likeliest(logits)
+        tokens = self.draw(rows, logits).tolist() if self._on_device else _greedy_tokens(logits)
         samplers = _samplers(rows)
         if len(tokens) == len(rows) and min(tokens) >= 0 and self._all_chosen(rows, samplers):
             for sampler in samplers:
@@ -105,21 +105,21 @@ class BatchSampler:
     def draw(self, rows: Sequence[Row], logits: Tensor) -> Tensor:
         """For each output, on the device, the token of a row that draws says yes to, -1 where
         there are NaN; of another row the likeliest."""
-        if not self._together:
-            return torch.tensor(_likeliest(logits))
-        return self._drawn(rows, _samplers(rows), logits)
+        if not self._on_device:
+            return torch.tensor(_greedy_tokens(logits))
+        return self._draw_on_device(rows, _samplers(rows), logits)
 
     def _all_chosen(self, rows: Sequence[Row], samplers: Sequence[TorchSampler]) -> bool:
-        if self._together:
-            return all(sampler.plain for sampler in samplers)
-        likeliest = all(sampler.likeliest for sampler in samplers)
-        return likeliest and all(row.mask is None for row in rows)
+        if self._on_device:
+            return all(sampler.basic for sampler in samplers)
+        greedy = all(sampler.greedy for sampler in samplers)
+        return greedy and all(row.mask is None for row in rows)
 
     def _chosen(self, row: Row, sampler: TorchSampler) -> bool:
         """Whether the row's token has been chosen with those of the others."""
-        return sampler.plain if self._together else sampler.likeliest and row.mask is None
+        return sampler.basic if self._on_device else sampler.greedy and row.mask is None
 
-    def _drawn(
+    def _draw_on_device(
         self, rows: Sequence[Row], samplers: Sequence[TorchSampler], logits: Tensor
     ) -> Tensor:
         outputs = [
@@ -143,15 +143,15 @@ class BatchSampler:
             top_p,
             min_p,
             seeds,
-            _placed(torch.tensor(steps), device),
+            _to_device(torch.tensor(steps), device),
             self._masks(outputs, device),
         )
 
     def _columns(self, samplers: list[TorchSampler], device: Any) -> tuple[Tensor, ...]:
         """What stays the same for the samplers, on the device: made when they are others than
         those of the last step."""
-        if samplers != self._held or self._held_on != device:
-            params = [one.params if one.plain else _GREEDY for one in samplers]
+        if samplers != self._column_samplers or self._column_device != device:
+            params = [one.params if one.basic else _GREEDY for one in samplers]
             columns = (
                 torch.tensor([one.temperature for one in params], dtype=torch.float32),
                 torch.tensor([one.top_k for one in params]),
@@ -159,24 +159,24 @@ class BatchSampler:
                 torch.tensor([one.min_p for one in params], dtype=torch.float32),
                 torch.tensor([one.seed for one in samplers]),
             )
-            self._held, self._held_on = samplers, device
-            self._held_columns = tuple(_placed(column, device) for column in columns)
-        return self._held_columns
+            self._column_samplers, self._column_device = samplers, device
+            self._cached_columns = tuple(_to_device(column, device) for column in columns)
+        return self._cached_columns
 
     def _masks(self, outputs: Sequence[tuple[Row, TorchSampler]], device: Any) -> Tensor | None:
-        """The masks of the plain rows, int32 [outputs, words]; all bits where there is none."""
+        """The masks of the basic rows, int32 [outputs, words]; all bits where there is none."""
         if not any(row.mask for row, _ in outputs):
             return None
         words = np.full((len(outputs), (self._vocabulary + 31) // 32), -1, np.int32)
         places = words.view(np.uint8)
         for at, (row, sampler) in enumerate(outputs):
-            if row.mask is not None and sampler.plain:
+            if row.mask is not None and sampler.basic:
                 bits = np.frombuffer(row.mask.bits(), np.uint8)[: places.shape[1]]
                 places[at, : len(bits)] = bits
-        return _placed(torch.from_numpy(words), device)
+        return _to_device(torch.from_numpy(words), device)
 
 
-def _placed(tensor: Tensor, device: Any) -> Tensor:
+def _to_device(tensor: Tensor, device: Any) -> Tensor:
     """The tensor on the device. Only from pinned memory is it copied without waiting for what
     runs there."""
     if device.type != "cuda":
@@ -210,7 +210,7 @@ def _usable(tokens: Sequence[int]) -> int:
     return tokens.index(NAN_TOKEN) if NAN_TOKEN in tokens else len(tokens)
 
 
-def _likeliest(logits: Tensor) -> list[int]:
+def _greedy_tokens(logits: Tensor) -> list[int]:
     """For each row the token of the highest logit, of equal ones the lowest; -1 where that is
     NaN or no finite number. On a CPU NumPy takes a sixth of torch's time."""
     rows = logits.cpu().numpy()

@@ -53,10 +53,10 @@ class LlamaCppVisionEncoder:
         self._width = width
         self._lock = threading.Lock()
         self.close: Callable[[], object] = weakref.finalize(self, mtmd.mtmd_free, handle)
-        self.places_differ = bool(mtmd.mtmd_decode_use_mrope(handle))
+        self.uses_mrope = bool(mtmd.mtmd_decode_use_mrope(handle))
         # The most tokens of a part that must be computed in one batch, since they see each other;
         # 0 where every batch will do
-        self.largest_whole = self._largest_whole()
+        self.max_noncausal_tokens = self._measure_noncausal()
 
     def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
         """See VisionEncoder.read."""
@@ -64,7 +64,7 @@ class LlamaCppVisionEncoder:
             raise ValueError(f"{len(picture.rgb)} bytes are no picture of this size")
         pixels = ctypes.cast(ctypes.c_char_p(picture.rgb), ctypes.POINTER(ctypes.c_uint8))
         pieces = self._read(picture.width, picture.height, pixels)
-        most = self.largest_whole
+        most = self.max_noncausal_tokens
         if most and any(isinstance(x, MtmdSlot) and x.tokens > most for x in pieces):
             raise InvalidRequest(
                 f"the image of {picture.width} x {picture.height} pixels is more than {most} "
@@ -87,7 +87,7 @@ class LlamaCppVisionEncoder:
         return ImagePart(
             vectors=vectors,
             advance=int(mtmd.mtmd_input_chunk_get_n_pos(slot.chunk)),
-            places=self._places(slot) if self.places_differ else None,
+            places=self._places(slot) if self.uses_mrope else None,
             causal=not mtmd.mtmd_decode_use_non_causal(self._handle, slot.chunk),
         )
 
@@ -97,7 +97,7 @@ class LlamaCppVisionEncoder:
         pieces = self._read(*_PROBE_SIZES[1], None)
         return any(token < 0 for piece in pieces if isinstance(piece, list) for token in piece)
 
-    def _largest_whole(self) -> int:
+    def _measure_noncausal(self) -> int:
         if not mtmd.mtmd_decode_use_non_causal(self._handle, None):
             return 0
         found = [self._read(width, height, None) for width, height in _PROBE_SIZES]

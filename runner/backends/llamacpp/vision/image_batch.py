@@ -67,7 +67,7 @@ class ImageBatch:
             self._outputs[:] = 0
             self._outputs[end - start - 1] = last
             vectors = np.ascontiguousarray(image.vectors[start:end], np.float32)
-            places = self._places(row, image, start, end)
+            places = self._token_positions(row, image, start, end)
             batch = native.llama_batch(
                 n_tokens=end - start,
                 token=None,
@@ -81,7 +81,7 @@ class ImageBatch:
             )
             self._context.decode_native(batch)
 
-    def _places(
+    def _token_positions(
         self, row: Row, image: ImagePart, start: int, end: int
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
         """The positions of the tokens from start to end: [tokens], or [4, tokens] with M-RoPE."""

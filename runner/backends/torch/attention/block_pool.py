@@ -1,6 +1,6 @@
 """Which blocks of the cache hold which sequence: tables, reference counts, copy-on-write.
 
-Owns the bookkeeping in the machine's memory; the tensors are attention.py's, and whoever asks for
+Owns the bookkeeping in the machine's memory; the tensors are paged.py's, and whoever asks for
 room makes the copies that come back. Sequences that begin alike share blocks, the last one too
 where it is not full: the first to write into it gets a copy. Knows no token ids; prefixes are
 found by runner/engine/prefix_cache.py, token by token.
@@ -27,12 +27,12 @@ class BlockCopy:
 class BlockPool:
     """blocks of block_size tokens, for sequences 0 .. sequences - 1."""
 
-    def __init__(self, blocks: int, block_size: int, sequences: int, longest: int) -> None:
-        """longest: most tokens of a sequence."""
+    def __init__(self, blocks: int, block_size: int, sequences: int, max_tokens: int) -> None:
+        """max_tokens: most tokens of a sequence."""
         self.block_size = block_size
         self.lengths: NDArray[np.int64] = np.zeros(sequences, np.int64)
         self.tables: NDArray[np.int32] = np.zeros(
-            (sequences, self.blocks_for(longest)), np.int32
+            (sequences, self.blocks_for(max_tokens)), np.int32
         )  # row: the blocks of a sequence, those past its length are of no meaning
         self._free: NDArray[np.bool_] = np.ones(blocks, np.bool_)
         self._free_count = blocks
@@ -150,8 +150,8 @@ class BlockPool:
     def _in_longest_run(self, count: int) -> int:
         edges = np.flatnonzero(np.diff(self._free, prepend=False, append=False))
         starts, ends = edges[::2], edges[1::2]
-        longest = int((ends - starts).argmax())
-        start, length = int(starts[longest]), int(ends[longest] - starts[longest])
+        max_tokens = int((ends - starts).argmax())
+        start, length = int(starts[max_tokens]), int(ends[max_tokens] - starts[max_tokens])
         return start + max(0, length - count) // 2
 
     def _drop(self, block: int) -> None:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from kernels import ops
 from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import read_cache
-from kernels.decode.naive import one_token
-from kernels.prefill.naive import one_sequence
+from kernels.decode.naive import attend_token
+from kernels.prefill.naive import attend_sequence
 from kernels.rope.naive import rotate, rotation_factors
 from runner.backends.torch.attention.paged import (
     SCALED_DTYPES,
@@ -97,11 +97,11 @@ class CpuAttentionStep:
     _factors: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, how: AttentionConfig
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, config: AttentionConfig
     ) -> Tensor:
         """See attention.paged.AttentionStep."""
         views = self.layers[layer]
-        factors = self._factors.get(id(how.rope)) or self._rotation_factors(how.rope)
+        factors = self._factors.get(id(config.rope)) or self._rotation_factors(config.rope)
         keys, values = views.flat
         keys.index_copy_(0, self.slots, rotate(key, factors))
         values.index_copy_(0, self.slots, value)
@@ -109,7 +109,7 @@ class CpuAttentionStep:
         if not self._extents:
             size = views.cache.keys.shape[1]
             self._extents.extend(sequence_extents(self.tables, self.lengths, self.starts, size))
-        found = [self._sequence(views, query, extent, how) for extent in self._extents]
+        found = [self._sequence(views, query, extent, config) for extent in self._extents]
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def _rotation_factors(self, rope: RopeTables) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,7 @@ class CpuAttentionStep:
             key, value = (read_cache(pool, blocks, length, query.dtype, None) for pool in both)
         else:
             key, value = (pool.narrow(0, extent.first, length) for pool in views.flat)
-        return one_sequence(own, key, value, spec)
+        return attend_sequence(own, key, value, spec)
 
     def _token(
         self, views: CacheViews, query: Tensor, extent: SequenceExtent, spec: AttentionSpec
@@ -155,4 +155,4 @@ class CpuAttentionStep:
             key, value = (pool.narrow(2, start, seen) for pool in views.heads_first)
         heads = key.shape[1]
         packed = query.view(1, heads, -1, query.shape[-1])
-        return one_token(packed, key, value, spec).view(query.shape)
+        return attend_token(packed, key, value, spec).view(query.shape)

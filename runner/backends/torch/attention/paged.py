@@ -58,7 +58,7 @@ class AttentionStep(Protocol):
     """The attention's part of one step."""
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, how: AttentionConfig
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, config: AttentionConfig
     ) -> Tensor:
         """Turn query [T, H, D] and key [T, K, D], store key and value [T, K, D], and attend:
         [T, H, D]."""
@@ -82,10 +82,10 @@ class PagedAttentionStep:
     decodes: int
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, how: AttentionConfig
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, config: AttentionConfig
     ) -> Tensor:
         """See AttentionStep."""
-        cache, rope = self.caches[layer], how.rope
+        cache, rope = self.caches[layer], config.rope
         query = ops.rotate_and_store(
             query,
             key,
@@ -100,13 +100,16 @@ class PagedAttentionStep:
         )
         count = self.decodes
         if count == len(self.context_lengths):
-            return self._decode(cache, query, how)
+            return self._decode(cache, query, config)
         if count == 0:
-            return self._prefill(cache, query, how)
-        parts = self._decode(cache, query[:count], how), self._prefill(cache, query[count:], how)
+            return self._prefill(cache, query, config)
+        parts = (
+            self._decode(cache, query[:count], config),
+            self._prefill(cache, query[count:], config),
+        )
         return torch.cat(parts)
 
-    def _decode(self, cache: LayerCache, query: Tensor, how: AttentionConfig) -> Tensor:
+    def _decode(self, cache: LayerCache, query: Tensor, config: AttentionConfig) -> Tensor:
         count = self.decodes
         return ops.decode_attention(
             query,
@@ -114,11 +117,11 @@ class PagedAttentionStep:
             cache.values,
             self.block_tables[:count],
             self.context_lengths[:count],
-            how,
+            config,
             scales=cache.scales,
         )
 
-    def _prefill(self, cache: LayerCache, query: Tensor, how: AttentionConfig) -> Tensor:
+    def _prefill(self, cache: LayerCache, query: Tensor, config: AttentionConfig) -> Tensor:
         count = self.decodes
         return ops.prefill_attention(
             query,
@@ -127,7 +130,7 @@ class PagedAttentionStep:
             self.block_tables[count:],
             self.query_starts[count:] - count,
             self.context_lengths[count:],
-            how,
+            config,
             scales=cache.scales,
         )
 

@@ -19,8 +19,8 @@ Tensor = Any
 Computation = Callable[[], Tensor]
 Forward = Callable[[Tensor, Tensor, AttentionStep], Tensor]  # tokens, positions, step -> logits
 
-_SMALL = (1, 2, 4, 8)  # then steps of 16: at most a third of a larger batch is padding
-_STEP = 16
+_SMALL_SIZES = (1, 2, 4, 8)  # then steps of 16: at most a third of a larger batch is padding
+_SIZE_STEP = 16
 _NOT_STORED = -1
 
 
@@ -76,7 +76,7 @@ class DecodeGraphs:
         self,
         forward: Forward,
         caches: Sequence[LayerCache],
-        most: int,
+        max_sequences: int,
         width: int,
         recorder: GraphRecorder,
         device: Any,
@@ -84,7 +84,7 @@ class DecodeGraphs:
         self._forward = forward
         self._caches = caches
         self._recorder = recorder
-        self._sizes = sizes_up_to(most)
+        self._sizes = sizes_up_to(max_sequences)
         self._graphs: dict[int, Computation] = {}
         largest = self._sizes[-1]
         long = {"dtype": torch.int64, "device": device}
@@ -103,36 +103,36 @@ class DecodeGraphs:
         the next run. Rows of padding have no context and are stored nowhere."""
         count = len(tokens)
         size = next(size for size in self._sizes if size >= count)
-        held = self._inputs
-        held.tokens[:count].copy_(tokens)
-        held.positions[:count].copy_(positions)
-        held.slots[:count].copy_(step.slots)
-        held.slots[count:size].fill_(_NOT_STORED)
-        held.block_tables[:count, : step.block_tables.shape[1]].copy_(step.block_tables)
-        held.context_lengths[:count].copy_(step.context_lengths)
-        held.context_lengths[count:size].zero_()
+        inputs = self._inputs
+        inputs.tokens[:count].copy_(tokens)
+        inputs.positions[:count].copy_(positions)
+        inputs.slots[:count].copy_(step.slots)
+        inputs.slots[count:size].fill_(_NOT_STORED)
+        inputs.block_tables[:count, : step.block_tables.shape[1]].copy_(step.block_tables)
+        inputs.context_lengths[:count].copy_(step.context_lengths)
+        inputs.context_lengths[count:size].zero_()
         replay = self._graphs.get(size)
         if replay is None:
             replay = self._graphs[size] = self._recorder.record(lambda: self._compute(size))
         return replay()[:count]
 
     def _compute(self, size: int) -> Tensor:
-        held = self._inputs
+        inputs = self._inputs
         step = PagedAttentionStep(
             caches=self._caches,
-            positions=held.positions[:size],
-            slots=held.slots[:size],
-            block_tables=held.block_tables[:size],
-            query_starts=held.query_starts[: size + 1],
-            context_lengths=held.context_lengths[:size],
+            positions=inputs.positions[:size],
+            slots=inputs.slots[:size],
+            block_tables=inputs.block_tables[:size],
+            query_starts=inputs.query_starts[: size + 1],
+            context_lengths=inputs.context_lengths[:size],
             decodes=size,
         )
-        return self._forward(held.tokens[:size], held.positions[:size], step)
+        return self._forward(inputs.tokens[:size], inputs.positions[:size], step)
 
 
-def sizes_up_to(most: int) -> tuple[int, ...]:
+def sizes_up_to(max_sequences: int) -> tuple[int, ...]:
     """The batch sizes that there are graphs for: the last one holds most."""
-    steps = range(_STEP, most + _STEP, _STEP)
-    sizes = (*_SMALL, *steps)
-    enough = next(at for at, size in enumerate(sizes) if size >= most)
+    steps = range(_SIZE_STEP, max_sequences + _SIZE_STEP, _SIZE_STEP)
+    sizes = (*_SMALL_SIZES, *steps)
+    enough = next(at for at, size in enumerate(sizes) if size >= max_sequences)
     return sizes[: enough + 1]

@@ -28,7 +28,7 @@ class SelfAttention:
     shape: DecoderShape
     projections: Linear
     output: Linear
-    how: AttentionConfig
+    config: AttentionConfig
     query_norm: RmsNorm | None = None
     key_norm: RmsNorm | None = None
 
@@ -40,7 +40,7 @@ class SelfAttention:
         value = projected[:, heads + heads_kv :]
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
-        return self.output(step.attend(self.layer, query, key, value, self.how).flatten(1))
+        return self.output(step.attend(self.layer, query, key, value, self.config).flatten(1))
 
 
 @dataclass(frozen=True, slots=True)

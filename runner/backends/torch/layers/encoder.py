@@ -59,19 +59,19 @@ class EncoderLayer:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """words [V, hidden]; places [P, hidden]: of positions, those of no text left out; kind
-    [hidden]: that of the first kind of text, which all are."""
+    """word_embeddings [V, hidden]; position_embeddings [P, hidden], without those of padding;
+    token_type_embedding [hidden]: of the first text, which all tokens are in."""
 
-    words: Tensor
-    places: Tensor
-    kind: Tensor
+    word_embeddings: Tensor
+    position_embeddings: Tensor
+    token_type_embedding: Tensor
     norm: LayerNorm
     layers: Sequence[EncoderLayer]
 
     @property
-    def longest(self) -> int:
+    def max_tokens(self) -> int:
         """Most tokens of a text."""
-        return len(self.places)
+        return len(self.position_embeddings)
 
     def forward(self, tokens: Tensor, starts: Tensor) -> Tensor:
         """The hidden states [T, hidden] of tokens int64 [T] of texts that begin at starts int32
@@ -79,7 +79,11 @@ class Encoder:
         lengths = starts.diff()
         firsts = torch.repeat_interleave(starts[:-1], lengths)
         positions = torch.arange(len(tokens), device=tokens.device) - firsts
-        x = self.norm(self.words[tokens] + self.places[positions] + self.kind)
+        x = self.norm(
+            self.word_embeddings[tokens]
+            + self.position_embeddings[positions]
+            + self.token_type_embedding
+        )
         for layer in self.layers:
             x = layer(x, starts)
         return x

@@ -128,7 +128,7 @@ class ExpertNames:
 
 
 def read_experts(
-    parts: DecoderBuilder,
+    builder: DecoderBuilder,
     prefix: str,
     names: ExpertNames,
     routing: Routing,
@@ -137,7 +137,7 @@ def read_experts(
 ) -> StackedExperts | ListedExperts:
     """The router and the experts of width: prefix + "experts.0." and so on. Raises
     ModelLoadFailed."""
-    weights, hidden, bias = parts.weights, parts.config.shape.hidden, names.bias
+    weights, hidden, bias = builder.weights, builder.config.shape.hidden, names.bias
     router = weights.linear(f"{prefix}{names.router}", hidden, routing.experts, bias=bias)
 
     def expert(number: int) -> GatedFeedForward:

@@ -1,7 +1,8 @@
 """The parts that decoders are made of: linear maps, embeddings, norms.
 
 Each holds its weights on the device and computes through kernels.ops. Knows no names of
-checkpoints and no architecture; which kind of linear map a checkpoint has is linear.py's matter.
+checkpoints and no architecture; which kind of linear map a checkpoint has, loading/weights.py
+says.
 """
 
 from __future__ import annotations

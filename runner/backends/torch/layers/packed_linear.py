@@ -1,7 +1,7 @@
 """Linear maps whose weights stay quantized on the device, or are unpacked once for a CPU.
 
 One class for each way of packing; they meet in PackedWeight. How a checkpoint names and stores
-them is quantization.py's matter, what the bytes mean that of kernels/quant.
+them is loading/quantization.py's matter, what the bytes mean that of kernels/quant.
 """
 
 from __future__ import annotations

@@ -15,16 +15,16 @@ _CONFIG_ERRORS = (ArithmeticError, RuntimeError, TypeError, ValueError)
 DIVISORS = "divided"  # of GGUF files, which hold a divisor for each frequency
 
 
-def rope_tables(rope: RopeConfig, place: WeightPlacement) -> RopeTables:
-    """Cosines and sines [place.positions, rope.width / 2], float32. Raises ModelLoadFailed for a
-    scaling that is not known."""
+def rope_tables(rope: RopeConfig, placement: WeightPlacement) -> RopeTables:
+    """Cosines and sines [placement.max_tokens, rope.width / 2], float32. Raises ModelLoadFailed
+    for a scaling that is not known."""
     if rope.scaling is not None and rope.scaling["rope_type"] == DIVISORS:
-        return _divided(rope, place)
+        return _divided(rope, placement)
     for key in ("short_factor", "long_factor"):
         _check_factors(rope, key)
     try:
         cos, sin = ops.rope_tables(
-            rope.width, rope.base, place.positions, rope.scaling, place.device
+            rope.width, rope.base, placement.max_tokens, rope.scaling, placement.device
         )
     except _CONFIG_ERRORS as error:
         raise ModelLoadFailed(f"the config's rope_scaling: {error}") from error
@@ -43,7 +43,7 @@ def _check_factors(rope: RopeConfig, key: str) -> None:
         )
 
 
-def _divided(rope: RopeConfig, place: WeightPlacement) -> RopeTables:
+def _divided(rope: RopeConfig, placement: WeightPlacement) -> RopeTables:
     assert rope.scaling is not None
     divisors = torch.tensor(rope.scaling["divisors"], dtype=torch.float32)
     if divisors.numel() != rope.width // 2:
@@ -52,6 +52,6 @@ def _divided(rope: RopeConfig, place: WeightPlacement) -> RopeTables:
             f" {rope.width // 2} pairs"
         )
     exponents = torch.arange(0, rope.width, 2, dtype=torch.float32) / rope.width
-    turns = torch.arange(place.positions, dtype=torch.float32)
-    angles = torch.outer(turns, 1.0 / rope.base**exponents / divisors)
-    return RopeTables(angles.cos().to(place.device), angles.sin().to(place.device))
+    positions = torch.arange(placement.max_tokens, dtype=torch.float32)
+    angles = torch.outer(positions, 1.0 / rope.base**exponents / divisors)
+    return RopeTables(angles.cos().to(placement.device), angles.sin().to(placement.device))

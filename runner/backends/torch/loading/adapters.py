@@ -53,18 +53,18 @@ class LoraAdapters:
         """adapters: files and the scale of each. Raises ModelLoadFailed for one that is not for
         this model."""
         self._found: dict[str, list[LoraPair]] = {}
-        self._left: dict[str, str] = {}
+        self._unused: dict[str, str] = {}
         for path, scale in adapters:
             try:
                 self._read(read_header(Path(path)), scale, model)
             except RegistryError as error:
                 raise ModelLoadFailed(f"the adapter {Path(path).name}: {error}") from error
 
-    def of(self, name: str, inputs: int, outputs: int) -> list[LoraPair]:
+    def for_linear(self, name: str, inputs: int, outputs: int) -> list[LoraPair]:
         """What is added to the map called name, without ".weight". Raises ModelLoadFailed where
         the shapes are others."""
         found = self._found.get(name, [])
-        self._left.pop(name, None)
+        self._unused.pop(name, None)
         for pair in found:
             if (pair.up.shape[0], pair.down.shape[1]) != (outputs, inputs):
                 raise ModelLoadFailed(
@@ -74,10 +74,10 @@ class LoraAdapters:
                 )
         return found
 
-    def finish(self) -> None:
+    def check_all_used(self) -> None:
         """Raises ModelLoadFailed when a map that an adapter changes is not in the model."""
-        if self._left:
-            name, file = next(iter(self._left.items()))
+        if self._unused:
+            name, file = next(iter(self._unused.items()))
             raise ModelLoadFailed(
                 f"the adapter {file} changes {shown(name)}, which this model has not as a linear"
                 " map; the backend llamacpp may apply it"
@@ -107,7 +107,7 @@ class LoraAdapters:
             factor = scale * alpha / len(down) if alpha else scale
             place = stem.removesuffix(".weight")
             self._found.setdefault(place, []).append(LoraPair(down, up * factor))
-            self._left[place] = name
+            self._unused[place] = name
 
 
 def add_adapters(

@@ -47,16 +47,16 @@ class DecoderBuilder:
         width = self.config.shape.hidden if width is None else width
         return self.weights.norm(name, width, self.config.norm_epsilon, self.offset)
 
-    def attending(self, window: int | None = None) -> AttentionConfig:
+    def attention_config(self, window: int | None = None) -> AttentionConfig:
         """Attention by the config's rope and scale. Raises ModelLoadFailed."""
         return AttentionConfig(
-            self.config.scale, window, rope=rope_tables(self.config.rope, self.weights.place)
+            self.config.scale, window, rope=rope_tables(self.config.rope, self.weights.placement)
         )
 
     def attention(
         self,
         layer: int,
-        how: AttentionConfig,
+        attention_config: AttentionConfig,
         biases: Biases = Biases(),
         *,
         head_norms: bool = False,
@@ -81,11 +81,13 @@ class DecoderBuilder:
             output=weights.linear(
                 f"{prefix}o_proj", shape.queries, shape.hidden, bias=biases.output
             ),
-            how=how,
+            config=attention_config,
             **norms,
         )
 
-    def gated(self, layer: int, activation: Activation, *, bias: bool = False) -> GatedFeedForward:
+    def gated_feed_forward(
+        self, layer: int, activation: Activation, *, bias: bool = False
+    ) -> GatedFeedForward:
         """The feed-forward with a map each for gate and up. Raises ModelLoadFailed."""
         shape, prefix = self.config.shape, f"model.layers.{layer}.mlp."
         maps = [(f"{prefix}{name}_proj", shape.feed_forward) for name in ("gate", "up")]
@@ -95,7 +97,7 @@ class DecoderBuilder:
             activation,
         )
 
-    def pre_norm(
+    def pre_norm_layers(
         self,
         attention: Callable[[int], SelfAttention],
         feed_forward: Callable[[int], FeedForward],

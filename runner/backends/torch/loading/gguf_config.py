@@ -1,7 +1,7 @@
 """The metadata of a GGUF file as the config.json of the same model.
 
 Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md and llama.cpp's llama-arch.cpp.
-What the keys mean to a model is for config.py and models/ to say.
+What the keys mean to a model is for torch/config.py and models/ to say.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _stretched(header: GgufHeader, kind: str) -> dict[str, Any]:
 
 
 def _longrope(header: GgufHeader) -> dict[str, Any]:
-    """LongRoPE, whose factors are tensors; sources.py puts them in."""
+    """LongRoPE, whose factors are tensors; source.py puts them in."""
     found: dict[str, Any] = {"rope_type": "longrope"}
     for key, name in (
         ("original_context_length", "original_max_position_embeddings"),

@@ -50,12 +50,12 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         source.elements,
         source.stored_bytes,
         quantized=source.quantized,
-        lying=source.lying,
+        in_place=source.in_place,
     )
     log.info("memory plan of %s: %s", path.name, memory.describe())
     torch.set_num_threads(plan.threads or threads_for(memory.weights_bytes))
     context = min(plan.context_length, source.config.context_length)
-    place = WeightPlacement(
+    placement = WeightPlacement(
         memory.dtype,
         torch.device(memory.device),
         context,
@@ -68,7 +68,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     try:
         with torch.inference_mode():
             adapters = LoraAdapters(plan.adapters, source.header) if plan.adapters else None
-            model = build_model(source, place, progress, adapters)
+            model = build_model(source, placement, progress, adapters)
             backend = (
                 _embedder(plan, source.header, model, memory, context)
                 if plan.embedding
@@ -92,19 +92,21 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
 
 def build_model(
     source: ModelSource,
-    place: WeightPlacement,
+    placement: WeightPlacement,
     progress: LoadProgress | None = None,
     adapters: LoraAdapters | None = None,
 ) -> Decoder | Encoder:
     """The model of a source with its weights in place, every tensor used. Raises
     ModelLoadFailed, and what progress raises."""
     build = model_class(source.config.model_type)
-    weights = WeightLoader(source.tensors, place, source.config.quantization, progress, adapters)
+    weights = WeightLoader(
+        source.tensors, placement, source.config.quantization, progress, adapters
+    )
     try:
         model: Decoder | Encoder = build(source.config, weights)
     except ConvertError as error:
         raise ModelLoadFailed(f"the model's config is refused: {error}") from error
-    weights.finish()
+    weights.check_all_used()
     return model
 
 
@@ -128,13 +130,13 @@ def _embedder(
             f"{header.path.name} {what}: the backend torch computes the embeddings of encoders"
             " only. Use the backend llamacpp"
         )
-    longest = min(context, model.longest)
+    longest = min(context, model.max_tokens)
     capacity = Capacity(
         pool_tokens=longest,
         max_sequences=plan.max_sequences,
         context_length=longest,
         batch_tokens=plan.batch_tokens,
-        vocabulary=len(model.words),
+        vocabulary=len(model.word_embeddings),
         block_size=1,
         partial_share=False,
     )

@@ -98,14 +98,14 @@ def plan_memory(
     stored_bytes: int,
     *,
     quantized: bool,
-    lying: InPlaceWeights = InPlaceWeights(),
+    in_place: InPlaceWeights = InPlaceWeights(),
 ) -> TorchMemoryPlan:
     """What the model takes. elements: its weights; stored_bytes: of them in the file, where
-    quantized tells that they are packed; lying: those which need not be unpacked on a CPU. Raises
-    ModelLoadFailed when the device has less."""
+    quantized tells that they are packed; in_place: those which need not be unpacked on a CPU.
+    Raises ModelLoadFailed when the device has less."""
     device = device_for(plan)
     native = device == "cpu" and plan.native_kernels and torch_kernels() is not None
-    kept = lying if native else InPlaceWeights()
+    kept = in_place if native else InPlaceWeights()
     dtype, packed = dtype_for(config, device), quantized and device != "cpu"
     narrow = quantized and dtype is torch.float32 and supports_bfloat16()
     shape, width = config.shape, dtype.itemsize

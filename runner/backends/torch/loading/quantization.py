@@ -1,7 +1,7 @@
 """How quantized checkpoints store a linear map: the quantization_config of config.json.
 
 Sources: AutoGPTQ, AutoAWQ, compressed-tensors (formats pack-, int- and float-quantized) and the
-fine-grained FP8 of DeepSeek and Qwen. Knows names and shapes; packed_linear.py computes.
+fine-grained FP8 of DeepSeek and Qwen. Knows names and shapes; layers/packed_linear.py computes.
 """
 
 from __future__ import annotations

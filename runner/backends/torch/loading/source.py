@@ -40,14 +40,14 @@ _FACTORS = {
 @dataclass(frozen=True, slots=True)
 class ModelSource:
     """elements: of all weights; stored_bytes: what they take in the file, where quantized tells
-    that they are packed; lying: those that may stay as they are there. header: of a GGUF."""
+    that they are packed; in_place: those that may stay as they are there. header: of a GGUF."""
 
     config: ModelConfig
     tensors: TensorSource
     elements: int
     stored_bytes: int
     quantized: bool
-    lying: InPlaceWeights
+    in_place: InPlaceWeights
     header: GgufHeader | None = None
 
 
@@ -67,8 +67,8 @@ def _checkpoint(folder: Path) -> ModelSource:
     )
     elements = sum(_weights(name, tensors.shape(name)) for name in tensors.names)
     quantized = config.quantization is not None
-    lying = InPlaceWeights() if quantized else InPlaceWeights(elements, tensors.size_bytes)
-    return ModelSource(config, tensors, elements, tensors.size_bytes, quantized, lying)
+    in_place = InPlaceWeights() if quantized else InPlaceWeights(elements, tensors.size_bytes)
+    return ModelSource(config, tensors, elements, tensors.size_bytes, quantized, in_place)
 
 
 def _weights(name: str, shape: tuple[int, ...]) -> int:
@@ -97,7 +97,9 @@ def _gguf(path: Path) -> ModelSource:
     size_bytes = header.tensors_size_bytes
     quantized = header.quantization not in _FLOAT_TYPES
     plain = [tensor for tensor in header.tensors if tensor.type in _IN_PLACE_TYPES]
-    lying = InPlaceWeights(sum(one.elements for one in plain), sum(one.size_bytes for one in plain))
+    in_place = InPlaceWeights(
+        sum(one.elements for one in plain), sum(one.size_bytes for one in plain)
+    )
     return ModelSource(
-        config, tensors, header.parameter_count, size_bytes, quantized, lying, header
+        config, tensors, header.parameter_count, size_bytes, quantized, in_place, header
     )

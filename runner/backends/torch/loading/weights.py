@@ -69,8 +69,7 @@ class TensorSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WeightPlacement:
-    """Where weights go, in which floating type computation runs, and the most tokens that a
-    sequence will have.
+    """Where weights go, in which floating type computation runs; max_tokens: of a sequence.
 
     packed: quantized weights stay so; unpacking them at each step is cheap on a GPU, which waits
     for memory, and dear on a CPU. narrow: linear maps multiply in bfloat16, but that to logits;
@@ -80,7 +79,7 @@ class WeightPlacement:
 
     dtype: Any
     device: Any
-    positions: int
+    max_tokens: int
     packed: bool = False
     narrow: bool = False
     native: bool = True
@@ -98,7 +97,7 @@ class WeightLoader:
     def __init__(
         self,
         source: TensorSource,
-        place: WeightPlacement,
+        placement: WeightPlacement,
         quantization: Mapping[str, Any] | None = None,
         progress: Callable[[float], None] | None = None,
         adapters: LoraAdapters | None = None,
@@ -107,23 +106,25 @@ class WeightLoader:
         quantization that is not known."""
         if quantization is not None:
             quantizations.check_quantization(quantization)
-        self.place = place
+        self.placement = placement
         self.quantization = quantization
         self._source = source
         self._progress = progress
         self._adapters = adapters
-        self._kernels = native_kernels(place.dtype, place.device) if place.native else None
-        sample = torch.empty((1, 1), dtype=place.weights_dtype, device=place.device)
-        wide = place.device.type == "cpu" and place.weights_dtype == torch.float32
-        self._blocks = place.weights_dtype == torch.bfloat16 and can_block(sample)
+        self._kernels = (
+            native_kernels(placement.dtype, placement.device) if placement.native else None
+        )
+        sample = torch.empty((1, 1), dtype=placement.weights_dtype, device=placement.device)
+        wide = placement.device.type == "cpu" and placement.weights_dtype == torch.float32
+        self._blocks = placement.weights_dtype == torch.bfloat16 and can_block(sample)
         self._rearranges = self._blocks or wide  # weights get another layout than the file's
         self._buffer: Tensor | None = None
         self._used: set[str] = set()
-        self._left: tuple[str, ...] = ()
+        self._ignored: tuple[str, ...] = ()
 
-    def leave(self, *prefixes: str) -> None:
+    def ignore(self, *prefixes: str) -> None:
         """Tensors whose names begin so are of no use to the model; finish lets them be."""
-        self._left += prefixes
+        self._ignored += prefixes
 
     def has(self, name: str) -> bool:
         """The checkpoint has this tensor."""
@@ -138,7 +139,7 @@ class WeightLoader:
         """The tensor on the device, in the computation's type or in dtype. Raises
         ModelLoadFailed when it is missing or has another shape."""
         return self._floats(name, shape).to(
-            device=self.place.device, dtype=dtype or self.place.dtype, copy=True
+            device=self.placement.device, dtype=dtype or self.placement.dtype, copy=True
         )
 
     def stored(self, name: str, *shape: int, dtype: Any = None) -> Tensor:
@@ -149,7 +150,7 @@ class WeightLoader:
             raise ModelLoadFailed(
                 f"tensor {shown(name)} is {tensor.dtype}, its quantization makes it {dtype}"
             )
-        return tensor.to(device=self.place.device, copy=True)
+        return tensor.to(device=self.placement.device, copy=True)
 
     def linear(self, name: str, inputs: int, outputs: int, *, bias: bool = False) -> Linear:
         """The map called name, without ".weight". Raises ModelLoadFailed."""
@@ -163,7 +164,7 @@ class WeightLoader:
         return self._adapted(self._stacked(parts, inputs, bias=bias), parts, inputs)
 
     def _stacked(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
-        if self.place.packed:
+        if self.placement.packed:
             found = [self._packed(name, inputs, outputs) for name, outputs in parts]
             packed = [weight for weight in found if weight is not None]
             if len(packed) == len(parts):
@@ -180,12 +181,14 @@ class WeightLoader:
         """The rows of tokens, called name, without ".weight"; scale is rounded to the
         computation's type. Raises ModelLoadFailed."""
         if self._kernels is not None:
-            weight, kind = self._rows(name, hidden, vocabulary, self.place.dtype)
-            rounded = None if scale is None else float(torch.tensor(scale, dtype=self.place.dtype))
-            return TokenEmbedding(weight, rounded, self.place.dtype, kind)
+            weight, kind = self._rows(name, hidden, vocabulary, self.placement.dtype)
+            rounded = (
+                None if scale is None else float(torch.tensor(scale, dtype=self.placement.dtype))
+            )
+            return TokenEmbedding(weight, rounded, self.placement.dtype, kind)
         weight = self._floats(f"{name}.weight", (vocabulary, hidden))
-        if weight.dtype != self.place.dtype or self.place.device.type != "cpu":
-            weight = weight.to(device=self.place.device, dtype=self.place.dtype, copy=True)
+        if weight.dtype != self.placement.dtype or self.placement.device.type != "cpu":
+            weight = weight.to(device=self.placement.device, dtype=self.placement.dtype, copy=True)
         rounded = None if scale is None else float(torch.tensor(scale, dtype=weight.dtype))
         return TokenEmbedding(weight, rounded)
 
@@ -194,17 +197,17 @@ class WeightLoader:
         type than the computation's, in which close logits could become the same."""
         vocabulary = len(embedding.weight)
         if tied and self.has(f"{name}.weight"):
-            self._note(f"{name}.weight")
+            self._mark_used(f"{name}.weight")
         if self._kernels is not None:
             rows = WeightRows(embedding.weight, embedding.kind)
-            rows = rows if tied else self._rows(name, hidden, vocabulary, self.place.dtype)
-            narrow = self.place.dtype == torch.bfloat16
+            rows = rows if tied else self._rows(name, hidden, vocabulary, self.placement.dtype)
+            narrow = self.placement.dtype == torch.bfloat16
             matrices = create_matrices(self._kernels, [rows])
             plain = NativeLinear(matrices, narrow=narrow, dtype=torch.float32)
             return plain if tied else self._adapted(plain, [(name, vocabulary)], hidden)
         if tied:
             return self._head(embedding.weight)
-        if self.place.narrow:
+        if self.placement.narrow:
             wide = self._head(self.tensor(f"{name}.weight", vocabulary, hidden))
             return self._adapted(wide, [(name, vocabulary)], hidden)
         return self.linear(name, hidden, vocabulary)
@@ -213,16 +216,16 @@ class WeightLoader:
         """The norm called name, without ".weight". Raises ModelLoadFailed."""
         return RmsNorm(self.tensor(f"{name}.weight", width), epsilon, offset)
 
-    def finish(self) -> None:
+    def check_all_used(self) -> None:
         """Raises ModelLoadFailed when the checkpoint has tensors that nobody asked for: what it
         computes then is something else than the config says."""
         self._buffer = None
         if self._adapters is not None:
-            self._adapters.finish()
+            self._adapters.check_all_used()
         extra = sorted(
             name
             for name in self._source.names
-            if name not in self._used and _counts(name) and not name.startswith(self._left)
+            if name not in self._used and _counts(name) and not name.startswith(self._ignored)
         )
         if extra:
             raise ModelLoadFailed(
@@ -233,8 +236,10 @@ class WeightLoader:
         """base with what adapters add to it."""
         if self._adapters is None:
             return base
-        added = [(outputs, self._adapters.of(name, inputs, outputs)) for name, outputs in parts]
-        return add_adapters(base, added, self.place.dtype, self.place.device)
+        added = [
+            (outputs, self._adapters.for_linear(name, inputs, outputs)) for name, outputs in parts
+        ]
+        return add_adapters(base, added, self.placement.dtype, self.placement.device)
 
     def _dense(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
         if self._kernels is not None:
@@ -246,43 +251,43 @@ class WeightLoader:
     def _native(
         self, kernels: TorchKernels, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool
     ) -> Linear:
-        most = self.place.weights_dtype
-        rows = [self._rows(name, inputs, outputs, most) for name, outputs in parts]
+        max_dtype = self.placement.weights_dtype
+        rows = [self._rows(name, inputs, outputs, max_dtype) for name, outputs in parts]
         biases = [self._bias(name, outputs, bias) for name, outputs in parts]
         added = torch.cat(biases) if bias else None
-        return NativeLinear(create_matrices(kernels, rows), added, most == torch.bfloat16)
+        return NativeLinear(create_matrices(kernels, rows), added, max_dtype == torch.bfloat16)
 
-    def _rows(self, name: str, inputs: int, outputs: int, most: Any) -> WeightRows:
+    def _rows(self, name: str, inputs: int, outputs: int, max_dtype: Any) -> WeightRows:
         """The map's weights as they are stored where kernels multiply them so, in most where they
         are wider."""
         if self.quantization is not None:
             packed = quantizations.read_packed(self.quantization, self, name, inputs, outputs)
             if packed is not None:
-                return WeightRows(packed.dense(most))
+                return WeightRows(packed.dense(max_dtype))
         whole = f"{name}.weight"
         self._check_present(whole)
         self._check_shape(whole, (outputs, inputs))
-        mapped = self.place.mapped
+        mapped = self.placement.mapped
         found = self._source.rows(whole, keep=mapped)
         if found is not None and found[0] == Q8_0:
-            self._note(whole)
+            self._mark_used(whole)
             return WeightRows(found[1] if mapped else found[1].clone(), found[0])
         weight = self._floats(whole, (outputs, inputs), keep=mapped)
-        if weight.itemsize > most.itemsize:
-            return WeightRows(weight.to(most))
+        if weight.itemsize > max_dtype.itemsize:
+            return WeightRows(weight.to(max_dtype))
         return WeightRows(weight if mapped else weight.clone())
 
     def _rows_of(self, parts: Sequence[tuple[str, int]], inputs: int) -> Tensor:
         """The parts' weights one below the other. Where they are rearranged next, they lie in the
         file or in memory that the next call uses again: fresh pages cost as much as the copy."""
-        place, rows = self.place, sum(outputs for _, outputs in parts)
-        kind = {"dtype": place.weights_dtype, "device": place.device}
+        placement, rows = self.placement, sum(outputs for _, outputs in parts)
+        kind = {"dtype": placement.weights_dtype, "device": placement.device}
         if not self._rearranges:
             weight = torch.empty((rows, inputs), **kind)
         else:
             if len(parts) == 1:
                 found = self._unpacked(parts[0][0], inputs, rows)
-                return found.to(place.weights_dtype)
+                return found.to(placement.weights_dtype)
             if self._buffer is None or self._buffer.numel() < rows * inputs:
                 self._buffer = torch.empty(rows * inputs, **kind)
             weight = self._buffer[: rows * inputs].view(rows, inputs)
@@ -302,15 +307,15 @@ class WeightLoader:
         if found is None:
             return None
         self._check_shape(f"{name}.weight", (outputs, inputs))
-        self._note(f"{name}.weight")
-        return GgufPackedWeight(found[1].to(self.place.device, copy=True), found[0])
+        self._mark_used(f"{name}.weight")
+        return GgufPackedWeight(found[1].to(self.placement.device, copy=True), found[0])
 
     def _unpacked(self, name: str, inputs: int, outputs: int) -> Tensor:
         """The weights [outputs, inputs] as floats."""
         if self.quantization is not None:
             packed = quantizations.read_packed(self.quantization, self, name, inputs, outputs)
             if packed is not None:
-                return packed.dense(self.place.weights_dtype)
+                return packed.dense(self.placement.weights_dtype)
         return self._floats(f"{name}.weight", (outputs, inputs))
 
     def _head(self, weight: Tensor) -> Linear:
@@ -324,7 +329,7 @@ class WeightLoader:
     def _multiplying(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
         if self._blocks:
             return BlockedLinear(to_blocked(weight), bias)
-        if self.place.narrow:
+        if self.placement.narrow:
             return Bfloat16Linear(weight, bias)
         if self._rearranges:
             turned = weight.t().clone(memory_format=torch.contiguous_format)
@@ -344,10 +349,10 @@ class WeightLoader:
     def _take(self, name: str, shape: tuple[int, ...], *, keep: bool = False) -> Tensor:
         self._check_present(name)
         self._check_shape(name, shape)
-        self._note(name)
+        self._mark_used(name)
         return self._source.read(name, keep=keep)
 
-    def _note(self, name: str) -> None:
+    def _mark_used(self, name: str) -> None:
         self._used.add(name)
         if self._progress is not None:
             self._progress(len(self._used) / max(1, len(self._source.names)))

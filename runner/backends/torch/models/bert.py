@@ -32,15 +32,19 @@ def encoder(config: ModelConfig, weights: WeightLoader, prefix: str, skipped: in
         values.refuse("max_position_embeddings", f"{positions}, expected more than {skipped}")
     kinds = values.integer("type_vocab_size", _KINDS)
     own = prefix if weights.has(f"{prefix}embeddings.word_embeddings.weight") else ""
-    weights.leave(*(start + name for start in (own, "") for name in _UNUSED))
+    weights.ignore(*(start + name for start in (own, "") for name in _UNUSED))
     stem = f"{own}embeddings."
     epsilon = values.number("layer_norm_eps", _EPSILON)
     return Encoder(
-        words=weights.tensor(f"{stem}word_embeddings.weight", shape.vocabulary, shape.hidden),
-        places=weights.tensor(f"{stem}position_embeddings.weight", positions, shape.hidden)[
-            skipped:
-        ],
-        kind=weights.tensor(f"{stem}token_type_embeddings.weight", kinds, shape.hidden)[0],
+        word_embeddings=weights.tensor(
+            f"{stem}word_embeddings.weight", shape.vocabulary, shape.hidden
+        ),
+        position_embeddings=weights.tensor(
+            f"{stem}position_embeddings.weight", positions, shape.hidden
+        )[skipped:],
+        token_type_embedding=weights.tensor(
+            f"{stem}token_type_embeddings.weight", kinds, shape.hidden
+        )[0],
         norm=_norm(weights, f"{stem}LayerNorm", shape.hidden, epsilon),
         layers=[
             _layer(config, weights, f"{own}encoder.layer.{number}.", epsilon)
@@ -73,8 +77,8 @@ def _norm(weights: WeightLoader, name: str, width: int, epsilon: float) -> Layer
 
 
 def _activation(values: Config) -> Activation:
-    kind = values.one_of("hidden_act", "gelu", "gelu", "relu", *_TANH)
-    if kind == "relu":
+    token_type_embedding = values.one_of("hidden_act", "gelu", "gelu", "relu", *_TANH)
+    if token_type_embedding == "relu":
         relu: Activation = functional.relu
         return relu
-    return partial(functional.gelu, approximate="tanh" if kind in _TANH else "none")
+    return partial(functional.gelu, approximate="tanh" if token_type_embedding in _TANH else "none")

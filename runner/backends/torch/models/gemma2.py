@@ -28,16 +28,16 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values, "hidden_activation", *GEMMA_ACTIVATIONS)
-    parts = DecoderBuilder(config, weights, offset=1.0)
+    builder = DecoderBuilder(config, weights, offset=1.0)
     full = replace(
-        parts.attending(),
+        builder.attention_config(),
         scale=query_scale(config),
         softcap=read_softcap(values, "attn_logit_softcapping", _SCORES_CAP),
     )
     sliding = replace(full, window=read_window(values, _WINDOW))
     kinds = read_sliding_layers(values, config.shape.layers, lambda layer: layer % 2 == 0)
     return gemma(
-        parts,
+        builder,
         [sliding if kind else full for kind in kinds],
         read_softcap(values, "final_logit_softcapping", _LOGITS_CAP),
     )
@@ -52,28 +52,28 @@ def query_scale(config: ModelConfig) -> float:
 
 
 def gemma(
-    parts: DecoderBuilder,
-    hows: Sequence[AttentionConfig],
+    builder: DecoderBuilder,
+    attention_configs: Sequence[AttentionConfig],
     softcap: float | None,
     *,
     head_norms: bool = False,
 ) -> Decoder:
-    """The decoder whose layers attend as hows say; softcap: of the logits. Raises ConvertError,
-    ModelLoadFailed."""
-    shape = parts.config.shape
-    biased = parts.config.values.flag("attention_bias")
+    """The decoder whose layers attend as attention_configs say; softcap: of the logits. Raises
+    ConvertError, ModelLoadFailed."""
+    shape = builder.config.shape
+    biased = builder.config.values.flag("attention_bias")
     biases = Biases(inputs=biased, output=biased)
 
     def layer(number: int) -> TransformerLayer:
         prefix = f"model.layers.{number}."
         return SandwichLayer(
-            parts.norm(f"{prefix}input_layernorm"),
-            parts.attention(number, hows[number], biases, head_norms=head_norms),
-            parts.norm(f"{prefix}post_attention_layernorm"),
-            parts.norm(f"{prefix}pre_feedforward_layernorm"),
-            parts.gated(number, ops.gelu_mul),
-            parts.norm(f"{prefix}post_feedforward_layernorm"),
+            builder.norm(f"{prefix}input_layernorm"),
+            builder.attention(number, attention_configs[number], biases, head_norms=head_norms),
+            builder.norm(f"{prefix}post_attention_layernorm"),
+            builder.norm(f"{prefix}pre_feedforward_layernorm"),
+            builder.gated_feed_forward(number, ops.gelu_mul),
+            builder.norm(f"{prefix}post_feedforward_layernorm"),
         )
 
     layers = [layer(number) for number in range(shape.layers)]
-    return parts.decoder(layers, scale=shape.hidden**0.5, softcap=softcap)
+    return builder.decoder(layers, scale=shape.hidden**0.5, softcap=softcap)

@@ -34,18 +34,18 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     check_activation(values, "hidden_activation", *GEMMA_ACTIVATIONS)
     if values.flag("use_bidirectional_attention"):
         values.refuse("use_bidirectional_attention", "embedders of Gemma 3 are not supported")
-    parts = DecoderBuilder(config, weights, offset=1.0)
+    builder = DecoderBuilder(config, weights, offset=1.0)
     full = replace(
-        parts.attending(),
+        builder.attention_config(),
         scale=query_scale(config),
         softcap=read_softcap(values, "attn_logit_softcapping"),
     )
-    local = rope_tables(local_rope(values, config.shape.head), weights.place)
+    local = rope_tables(local_rope(values, config.shape.head), weights.placement)
     sliding = replace(full, rope=local, window=read_window(values, _WINDOW))
     every = values.integer("sliding_window_pattern", _EVERY)
     kinds = read_sliding_layers(values, config.shape.layers, lambda layer: (layer + 1) % every != 0)
     return gemma(
-        parts,
+        builder,
         [sliding if kind else full for kind in kinds],
         read_softcap(values, "final_logit_softcapping"),
         head_norms=True,

@@ -26,8 +26,8 @@ _BLOCK = 32  # weights of one scale in MXFP4
 def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values, shape = config.values, config.shape
-    parts = DecoderBuilder(config, weights)
-    full, window = parts.attending(), read_window(values, _WINDOW)
+    builder = DecoderBuilder(config, weights)
+    full, window = builder.attention_config(), read_window(values, _WINDOW)
     kinds = read_sliding_layers(values, shape.layers, lambda layer: layer % 2 == 0)
     biased = values.flag("attention_bias", default=True)
     biases = Biases(inputs=biased, output=biased)
@@ -38,14 +38,14 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
         limit=values.number("swiglu_limit", _LIMIT),
     )
 
-    def attending(layer: int) -> AttentionConfig:
+    def layer_attention(layer: int) -> AttentionConfig:
         sinks = weights.tensor(f"model.layers.{layer}.self_attn.sinks", shape.heads)
         return replace(full, window=window if kinds[layer] else None, sinks=sinks)
 
-    return parts.decoder(
-        parts.pre_norm(
-            lambda layer: parts.attention(layer, attending(layer), biases),
-            lambda layer: _experts(parts, f"model.layers.{layer}.mlp.", routing, activation),
+    return builder.decoder(
+        builder.pre_norm_layers(
+            lambda layer: builder.attention(layer, layer_attention(layer), biases),
+            lambda layer: _experts(builder, f"model.layers.{layer}.mlp.", routing, activation),
         )
     )
 
@@ -59,14 +59,14 @@ def clamped_swiglu(x: Tensor, alpha: float, limit: float) -> Tensor:
 
 
 def _experts(
-    parts: DecoderBuilder, prefix: str, routing: Routing, activation: Activation
+    builder: DecoderBuilder, prefix: str, routing: Routing, activation: Activation
 ) -> FeedForward:
     """The experts of a layer: in stacks, of floats or packed, or one by one as model files have
     them."""
-    if parts.weights.has(f"{prefix}experts.0.{_NAMES.gate}.weight"):
-        width = parts.config.shape.feed_forward
-        return read_experts(parts, prefix, _NAMES, routing, width, activation)
-    weights, shape = parts.weights, parts.config.shape
+    if builder.weights.has(f"{prefix}experts.0.{_NAMES.gate}.weight"):
+        width = builder.config.shape.feed_forward
+        return read_experts(builder, prefix, _NAMES, routing, width, activation)
+    weights, shape = builder.weights, builder.config.shape
     hidden, width, count = shape.hidden, shape.feed_forward, routing.experts
     router = weights.linear(f"{prefix}router", hidden, count, bias=True)
     stem = f"{prefix}experts."
@@ -88,26 +88,26 @@ def _experts(
     return StackedExperts(
         router,
         routing,
-        _packed(parts, f"{stem}gate_up_proj", (count, 2 * width, hidden), split=True),
-        _packed(parts, f"{stem}down_proj", (count, hidden, width), split=False),
+        _packed(builder, f"{stem}gate_up_proj", (count, 2 * width, hidden), split=True),
+        _packed(builder, f"{stem}down_proj", (count, hidden, width), split=False),
         activation,
         biases,
     )
 
 
 def _packed(
-    parts: DecoderBuilder, name: str, size: tuple[int, int, int], *, split: bool
+    builder: DecoderBuilder, name: str, size: tuple[int, int, int], *, split: bool
 ) -> Mxfp4Experts:
     """All experts' maps of size [experts, outputs, inputs]. split: the rows of gate and up take
     turns."""
     count, outputs, inputs = size
     if inputs % _BLOCK:
-        parts.config.values.refuse(
+        builder.config.values.refuse(
             "quantization_config", f"MXFP4 has blocks of {_BLOCK}, a row has {inputs} values"
         )
     shape = (count, outputs, inputs // _BLOCK)
-    blocks = parts.weights.stored(f"{name}_blocks", *shape, _BLOCK // 2, dtype=torch.uint8)
-    scales = parts.weights.stored(f"{name}_scales", *shape, dtype=torch.uint8)
+    blocks = builder.weights.stored(f"{name}_blocks", *shape, _BLOCK // 2, dtype=torch.uint8)
+    scales = builder.weights.stored(f"{name}_scales", *shape, dtype=torch.uint8)
     if split:
         blocks, scales = _halves(blocks), _halves(scales)
     return Mxfp4Experts(blocks, scales)

@@ -17,13 +17,13 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
 def llama(config: ModelConfig, weights: WeightLoader, window: int | None) -> Decoder:
     """A Llama whose tokens see the last window tokens. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
-    parts = DecoderBuilder(config, weights)
-    how = parts.attending(window)
+    builder = DecoderBuilder(config, weights)
+    attention_config = builder.attention_config(window)
     biased, bias = config.values.flag("attention_bias"), config.values.flag("mlp_bias")
     biases = Biases(inputs=biased, output=biased)
-    return parts.decoder(
-        parts.pre_norm(
-            lambda layer: parts.attention(layer, how, biases),
-            lambda layer: parts.gated(layer, ops.silu_mul, bias=bias),
+    return builder.decoder(
+        builder.pre_norm_layers(
+            lambda layer: builder.attention(layer, attention_config, biases),
+            lambda layer: builder.gated_feed_forward(layer, ops.silu_mul, bias=bias),
         )
     )

@@ -15,15 +15,15 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values)
-    parts = DecoderBuilder(config, weights)
-    how = parts.attending(read_window(values))
+    builder = DecoderBuilder(config, weights)
+    attention_config = builder.attention_config(read_window(values))
     routing = Routing.read(values, "num_local_experts", normalize=True)
     width = config.shape.feed_forward
-    return parts.decoder(
-        parts.pre_norm(
-            lambda layer: parts.attention(layer, how),
+    return builder.decoder(
+        builder.pre_norm_layers(
+            lambda layer: builder.attention(layer, attention_config),
             lambda layer: read_experts(
-                parts, f"model.layers.{layer}.block_sparse_moe.", _NAMES, routing, width
+                builder, f"model.layers.{layer}.block_sparse_moe.", _NAMES, routing, width
             ),
         )
     )

@@ -13,8 +13,8 @@ from runner.backends.torch.loading.weights import WeightLoader
 def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
-    parts, shape = DecoderBuilder(config, weights), config.shape
-    how = parts.attending(read_window(config.values))
+    builder, shape = DecoderBuilder(config, weights), config.shape
+    attention_config = builder.attention_config(read_window(config.values))
 
     def attention(layer: int) -> SelfAttention:
         prefix = f"model.layers.{layer}.self_attn."
@@ -24,7 +24,7 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
             shape=shape,
             projections=weights.linear(f"{prefix}qkv_proj", shape.hidden, fused),
             output=weights.linear(f"{prefix}o_proj", shape.queries, shape.hidden),
-            how=how,
+            config=attention_config,
         )
 
     def feed_forward(layer: int) -> GatedFeedForward:
@@ -35,4 +35,4 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
             ops.silu_mul,
         )
 
-    return parts.decoder(parts.pre_norm(attention, feed_forward))
+    return builder.decoder(builder.pre_norm_layers(attention, feed_forward))

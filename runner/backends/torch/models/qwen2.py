@@ -25,21 +25,21 @@ _WINDOW, _FIRST = 4096, 28
 def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
-    parts = DecoderBuilder(config, weights)
-    hows = attending_by_layer(parts)
-    return parts.decoder(
-        parts.pre_norm(
-            lambda layer: parts.attention(layer, hows[layer], Biases(inputs=True)),
-            lambda layer: parts.gated(layer, ops.silu_mul),
+    builder = DecoderBuilder(config, weights)
+    attention_configs = attention_config_by_layer(builder)
+    return builder.decoder(
+        builder.pre_norm_layers(
+            lambda layer: builder.attention(layer, attention_configs[layer], Biases(inputs=True)),
+            lambda layer: builder.gated_feed_forward(layer, ops.silu_mul),
         )
     )
 
 
-def attending_by_layer(parts: DecoderBuilder) -> list[AttentionConfig]:
+def attention_config_by_layer(builder: DecoderBuilder) -> list[AttentionConfig]:
     """How each layer attends, by use_sliding_window and max_window_layers. Raises ConvertError,
     ModelLoadFailed."""
-    values, layers = parts.config.values, parts.config.shape.layers
-    full = parts.attending()
+    values, layers = builder.config.values, builder.config.shape.layers
+    full = builder.attention_config()
     window = read_window(values, _WINDOW) if values.flag("use_sliding_window") else None
     sliding = replace(full, window=window)
     first = _first_window(values)

@@ -7,19 +7,21 @@ from runner.backends.torch.config import ModelConfig, check_activation
 from runner.backends.torch.layers.decoder import Decoder
 from runner.backends.torch.loading.decoder_builder import Biases, DecoderBuilder
 from runner.backends.torch.loading.weights import WeightLoader
-from runner.backends.torch.models.qwen2 import attending_by_layer
+from runner.backends.torch.models.qwen2 import attention_config_by_layer
 
 
 def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     check_activation(config.values)
-    parts = DecoderBuilder(config, weights)
-    hows = attending_by_layer(parts)
+    builder = DecoderBuilder(config, weights)
+    attention_configs = attention_config_by_layer(builder)
     biased = config.values.flag("attention_bias")
     biases = Biases(inputs=biased, output=biased)
-    return parts.decoder(
-        parts.pre_norm(
-            lambda layer: parts.attention(layer, hows[layer], biases, head_norms=True),
-            lambda layer: parts.gated(layer, ops.silu_mul),
+    return builder.decoder(
+        builder.pre_norm_layers(
+            lambda layer: builder.attention(
+                layer, attention_configs[layer], biases, head_norms=True
+            ),
+            lambda layer: builder.gated_feed_forward(layer, ops.silu_mul),
         )
     )

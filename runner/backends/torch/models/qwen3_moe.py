@@ -23,9 +23,9 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     """The decoder of config. Raises ConvertError, ModelLoadFailed."""
     values = config.values
     check_activation(values)
-    parts = DecoderBuilder(config, weights)
+    builder = DecoderBuilder(config, weights)
     sliding = values.flag("use_sliding_window")
-    how = parts.attending(read_window(values, _WINDOW) if sliding else None)
+    attention_config = builder.attention_config(read_window(values, _WINDOW) if sliding else None)
     biased = values.flag("attention_bias")
     biases = Biases(inputs=biased, output=biased)
     routing = Routing.read(values, "num_experts", normalize=values.flag("norm_topk_prob"))
@@ -34,12 +34,13 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
 
     def feed_forward(layer: int) -> FeedForward:
         if layer in plain or (layer + 1) % every:
-            return parts.gated(layer, ops.silu_mul)
-        return read_experts(parts, f"model.layers.{layer}.mlp.", _NAMES, routing, width)
+            return builder.gated_feed_forward(layer, ops.silu_mul)
+        return read_experts(builder, f"model.layers.{layer}.mlp.", _NAMES, routing, width)
 
-    return parts.decoder(
-        parts.pre_norm(
-            lambda layer: parts.attention(layer, how, biases, head_norms=True), feed_forward
+    return builder.decoder(
+        builder.pre_norm_layers(
+            lambda layer: builder.attention(layer, attention_config, biases, head_norms=True),
+            feed_forward,
         )
     )
 

@@ -30,7 +30,7 @@ class Watched(FakeBackend):
         self.most = max(self.most, sum(len(scoring.targets) for scoring in scored))
         if self.spoiled:
             for scoring in scored:
-                scoring.found = [(float("nan"), ()) for _ in scoring.found]
+                scoring.logprobs = [(float("nan"), ()) for _ in scoring.logprobs]
         return sampled
 
 
@@ -66,7 +66,7 @@ def expected(tokens: Sequence[int]) -> list[float]:
     echo = FakeBackend(Capacity(4096, 1, 256, 512, VOCABULARY, 1, True, score_tokens=512))
     scoring = TargetLogprobs(tokens[1:], 1)
     echo.step([Row(0, tokens, 0, scoring=scoring)])
-    return [nats for nats, _ in scoring.found]
+    return [nats for nats, _ in scoring.logprobs]
 
 
 PROMPT = TOKENIZER.encode("the fire is warm and bright", add_bos=True, parse_special=True)

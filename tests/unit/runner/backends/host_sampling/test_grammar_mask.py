@@ -99,7 +99,7 @@ def test_among_few_the_same_tokens_are_chosen_as_from_the_masked_row(
 ) -> None:
     masking, random = MaskBuffer(VOCABULARY), np.random.default_rng(5)
     among, whole = (HostSampler(params, CandidateArray(VOCABULARY), VOCABULARY) for _ in range(2))
-    assert not among.sees_all
+    assert not among.needs_all_logits
     for _ in range(60):
         logits = random.standard_normal(VOCABULARY).astype(np.float32) * 3
         size = int(random.integers(2, 40))
@@ -126,5 +126,5 @@ def test_the_only_allowed_token_is_chosen_unless_its_logit_is_none() -> None:
 )  # fmt: skip
 def test_what_looks_at_more_than_the_allowed_tokens_says_so(params: SamplingParams) -> None:
     sampler = HostSampler(params, CandidateArray(VOCABULARY), VOCABULARY)
-    assert sampler.sees_all
+    assert sampler.needs_all_logits
     sampler.close()

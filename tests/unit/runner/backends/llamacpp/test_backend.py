@@ -377,7 +377,7 @@ def test_a_prompts_own_log_probabilities_are_those_of_sampling_at_each_place(
     first, second = TargetLogprobs(PROMPT[1:6], 3), TargetLogprobs(PROMPT[6:], 3)
     backend.step([Row(1, PROMPT[:5], 0, scoring=first)])
     (last,) = backend.step([Row(1, PROMPT[5:], 5, sampler, scoring=second)])
-    found = [*first.found, *second.found]
+    found = [*first.logprobs, *second.logprobs]
     assert len(found) == len(PROMPT) - 1
     for (nats, top), target, known in zip(found, PROMPT[1:], alone, strict=False):
         assert dict(top) == pytest.approx({id: known[id] for id, _ in top}, abs=TOLERANCE)
@@ -391,7 +391,7 @@ def test_rows_to_score_and_to_sample_share_a_step(backend: Backend) -> None:
     scoring = TargetLogprobs(PROMPT[1:], 1)
     again = backend.step([Row(1, PROMPT, 0, scoring=scoring), Row(2, PROMPT, 0, sampler)])
     assert [sampled.token for sampled in again] == [alone.token]
-    assert len(scoring.found) == len(PROMPT) - 1
+    assert len(scoring.logprobs) == len(PROMPT) - 1
 
 
 def test_more_to_score_than_room_is_reserved_for_is_refused(backend: Backend) -> None:

@@ -252,10 +252,10 @@ def test_known_tokens_are_scored_as_they_would_be_sampled(loaded: LoadedBackend)
     backend, tokens = loaded.backend, tokens_of(loaded, PROMPTS[0])
     scoring = TargetLogprobs(tokens[1:], 3)
     [sampled] = backend.step([Row(0, tokens, 0, backend.create_sampler(OPEN), scoring=scoring)])
-    assert len(scoring.found) == len(tokens) - 1
+    assert len(scoring.logprobs) == len(tokens) - 1
     backend.release(0)
     half = first(backend, tokens[:5])
-    assert scoring.found[4][1][0][1] == pytest.approx(half.top[0][1], abs=0.05)
+    assert scoring.logprobs[4][1][0][1] == pytest.approx(half.top[0][1], abs=0.05)
     backend.release(0)
     assert_close(sampled, first(backend, tokens))
 

@@ -65,9 +65,9 @@ def test_vectors_are_those_of_llamacpp(pooling: int | None, tmp_path: Path) -> N
 
 def test_an_input_alone_and_among_many_has_the_same_vector(encoder: Path) -> None:
     backend = opened(encoder, batch_tokens=20).backend
-    together = backend.embed(INPUTS * 10)
-    assert len(together) == 40
-    for at, vector in enumerate(together):
+    on_device = backend.embed(INPUTS * 10)
+    assert len(on_device) == 40
+    for at, vector in enumerate(on_device):
         assert vector == pytest.approx(backend.embed([INPUTS[at % 4]])[0], abs=1e-5)
 
 

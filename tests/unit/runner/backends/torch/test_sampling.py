@@ -28,9 +28,9 @@ def logits(rows: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(rows, VOCABULARY, generator=generator) * 3
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_of_equal_logits_the_lowest_token_is_the_likeliest(together: bool) -> None:
-    sampling = BatchSampler(VOCABULARY, together=together)
+@pytest.mark.parametrize("on_device", [False, True])
+def test_of_equal_logits_the_lowest_token_is_the_likeliest(on_device: bool) -> None:
+    sampling = BatchSampler(VOCABULARY, on_device=on_device)
     flat = torch.zeros(2, VOCABULARY)
     flat[1, [7, 40, 299]] = 2.0
     greedy = sampling.create(SamplingParams(temperature=0))
@@ -47,9 +47,11 @@ def test_of_equal_logits_the_lowest_token_is_the_likeliest(together: bool) -> No
         SamplingParams(temperature=0.7, top_k=1),
     ],
 )
-@pytest.mark.parametrize("together", [False, True])
-def test_a_certain_choice_is_that_of_the_definition(params: SamplingParams, together: bool) -> None:
-    sampling, history = BatchSampler(VOCABULARY, together=together), [3, 9, 9, 250]
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_certain_choice_is_that_of_the_definition(
+    params: SamplingParams, on_device: bool
+) -> None:
+    sampling, history = BatchSampler(VOCABULARY, on_device=on_device), [3, 9, 9, 250]
     for seed in range(20):
         values = logits(1, seed)
         values[0, 9] = 12.0
@@ -60,7 +62,7 @@ def test_a_certain_choice_is_that_of_the_definition(params: SamplingParams, toge
         assert found.token == expected
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("on_device", [False, True])
 @pytest.mark.parametrize(
     "params",
     [
@@ -69,9 +71,9 @@ def test_a_certain_choice_is_that_of_the_definition(params: SamplingParams, toge
     ],
 )
 def test_draws_follow_the_distribution_of_the_definition(
-    params: SamplingParams, together: bool
+    params: SamplingParams, on_device: bool
 ) -> None:
-    sampling, values = BatchSampler(VOCABULARY, together=together), logits(1)
+    sampling, values = BatchSampler(VOCABULARY, on_device=on_device), logits(1)
     sampler = sampling.create(params)
     draws = [
         sampling.sample([Row(0, [1], 0, sampler)], values.clone())[0].token for _ in range(3000)
@@ -83,11 +85,11 @@ def test_draws_follow_the_distribution_of_the_definition(
 
 
 def test_plain_rows_and_others_mix_and_a_seed_draws_alone_what_it_draws_in_a_batch() -> None:
-    sampling, values = BatchSampler(VOCABULARY, together=True), logits(4)
-    plain = SamplingParams(temperature=1.5, seed=8)
+    sampling, values = BatchSampler(VOCABULARY, on_device=True), logits(4)
+    basic = SamplingParams(temperature=1.5, seed=8)
     odd = SamplingParams(temperature=1.5, seed=8, typical_p=0.5)
-    [alone] = sampling.sample([Row(0, [1], 0, sampling.create(plain))], values[2:3])
-    kinds = (SamplingParams(temperature=0), odd, plain, SamplingParams(logprobs=2))
+    [alone] = sampling.sample([Row(0, [1], 0, sampling.create(basic))], values[2:3])
+    kinds = (SamplingParams(temperature=0), odd, basic, SamplingParams(logprobs=2))
     rows = [Row(at, [1], 0, sampling.create(params)) for at, params in enumerate(kinds)]
     found = sampling.sample(rows, values)
     assert found[0].token == int(values[0].argmax())
@@ -96,11 +98,11 @@ def test_plain_rows_and_others_mix_and_a_seed_draws_alone_what_it_draws_in_a_bat
 
 
 @pytest.mark.parametrize("params", [SamplingParams(temperature=0), SamplingParams(seed=6)])
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("on_device", [False, True])
 def test_tokens_after_a_draft_are_those_drawn_one_after_the_other(
-    params: SamplingParams, together: bool
+    params: SamplingParams, on_device: bool
 ) -> None:
-    sampling, values = BatchSampler(VOCABULARY, together=together), logits(4)
+    sampling, values = BatchSampler(VOCABULARY, on_device=on_device), logits(4)
     sampler = sampling.create(params)
     steps = [sampling.sample([Row(0, [1], 0, sampler)], values[at : at + 1]) for at in range(3)]
     said = [found.token for [found] in steps]
@@ -111,9 +113,9 @@ def test_tokens_after_a_draft_are_those_drawn_one_after_the_other(
         assert [each.token for each in found] == said[:confirmed]
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_masks_hold_for_the_rows_that_have_one(together: bool) -> None:
-    sampling, values = BatchSampler(VOCABULARY, together=together), logits(3)
+@pytest.mark.parametrize("on_device", [False, True])
+def test_masks_hold_for_the_rows_that_have_one(on_device: bool) -> None:
+    sampling, values = BatchSampler(VOCABULARY, on_device=on_device), logits(3)
     params = (SamplingParams(temperature=0), SamplingParams(seed=1), SamplingParams(logprobs=0))
     samplers = [sampling.create(each) for each in params]
     bits = np.zeros((VOCABULARY + 7) // 8, np.uint8)
@@ -125,9 +127,9 @@ def test_masks_hold_for_the_rows_that_have_one(together: bool) -> None:
     assert [found.token for found in mixed] == [free[0].token, 299]
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_a_row_of_nan_is_at_fault_and_the_others_are_not(together: bool) -> None:
-    sampling, values = BatchSampler(VOCABULARY, together=together), logits(2)
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_row_of_nan_is_at_fault_and_the_others_are_not(on_device: bool) -> None:
+    sampling, values = BatchSampler(VOCABULARY, on_device=on_device), logits(2)
     values[0, 5] = np.nan
     for params in (SamplingParams(temperature=0), SamplingParams(seed=1)):
         rows = [Row(at, [1], 0, sampling.create(params)) for at in (0, 1)]

@@ -43,13 +43,13 @@ def wide() -> Iterator[LoadedBackend]:
         model = load(ember_plan("torch"), lambda _share: None)
     backend = model.backend
     assert isinstance(backend, TorchBackend)
-    backend._sampling = BatchSampler(backend.capacity.vocabulary, together=True)
+    backend._sampling = BatchSampler(backend.capacity.vocabulary, on_device=True)
     yield model
     backend.close()
 
 
 @pytest.fixture
-def together(wide: LoadedBackend) -> Iterator[LoadedBackend]:
+def on_device(wide: LoadedBackend) -> Iterator[LoadedBackend]:
     """The same with an empty cache."""
     yield wide
     wide.backend.reset()
@@ -88,11 +88,11 @@ def told(deltas: dict[str, list[Delta]]) -> object:
 
 
 def test_the_answers_are_those_of_one_step_after_the_other(
-    together: LoadedBackend, monkeypatch: pytest.MonkeyPatch
+    on_device: LoadedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected, _, _ = answers(together, REQUESTS)
-    monkeypatch.setattr(together.backend, "launches", True)
-    found, errors, engine = answers(together, REQUESTS)
+    expected, _, _ = answers(on_device, REQUESTS)
+    monkeypatch.setattr(on_device.backend, "launches", True)
+    found, errors, engine = answers(on_device, REQUESTS)
     assert told(found) == told(expected)
     assert not errors
     ahead = engine._backend
@@ -101,10 +101,10 @@ def test_the_answers_are_those_of_one_step_after_the_other(
     assert ahead.launches.kept > 20
 
 
-def test_a_seed_draws_the_same_after_a_row_was_dropped(together: LoadedBackend) -> None:
-    backend = together.backend
+def test_a_seed_draws_the_same_after_a_row_was_dropped(on_device: LoadedBackend) -> None:
+    backend = on_device.backend
     assert isinstance(backend, TorchBackend)
-    tokens = tokens_of(together, PROMPTS[3])
+    tokens = tokens_of(on_device, PROMPTS[3])
     said = []
     for dropped in (False, True):
         sampler = backend.create_sampler(DRAWN)
@@ -121,11 +121,11 @@ def test_a_seed_draws_the_same_after_a_row_was_dropped(together: LoadedBackend) 
     assert said[0] == said[1]
 
 
-def test_some_rows_go_on_without_the_others(together: LoadedBackend) -> None:
-    backend = together.backend
+def test_some_rows_go_on_without_the_others(on_device: LoadedBackend) -> None:
+    backend = on_device.backend
     assert isinstance(backend, TorchBackend)
     samplers = [backend.create_sampler(GREEDY) for _ in range(3)]
-    prompts = [tokens_of(together, text) for text in PROMPTS[:3]]
+    prompts = [tokens_of(on_device, text) for text in PROMPTS[:3]]
     rows = [Row(at, prompts[at], 0, samplers[at]) for at in range(3)]
     firsts = [one.token for one in backend.step(rows)]
     begun = backend.launch(
@@ -144,11 +144,11 @@ def test_some_rows_go_on_without_the_others(together: LoadedBackend) -> None:
 
 
 def test_unusable_logits_are_a_fault_of_their_row_when_it_is_read(
-    together: LoadedBackend, monkeypatch: pytest.MonkeyPatch
+    on_device: LoadedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = together.backend
+    backend = on_device.backend
     assert isinstance(backend, TorchBackend)
-    tokens = tokens_of(together, PROMPTS[0])
+    tokens = tokens_of(on_device, PROMPTS[0])
     samplers = [backend.create_sampler(GREEDY) for _ in range(2)]
     rows = [Row(at, tokens, 0, samplers[at]) for at in range(2)]
     firsts = [one.token for one in backend.step(rows)]

@@ -54,8 +54,10 @@ def test_weights_that_lie_in_the_file_are_priced_as_they_are_there(
     monkeypatch.setattr(planning, "supports_bfloat16", lambda: False)
 
     def weights_bytes(**changes: Any) -> int:
-        plan, lying = ember_plan("torch", **changes), InPlaceWeights(900, 1000)
-        return plan_memory(CONFIG, plan, 1000, 1400, quantized=True, lying=lying).weights_bytes
+        plan, in_place = ember_plan("torch", **changes), InPlaceWeights(900, 1000)
+        return plan_memory(
+            CONFIG, plan, 1000, 1400, quantized=True, in_place=in_place
+        ).weights_bytes
 
     monkeypatch.setattr(planning, "torch_kernels", lambda: object())
     assert weights_bytes() == 1000 + 4 * 100

@@ -102,15 +102,15 @@ def test_a_checkpoint_that_lacks_a_packed_tensor_is_refused_before_anything_is_w
     assert not (tmp_path / "kept.gguf").exists()
 
 
-def lying(header: GgufHeader, types: Any) -> GgufHeader:
+def in_place(header: GgufHeader, types: Any) -> GgufHeader:
     return replace(header, metadata={**header.metadata, CHECKPOINT.types: types})
 
 
 def test_types_that_are_not_those_of_the_tensors_are_refused(tmp_path: Path) -> None:
     header = read_header(kept(tmp_path, "awq"))
     with pytest.raises(ModelLoadFailed, match="names 1 types for"):
-        EmbeddedCheckpoint(lying(header, ("F32",)))
+        EmbeddedCheckpoint(in_place(header, ("F32",)))
     with pytest.raises(ModelLoadFailed, match="cannot be 'Q9'"):
-        EmbeddedCheckpoint(lying(header, ("Q9",) * len(header.tensors)))
+        EmbeddedCheckpoint(in_place(header, ("Q9",) * len(header.tensors)))
     with pytest.raises(ModelLoadFailed, match="cannot be 'F64'"):
-        EmbeddedCheckpoint(lying(header, ("F64",) * len(header.tensors)))
+        EmbeddedCheckpoint(in_place(header, ("F64",) * len(header.tensors)))
