@@ -31,8 +31,14 @@ check: dev
 	$(PYTHON_BIN)/ruff check .
 	$(PYTHON_BIN)/mypy
 	$(PYTHON_BIN)/lint-imports
+	$(PYTHON_BIN)/python -m tests.import_circles
 	$(PYTHON_BIN)/clang-format --dry-run -Werror kernels/native/*.cpp kernels/native/*.h
 	$(PYTHON_BIN)/python -m kernels.native --strict
+
+# Every text that a user may read, with its place: errors, help, output, docs of settings.
+.PHONY: messages
+messages: dev
+	$(PYTHON_BIN)/python -m tests.messages
 
 # A file's tests stay together: they share daemons and what they have built.
 test: dev
