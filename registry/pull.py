@@ -7,15 +7,15 @@ is made of files, nor HTTP clients that watch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 from registry.digest import Digest
 from registry.errors import RegistryError
 from registry.hosts.host import Host, RemoteFile, RemoteModel
 from registry.names import Name
+from registry.progress import Progress
 from registry.store import Store
 from registry.transfer.download import BlobProgress
 from registry.transfer.fetcher import Fetcher
@@ -23,9 +23,9 @@ from registry.transfer.fetcher import Fetcher
 
 @dataclass(slots=True)
 class BuildProgress:
-    """A step of the making of a model. line: status, and completed and total as they grow."""
+    """A step of the building of a model, which grows until it is done."""
 
-    line: Mapping[str, Any]
+    progress: Progress
     done: bool = False
 
 
@@ -41,15 +41,15 @@ class PullState:
     made_type: str | None = None
     file: str | None = None
 
-    def tell(self, line: Mapping[str, Any]) -> None:
-        """Show work: a line of another status is the next step."""
+    def report(self, progress: Progress) -> None:
+        """Show work: another status is the next step."""
         last = self.steps[-1] if self.steps else None
-        if isinstance(last, BuildProgress) and last.line["status"] == line["status"]:
-            last.line = line
+        if isinstance(last, BuildProgress) and last.progress.status == progress.status:
+            last.progress = progress
             return
         if isinstance(last, BuildProgress):
             last.done = True
-        self.steps.append(BuildProgress(line))
+        self.steps.append(BuildProgress(progress))
 
 
 Build = Callable[[RemoteModel, dict[str, Digest], PullState], Awaitable[None]]

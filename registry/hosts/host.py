@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from registry.auth.credentials import Credentials
 from registry.digest import Digest
 from registry.manifest import ADAPTER_TYPE, MODEL_TYPE, Manifest
 from registry.names import Name
@@ -95,6 +96,16 @@ class RemoteModel:
             return None
         keys = "\n".join(f"{file.title} {file.key}" for file in self.files)
         return Digest.of(keys.encode()).hex
+
+
+@dataclass(frozen=True, slots=True)
+class HostAccess:
+    """What a host may need of this machine: credentials, the files of Ollama's key, and the
+    memory that models may use."""
+
+    credentials: Credentials
+    key_files: tuple[Path, ...]
+    memory_bytes: int
 
 
 class Host(Protocol):

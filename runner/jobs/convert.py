@@ -12,7 +12,7 @@ from modelfile.convert.config import read_config
 from modelfile.convert.conversion import convert
 from modelfile.convert.prequantized import write_prequantized
 from modelfile.convert.quantized import is_quantized
-from runner.jobs.job import Report, main
+from runner.jobs.job import Report
 
 
 def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
@@ -30,7 +30,3 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     if job.get("keep") and is_quantized(read_config(files)):
         return asdict(write_prequantized(files, target, report))
     return asdict(convert(files, target, kind, report))
-
-
-if __name__ == "__main__":
-    main(work)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runner.jobs.job import Report, main
+from runner.jobs.job import Report
 from runner.jobs.llamacpp.activations import Collector
 from runner.jobs.llamacpp.evaluation import EvaluationOptions, open_model, read_text
 from runner.jobs.llamacpp.imatrix_file import write_matrix
@@ -37,7 +37,3 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     write_matrix(Path(job["target"]), collector.sums, len(chunks), context)
     report("calibrating", len(chunks), len(chunks))
     return {"chunks": len(chunks)}
-
-
-if __name__ == "__main__":
-    main(work)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from registry.formats.gguf.merge import merge
-from runner.jobs.job import Report, main
+from runner.jobs.job import Report
 
 
 def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
@@ -21,7 +21,3 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
         parts, Path(job["target"]), lambda done, total: report("merging the parts", done, total)
     )
     return {"tensors": tensors}
-
-
-if __name__ == "__main__":
-    main(work)

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from runner.jobs.job import Report, main
+from runner.jobs.job import Report
 from runner.jobs.llamacpp.evaluation import EvaluationOptions, adapters_of, open_model, read_text
 from runner.jobs.llamacpp.text_perplexity import perplexity
 
@@ -25,7 +25,3 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     )
     with open_model(subject) as opened:
         return asdict(perplexity(opened, text, lambda done, all: report("evaluating", done, all)))
-
-
-if __name__ == "__main__":
-    main(work)

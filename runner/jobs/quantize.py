@@ -12,7 +12,7 @@ from typing import Any
 
 from modelfile.quantization import quantization_type
 from runner.backends.host_sampling.library import start_library
-from runner.jobs.job import Report, main
+from runner.jobs.job import Report
 from runner.jobs.llamacpp.imatrix_file import read_matrix
 from runner.jobs.llamacpp.quantization import QuantizeOptions, quantize
 
@@ -32,7 +32,3 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     start_library()
     bits = quantize(order, lambda done, total: report("quantizing", done, total))
     return {"type": kind.name, "bits_per_weight": bits}
-
-
-if __name__ == "__main__":
-    main(work)

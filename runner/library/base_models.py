@@ -30,7 +30,7 @@ from registry.pull import PullState
 from registry.store import Store
 from registry.transfer.shared_task import SharedTask
 from runner.errors import RequestError
-from runner.library.pull_wait import wait_for_pull
+from runner.library.transfer_progress import wait_for_pull
 
 _UNUSABLE = (RemoteError, ModelfileError, InvalidGguf, InvalidSafetensors, RequestError)
 
@@ -86,19 +86,19 @@ class BaseModels:
         return None
 
     async def _pulled(self, reference: Reference, state: PullState) -> Name:
-        job = self.pull(reference)
+        transfer = self.pull(reference)
         shown = 0
 
-        async def tell() -> None:
+        async def show() -> None:
             nonlocal shown
-            news = job.state.steps[shown:]
+            news = transfer.state.steps[shown:]
             shown += len(news)
             state.steps.extend(step for step in news if step != "success")
 
         try:
-            return await wait_for_pull(job, tell)
+            return await wait_for_pull(transfer, show)
         finally:
-            await self.leave(job)
+            await self.leave(transfer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import httpx
 from registry.auth.credentials import Credential
 from registry.auth.ollama_key import OllamaKey
 from registry.auth.tokens import RegistryAuthority
-from registry.hosts.host import Host, RemoteModel
+from registry.hosts.host import Host, HostAccess, RemoteModel
 from registry.hosts.http.client import ClientRequest, HttpClient, raise_for_status
 from registry.hosts.kinds.file import FileHost
 from registry.hosts.kinds.oci import OciHost, Repository, base_url
@@ -20,7 +20,6 @@ from registry.hosts.kinds.url import UrlHost
 from registry.hosts.references import Reference
 from registry.names import DEFAULT_HOST
 from registry.push import Destination, push
-from runner.library.transfers import HostAccess
 
 __all__ = ["HttpClient", "check_login", "destination", "host_for", "push"]
 

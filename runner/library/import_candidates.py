@@ -18,13 +18,24 @@ from registry.names import Name, nearest
 from registry.store import Store
 from runner.errors import InvalidRequest, ModelNotFound
 from runner.library.lookup import parse_name
-from runner.server.upkeep.wire import ImportRequest
 
 _PROGRAMS: dict[str, ModuleType] = {"ollama": ollama, "lmstudio": lmstudio, "hf": huggingface}
 _TITLES = {"ollama": "Ollama", "lmstudio": "LM Studio", "hf": "the Hugging Face cache"}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """Which models of which program. path: its folder, None: where it usually is. names: which
+    models; empty: all. copy: copy what cannot be linked. dry_run: list only."""
+
+    program: str
+    path: str | None = None
+    names: tuple[str, ...] = ()
+    copy: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ImportCandidate:
     """A model and what is to be done with it: new, present (nothing), or blocked (nothing, for
     a reason)."""
@@ -34,24 +45,24 @@ class ImportCandidate:
     reason: str | None = None
 
 
-def import_candidates(store: Store, asked: ImportRequest) -> list[ImportCandidate]:
+def import_candidates(store: Store, options: ImportOptions) -> list[ImportCandidate]:
     """The models that are meant. Blocks on the disk. Raises InvalidRequest for a folder that is
     not there, ModelNotFound with near names."""
-    program = _PROGRAMS[asked.source]
-    root = _root(store, program, asked)
+    program = _PROGRAMS[options.program]
+    root = _root(store, program, options)
     models: list[ForeignModel] = program.models(root)
-    return [_judged(store, model) for model in _chosen(models, asked)]
+    return [_judged(store, model) for model in _chosen(models, options)]
 
 
-def _root(store: Store, program: ModuleType, asked: ImportRequest) -> Path:
-    if asked.path is not None:
-        folders = [Path(asked.path).expanduser()]
+def _root(store: Store, program: ModuleType, options: ImportOptions) -> Path:
+    if options.path is not None:
+        folders = [Path(options.path).expanduser()]
     else:
         folders = program.folders(os.environ, Path.home())
     root = next((folder for folder in folders if folder.is_dir()), None)
     if root is None:
         raise InvalidRequest(
-            f"the folder of {_TITLES[asked.source]} was not found; --path says where it is",
+            f"the folder of {_TITLES[options.program]} was not found; --path says where it is",
             param="path",
         )
     if root.resolve() == store.root.resolve():
@@ -60,19 +71,19 @@ def _root(store: Store, program: ModuleType, asked: ImportRequest) -> Path:
     return root
 
 
-def _chosen(models: list[ForeignModel], asked: ImportRequest) -> list[ForeignModel]:
+def _chosen(models: list[ForeignModel], options: ImportOptions) -> list[ForeignModel]:
     """The models that are meant: all, or those named in full or without the tag."""
-    if not asked.names:
+    if not options.names:
         return models
     chosen: dict[Name, ForeignModel] = {}
-    for text in asked.names:
+    for text in options.names:
         wanted = parse_name(text).folded
         count = 4 if ":" in text.rpartition("/")[2] else 3
         same = [model for model in models if model.name.folded[:count] == wanted[:count]]
         if not same:
             near = list(nearest(text, [model.name for model in models]))
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            message = f"{_TITLES[asked.source]} has no model {text[:200]!r}{hint}"
+            message = f"{_TITLES[options.program]} has no model {text[:200]!r}{hint}"
             raise ModelNotFound(message, model=text, suggestions=near)
         chosen |= {model.name: model for model in same}
     return list(chosen.values())

@@ -1,7 +1,7 @@
-"""Heavy work in a child process of the daemon: conversion, quantization, measuring.
+"""Heavy work in a child process of the daemon: conversion, quantization, evaluation.
 
-Owns the process: its start, its progress lines, its death. Knows nothing of what the work is;
-the child's end is runner/jobs/job.py.
+Owns the process: its start, its progress, its end. Knows nothing of what the work is; the child's
+side is runner/jobs.
 """
 
 from __future__ import annotations
@@ -11,32 +11,31 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from registry.progress import Progress
+from runner.child_process import ExitStatus, child_environment, exit_status, own_process_group
 from runner.errors import InternalError, WorkerCrashed, from_wire
-from runner.models.worker_process import (
-    ExitStatus,
-    exit_status,
-    own_process_group,
-    worker_environment,
-)
+from runner.library.progress import ReportProgress
 
 log = logging.getLogger("hearth.job")
 
-_LINE_BYTES = 1 << 20
+_MAX_LINE_BYTES = 1 << 20
 _END_GRACE_S = 5.0
 _STDERR_KEPT_BYTES = 8192
 
 
-async def run_job(module: str, job: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-    """Do the job in a process of its own, `python -I -m module`. Gives its progress, objects of
-    status, completed and total, and at last {"done": result}.
+async def run_job(
+    name: str, job: Mapping[str, Any], report: ReportProgress, unit: str | None = None
+) -> dict[str, Any]:
+    """Do a job in a process of its own, `python -I -m runner.jobs name`; returns its result. unit:
+    what its progress counts, None: bytes.
 
-    Closing the iterator, or cancelling its reader, ends the process before it returns. Raises
-    the child's error, WorkerCrashed when it died, OSError when it cannot be started.
+    Cancelling the caller ends the process before this returns. Raises the child's error,
+    WorkerCrashed when it died, OSError when it cannot be started.
     """
-    process = await _spawn(module)
+    process = await _spawn(name)
     assert process.stderr is not None
     tail = asyncio.create_task(_tail(process.stderr))
     try:
@@ -44,33 +43,34 @@ async def run_job(module: str, job: Mapping[str, Any]) -> AsyncGenerator[dict[st
         async for line in _lines(process):
             if "error" in line:
                 raise from_wire(line["error"])
-            yield line
             if "done" in line:
-                return
-        raise _crash(module, exit_status(await process.wait()))
+                result: dict[str, Any] = line["done"]
+                return result
+            await report(Progress(line["status"], line["completed"], line["total"], unit))
+        raise _crash(name, exit_status(await process.wait()))
     finally:
         await _end(process)
-        said = await tail
-        if said:
-            log.info("%s said: %s", module, said)
+        stderr = await tail
+        if stderr:
+            log.info("%s wrote: %s", name, stderr)
 
 
-async def _spawn(module: str) -> asyncio.subprocess.Process:
+async def _spawn(name: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-m", module),
+        *(sys.executable, "-I", "-m", "runner.jobs", name),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=worker_environment(),
+        env=child_environment(),
         cwd="/",
-        limit=_LINE_BYTES,
+        limit=_MAX_LINE_BYTES,
         **own_process_group(),
     )
 
 
 async def _hand_over(process: asyncio.subprocess.Process, job: Mapping[str, Any]) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # told by what follows
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its exit status tells why
         process.stdin.write(json.dumps(job).encode())
         await process.stdin.drain()
         process.stdin.close()
@@ -84,14 +84,13 @@ async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[dict[str,
             yield json.loads(line)
 
 
-def _crash(module: str, ending: ExitStatus) -> InternalError:
-    what = module.rpartition(".")[2]
-    details = {"signal": ending.signal_name, "exit_code": ending.exit_code}
-    return WorkerCrashed(f"{what} ended by {ending}; the daemon's log tells more", **details)
+def _crash(name: str, status: ExitStatus) -> InternalError:
+    details = {"signal": status.signal_name, "exit_code": status.exit_code}
+    return WorkerCrashed(f"the {name} job ended by {status}; see the daemon's log", **details)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """SIGTERM to a process that still runs, SIGKILL to one that stays. Shielded: a reader that
+    """SIGTERM to a process that still runs, SIGKILL to one that stays. Shielded: a caller that
     is cancelled twice must not leave it behind."""
     ending = asyncio.ensure_future(_terminate(process))
     try:

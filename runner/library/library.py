@@ -6,18 +6,27 @@ no HTTP, and nothing of which models are loaded.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 from modelfile.builtin import seed_builtin
+from registry.auth.credentials import Credential
 from registry.bundle import Bundle, read_bundle
+from registry.names import is_valid_part
 from registry.shortnames import FILE_NAME as SHORT_NAMES
 from registry.shortnames import ShortNames
 from registry.store import Store, StoredModel
+from runner.errors import InvalidRequest
 from runner.library.lookup import find, parse_name
 from runner.library.transfers import Transfers
 from runner.settings import Settings
 
 
 class Library:
-    """An open store with its transfers. Methods that are not coroutines block on the disk."""
+    """An open store with its transfers. Methods that are not coroutines block on the disk.
+    on_change: called with a name, short, that means nothing or another model from now on."""
+
+    on_change: Callable[[str], Awaitable[None]]
 
     def __init__(self, store: Store, settings: Settings, version: str) -> None:
         self.store = store
@@ -25,6 +34,7 @@ class Library:
         self.version = version
         self.short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self.transfers = Transfers(store, settings, version)
+        self.on_change = _nobody
 
     @classmethod
     def open(cls, settings: Settings, version: str) -> Library:
@@ -55,13 +65,49 @@ class Library:
         """A model ready to be loaded. Raises RegistryError when its files are damaged."""
         return read_bundle(self.store, stored)
 
-    def copy(self, source: str, destination: str) -> str:
-        """Give a model a second name; returns that name, short. Raises as find, StoreError."""
+    async def copy(self, source: str, destination: str) -> None:
+        """Give a model a second name. Raises as find, StoreError."""
         target = parse_name(destination)
-        self.store.copy(self.find(source).name, target)
-        return target.short
+        await asyncio.to_thread(self.store.copy, self.find(source).name, target)
+        await self.on_change(target.short)
+
+    async def delete(self, text: str) -> None:
+        """Remove a model; a damaged one too. Who has it loaded hears of it before, and again
+        afterwards, for it may have come back while its files were going. Raises InvalidRequest,
+        ModelMissing, StoreError."""
+        name = self.store.get(parse_name(text)).name
+        if not self.read_only:
+            await self.on_change(name.short)
+        await asyncio.to_thread(self.store.delete, name)
+        await self.on_change(name.short)
+
+    async def login(self, host: str, username: str, password: str, insecure: bool) -> None:
+        """Keep a name and a password that the registry at host accepts. Raises InvalidRequest,
+        Offline, RemoteError, StoreFault."""
+        _check_host(host)
+        for field, value in (("username", username), ("password", password)):
+            if not value or not value.isprintable():
+                raise InvalidRequest(f"{field} is empty or not printable", param=field)
+        if ":" in username:
+            raise InvalidRequest("username must not hold ':'", param="username")
+        await self.transfers.login(host, Credential(username, password), insecure)
+
+    async def logout(self, host: str) -> bool:
+        """Forget what login kept; False when there was nothing. Raises InvalidRequest,
+        StoreFault."""
+        _check_host(host)
+        return await asyncio.to_thread(self.transfers.credentials.remove, host)
 
     async def close(self) -> None:
         """End all transfers and give the store back."""
         await self.transfers.close()
         self.store.close()
+
+
+async def _nobody(name: str) -> None:
+    """Nobody has models loaded."""
+
+
+def _check_host(host: str) -> None:
+    if not is_valid_part("host", host):
+        raise InvalidRequest("host: write a registry such as registry.example.com", param="host")

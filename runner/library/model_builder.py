@@ -26,7 +26,7 @@ from registry.names import Name
 from registry.pull import ModelBuilder, PullState
 from registry.store import Store
 from runner.errors import RequestError
-from runner.library.progress import ProgressEvent
+from runner.library.progress import Progress
 from runner.library.weight_files import check_names
 from runner.library.weights import BuiltWeights, WeightsBuilder, WeightsInput
 
@@ -70,7 +70,7 @@ class _Build:
             weights, adapter = {}, weights
         base = await self._base(adapter) if adapter else None
         given = WeightsInput(weights, adapter, base, keep_quantized=True)
-        made = await WeightsBuilder(self.store, given, self._tell).make()
+        made = await WeightsBuilder(self.store, given, self._report).make()
         try:
             with self.store.holding(made.made):
                 description = await self._description(made, base)
@@ -121,8 +121,8 @@ class _Build:
             self.state.steps.append(f"{title} is left out: {fault}")
         return None
 
-    async def _tell(self, line: ProgressEvent) -> None:
-        self.state.tell(line)
+    async def _report(self, progress: Progress) -> None:
+        self.state.report(progress)
 
 
 def projector_fault(store: Store, projector: Digest, model: Digest) -> str | None:

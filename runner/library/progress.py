@@ -7,10 +7,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from registry.progress import Progress
+
 Advance = Callable[[int], None]
-ProgressEvent = dict[str, Any]  # status, and for what has a size completed and total
-ReportProgress = Callable[[ProgressEvent], Awaitable[None]]
+ReportProgress = Callable[[Progress], Awaitable[None]]
 ResultT = TypeVar("ResultT")
+
+__all__ = ["Abandoned", "Advance", "Progress", "ReportProgress", "run_with_progress", "wait_ended"]
 
 _TICK_S = 0.1
 
@@ -20,14 +23,14 @@ class Abandoned(Exception):
 
 
 async def run_with_progress(
-    work: Callable[[Advance], ResultT], status: str, total_bytes: int, tell: ReportProgress
+    work: Callable[[Advance], ResultT], status: str, total_bytes: int, report: ReportProgress
 ) -> ResultT:
-    """Do blocking work that calls advance with the bytes done; progress is told now and then.
+    """Do blocking work that calls advance with the bytes done; progress is reported now and then.
     When the caller is cancelled the work ends at its next step, which is waited for.
 
     Raises what the work raises.
     """
-    done_bytes, told_bytes, abandoned = 0, -1, threading.Event()
+    done_bytes, reported_bytes, abandoned = 0, -1, threading.Event()
 
     def advance(count_bytes: int) -> None:
         nonlocal done_bytes
@@ -39,10 +42,10 @@ async def run_with_progress(
     try:
         while not task.done():
             await asyncio.wait({task}, timeout=_TICK_S)
-            if done_bytes != told_bytes:
-                told_bytes = done_bytes
+            if done_bytes != reported_bytes:
+                reported_bytes = done_bytes
                 completed = min(done_bytes, total_bytes)
-                await tell({"status": status, "completed": completed, "total": total_bytes})
+                await report(Progress(status, completed, total_bytes))
         return task.result()
     finally:
         abandoned.set()

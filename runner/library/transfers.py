@@ -16,8 +16,8 @@ from types import ModuleType
 import psutil
 
 from registry.auth.credentials import Credential, Credentials, docker_config
-from registry.digest import Digest
 from registry.errors import Offline, RemoteRefused
+from registry.hosts.host import HostAccess
 from registry.hosts.references import Reference
 from registry.manifest import ADAPTER_TYPE
 from registry.pull import ModelBuilder, PullState, pull
@@ -28,37 +28,11 @@ from registry.transfer.fetcher import Fetcher
 from registry.transfer.rate import RateLimit
 from registry.transfer.shared_task import SharedTask, SharedTasks
 from runner.library.base_models import BaseHost, BaseModels
+from runner.library.blob_sources import LostBlob
 from runner.library.model_builder import model_builder
 from runner.settings import Settings
 
 Transfer = SharedTask[PullState]
-
-
-@dataclass(frozen=True, slots=True)
-class BlobSource:
-    """Where something may be had. insecure: as the user allowed when he pulled it."""
-
-    reference: Reference
-    insecure: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LostBlob:
-    """A blob that is to be fetched again, and where to ask for it, in this order."""
-
-    digest: Digest
-    size_bytes: int
-    places: tuple[BlobSource, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HostAccess:
-    """What a host may need of this machine: credentials, the files of Ollama's key, and the
-    memory that models may use."""
-
-    credentials: Credentials
-    key_files: tuple[Path, ...]
-    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +53,38 @@ class Transfers:
         self._agent = f"hearth/{version}"
         self._limit = RateLimit(settings.transfer_rate)
         self._fetcher = Fetcher(store, DownloadOptions(self._limit))
-        self._sharing: SharedTasks[PullState] = SharedTasks()
+        self._tasks: SharedTasks[PullState] = SharedTasks()
         self.credentials = Credentials(settings.data_dir / "auth.json", docker_config())
 
     def pull(self, reference: Reference, insecure: bool) -> Transfer:
         """Join the pull of a model, or begin it. Give it back with leave. Raises Offline."""
         if reference.kind != "file":
             self._require_network(f"pull {reference.name.short}")
-        making = model_builder(
-            self._store, BaseModels(self._store, self._pull_base, self.leave).find
-        )
+        bases = BaseModels(self._store, self._pull_base, self.leave)
+        builder = model_builder(self._store, bases.find)
 
         async def run(state: PullState) -> None:
-            await self._pull(_PullRequest(reference, insecure), making, state)
+            await self._pull(_PullRequest(reference, insecure), builder, state)
 
-        return self._sharing.join(f"pull {insecure} {reference.key}", PullState, run)
+        return self._tasks.join(f"pull {insecure} {reference.key}", PullState, run)
 
     def _pull_base(self, reference: Reference) -> Transfer:
         """Join the pull of a model for an adapter. One of its own, so that two adapters that name
         one another do not wait for one another; the files are fetched once all the same."""
-        making = model_builder(self._store)
+        builder = model_builder(self._store)
 
         async def run(state: PullState) -> None:
-            await self._pull(_PullRequest(reference, is_base=True), making, state)
+            await self._pull(_PullRequest(reference, is_base=True), builder, state)
 
-        return self._sharing.join(f"pull base {reference.key}", PullState, run)
+        return self._tasks.join(f"pull base {reference.key}", PullState, run)
 
-    async def _pull(self, asked: _PullRequest, making: ModelBuilder, state: PullState) -> None:
+    async def _pull(self, request: _PullRequest, builder: ModelBuilder, state: PullState) -> None:
         hosts, access = await _hosts(), self._access()
-        async with hosts.HttpClient(self._agent, asked.insecure) as web:
-            host = hosts.host_for(web, asked.reference, access)
-            host = BaseHost(host, access.memory_bytes) if asked.is_base else host
-            await pull(host, self._fetcher, state, making)
-        await asyncio.to_thread(self._note_origin, asked, state)
+        async with hosts.HttpClient(self._agent, request.insecure) as client:
+            host = hosts.host_for(client, request.reference, access)
+            host = BaseHost(host, access.memory_bytes) if request.is_base else host
+            await pull(host, self._fetcher, state, builder)
+        await asyncio.to_thread(self._note_origin, request, state)
 
     def push(self, reference: Reference, insecure: bool) -> Transfer:
         """Join the push of a model, or begin it. Give it back with leave. Raises Offline,
@@ -125,58 +98,58 @@ class Transfers:
 
         async def run(state: PullState) -> None:
             hosts = await _hosts()
-            async with hosts.HttpClient(self._agent, insecure) as web:
-                target = hosts.destination(web, reference, self._access())
+            async with hosts.HttpClient(self._agent, insecure) as client:
+                target = hosts.destination(client, reference, self._access())
                 await hosts.push(self._store, reference.name, target, self._limit, state)
 
-        return self._sharing.join(f"push {insecure} {reference.key}", PullState, run)
+        return self._tasks.join(f"push {insecure} {reference.key}", PullState, run)
 
-    def mend(self, wanted: LostBlob) -> Transfer:
-        """Join the mending of a blob, or begin it; the task's result says from where it came.
+    def refetch(self, lost: LostBlob) -> Transfer:
+        """Fetch a damaged blob again, or join that; the task's result says where it came from.
         Give it back with leave. Raises Offline."""
-        self._require_network(f"fetch blob {wanted.digest.short} again")
+        self._require_network(f"fetch blob {lost.digest.short} again")
 
         async def run(state: PullState) -> str:
             await _hosts()
             module = await asyncio.to_thread(import_module, "runner.library.refetch")
-            asking = module.RefetchContext(self._agent, self._access(), self._fetcher, state)
-            came_from: str = await module.refetch(asking, wanted)
+            context = module.RefetchContext(self._agent, self._access(), self._fetcher, state)
+            came_from: str = await module.refetch(context, lost)
             return came_from
 
-        return self._sharing.join(f"mend {wanted.digest}", PullState, run)
+        return self._tasks.join(f"refetch {lost.digest}", PullState, run)
 
-    async def leave(self, job: Transfer) -> None:
+    async def leave(self, transfer: Transfer) -> None:
         """Wait for it no longer; what nobody waits for is cancelled."""
-        await self._sharing.leave(job)
+        await self._tasks.leave(transfer)
 
     async def login(self, host: str, credential: Credential, insecure: bool) -> None:
         """Keep a credential that the registry accepts. Raises Offline, RemoteError, StoreFault."""
         self._require_network(f"log in to {host}")
         hosts = await _hosts()
-        async with hosts.HttpClient(self._agent, insecure) as web:
-            await hosts.check_login(web, host, credential)
+        async with hosts.HttpClient(self._agent, insecure) as client:
+            await hosts.check_login(client, host, credential)
         await asyncio.to_thread(self.credentials.save, host, credential)
 
     def cancel_all(self) -> None:
         """End everything; what has arrived stays."""
-        self._sharing.cancel_all()
+        self._tasks.cancel_all()
 
     async def close(self) -> None:
         """End everything and wait for it."""
-        await self._sharing.close()
+        await self._tasks.close()
 
     def _require_network(self, what: str) -> None:
         if self._settings.offline:
             raise Offline(what)
 
-    def _note_origin(self, asked: _PullRequest, state: PullState) -> None:
+    def _note_origin(self, request: _PullRequest, state: PullState) -> None:
         """Keep with the blobs from where they came, for the day on which one is damaged."""
-        reference = asked.reference
+        reference = request.reference
         if reference.kind == "huggingface" and state.file is not None:
             reference = replace(reference, selector=state.file)
         if state.name is None or reference.text is None:
             return
-        origin = BlobOrigin(reference.text, asked.insecure)
+        origin = BlobOrigin(reference.text, request.insecure)
         if state.made_type != ADAPTER_TYPE:
             self._store.keep_origin(state.name, origin)
         if state.made_type is not None:

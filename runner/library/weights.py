@@ -1,15 +1,14 @@
 """One GGUF from whatever a model is to be made of: merged, converted, quantized.
 
 Owns the order of the jobs, the space they need and what they leave when they end early: nothing.
-Knows nothing of HTTP, of tensors and of types: runner/jobs/{merge,convert,imatrix,
-quantize}.py do the work in processes of their own.
+Knows nothing of HTTP, of tensors and of types: runner/jobs does the work in processes of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,14 @@ from registry.bundle import model_header, model_layer
 from registry.digest import Digest
 from registry.names import Name
 from registry.store import Store
-from runner.library import jobs
-from runner.library.progress import ProgressEvent, ReportProgress, run_with_progress
+from runner.library.jobs import run_job
+from runner.library.progress import ReportProgress, run_with_progress
 from runner.library.weight_files import WeightsFormat, file_sizes, weights_format
 
-RunJob = Callable[[str, Mapping[str, Any]], AsyncGenerator[ProgressEvent, None]]
+RunJob = Callable[[str, Mapping[str, Any], ReportProgress, str | None], Awaitable[dict[str, Any]]]
 
 PLAIN_TYPES = ("F32", "F16", "BF16")
-_UNITS = {"quantize": {"unit": "tensors"}, "imatrix": {"unit": "chunks"}}  # else bytes
+_UNITS = {"quantize": "tensors", "imatrix": "chunks"}  # else bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +85,16 @@ class BuiltWeights:
 
 
 class WeightsBuilder:
-    """The making of one model's weights in a folder of the store. tell is given lines of status,
-    completed and total."""
+    """The making of one model's weights in a folder of the store. report is called with its
+    progress."""
 
     def __init__(
-        self, store: Store, given: WeightsInput, tell: ReportProgress, run: RunJob | None = None
+        self, store: Store, given: WeightsInput, report: ReportProgress, run: RunJob = run_job
     ) -> None:
         self._store = store
         self._given = given
-        self._tell = tell
-        self._run = run or jobs.run_job
+        self._report = report
+        self._run = run
         self._made: list[Digest] = []
 
     async def make(self) -> BuiltWeights:
@@ -246,16 +245,13 @@ class WeightsBuilder:
         return (await self._taken(target),)
 
     async def _job(self, name: str, job: Mapping[str, Any]) -> None:
-        async with contextlib.aclosing(self._run(f"runner.jobs.{name}", job)) as lines:
-            async for line in lines:
-                if "done" not in line:
-                    await self._tell(line | _UNITS.get(name, {}))
+        await self._run(name, job, self._report, _UNITS.get(name))
 
     async def _taken(self, path: Path) -> Digest:
         """A file of the workspace as a blob."""
         store, size_bytes = self._store, _size(path)
         digest, _ = await run_with_progress(
-            lambda advance: store.take_made(path, advance), "verifying", size_bytes, self._tell
+            lambda advance: store.take_made(path, advance), "verifying", size_bytes, self._report
         )
         self._made.append(digest)
         return digest

@@ -10,10 +10,11 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from runner.child_process import child_environment
 from runner.models.memory_plan import MemoryBudget
 from runner.models.resident import Resident
 from runner.models.system_memory import available_bytes, gpu_memory
-from runner.models.worker_process import worker_command, worker_environment
+from runner.models.worker_process import worker_command
 from runner.settings import Settings
 
 log = logging.getLogger("hearth.models")
@@ -74,7 +75,7 @@ async def _backends_with_gpu() -> frozenset[str]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        env=worker_environment(),
+        env=child_environment(),
         cwd="/",
     )
     try:

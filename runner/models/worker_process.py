@@ -9,35 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import socket
 import sys
-from dataclasses import dataclass
-from typing import Any
 
-INHERITED = (
-    "CUDA_VISIBLE_DEVICES",
-    "LD_LIBRARY_PATH",  # where CUDA's libraries are, on machines that set it
-    "SYSTEMROOT",
-)
+from runner.child_process import ExitStatus, child_environment, exit_status, own_process_group
+
 _STDERR_KEPT_BYTES = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class ExitStatus:
-    """How a process ended: by a signal, or with an exit code."""
-
-    exit_code: int | None
-    signal_name: str | None
-
-    def __str__(self) -> str:
-        return self.signal_name or f"exit code {self.exit_code}"
-
-
-def worker_environment() -> dict[str, str]:
-    """The few variables a worker needs; no keys, no tokens."""
-    return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
 def worker_command(*arguments: str) -> list[str]:
@@ -65,7 +42,7 @@ class WorkerProcess:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.PIPE,
-                    env=worker_environment(),
+                    env=child_environment(),
                     cwd="/",
                     pass_fds=(theirs.fileno(),),
                     **own_process_group(),
@@ -105,19 +82,3 @@ class WorkerProcess:
         while chunk := await self._process.stderr.read(4096):
             self._stderr += chunk
             del self._stderr[:-_STDERR_KEPT_BYTES]
-
-
-def own_process_group() -> dict[str, Any]:
-    """Options that put a child into a process group of its own."""
-    # A Ctrl-C in the daemon's terminal must reach the daemon only: it drains the streams.
-    return {"process_group": 0} if os.name == "posix" else {}
-
-
-def exit_status(code: int) -> ExitStatus:
-    """How a process with this return code ended."""
-    if code >= 0:
-        return ExitStatus(code, None)
-    try:
-        return ExitStatus(None, signal.Signals(-code).name)
-    except ValueError:
-        return ExitStatus(None, f"signal {-code}")

@@ -154,6 +154,7 @@ async def opened(services: Services) -> AsyncIterator[None]:
     are gone and the library is closed."""
     try:
         await asyncio.to_thread(services.library.seed)
+        services.library.on_change = services.models.forget
         try:
             await _resume(services.batches)
             yield

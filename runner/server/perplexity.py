@@ -8,24 +8,18 @@ work is done in a process of its own, which ends when the client leaves.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import tempfile
-from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from modelfile.build import ECHO_ARCHITECTURE
-from registry.bundle import Bundle, read_bundle
 from runner.errors import InsufficientMemory, InvalidRequest
-from runner.library import jobs
-from runner.library.lookup import find
+from runner.library.models import Bundle
+from runner.library.perplexity import measure_perplexity
 from runner.models.system_memory import available_bytes
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.request_body import WireModel
 
-_MODULE = "runner.jobs.perplexity"
 _CONTEXT = 512  # what the job takes where none is given
 _CACHE_VALUE_BYTES = 2  # f16
 _OUTPUT_BYTES = 2  # a float for each word, of half the positions
@@ -44,43 +38,16 @@ class EvalRequest(WireModel):
 async def evaluate(http: HttpRequest) -> None:
     """Measure, telling how far it is. A client that leaves ends it."""
     asked = await http.read(EvalRequest)
-    store = http.services.library.store
+    library = http.services.library
     answer = ProgressStream(http, asked.stream is not False)
     async with http.cancelled_on_disconnect():
-        stored = await asyncio.to_thread(find, store, asked.model)
-        bundle = await asyncio.to_thread(read_bundle, store, stored)
+        bundle = await asyncio.to_thread(lambda: library.read(library.find(asked.model)))
         if bundle.header.architecture == ECHO_ARCHITECTURE:
             raise InvalidRequest(f"{bundle.name.short} only echoes; it has no perplexity")
         _require_memory(bundle, asked.context or _CONTEXT)
-        with tempfile.TemporaryDirectory(prefix="hearth-eval-") as folder:
-            text = Path(folder) / "text"
-            await asyncio.to_thread(text.write_text, asked.text, "utf-8")
-            result = await _measure(answer, _job(bundle, text, asked.context))
+        result = await measure_perplexity(bundle, asked.text, asked.context, answer.report)
         result["standard_error"] = result.pop("error")  # a line with "error" tells a failure
-        line = {"status": "success", "model": bundle.name.short, **result}
-        await answer.finish(line)
-
-
-def _job(bundle: Bundle, text: Path, context: int | None) -> dict[str, Any]:
-    scale = float(bundle.parameters.get("lora_scale", 1.0))
-    return {
-        "model": str(bundle.model_path),
-        "adapters": [[str(adapter.path), scale] for adapter in bundle.adapters],
-        "text": str(text),
-        "context": context,
-        "threads": None,
-    }
-
-
-async def _measure(answer: ProgressStream, job: dict[str, Any]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    async with contextlib.aclosing(jobs.run_job(_MODULE, job)) as lines:
-        async for line in lines:
-            if "done" in line:
-                result = line["done"]
-            else:
-                await answer.tell(line | {"unit": "chunks"})
-    return result
+        await answer.finish({"status": "success", "model": bundle.name.short, **result})
 
 
 def _require_memory(bundle: Bundle, context: int) -> None:

@@ -30,7 +30,7 @@ CONFIG: dict[str, Any] = {
     "max_position_embeddings": 512,
     "eos_token_id": 256,
 }
-CONVERTING = "runner.jobs.convert"
+CONVERTING = ["runner.jobs", "convert"]
 
 
 def shapes() -> dict[str, tuple[int, ...]]:
@@ -281,7 +281,7 @@ def started_job(daemon: RunningDaemon) -> psutil.Process:
     for _ in range(10_000):
         for process in psutil.Process(daemon.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):  # another one that has just ended
-                if CONVERTING in process.cmdline():
+                if process.cmdline()[-2:] == CONVERTING:
                     return process
         pause.wait(0.002)
     raise AssertionError("no conversion has begun")

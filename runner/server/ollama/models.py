@@ -10,23 +10,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from modelfile.render import render
-from registry.bundle import Bundle, BundleFile
-from registry.formats.gguf import GgufHeader, LazyArray
-from registry.store import StoredModel
 from runner.errors import HearthError
+from runner.library.descriptions import (
+    ModelDetails,
+    bundle_details,
+    describe_modelfile,
+    parameter_lines,
+    stored_details,
+)
 from runner.library.lookup import parse_name
+from runner.library.models import Bundle, BundleFile, GgufHeader, LazyArray, StoredModel
 from runner.models.capabilities import model_capabilities, template_of
 from runner.models.memory_requirement import bits_per_weight, memory_requirement
 from runner.models.model_files import draft_model
 from runner.models.resident import Resident
 from runner.models.vision import vision_unsupported
 from runner.server.http_request import HttpRequest
-from runner.server.ollama.details import (
-    describe_modelfile,
-    details_of,
-    details_of_bundle,
-    parameter_lines,
-)
 from runner.server.ollama.wire import CopyRequest, OllamaModelRequest, ShowRequest
 
 _STATS_TIMEOUT_S = 1.0
@@ -47,11 +46,22 @@ def _tag(http: HttpRequest, stored: StoredModel) -> dict[str, Any]:
         "modified_at": stored.modified_at.isoformat(),
         "size": stored.size_bytes,
         "digest": stored.digest.hex,
-        "details": details_of(http.services.library.store, stored),
+        "details": _details(stored_details(http.services.library, stored)),
     }
     if stored.fault is not None:
         entry["fault"] = stored.fault
     return entry
+
+
+def _details(details: ModelDetails) -> dict[str, Any]:
+    return {
+        "parent_model": "",
+        "format": "gguf",
+        "family": details.family,
+        "families": list(details.families),
+        "parameter_size": details.parameter_size,
+        "quantization_level": details.quantization,
+    }
 
 
 async def ps(http: HttpRequest) -> None:
@@ -86,7 +96,7 @@ def _resident(item: Resident) -> dict[str, Any]:
         "digest": item.bundle.digest.hex,
         "size": estimate.total_bytes,
         "size_vram": estimate.gpu_bytes,
-        "details": details_of_bundle(item.bundle),
+        "details": _details(bundle_details(item.bundle)),
         "expires_at": _expiry(left_s),
         "context_length": plan.context_length,
         "pool_tokens": plan.pool_tokens,
@@ -116,7 +126,7 @@ async def show(http: HttpRequest) -> None:
             "template": template_of(bundle) or "",
             "system": bundle.system or "",
             "messages": [{"role": m.role, "content": m.content} for m in bundle.messages],
-            "details": details_of_bundle(bundle),
+            "details": _details(bundle_details(bundle)),
             "model_info": _model_info(bundle.header, verbose=bool(asked.verbose)),
             **_projector_info(bundle, verbose=bool(asked.verbose)),
             "capabilities": model_capabilities(bundle).names(),
@@ -183,20 +193,12 @@ def _plain(value: Any, verbose: bool) -> Any:
 async def copy(http: HttpRequest) -> None:
     """Give a model a second name."""
     asked = await http.read(CopyRequest)
-    services = http.services
-    name = await asyncio.to_thread(services.library.copy, asked.source, asked.destination)
-    await services.models.forget(name)
+    await http.services.library.copy(asked.source, asked.destination)
     await http.reply_bytes(b"", "application/json")
 
 
 async def delete(http: HttpRequest) -> None:
-    """Remove a model. It leaves the memory first, or after the answers that are running; one that
-    came back while its files were going leaves it again."""
+    """Remove a model. It leaves the memory first, or after the answers that are running."""
     asked = await http.read(OllamaModelRequest)
-    services = http.services
-    name = services.library.store.get(parse_name(asked.model_name)).name
-    if not services.library.store.read_only:
-        await services.models.forget(name.short)
-    await asyncio.to_thread(services.library.store.delete, name)
-    await services.models.forget(name.short)
+    await http.services.library.delete(asked.model_name)
     await http.reply_bytes(b"", "application/json")

@@ -7,28 +7,46 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from runner.library.progress import Progress
 from runner.server.http_request import HttpRequest
 from runner.server.sse import NDJSON
+
+_FIELDS = ("status", "digest", "total", "completed", "resumed", "unit", "model")
 
 
 class ProgressStream:
     """What the client sees of a task."""
 
-    def __init__(self, http: HttpRequest, streamed: bool) -> None:
+    def __init__(self, http: HttpRequest, streamed: bool = True) -> None:
         self._http = http
         self._streamed = streamed
 
-    async def tell(self, line: Mapping[str, Any]) -> None:
+    async def report(self, progress: Progress) -> None:
         """Send a line of progress."""
+        values = {name: getattr(progress, name) for name in _FIELDS}
+        await self.tell({name: value for name, value in values.items() if value is not None})
+
+    async def tell(self, line: Mapping[str, Any]) -> None:
+        """Send any line."""
         if self._streamed:
             if not self._http.started:
                 await self._http.start(NDJSON)
-            await self._http.write(to_json(line) + b"\n")
+            await self._http.write(to_json(printable(line)) + b"\n")
 
-    async def finish(self, line: Mapping[str, Any]) -> None:
-        """Send the last line."""
+    async def finish(self, line: Mapping[str, Any], **streamed: Any) -> None:
+        """Send the last line. streamed: fields that only a stream gets."""
         if self._streamed:
-            await self.tell(line)
+            await self.tell({**line, **streamed})
             await self._http.finish()
         else:
-            await self._http.reply(dict(line))
+            await self._http.reply(printable(line))
+
+
+def printable(value: Any) -> Any:
+    """value with the texts made fit for JSON and for terminals: names of files may hold any
+    byte."""
+    if isinstance(value, str):
+        return "".join(part if part.isprintable() else ascii(part)[1:-1] for part in value)
+    if isinstance(value, Mapping):
+        return {key: printable(item) for key, item in value.items()}
+    return [printable(item) for item in value] if isinstance(value, list) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.server.ollama.blobs import has_blob, put_blob, take_blob
+from runner.server.ollama.blobs import head_blob, put_blob, take_blob
 from runner.server.ollama.chat import chat, generate
 from runner.server.ollama.create import create
 from runner.server.ollama.embed import embed, embed_one
@@ -68,6 +68,6 @@ ROUTES = (
     RouteSpec("/api/login", ("POST",), login, takes=LoginRequest, gives=StatusResponse),
     RouteSpec("/api/logout", ("POST",), logout, takes=LoginRequest, gives=StatusResponse),
     RouteSpec("/api/blobs", ("POST",), take_blob, "admin", IncomingRequest, StatusResponse, NDJSON),
-    RouteSpec("/api/blobs/{digest}", ("HEAD",), has_blob),
+    RouteSpec("/api/blobs/{digest}", ("HEAD",), head_blob),
     RouteSpec("/api/blobs/{digest}", ("POST",), put_blob, takes="application/octet-stream"),
 )

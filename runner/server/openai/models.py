@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from registry.store import StoredModel
+from runner.library.models import StoredModel
 from runner.server.http_request import HttpRequest
 
 

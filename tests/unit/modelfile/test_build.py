@@ -25,7 +25,7 @@ from registry.digest import Digest
 from registry.errors import BlobMissing, InvalidGguf, ModelMissing, StoreError
 from registry.names import Name
 from registry.store import Store
-from runner.server.ollama.details import describe_modelfile
+from runner.library.descriptions import describe_modelfile
 from tests.echo_models import echo_gguf, install_echo
 from tests.gguf_files import (
     echo_file,

@@ -14,6 +14,7 @@ from registry.errors import InvalidGguf, RemoteUnreachable, StoreFull
 from registry.hosts.host import RemoteFile, RemoteModel
 from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
+from registry.progress import Progress
 from registry.pull import BuildProgress, ModelBuilder, PullState, pull
 from registry.records import MIN_BLOB_BYTES, BlobOrigin
 from registry.store import Store
@@ -58,9 +59,9 @@ class Shop:
     async def build(
         self, remote: RemoteModel, digests: dict[str, Digest], state: PullState
     ) -> None:
-        state.tell({"status": "joining", "completed": 1, "total": 2})
-        state.tell({"status": "joining", "completed": 2, "total": 2})
-        state.tell({"status": "verifying"})
+        state.report(Progress("joining", 1, 2))
+        state.report(Progress("joining", 2, 2))
+        state.report(Progress("verifying"))
         if self.fault is not None:
             raise self.fault
         layers = []
@@ -95,9 +96,9 @@ async def test_the_files_go_when_the_model_stands(shop: Shop) -> None:
     assert kept(shop.shelf) == [False, False]
     words = [step for step in state.steps if isinstance(step, str)]
     assert words == ["pulling manifest", "a note", "verifying sha256 digest", "success"]
-    assert [step.line for step in state.steps if isinstance(step, BuildProgress)] == [
-        {"status": "joining", "completed": 2, "total": 2},
-        {"status": "verifying"},
+    assert [step.progress for step in state.steps if isinstance(step, BuildProgress)] == [
+        Progress("joining", 2, 2),
+        Progress("verifying"),
     ]
 
 

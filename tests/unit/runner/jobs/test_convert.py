@@ -12,6 +12,7 @@ from modelfile.convert.conversion import convert
 from registry.formats.gguf import read_header
 from runner.errors import InvalidRequest
 from runner.library.jobs import run_job
+from runner.library.progress import Progress
 from tests.unit.modelfile.convert.checkpoints import (
     CONFIG,
     files_in,
@@ -21,7 +22,6 @@ from tests.unit.modelfile.convert.checkpoints import (
     zeros,
 )
 
-MODULE = "runner.jobs.convert"
 LAYER = "base_model.model.model.layers.1.mlp.up_proj"
 
 
@@ -49,13 +49,22 @@ BERT = {
 }
 
 
+async def unseen(progress: Progress) -> None:
+    """Nobody watches."""
+
+
 async def test_a_checkpoint_with_its_tokenizer_becomes_a_model(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, BERT)
     write_tokenizer(tmp_path)
-    lines = [line async for line in run_job(MODULE, job_of(tmp_path))]
-    assert lines[-1] == {"done": {"architecture": "bert", "type": "BF16", "tensors": 21}}
+    steps: list[Progress] = []
+
+    async def report(progress: Progress) -> None:
+        steps.append(progress)
+
+    result = await run_job("convert", job_of(tmp_path), report)
+    assert result == {"architecture": "bert", "type": "BF16", "tensors": 21}
     size_bytes = (tmp_path / "model.gguf").stat().st_size
-    assert lines[-2] == {"status": "converting", "completed": size_bytes, "total": size_bytes}
+    assert steps[-1] == Progress("converting", size_bytes, size_bytes)
     assert read_header(tmp_path / "model.gguf").vocabulary_size == 32
 
 
@@ -67,14 +76,13 @@ async def test_an_adapter_is_converted_for_its_model(tmp_path: Path) -> None:
     wide = {f"{LAYER}.lora_A.weight": (2, 16), f"{LAYER}.lora_B.weight": (24, 2)}
     (tmp_path / "adapter_model.safetensors").write_bytes(zeros(wide))
     job = job_of(tmp_path, adapter=True, base=str(base / "base.gguf"))
-    lines = [line async for line in run_job(MODULE, job)]
-    assert lines[-1] == {"done": {"architecture": "llama", "type": "F32", "tensors": 2}}
+    result = await run_job("convert", job, unseen)
+    assert result == {"architecture": "llama", "type": "F32", "tensors": 2}
 
 
 async def test_a_refusal_reaches_the_daemon_as_a_request_error(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "model_type": "rwkv"}))
     with pytest.raises(InvalidRequest, match="unknown architecture 'rwkv'"):
-        async for _ in run_job(MODULE, job_of(tmp_path)):
-            pass
+        await run_job("convert", job_of(tmp_path), unseen)
     assert set(files_in(tmp_path)) == {"config.json", "model.safetensors"}

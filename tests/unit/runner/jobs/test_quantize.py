@@ -14,10 +14,10 @@ from modelfile.errors import BuildError
 from registry.builtin import ember
 from registry.formats.gguf import read_header
 from runner.errors import InvalidRequest
-from runner.jobs import imatrix, quantize
-from runner.jobs import perplexity as evaluating
+from runner.jobs import imatrix, perplexity, quantize
 from runner.jobs.llamacpp.imatrix_file import read_matrix
 from runner.library.jobs import run_job
+from runner.library.progress import Progress
 from tests.ember.mixture import stream
 
 EMBER = Path(ember.__file__).parent / "ember.gguf"
@@ -53,16 +53,16 @@ def quantized(folder: Path, kind: str, **more: Any) -> Path:
     return target
 
 
-def perplexity(folder: Path, model: Path) -> float:
-    value = evaluating.work({"model": model, "text": folder / "text"}, ignore)["perplexity"]
+def measured(folder: Path, model: Path) -> float:
+    value = perplexity.work({"model": model, "text": folder / "text"}, ignore)["perplexity"]
     assert isinstance(value, float)
     return value
 
 
 def test_q8_0_and_q4_k_m_stay_near_the_perplexity_of_f16(folder: Path) -> None:
-    exact = perplexity(folder, folder / "f16.gguf")
-    assert perplexity(folder, quantized(folder, "Q8_0")) == pytest.approx(exact, rel=0.01)
-    assert perplexity(folder, quantized(folder, "Q4_K_M")) == pytest.approx(exact, rel=0.08)
+    exact = measured(folder, folder / "f16.gguf")
+    assert measured(folder, quantized(folder, "Q8_0")) == pytest.approx(exact, rel=0.01)
+    assert measured(folder, quantized(folder, "Q4_K_M")) == pytest.approx(exact, rel=0.08)
 
 
 @pytest.mark.parametrize("kind", ["IQ4_XS", "IQ2_XS"])
@@ -133,14 +133,19 @@ def test_a_matrix_of_another_model_is_refused(folder: Path, tmp_path: Path) -> N
 def test_a_text_that_is_too_short_is_told_with_numbers(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("short")
     with pytest.raises(InvalidRequest, match="needs 1024: give more text"):
-        evaluating.work({"model": EMBER, "text": tmp_path / "text"}, ignore)
+        perplexity.work({"model": EMBER, "text": tmp_path / "text"}, ignore)
 
 
-async def test_the_job_tells_its_progress(folder: Path) -> None:
+async def test_the_job_reports_its_progress(folder: Path) -> None:
     target = folder / "job.gguf"
     job = {"source": str(folder / "f16.gguf"), "target": str(target), "type": "q8_0"}
-    lines = [line async for line in run_job("runner.jobs.quantize", job)]
-    assert lines[0]["status"] == "quantizing"
-    assert lines[-1]["done"]["type"] == "Q8_0"
-    assert 8.5 <= lines[-1]["done"]["bits_per_weight"] < 9
+    steps: list[Progress] = []
+
+    async def report(progress: Progress) -> None:
+        steps.append(progress)
+
+    result = await run_job("quantize", job, report, "tensors")
+    assert (steps[0].status, steps[0].unit) == ("quantizing", "tensors")
+    assert result["type"] == "Q8_0"
+    assert 8.5 <= result["bits_per_weight"] < 9
     assert target.exists()

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
 
-from runner.library.progress import Abandoned, Advance, run_with_progress
+from runner.library.progress import Abandoned, Advance, Progress, run_with_progress
 
 
-async def ignore(line: dict[str, Any]) -> None:
+async def ignore(progress: Progress) -> None:
     """Nobody watches."""
 
 
-async def test_the_result_is_given_and_the_last_line_tells_all_bytes() -> None:
-    told: list[dict[str, Any]] = []
+async def test_the_result_is_given_and_the_last_report_has_all_bytes() -> None:
+    reported: list[Progress] = []
 
-    async def tell(line: dict[str, Any]) -> None:
-        told.append(line)
+    async def report(progress: Progress) -> None:
+        reported.append(progress)
 
     def work(advance: Advance) -> str:
         for _ in range(10):
             advance(10)
         return "done"
 
-    assert await run_with_progress(work, "reading", 100, tell) == "done"
-    assert told[-1] == {"status": "reading", "completed": 100, "total": 100}
+    assert await run_with_progress(work, "reading", 100, report) == "done"
+    assert reported[-1] == Progress("reading", 100, 100)
 
 
 async def test_what_the_work_raises_is_raised() -> None:
@@ -38,14 +37,14 @@ async def test_what_the_work_raises_is_raised() -> None:
         await run_with_progress(work, "reading", 1, ignore)
 
 
-async def test_more_bytes_than_expected_are_not_told() -> None:
-    told: list[int] = []
+async def test_more_bytes_than_expected_are_not_reported() -> None:
+    reported: list[int] = []
 
-    async def tell(line: dict[str, Any]) -> None:
-        told.append(line["completed"])
+    async def report(progress: Progress) -> None:
+        reported.append(progress.completed or 0)
 
-    await run_with_progress(lambda advance: advance(9), "reading", 5, tell)
-    assert max(told) == 5
+    await run_with_progress(lambda advance: advance(9), "reading", 5, report)
+    assert max(reported) == 5
 
 
 async def test_cancelled_work_ends_at_its_next_step_and_is_waited_for() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from registry.errors import InvalidGguf, StoreFull
 from registry.names import Name
 from registry.store import Store
 from runner.errors import InvalidRequest
+from runner.library.progress import Progress, ReportProgress
 from runner.library.weights import QuantizationRequest, WeightsBuilder, WeightsInput
 from tests.gguf_files import echo_file, gguf_file, llama_file, llama_metadata, llama_tensors, text
 
@@ -37,16 +38,17 @@ class Jobs:
         self.fault: Exception | None = None
         self.ended = 0
 
-    async def run(self, module: str, job: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        name = module.removeprefix("runner.jobs.")
+    async def run(
+        self, name: str, job: Mapping[str, Any], report: ReportProgress, unit: str | None
+    ) -> dict[str, Any]:
         self.ran.append((name, job))
         try:
             self._write(job, ".begun", b"half")
-            yield {"status": name, "completed": 1, "total": 2}
+            await report(Progress(name, 1, 2, unit))
             if self.fault is not None:
                 raise self.fault
             self._write(job, ".gguf", self.results.get(name, b"matrix"))
-            yield {"done": {}}
+            return {}
         finally:
             self.ended += 1
 
@@ -85,13 +87,13 @@ def checkpoint(store: Store) -> dict[str, Digest]:
     }
 
 
-def workshop(store: Store, jobs: Jobs, given: WeightsInput) -> tuple[WeightsBuilder, list[Any]]:
-    told: list[Any] = []
+def builder(store: Store, jobs: Jobs, given: WeightsInput) -> tuple[WeightsBuilder, list[Progress]]:
+    steps: list[Progress] = []
 
-    async def tell(line: dict[str, Any]) -> None:
-        told.append(line)
+    async def report(progress: Progress) -> None:
+        steps.append(progress)
 
-    return WeightsBuilder(store, given, tell, jobs.run), told
+    return WeightsBuilder(store, given, report, jobs.run), steps
 
 
 def is_clean(store: Store) -> bool:
@@ -102,21 +104,21 @@ def is_clean(store: Store) -> bool:
 
 async def test_one_gguf_is_taken_as_it_is(store: Store, jobs: Jobs) -> None:
     digest = put(store, llama_file())
-    work, told = workshop(store, jobs, WeightsInput(files={"m.gguf": digest}))
+    work, steps = builder(store, jobs, WeightsInput(files={"m.gguf": digest}))
     made = await work.make()
     assert (made.model, made.adapters, made.made) == (digest, None, ())
-    assert (jobs.ran, told) == ([], [])
+    assert (jobs.ran, steps) == ([], [])
 
 
 async def test_an_installed_model_keeps_its_weights(store: Store, jobs: Jobs) -> None:
     list(build(store, Description(NAME, files={"m": put(store, llama_file())})))
-    made = await workshop(store, jobs, WeightsInput(from_model=NAME))[0].make()
+    made = await builder(store, jobs, WeightsInput(from_model=NAME))[0].make()
     assert (made.model, made.made) == (None, ())
 
 
 async def test_parts_are_merged_and_the_result_is_a_blob(store: Store, jobs: Jobs) -> None:
     files = {"2": put(store, b"GGUF two"), "1": put(store, b"GGUF one")}
-    made = await workshop(store, jobs, WeightsInput(files=files))[0].make()
+    made = await builder(store, jobs, WeightsInput(files=files))[0].make()
     assert made.model == Digest.of(llama_file())
     assert jobs.names == ["merge"]
     assert set(jobs.ran[0][1]["parts"]) == {str(store.blob_path(d)) for d in files.values()}
@@ -125,15 +127,15 @@ async def test_parts_are_merged_and_the_result_is_a_blob(store: Store, jobs: Job
 
 async def test_safetensors_are_converted(store: Store, jobs: Jobs) -> None:
     files = checkpoint(store)
-    work, told = workshop(store, jobs, WeightsInput(files=files))
+    work, steps = builder(store, jobs, WeightsInput(files=files))
     made = await work.make()
     assert made.model == Digest.of(CONVERTED)
     ((name, job),) = jobs.ran
     assert name == "convert"
     assert job["files"] == {key: str(store.blob_path(value)) for key, value in files.items()}
     assert (job["type"], job["adapter"], job["base"]) == ("auto", False, None)
-    assert told[0] == {"status": "convert", "completed": 1, "total": 2}
-    assert told[-1]["completed"] == told[-1]["total"] == len(CONVERTED)
+    assert steps[0] == Progress("convert", 1, 2)
+    assert steps[-1].completed == steps[-1].total == len(CONVERTED)
     assert is_clean(store)
 
 
@@ -142,7 +144,7 @@ async def test_a_plain_type_is_made_by_the_conversion_alone(
     store: Store, jobs: Jobs, kind: str
 ) -> None:
     given = WeightsInput(checkpoint(store), quantization=QuantizationRequest(kind))
-    await workshop(store, jobs, given)[0].make()
+    await builder(store, jobs, given)[0].make()
     assert [(name, job["type"]) for name, job in jobs.ran] == [("convert", kind)]
 
 
@@ -150,7 +152,7 @@ async def test_converted_weights_are_quantized_before_they_become_a_blob(
     store: Store, jobs: Jobs
 ) -> None:
     given = WeightsInput(checkpoint(store), quantization=Q4)
-    made = await workshop(store, jobs, given)[0].make()
+    made = await builder(store, jobs, given)[0].make()
     assert jobs.names == ["convert", "quantize"]
     assert jobs.ran[1][1]["source"] == jobs.ran[0][1]["target"]
     assert made.model == Digest.of(QUANTIZED)
@@ -164,7 +166,7 @@ async def test_an_installed_model_can_be_quantized_as_wished(store: Store, jobs:
     wished = QuantizationRequest(
         "Q4_K_M", (("attn_v", "Q8_0"),), imatrix=matrix, allow_requantize=True
     )
-    made = await workshop(store, jobs, WeightsInput(from_model=NAME, quantization=wished))[0].make()
+    made = await builder(store, jobs, WeightsInput(from_model=NAME, quantization=wished))[0].make()
     ((_, job),) = jobs.ran
     assert job["source"] == str(store.blob_path(Digest.of(llama_file())))
     assert job["overrides"] == [["attn_v", "Q8_0"]]
@@ -180,14 +182,14 @@ async def test_the_importance_matrix_is_made_from_the_plain_weights(
     given = WeightsInput(
         checkpoint(store), quantization=QuantizationRequest("IQ2_XS", calibration=words)
     )
-    work, told = workshop(store, jobs, given)
+    work, steps = builder(store, jobs, given)
     await work.make()
     assert jobs.names == ["convert", "imatrix", "quantize"]
     converted, calibrated, quantized = (job for _, job in jobs.ran)
     assert calibrated["model"] == converted["target"]
     assert calibrated["text"] == str(store.blob_path(words))
     assert quantized["imatrix"] == calibrated["target"]
-    assert [line["unit"] for line in told if "unit" in line] == ["chunks", "tensors"]
+    assert [step.unit for step in steps if step.unit] == ["chunks", "tensors"]
 
 
 async def test_an_adapter_of_safetensors_is_converted_for_its_base(
@@ -195,7 +197,7 @@ async def test_an_adapter_of_safetensors_is_converted_for_its_base(
 ) -> None:
     base = put(store, llama_file())
     files = {"adapter_model.safetensors": put(store, SAFETENSORS)}
-    made = await workshop(store, jobs, WeightsInput({"m.gguf": base}, files))[0].make()
+    made = await builder(store, jobs, WeightsInput({"m.gguf": base}, files))[0].make()
     ((_, job),) = jobs.ran
     assert (job["adapter"], job["base"]) == (True, str(store.blob_path(base)))
     assert (made.model, made.adapters) == (base, (Digest.of(CONVERTED),))
@@ -204,7 +206,7 @@ async def test_an_adapter_of_safetensors_is_converted_for_its_base(
 async def test_an_adapter_in_gguf_is_taken_as_it_is(store: Store, jobs: Jobs) -> None:
     base, adapter = put(store, llama_file()), put(store, b"GGUF adapter")
     given = WeightsInput({"m.gguf": base}, {"a.gguf": adapter})
-    assert (await workshop(store, jobs, given)[0].make()).adapters == (adapter,)
+    assert (await builder(store, jobs, given)[0].make()).adapters == (adapter,)
 
 
 @pytest.mark.parametrize(
@@ -223,20 +225,20 @@ async def test_files_that_make_no_model_are_refused(
 ) -> None:
     digests = {name: put(store, content) for name, content in files.items()}
     with pytest.raises(BuildError, match=message):
-        await workshop(store, jobs, WeightsInput(digests))[0].make()
+        await builder(store, jobs, WeightsInput(digests))[0].make()
     assert jobs.ran == []
     assert is_clean(store)
 
 
 async def test_a_file_that_is_no_gguf_is_refused(store: Store, jobs: Jobs) -> None:
     with pytest.raises(InvalidGguf, match="not a GGUF file"):
-        await workshop(store, jobs, WeightsInput({"m": put(store, b"what?")}))[0].make()
+        await builder(store, jobs, WeightsInput({"m": put(store, b"what?")}))[0].make()
 
 
 async def test_a_model_without_weights_is_not_quantized(store: Store, jobs: Jobs) -> None:
     given = WeightsInput({"e.gguf": put(store, echo_file())}, quantization=Q4)
     with pytest.raises(BuildError, match="nothing to quantize"):
-        await workshop(store, jobs, given)[0].make()
+        await builder(store, jobs, given)[0].make()
     assert is_clean(store)
 
 
@@ -245,7 +247,7 @@ async def test_too_little_space_is_told_before_the_work(
 ) -> None:
     monkeypatch.setattr("registry.store.free_bytes", lambda directory: 5)
     with pytest.raises(StoreFull, match="5 are free"):
-        await workshop(store, jobs, WeightsInput(checkpoint(store)))[0].make()
+        await builder(store, jobs, WeightsInput(checkpoint(store)))[0].make()
     assert jobs.ran == []
 
 
@@ -254,7 +256,7 @@ async def test_a_job_that_fails_leaves_nothing(store: Store, jobs: Jobs) -> None
     files = checkpoint(store)
     before = set((store.root / "blobs").iterdir())
     with pytest.raises(InvalidRequest, match="the shapes"):
-        await workshop(store, jobs, WeightsInput(files))[0].make()
+        await builder(store, jobs, WeightsInput(files))[0].make()
     assert is_clean(store)
     assert set((store.root / "blobs").iterdir()) == before
 
@@ -262,13 +264,12 @@ async def test_a_job_that_fails_leaves_nothing(store: Store, jobs: Jobs) -> None
 async def test_a_result_that_cannot_be_used_is_removed_again(store: Store, jobs: Jobs) -> None:
     files = {"adapter_model.safetensors": put(store, SAFETENSORS)}
     parts = {"1": put(store, b"GGUF one"), "2": put(store, b"GGUF two")}
-    work = workshop(store, jobs, WeightsInput(parts, files))[0]
+    work = builder(store, jobs, WeightsInput(parts, files))[0]
 
-    async def run(module: str, job: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        if module.endswith("convert"):
+    async def run(name: str, *arguments: Any) -> dict[str, Any]:
+        if name == "convert":
             raise InvalidRequest("the adapter is of another model")
-        async for line in jobs.run(module, job):
-            yield line
+        return await jobs.run(name, *arguments)
 
     work._run = run
     with pytest.raises(InvalidRequest, match="another model"):
@@ -280,11 +281,11 @@ async def test_a_result_that_cannot_be_used_is_removed_again(store: Store, jobs:
 async def test_a_cancelled_work_ends_its_job_and_leaves_nothing(store: Store, jobs: Jobs) -> None:
     started = asyncio.Event()
 
-    async def tell(line: dict[str, Any]) -> None:
+    async def report(progress: Progress) -> None:
         started.set()
         await asyncio.Event().wait()
 
-    work = WeightsBuilder(store, WeightsInput(checkpoint(store)), tell, jobs.run)
+    work = WeightsBuilder(store, WeightsInput(checkpoint(store)), report, jobs.run)
     task = asyncio.create_task(work.make())
     await started.wait()
     task.cancel()
@@ -300,5 +301,5 @@ async def test_a_header_whose_length_looks_like_a_pickle_is_safetensors(
 ) -> None:
     content = struct.pack("<Q", length) + b"{" + b" " * 20
     files = {"model.safetensors": put(store, content)}
-    await workshop(store, jobs, WeightsInput(files))[0].make()
+    await builder(store, jobs, WeightsInput(files))[0].make()
     assert jobs.names == ["convert"]

@@ -17,7 +17,7 @@ from registry.bundle import Bundle, read_bundle
 from registry.digest import Digest
 from registry.names import Name
 from registry.store import Store
-from runner.server.ollama.details import describe_modelfile
+from runner.library.descriptions import describe_modelfile
 from tests.gguf_files import llama_file
 
 NAME = Name.parse("round")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,37 +14,43 @@ from registry.bundle import Bundle
 from registry.errors import RegistryError
 from registry.manifest import PROJECTOR_TYPE
 from registry.store import Store, StoredModel
+from runner.library.library import Library
 
 _MAX_CONFIG_BYTES = 1 << 20
 
 
-def details_of(store: Store, stored: StoredModel) -> dict[str, Any]:
-    """details of /api/tags, /api/ps and /api/show, from the model's config."""
+@dataclass(frozen=True, slots=True)
+class ModelDetails:
+    """What a model is, in a few words; "" for what is not known. families: its own and that of its
+    projector."""
+
+    family: str
+    families: tuple[str, ...]
+    parameter_size: str
+    quantization: str
+
+
+def stored_details(library: Library, stored: StoredModel) -> ModelDetails:
+    """Of an installed model, from its config. Blocks on the disk."""
     try:
-        config = _config(store, stored)
+        config = _config(library.store, stored)
     except (RegistryError, ValueError):
         config = {}
-    family = config.get("model_family")
-    others = [PROJECTOR] if stored.manifest.of_type(PROJECTOR_TYPE) else []
-    return _details(family, others, config.get("model_type"), config.get("file_type"))
+    projectors = [PROJECTOR] if stored.manifest.of_type(PROJECTOR_TYPE) else []
+    family, size, kind = (config.get(key) for key in ("model_family", "model_type", "file_type"))
+    return _details(family, projectors, size, kind)
 
 
-def details_of_bundle(bundle: Bundle) -> dict[str, Any]:
+def bundle_details(bundle: Bundle) -> ModelDetails:
     """The same, from the model file's own header."""
     header = bundle.header
-    others = [] if bundle.projector is None else [bundle.projector.header.architecture]
-    return _details(header.architecture, others, header.parameter_size, header.quantization)
+    projectors = [] if bundle.projector is None else [bundle.projector.header.architecture]
+    return _details(header.architecture, projectors, header.parameter_size, header.quantization)
 
 
-def _details(family: Any, others: list[str], size: Any, quantization: Any) -> dict[str, Any]:
-    return {
-        "parent_model": "",
-        "format": "gguf",
-        "family": family or "",
-        "families": [*([family] if family else []), *others],
-        "parameter_size": size or "",
-        "quantization_level": quantization or "",
-    }
+def _details(family: Any, projectors: list[str], size: Any, quantization: Any) -> ModelDetails:
+    families = (*([family] if family else []), *projectors)
+    return ModelDetails(family or "", families, size or "", quantization or "")
 
 
 def _config(store: Store, stored: StoredModel) -> dict[str, Any]:

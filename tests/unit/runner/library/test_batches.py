@@ -5,16 +5,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from pydantic_core import from_json, to_json
 
-from runner.server.upkeep.ndjson import batches, plain
-
-
-def test_names_of_files_of_any_bytes_become_text() -> None:
-    line = {"path": "a\udcff\x1b[2Jb", "models": ["ü"], "size": 3, "none": None}
-    fit = plain(line)
-    assert fit == {"path": "a\\udcff\\x1b[2Jb", "models": ["ü"], "size": 3, "none": None}
-    assert from_json(to_json(fit)) == fit
+from runner.library.batches import batches
 
 
 async def test_all_items_come_in_order_and_from_a_thread() -> None:

@@ -1,0 +1,46 @@
+"""What the daemon's child processes, workers and jobs, have in common: how they start and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+INHERITED = (
+    "CUDA_VISIBLE_DEVICES",
+    "LD_LIBRARY_PATH",  # where CUDA's libraries are, on machines that set it
+    "SYSTEMROOT",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExitStatus:
+    """How a process ended: by a signal, or with an exit code."""
+
+    exit_code: int | None
+    signal_name: str | None
+
+    def __str__(self) -> str:
+        return self.signal_name or f"exit code {self.exit_code}"
+
+
+def child_environment() -> dict[str, str]:
+    """The few variables that a child needs; no keys, no tokens."""
+    return {name: os.environ[name] for name in INHERITED if name in os.environ}
+
+
+def own_process_group() -> dict[str, Any]:
+    """Options that put a child into a process group of its own."""
+    # A Ctrl-C in the daemon's terminal must reach the daemon only: it drains the streams.
+    return {"process_group": 0} if os.name == "posix" else {}
+
+
+def exit_status(code: int) -> ExitStatus:
+    """How a process with this return code ended."""
+    if code >= 0:
+        return ExitStatus(code, None)
+    try:
+        return ExitStatus(None, signal.Signals(-code).name)
+    except ValueError:
+        return ExitStatus(None, f"signal {-code}")

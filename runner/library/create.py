@@ -1,0 +1,224 @@
+"""Makes a model of what a client describes.
+
+Owns the checks of the description and the order: a model that is not installed is pulled, the
+weights are built, the bundle is written, and files that were uploaded for it and are in no model
+are removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from modelfile.build import build, check_description
+from modelfile.description import Description
+from modelfile.quantization import quantization_type, tensor_type
+from registry.bundle import BundleMessage
+from registry.digest import Digest
+from registry.progress import Progress
+from runner.errors import InvalidRequest
+from runner.library.library import Library
+from runner.library.lookup import parse_name
+from runner.library.progress import ReportProgress, wait_ended
+from runner.library.pull import find_or_pull
+from runner.library.weight_files import check_names, without_projector
+from runner.library.weights import QuantizationRequest, WeightsBuilder, WeightsInput
+
+_OF_DRAFTS = ("allow_requantize",)  # fields for draft_quantize too
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOptions:
+    """A model to be made. from_model: the name of a model, which is pulled when it is not
+    installed. files, adapters, draft_files: digests of blobs by the names of their files; imatrix
+    and calibrate: digests. messages: pairs of role and content. The rest: see
+    modelfile.description."""
+
+    name: str
+    from_model: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    draft_files: Mapping[str, str] = field(default_factory=dict)
+    quantize: str | None = None
+    draft_quantize: str | None = None
+    imatrix: str | None = None
+    calibrate: str | None = None
+    tensor_types: Mapping[str, str] = field(default_factory=dict)
+    allow_requantize: bool = False
+    template: str | None = None
+    system: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    messages: Sequence[tuple[str, str]] | None = None
+    licenses: Sequence[str] = ()
+    renderer: str | None = None
+    parser: str | None = None
+    requires: str | None = None
+
+
+async def create_model(library: Library, options: CreateOptions, report: ReportProgress) -> None:
+    """Make a model. A caller that is cancelled leaves nothing behind.
+
+    Raises InvalidRequest, BuildError, ModelNotFound, RemoteError, StoreError, and what a job
+    raises.
+    """
+    description, model, draft = _description(options), _model_input(options), _draft_input(options)
+    digests = model.digests | draft.digests
+    await asyncio.to_thread(check_description, description)
+    try:
+        with library.store.holding(digests):
+            await _create(library, options, description, (model, draft), report)
+    finally:
+        await asyncio.to_thread(library.store.discard, digests)
+
+
+async def _create(
+    library: Library,
+    options: CreateOptions,
+    description: Description,
+    inputs: tuple[WeightsInput, WeightsInput],
+    report: ReportProgress,
+) -> None:
+    """inputs: of the model and of its draft model."""
+    store, (model, draft) = library.store, inputs
+    files, projector = await asyncio.to_thread(without_projector, store, model.files)
+    _check_sources(options, files, projector)
+    model = replace(model, files=files)
+    description = replace(description, projector=projector)
+    if options.from_model is not None:
+        base = await find_or_pull(library, options.from_model, report)
+        description = replace(description, from_model=base)
+        model = replace(model, from_model=base)
+    made: list[Digest] = []
+    try:
+        weights = await WeightsBuilder(store, model, report).make()
+        made += weights.made
+        if draft.files:
+            drafted = await WeightsBuilder(store, draft, report).make()
+            made += drafted.made
+            description = replace(description, draft=drafted.model)
+        with store.holding(made):
+            complete = _complete(description, weights.model, weights.adapters)
+            await _build(library, complete, report)
+    finally:
+        await asyncio.to_thread(store.discard, made)
+    await library.on_change(description.name.short)
+
+
+def _check_sources(
+    options: CreateOptions, files: Mapping[str, Digest], projector: Digest | None
+) -> None:
+    """files: those of the model itself. Raises InvalidRequest."""
+    if options.from_model is not None and files:
+        raise InvalidRequest(
+            "give either from, the name of a model, or files, uploaded blobs; with from, files may"
+            " only hold its projector for images",
+            param="files",
+        )
+    if options.from_model is None and not files and projector is not None:
+        raise InvalidRequest(
+            f"{next(iter(options.files))[:80]!r} is a projector for images and no model; give"
+            " the model's file too, or its name in from",
+            param="files",
+        )
+
+
+def _complete(
+    description: Description, model: Digest | None, adapters: tuple[Digest, ...] | None
+) -> Description:
+    if description.from_model is not None:
+        return replace(description, weights=model, adapters=adapters)
+    assert model is not None
+    return replace(description, files={"model": model}, adapters=adapters)
+
+
+def _description(options: CreateOptions) -> Description:
+    if options.draft_quantize and not options.draft_files:
+        raise InvalidRequest(
+            "draft_quantize is for draft_files, which are missing", param="draft_quantize"
+        )
+    if options.from_model is None and not options.files:
+        raise InvalidRequest("give either from, the name of a model, or files, uploaded blobs")
+    messages = options.messages
+    return Description(
+        name=parse_name(options.name),
+        template=options.template,
+        system=options.system,
+        parameters=options.parameters,
+        messages=None if messages is None else tuple(BundleMessage(*item) for item in messages),
+        licenses=tuple(options.licenses),
+        renderer=options.renderer,
+        parser=options.parser,
+        requires=options.requires,
+    )
+
+
+def _model_input(options: CreateOptions) -> WeightsInput:
+    for files in (options.files, options.adapters):
+        check_names(files)
+    return WeightsInput(
+        files=_digests(options.files),
+        adapter_files=_digests(options.adapters),
+        quantization=_quantization(options),
+        keep_quantized=options.parameters.get("backend") == "torch",
+    )
+
+
+def _draft_input(options: CreateOptions) -> WeightsInput:
+    check_names(options.draft_files)
+    quantization = None
+    if options.draft_quantize is not None:
+        kind = quantization_type(options.draft_quantize).name
+        quantization = QuantizationRequest(kind, allow_requantize=options.allow_requantize)
+    return WeightsInput(files=_digests(options.draft_files), quantization=quantization)
+
+
+def _digests(files: Mapping[str, str]) -> dict[str, Digest]:
+    return {name: Digest.parse(digest) for name, digest in files.items()}
+
+
+def _quantization(options: CreateOptions) -> QuantizationRequest | None:
+    if not options.quantize:
+        for name in ("imatrix", "calibrate", "tensor_types", "allow_requantize"):
+            if getattr(options, name) and not (name in _OF_DRAFTS and options.draft_quantize):
+                raise InvalidRequest(f"{name} says how to quantize; give quantize too", param=name)
+        return None
+    if options.imatrix and options.calibrate:
+        raise InvalidRequest("give either imatrix or calibrate, not both", param="calibrate")
+    kind = quantization_type(options.quantize)
+    if kind.needs_imatrix and not (options.imatrix or options.calibrate):
+        raise InvalidRequest(
+            f"{kind.name} needs an importance matrix: give imatrix or calibrate", param="quantize"
+        )
+    overrides = tuple(options.tensor_types.items())
+    for _, name in overrides:
+        tensor_type(name)
+    return QuantizationRequest(
+        type=kind.name,
+        overrides=overrides,
+        imatrix=Digest.parse(options.imatrix) if options.imatrix else None,
+        calibration=Digest.parse(options.calibrate) if options.calibrate else None,
+        allow_requantize=options.allow_requantize,
+    )
+
+
+async def _build(library: Library, description: Description, report: ReportProgress) -> None:
+    lines = build(library.store, description)
+    try:
+        while (status := await _next(lines)) is not None:
+            if status != "success":  # reported when the model can be used
+                await report(Progress(status))
+    finally:
+        close = getattr(lines, "close", None)
+        if close is not None:
+            await asyncio.to_thread(close)
+
+
+async def _next(lines: Iterator[str]) -> str | None:
+    """The next line, made in a thread; a caller that is cancelled waits for the step first."""
+    step = asyncio.ensure_future(asyncio.to_thread(next, lines, None))
+    try:
+        return await asyncio.shield(step)
+    finally:
+        await wait_ended(step)

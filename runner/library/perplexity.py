@@ -1,0 +1,34 @@
+"""The perplexity of an installed model on a text, measured in a child process."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from registry.bundle import Bundle
+from runner.library.jobs import run_job
+from runner.library.progress import ReportProgress
+
+
+async def measure_perplexity(
+    bundle: Bundle, text: str, context: int | None, report: ReportProgress
+) -> dict[str, Any]:
+    """Measure: perplexity, error (its standard error), tokens, chunks, context. context: tokens of
+    a chunk; None: the job's default. A caller that is cancelled ends it.
+
+    Raises InvalidRequest, ModelLoadFailed, WorkerCrashed, InternalError.
+    """
+    scale = float(bundle.parameters.get("lora_scale", 1.0))
+    with tempfile.TemporaryDirectory(prefix="hearth-eval-") as folder:
+        path = Path(folder) / "text"
+        await asyncio.to_thread(path.write_text, text, "utf-8")
+        job = {
+            "model": str(bundle.model_path),
+            "adapters": [[str(adapter.path), scale] for adapter in bundle.adapters],
+            "text": str(path),
+            "context": context,
+            "threads": None,
+        }
+        return await run_job("perplexity", job, report, "chunks")

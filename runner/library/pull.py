@@ -1,0 +1,97 @@
+"""Pulls and pushes of whole models, from the name that a client wrote to the name in the store."""
+
+from __future__ import annotations
+
+import asyncio
+
+from registry.errors import InvalidName, ModelMissing, RemoteMissing
+from registry.hosts.references import Reference, parse
+from registry.names import Name
+from registry.progress import Progress
+from runner.errors import InvalidRequest, ModelNotFound
+from runner.library.library import Library
+from runner.library.progress import ReportProgress
+from runner.library.transfer_progress import follow
+
+
+async def pull_model(
+    library: Library,
+    text: str,
+    report: ReportProgress,
+    *,
+    insecure: bool = False,
+    allow_paths: bool = False,
+) -> Name:
+    """Bring the model that text names into the store; its name there. A caller that is cancelled
+    ends the pull unless another one waits for it.
+
+    Raises InvalidRequest, Offline, RemoteError, StoreError, ShuttingDown, and what building
+    raises.
+    """
+    place = await asyncio.to_thread(library.short_names.expand, text)
+    reference = reference_of(place, insecure, allow_paths)
+    transfer = library.transfers.pull(reference, insecure)
+    try:
+        if place != text:
+            await report(Progress(f"{text} is {place}"))
+        name = await follow(transfer, "pulling", report)
+    finally:
+        await library.transfers.leave(transfer)
+    await library.on_change(name.short)
+    return name
+
+
+async def push_model(
+    library: Library, text: str, report: ReportProgress, *, insecure: bool = False
+) -> Name:
+    """Send a model of the store to its registry. Raises InvalidRequest, ModelMissing, Offline,
+    RemoteError, ShuttingDown."""
+    transfer = library.transfers.push(reference_of(text, insecure), insecure)
+    try:
+        return await follow(transfer, "pushing", report)
+    finally:
+        await library.transfers.leave(transfer)
+
+
+async def find_or_pull(library: Library, text: str, report: ReportProgress) -> Name:
+    """The name in the store of the model that text, of a FROM, names. One that is not there is
+    pulled.
+
+    Raises InvalidRequest, ModelNotFound with near names when the network may not be used or has
+    no such model, RemoteError, StoreError.
+    """
+    try:
+        return library.store.get(Name.parse(text)).name
+    except InvalidName as error:
+        if "://" not in text and "@" not in text:
+            raise InvalidRequest(error.message, param="from") from None
+        missing = ModelNotFound(f"model {text[:80]!r} is not installed", model=text)
+    except ModelMissing as error:
+        near = list(error.suggestions)
+        missing = ModelNotFound(error.message, model=text, suggestions=near)
+    if library.settings.offline:
+        raise missing
+    try:
+        return await pull_model(library, text, report)
+    except RemoteMissing as error:
+        near = missing.details.get("suggestions") or []
+        hint = f". Did you mean {' or '.join(near)}?" if near else ""
+        raise ModelNotFound(f"{error.message}{hint}", **missing.details) from None
+
+
+def reference_of(text: str, insecure: bool, allow_paths: bool = False) -> Reference:
+    """Where text says that a model comes from. allow_paths: it may be a path of this machine.
+    Raises InvalidName, and InvalidRequest for plain http beyond this machine unless insecure."""
+    reference = parse(text)
+    if reference.kind == "file" and not allow_paths:
+        raise InvalidRequest(
+            f"{text[:200]} is a path; paths are pulled by clients on the daemon's machine only",
+            param="model",
+        )
+    if reference.plain and not insecure and not _on_loopback(reference):
+        raise InvalidRequest(f"{text[:200]} is plain http; --insecure allows that", param="model")
+    return reference
+
+
+def _on_loopback(reference: Reference) -> bool:
+    return reference.name.host.partition(":")[0] in ("127.0.0.1", "localhost")
