@@ -15,8 +15,20 @@ from kernels.quant import fp8, gguf, int4, int8, mxfp4
 from kernels.quant.int4 import Int4Weight
 
 
+class _Experts:
+    """Maps whose first tensor is [E, N, ...]."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(E, N)."""
+        first: Tensor = getattr(self, next(iter(type(self).__annotations__)))
+        return first.shape[0], first.shape[1]
+
+
 @dataclass(frozen=True, slots=True)
-class Int4Experts:
+class Int4Experts(_Experts):
     """See Int4Weight: packed uint8 [E, N, C / 2], scales [E, N, groups], zeros uint8
     [E, N, groups]; the columns in their own order."""
 
@@ -29,14 +41,9 @@ class Int4Experts:
         weight = Int4Weight(self.packed[expert], self.scales[expert], self.zeros[expert])
         return int4.linear(x, weight, bias)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(E, N)."""
-        return self.packed.shape[0], self.packed.shape[1]
-
 
 @dataclass(frozen=True, slots=True)
-class Int8Experts:
+class Int8Experts(_Experts):
     """weight int8 [E, N, C], scales [E, N, groups]."""
 
     weight: Tensor
@@ -46,14 +53,9 @@ class Int8Experts:
         """See Int4Experts."""
         return int8.linear(x, self.weight[expert], self.scales[expert], bias)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(E, N)."""
-        return self.weight.shape[0], self.weight.shape[1]
-
 
 @dataclass(frozen=True, slots=True)
-class Fp8Experts:
+class Fp8Experts(_Experts):
     """weight float8_e4m3fn [E, N, C]; scales of rows [E, N, 1], or of blocks of 128 x 128
     [E, ceil(N / 128), ceil(C / 128)]."""
 
@@ -64,14 +66,9 @@ class Fp8Experts:
         """See Int4Experts."""
         return fp8.linear(x, self.weight[expert], self.scales[expert], bias)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(E, N)."""
-        return self.weight.shape[0], self.weight.shape[1]
-
 
 @dataclass(frozen=True, slots=True)
-class Mxfp4Experts:
+class Mxfp4Experts(_Experts):
     """blocks uint8 [E, N, C / 32, 16], scales uint8 [E, N, C / 32]."""
 
     blocks: Tensor
@@ -81,14 +78,9 @@ class Mxfp4Experts:
         """See Int4Experts."""
         return mxfp4.linear(x, self.blocks[expert], self.scales[expert], bias)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(E, N)."""
-        return self.blocks.shape[0], self.blocks.shape[1]
-
 
 @dataclass(frozen=True, slots=True)
-class GgufExperts:
+class GgufExperts(_Experts):
     """rows uint8 [E, N, bytes of a row] in the format kind."""
 
     rows: Tensor
@@ -97,11 +89,6 @@ class GgufExperts:
     def linear(self, x: Tensor, expert: int, bias: Tensor | None) -> Tensor:
         """See Int4Experts."""
         return gguf.linear(x, self.rows[expert], self.kind, bias)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(E, N)."""
-        return self.rows.shape[0], self.rows.shape[1]
 
 
 PackedExperts: TypeAlias = Int4Experts | Int8Experts | Fp8Experts | Mxfp4Experts | GgufExperts

@@ -29,6 +29,7 @@ from modelfile.convert.rope import rope_base, rope_parameters
 from modelfile.errors import ConvertError
 
 __all__ = [
+    "DIVISORS",
     "GEMMA_ACTIVATIONS",
     "MAX_EXPERTS",
     "MAX_LAYERS",
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 _MAX_CONTEXT = 1 << 31
+DIVISORS = "divided"  # a rope_type of GGUF files, which hold a divisor for each frequency
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 # What holds where config.json does not say: of the configuration classes of transformers
 _BASE, _BASES = 10000.0, {"mixtral": 1e6, "gemma3_text": 1e6, "gpt_oss": 150000.0}

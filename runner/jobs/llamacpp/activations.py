@@ -13,8 +13,8 @@ from llama_cpp import llama_cpp as native
 from numpy.typing import NDArray
 
 from registry.formats.gguf.types import TENSOR_NUMBERS
-from runner.backends.llamacpp.tensors import operation, tensor_at, values, weight_name
 from runner.errors import InternalError
+from runner.jobs.llamacpp.ggml_tensor import operation, tensor_at, values, weight_name
 from runner.jobs.llamacpp.imatrix_file import ActivationSums
 
 _F32 = TENSOR_NUMBERS["F32"]

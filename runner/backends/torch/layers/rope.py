@@ -6,13 +6,12 @@ import torch
 
 from kernels import ops
 from runner.backends.torch.attention.paged import RopeTables
-from runner.backends.torch.config import RopeConfig
+from runner.backends.torch.config import DIVISORS, RopeConfig
 from runner.backends.torch.loading.weights import WeightPlacement
 from runner.errors import ModelLoadFailed
 
 # What numbers of a config raise that are of another type or kind than the formulas want
 _CONFIG_ERRORS = (ArithmeticError, RuntimeError, TypeError, ValueError)
-DIVISORS = "divided"  # of GGUF files, which hold a divisor for each frequency
 
 
 def rope_tables(rope: RopeConfig, placement: WeightPlacement) -> RopeTables:

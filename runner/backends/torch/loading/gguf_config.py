@@ -10,7 +10,7 @@ from typing import Any
 
 from registry.errors import shown
 from registry.formats.gguf import GgufHeader
-from runner.backends.torch.config import Config
+from runner.backends.torch.config import DIVISORS, Config
 from runner.backends.torch.loading.gguf_names import MODEL_TYPES, model_type
 from runner.errors import ModelLoadFailed
 
@@ -28,8 +28,26 @@ _SAME_MEANING = {
     "feed_forward_length": "intermediate_size",
 }
 _GEMMA = {"gemma2": 46, "gemma3_text": 62}  # layers of the largest, scaled in another way
-_LONG = ("rope_factors_long.weight", "rope_factors_short.weight")
-_TENSORS = {"llama3": "rope_freqs.weight"}
+# Tensors that say how the rope is stretched, of Llama 3.1 and of Phi-3; source.py reads them
+ROPE_FACTORS = {
+    "divisors": "rope_freqs.weight",
+    "long_factor": "rope_factors_long.weight",
+    "short_factor": "rope_factors_short.weight",
+}
+_ORIGINAL = {"original_context_length": "original_max_position_embeddings"}
+_STRETCHED = {
+    "factor": "factor",
+    **_ORIGINAL,
+    "yarn_attn_factor": "attention_factor",
+    "yarn_beta_fast": "beta_fast",
+    "yarn_beta_slow": "beta_slow",
+}
+_SCALING: dict[str, dict[str, str]] = {
+    DIVISORS: {},
+    "longrope": {**_ORIGINAL, "attn_factor": "attention_factor"},
+    "linear": _STRETCHED,
+    "yarn": _STRETCHED,
+}
 
 
 def config_from_gguf(header: GgufHeader) -> Config:
@@ -115,39 +133,14 @@ def _rope(header: GgufHeader) -> dict[str, Any]:
     if width is not None and head is not None and width < head:
         values["partial_rotary_factor"] = width / head
     kind = header.architecture_value("rope.scaling.type")
+    kind = kind if kind in ("linear", "yarn") else None
     names = {tensor.name for tensor in header.tensors}
-    if _TENSORS["llama3"] in names:
-        values["rope_scaling"] = {"rope_type": "divided"}
-    elif _LONG[0] in names:
-        values["rope_scaling"] = _longrope(header)
-    elif kind in ("linear", "yarn"):
-        values["rope_scaling"] = _stretched(header, kind)
+    if ROPE_FACTORS["divisors"] in names:
+        kind = DIVISORS
+    elif ROPE_FACTORS["long_factor"] in names:
+        kind = "longrope"
+    if kind is not None:
+        keys = ((key, header.architecture_value(f"rope.scaling.{key}")) for key in _SCALING[kind])
+        found = {_SCALING[kind][key]: value for key, value in keys if value is not None}
+        values["rope_scaling"] = {"rope_type": kind, **found}
     return values
-
-
-def _stretched(header: GgufHeader, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"rope_type": kind}
-    for key, name in (
-        ("factor", "factor"),
-        ("original_context_length", "original_max_position_embeddings"),
-        ("yarn_attn_factor", "attention_factor"),
-        ("yarn_beta_fast", "beta_fast"),
-        ("yarn_beta_slow", "beta_slow"),
-    ):
-        value = header.architecture_value(f"rope.scaling.{key}")
-        if value is not None:
-            found[name] = value
-    return found
-
-
-def _longrope(header: GgufHeader) -> dict[str, Any]:
-    """LongRoPE, whose factors are tensors; source.py puts them in."""
-    found: dict[str, Any] = {"rope_type": "longrope"}
-    for key, name in (
-        ("original_context_length", "original_max_position_embeddings"),
-        ("attn_factor", "attention_factor"),
-    ):
-        value = header.architecture_value(f"rope.scaling.{key}")
-        if value is not None:
-            found[name] = value
-    return found

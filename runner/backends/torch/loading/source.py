@@ -20,7 +20,7 @@ from runner.backends.torch.config import (
     text_part,
 )
 from runner.backends.torch.loading.embedded_checkpoint import EmbeddedCheckpoint, embedded_config
-from runner.backends.torch.loading.gguf_config import config_from_gguf
+from runner.backends.torch.loading.gguf_config import ROPE_FACTORS, config_from_gguf
 from runner.backends.torch.loading.gguf_tensors import GgufTensors
 from runner.backends.torch.loading.memory_plan import InPlaceWeights
 from runner.backends.torch.loading.safetensors import SafetensorsCheckpoint
@@ -29,12 +29,6 @@ from runner.errors import ModelLoadFailed
 
 _FLOAT_TYPES = ("F32", "F16")
 _IN_PLACE_TYPES = ("F32", "F16", "BF16", "Q8_0")  # types of tensors
-# Tensors that say how the rope is stretched: of Llama 3.1, of Phi-3
-_FACTORS = {
-    "divisors": "rope_freqs.weight",
-    "long_factor": "rope_factors_long.weight",
-    "short_factor": "rope_factors_short.weight",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +83,7 @@ def _gguf(path: Path) -> ModelSource:
     if header.keeps_checkpoint:
         return _kept(header)
     config, tensors = create_model_config(config_from_gguf(header)), GgufTensors(header)
-    factors = {key: name for key, name in _FACTORS.items() if name in tensors.names}
+    factors = {key: name for key, name in ROPE_FACTORS.items() if name in tensors.names}
     if factors and config.rope.scaling is not None:
         read = {key: tuple(tensors.read(name).tolist()) for key, name in factors.items()}
         rope = dataclasses.replace(config.rope, scaling={**config.rope.scaling, **read})
