@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -19,20 +19,23 @@ def import_graph(root: Path = ROOT) -> dict[str, set[str]]:
     """The modules of the product, and which of them each one imports."""
     paths = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
     modules = {_name(path.relative_to(root)): path for path in paths}
-    return {name: {*_imports(path)} & modules.keys() - {name} for name, path in modules.items()}
+    return {name: {*_imports(path, modules)} - {name} for name, path in modules.items()}
 
 
 def _name(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-def _imports(path: Path) -> Iterator[str]:
+def _imports(path: Path, modules: Container[str]) -> Iterator[str]:
+    """A package is imported by who takes a name of its own, not by who takes a module of it."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names: list[str] = []
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else node.module for name in inner]
+        yield from (name for name in names if name in modules)
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str] | None:
