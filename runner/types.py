@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 FinishReason = Literal["stop", "length"]
 GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
+ToolChoiceMode = Literal["none", "auto", "required"]
 BackendName = Literal["llamacpp", "torch", "echo"]
 
 IMAGE_PLACEHOLDER: Final = "<|hearth_image|>"  # stands in a message's content where an image is
@@ -106,38 +107,64 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerateRequest:
-    """One sequence to generate. Exactly one of messages, text and tokens is given.
+class ToolChoice:
+    """Which tools may be called. names: of these only; None: all. single: at most one call."""
 
-    messages are rendered by the model's chat template; text is encoded as it stands (with the
-    vocabulary's BOS where the model wants one, control tokens in it are honoured); tokens are
-    used as they are. shift_keep: when the context is full the older half of what comes after so
-    many tokens of the prompt (-1: all of it) leaves, and the answer goes on; None: it ends there.
+    mode: ToolChoiceMode = "auto"
+    names: tuple[str, ...] | None = None
+    single: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """What is to be generated, from the surface that read it to the engine. Exactly one of
+    messages, text and tokens is given: messages are rendered by the model's chat template; text is
+    encoded as it stands (with the vocabulary's BOS where the model wants one, control tokens in it
+    are honoured); tokens are used as they are.
+
+    A surface says what its client wants. runner.server.generation completes that for the leased
+    model, one request for each sequence. think_if_able: think counts for models that can reason
+    only. tools: as OpenAI writes them; what a function has in strict and lark is for the grammar,
+    not for the model. n_keep: when the context is full the older half of what comes after so many
+    tokens of the prompt (-1: all of it) leaves, and the answer goes on; None: it ends there.
     """
 
-    id: str
-    sampling: SamplingParams = field(default_factory=SamplingParams)
+    id: str = ""  # of the sequence, unique in its worker
+    sampling: SamplingParams = field(default_factory=SamplingParams)  # of options and more
+
+    model: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)  # checked; the Modelfile's words
+    keep_alive_s: float | None = None  # None: the settings'
+
     messages: tuple[Message, ...] | None = None
     text: str | None = None
     tokens: tuple[int, ...] | None = None
-    tools: tuple[Mapping[str, Any], ...] = ()
-    template: str | None = None  # a chat template in place of the model's
+    preceding: tuple[int, ...] = ()  # tokens before those of messages
+    suffix: str | None = None  # what stands after the answer; messages hold what is before it
     continues: bool = False  # the last message is the beginning of the answer
+    template: str | None = None  # a chat template in place of the model's
     template_options: Mapping[str, Any] = field(default_factory=dict)
-    openings: tuple[str, ...] = ()  # where the rendered prompt ends with one, the text begins so
-    kept_marks: tuple[str, ...] = ()  # control tokens that stay in the text
+    think: bool | str | None = None  # a text is the effort; None: as the template has it
+    think_if_able: bool = False
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    truncate_messages: bool = False  # leave out the oldest ones of a conversation too long
+
     max_tokens: int | None = None  # None: until the end token or the context is full
     stop: tuple[str, ...] = ()
-    grammar: Grammar | None = None
     ignore_eos: bool = False
-    drop_turns: bool = False  # leave out the oldest turns of messages that are too long
+    grammar: Grammar | None = None
     context_length: int | None = None  # None: the limit the model was loaded with
+    context_shift: bool = False  # n_keep shall be the model's
+    n_keep: int | None = None
+    logit_bias: Mapping[str, float] = field(default_factory=dict)  # by token ids, unchecked
+    logprobs: int | None = None  # alternatives for each token; None: off
+    prompt_logprobs: int | None = None  # the same of the prompt
+    return_tokens: bool = False  # the last delta has all tokens, without the end token
+    answer_prefixes: tuple[str, ...] = ()  # a prompt that ends with one has begun the answer so
+    kept_special_tokens: tuple[str, ...] = ()  # control tokens that stay in the text
     priority: int = 0  # lower goes first; equal ones in order of arrival
-    preceding: tuple[int, ...] = ()  # tokens before those of messages
-    tells_tokens: bool = False  # the last delta tells all tokens, without the end token
     cache_salt: str | None = None  # prefixes are shared with requests of the same one only
-    prompt_logprobs: int | None = None  # alternatives for each token of the prompt; None: off
-    shift_keep: int | None = None  # see below
 
 
 @dataclass(frozen=True, slots=True)

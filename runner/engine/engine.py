@@ -126,10 +126,10 @@ class Engine:
             usage = Usage(len(tokens), 0, 0, self._clock() - arrived_s, 0.0, 0.0)
             self._ready.append((request.id, Delta("", 0, finish=Finish("length", usage))))
             return
-        texts = self._texts_with(request.kept_marks)
+        texts = self._texts_with(request.kept_special_tokens)
         sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, texts)
         sequence.images, sequence.matcher = images, matcher
-        keep = request.shift_keep
+        keep = request.n_keep
         if keep is not None and images is None and not sequence.prompt_only:
             context = context_of(request, self.capacity)
             sequence.shift = context_shift(keep, len(tokens), context, request.max_tokens)

@@ -70,11 +70,11 @@ class Sequence:
         "prompt_length",
         "prompt_logprobs",
         "prompt_only",
+        "return_tokens",
         "salt",
         "sampler",
         "shift",
         "stops",
-        "tells_tokens",
         "timing",
         "tokens",
     )
@@ -94,7 +94,7 @@ class Sequence:
         self.params = request.sampling
         self.priority = request.priority
         self.salt = request.cache_salt
-        self.tells_tokens = request.tells_tokens
+        self.return_tokens = request.return_tokens
         self.arrival = arrival
         self.tokens = array("i", tokens)
         self.prompt_length = len(self.tokens)
@@ -211,7 +211,7 @@ class Sequence:
 
     def _finish(self, reason: FinishReason, now_s: float, matched: str | None = None) -> Finish:
         tokens: tuple[int, ...] = ()
-        if self.tells_tokens and self.images is None:  # which no client could send back
+        if self.return_tokens and self.images is None:  # which no client could send back
             at_end = self._output_tokens > 0 and self._texts[self.tokens[-1]].is_end
             tokens = tuple(self.tokens[:-1] if at_end else self.tokens)
         usage, shifted = self._usage(now_s), self._shifted

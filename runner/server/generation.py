@@ -1,173 +1,208 @@
-"""From what a surface was asked to the worker's requests. Knows no wire format."""
+"""From a checked wire request to a running generation: the one place that all surfaces call.
+
+A surface says what its client wants in a GenerateRequest. Here the model is leased, the request is
+checked against what the model can do, and completed for it: the bundle's own turns, the tools and
+options that its template sees, the grammar, the sampling parameters. Knows no wire format.
+"""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.chat import output
-from runner.chat.conversation import open_turn, with_bundle_turns
-from runner.chat.families import family_of, reasoning_tags_of
-from runner.chat.output import OutputParser, output_parser
+from runner.chat.conversation import with_bundle_turns
+from runner.chat.output import OutputParser, output_parser, special_tokens_of
 from runner.chat.reasoning import special_tokens_of_reasoning
 from runner.errors import InvalidRequest, Unsupported
-from runner.models.capabilities import template_capabilities
+from runner.models.delta_stream import DeltaStream
 from runner.models.manager import Lease
 from runner.models.options import generation_options
-from runner.server.images import without_placeholders
-from runner.settings import parse_duration
+from runner.server.answer_grammar import after_reasoning, grammar_of_tools, reasoning_tags
+from runner.server.images import require_vision, without_placeholders
+from runner.server.leases import require_embedding
+from runner.server.services import Services
 from runner.types import GenerateRequest, Grammar, Message
 
 MAX_LOGIT_BIAS = 1024
 MAX_SEQUENCES = 128
-_MAX_KEEP_ALIVE_S = 1e9  # of a keep_alive; below it every timer works
-OLLAMA_NUM_KEEP = 4
+DEFAULT_NUM_KEEP = 4  # as Ollama has it
 EFFORTS = ("minimal", "low", "medium", "high", "max")
+_FOR_GRAMMARS = ("strict", "lark")  # of a function; no model sees them
 
 _ids = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """Exactly one of messages, text and tokens is given."""
+class Generation:
+    """Requests that are ready to run on a leased model: one for each sequence, those of one prompt
+    next to each other."""
 
-    messages: tuple[Message, ...] | None = None
-    text: str | None = None
-    tokens: tuple[int, ...] | None = None
-    tools: tuple[Mapping[str, Any], ...] = ()
-    template_options: Mapping[str, Any] = field(default_factory=dict)
-    continues: bool = False  # the last message is the beginning of the answer
-    preceding: tuple[int, ...] = ()  # tokens before those of messages
-    template: str | None = None  # in place of the model's
+    lease: Lease
+    requests: tuple[GenerateRequest, ...]
 
+    def start(self) -> DeltaStream:
+        """Generate all sequences."""
+        return self.lease.worker.generate(self.requests)
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What shall be generated: n answers to each prompt. options are checked, in the words of
-    the Modelfile."""
+    async def count_prompt(self) -> int:
+        """The tokens of the first request's prompt."""
+        return await self.lease.worker.count(self.requests[0])
 
-    prompts: Sequence[Prompt]
-    options: Mapping[str, Any]
-    n: int = 1
-    logit_bias: Mapping[str, float] = field(default_factory=dict)
-    logprobs: int | None = None
-    ignore_eos: bool = False
-    priority: int = 0  # lower goes first
-    drop_turns: bool = False
-    template_options: Mapping[str, Any] = field(default_factory=dict)
-    openings: tuple[str, ...] = ()
-    kept_marks: tuple[str, ...] = ()
-    grammar: Grammar | None = None
-    prompt_logprobs: int | None = None
-    cache_salt: str | None = None
-    tells_tokens: bool = False
-    shifts: bool = False  # a full context loses its oldest tokens; num_keep of them stay
+    def parsers(self, *, call_deltas: bool) -> list[OutputParser | None]:
+        """A fresh parser for each sequence; None where there is nothing to look for. call_deltas:
+        calls are shown as they are written."""
+        return [self._parser(request, call_deltas) for request in self.requests]
+
+    def _parser(self, request: GenerateRequest, call_deltas: bool) -> OutputParser | None:
+        if not _is_chat(request):
+            return None
+        return output_parser(
+            self.lease.template,
+            tools=request.tools,
+            tags=reasoning_tags(self.lease),
+            name=self.lease.bundle.parser,
+            single=request.tool_choice.single,
+            in_deltas=call_deltas and bool(request.tools),
+        )
 
 
-def requests_for(lease: Lease, ask: Ask) -> list[GenerateRequest]:
-    """One request for each answer, the answers to one prompt next to each other. Raises
-    InvalidRequest, Unsupported."""
+@asynccontextmanager
+async def prepare(
+    services: Services, *requests: GenerateRequest, n: int = 1
+) -> AsyncIterator[Generation]:
+    """Lease the model of requests, which is that of the first one, and make them ready to run, n
+    sequences for each. Raises InvalidRequest and Unsupported for what this model cannot do, and
+    what leasing raises."""
+    first = requests[0]
+    messages = [message for request in requests for message in request.messages or ()]
+    await require_vision(services.library, first.model, messages, first.options, n)
+    async with services.models.lease(first.model, first.options, first.keep_alive_s) as lease:
+        yield Generation(lease, _sequences(lease, requests, n))
+
+
+def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
+    """request with all that its prompt is rendered from. Raises InvalidRequest, Unsupported."""
+    if request.messages is None:
+        return request
+    tools = () if request.tool_choice.mode == "none" else request.tools
+    if tools:
+        _require_tools(lease)
+    think = request.think
+    if request.think_if_able and not lease.abilities.thinking:
+        think = None
+    completed = replace(
+        request,
+        tools=tuple(_shown(tool) for tool in tools),
+        think=think,
+        template_options={**_think_options(lease, think), **request.template_options},
+    )
+    if request.suffix is not None:
+        return _with_suffix(lease, completed, request.suffix)
+    if not request.preceding:  # tokens of an earlier answer begin with the bundle's own turns
+        completed = replace(completed, messages=_with_bundle_turns(lease, request.messages))
+    tags = reasoning_tags(lease)
+    found = special_tokens_of(lease.template, tools=bool(tools), name=lease.bundle.parser)
+    return replace(
+        completed,
+        answer_prefixes=() if tags is None else tags[:1],
+        kept_special_tokens=(*special_tokens_of_reasoning(tags), *found),
+    )
+
+
+def _sequences(
+    lease: Lease, requests: Sequence[GenerateRequest], n: int
+) -> tuple[GenerateRequest, ...]:
     if lease.plan.ranking:
         require_embedding(lease)
     if lease.plan.embedding:
         name = lease.bundle.name.short
         raise Unsupported(f"{name} is an embedding model: it cannot generate text")
-    if len(ask.prompts) * ask.n > MAX_SEQUENCES:
+    if len(requests) * n > MAX_SEQUENCES:
         raise InvalidRequest(
-            f"{len(ask.prompts)} prompts with n={ask.n} are more than {MAX_SEQUENCES} answers",
-            param="n",
+            f"{len(requests)} prompts with n={n} are more than {MAX_SEQUENCES} answers", param="n"
         )
-    options = generation_options(
-        lease.parameters,
-        ask.options,
-        logit_bias=_logit_bias(ask.logit_bias, lease.worker.info.vocabulary),
-        logprobs=ask.logprobs,
-    )
-    wanted = ask.options.get("num_ctx") or lease.resident.default_context
-    template = GenerateRequest(
-        id="",
-        sampling=options.sampling,
-        max_tokens=options.max_tokens,
-        stop=options.stop,
-        prompt_logprobs=ask.prompt_logprobs,
-        cache_salt=ask.cache_salt,
-        tells_tokens=ask.tells_tokens,
-        shift_keep=_kept(lease, ask) if ask.shifts else None,
-        ignore_eos=ask.ignore_eos,
-        priority=ask.priority,
-        drop_turns=ask.drop_turns,
-        template_options=ask.template_options,
-        openings=ask.openings,
-        kept_marks=ask.kept_marks,
-        grammar=ask.grammar or _default_grammar(lease, ask),
-        context_length=min(wanted, lease.plan.max_context_length),
-    )
-    return [_request(template, prompt, number) for prompt in ask.prompts for number in range(ask.n)]
+    completed = (_completed(lease, request) for request in requests)
+    return tuple(_sequence(request, number) for request in completed for number in range(n))
 
 
-def _kept(lease: Lease, ask: Ask) -> int:
-    written = {**lease.parameters, **ask.options}.get("num_keep")
-    return OLLAMA_NUM_KEEP if written is None else int(written)
-
-
-def _request(template: GenerateRequest, prompt: Prompt, number: int) -> GenerateRequest:
-    sampling = template.sampling
+def _sequence(request: GenerateRequest, number: int) -> GenerateRequest:
+    sampling = request.sampling
     if sampling.seed is not None and number:
         # One seed for all of them would give n times the same answer.
         sampling = replace(sampling, seed=sampling.seed + number)
+    return replace(request, id=str(next(_ids)), sampling=sampling)
+
+
+def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
+    """request with all that a sequence is generated by."""
+    completed = complete_prompt(lease, request)
+    options = generation_options(
+        lease.parameters,
+        request.options,
+        logit_bias=_logit_bias(request.logit_bias, lease.worker.info.vocabulary),
+        logprobs=request.logprobs,
+    )
+    context = request.options.get("num_ctx") or lease.resident.default_context
     return replace(
-        template,
-        id=str(next(_ids)),
-        sampling=sampling,
-        messages=prompt.messages,
-        text=prompt.text,
-        tokens=prompt.tokens,
-        tools=prompt.tools,
-        continues=prompt.continues,
-        preceding=prompt.preceding,
-        template=prompt.template,
-        template_options={**template.template_options, **prompt.template_options},
+        completed,
+        sampling=options.sampling,
+        max_tokens=options.max_tokens,
+        stop=options.stop,
+        grammar=_grammar(lease, request, completed),
+        context_length=min(context, lease.plan.max_context_length),
+        n_keep=_n_keep(lease, request) if request.context_shift else None,
+        options={},
+        logit_bias={},
     )
 
 
-def insertion(lease: Lease, before: str, after: str, template: str | None = None) -> Prompt:
-    """The prompt for the text between two others. template: in place of the model's. Raises
-    Unsupported when the model's has no place for it."""
-    if template is None and not lease.abilities.insert:
+def _grammar(lease: Lease, asked: GenerateRequest, completed: GenerateRequest) -> Grammar | None:
+    """What the answer must match: as the request has it, else the Modelfile or the options. These
+    say nothing of a conversation with tools: calls would not match them."""
+    grammar = asked.grammar
+    if _is_chat(asked):
+        functions = [tool["function"] for tool in asked.tools] if completed.tools else []
+        grammar = grammar_of_tools(lease, functions, asked.tool_choice, grammar, completed.think)
+    written = {**lease.parameters, **asked.options}.get("grammar")
+    if grammar is not None or not written or completed.tools:
+        return grammar
+    grammar = Grammar("gbnf", str(written), "grammar")
+    return after_reasoning(grammar, lease, None) if _is_chat(asked) else grammar
+
+
+def _is_chat(request: GenerateRequest) -> bool:
+    """Whether the answer is a message, with reasoning and calls in it."""
+    return request.messages is not None and request.suffix is None
+
+
+def _with_suffix(lease: Lease, request: GenerateRequest, suffix: str) -> GenerateRequest:
+    if request.template is None and not lease.abilities.insert:
         raise Unsupported(
             f"{lease.bundle.name.short} does not support insert: its template reads no .Suffix",
             param="suffix",
         )
-    message = Message("user", before)
-    options = {"suffix": after}
-    return Prompt(messages=(message,), template_options=options, template=template)
+    return replace(request, template_options={**request.template_options, "suffix": suffix})
 
 
-def conversation(lease: Lease, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """messages with the bundle's own turns before them."""
+def _with_bundle_turns(lease: Lease, messages: Sequence[Message]) -> tuple[Message, ...]:
     bundle = lease.bundle
     examples = (Message(item.role, without_placeholders(item.content)) for item in bundle.messages)
     return with_bundle_turns(messages, without_placeholders(bundle.system or ""), examples)
 
 
-def dialogue(
-    lease: Lease,
-    messages: Sequence[Message],
-    tools: tuple[Mapping[str, Any], ...] = (),
-    *,
-    closed: bool = False,
-) -> Prompt:
-    """The prompt of a conversation. The answer continues a last message that is the model's own,
-    unless it is closed."""
-    own, continues = (tuple(messages), False) if closed else open_turn(messages)
-    return Prompt(messages=conversation(lease, own), tools=tools, continues=continues)
+def _shown(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A tool as the template sees it."""
+    function = tool.get("function")
+    if not isinstance(function, Mapping):
+        return tool
+    shown = {name: value for name, value in function.items() if name not in _FOR_GRAMMARS}
+    return {**tool, "function": shown}
 
 
-def require_tools(lease: Lease) -> None:
-    """Raises Unsupported when the model's template does not know tools."""
+def _require_tools(lease: Lease) -> None:
     if not lease.abilities.tools:
         raise Unsupported(
             f"{lease.bundle.name.short} does not support tools: its chat template does not "
@@ -176,74 +211,9 @@ def require_tools(lease: Lease) -> None:
         )
 
 
-def reasoning_marks(lease: Lease) -> tuple[str, str] | None:
-    """The marks around the reasoning of this model's answers; None: it does not reason."""
-    written = template_capabilities(lease.bundle).thinking_tags
-    if written is not None:
-        return written[0].strip(), written[1].strip()
-    return reasoning_tags_of(lease.template, lease.bundle.parser)
-
-
-def after_reasoning(
-    grammar: Grammar | None, lease: Lease, think: bool | str | None
-) -> Grammar | None:
-    """The grammar for the chat answers of a model, which may reason before them unless think is
-    False."""
-    if grammar is None:
-        return None
-    family = family_of(lease.template, lease.bundle.parser)
-    if family is not None and family.headers is not None:
-        return family.headers.before_text(grammar)
-    marks = reasoning_marks(lease)
-    return grammar if marks is None or think is False else replace(grammar, reasoning=marks)
-
-
-def _default_grammar(lease: Lease, ask: Ask) -> Grammar | None:
-    """That of the Modelfile or the options. A conversation with tools has none: calls would not
-    match it."""
-    written = {**lease.parameters, **ask.options}.get("grammar")
-    if not written or any(prompt.tools for prompt in ask.prompts):
-        return None
-    grammar = Grammar("gbnf", str(written), "grammar")
-    chats = any(prompt.messages is not None for prompt in ask.prompts)
-    return after_reasoning(grammar, lease, None) if chats else grammar
-
-
-def openings(lease: Lease) -> tuple[str, ...]:
-    """What a chat template may end with that belongs to the answer: the mark of reasoning."""
-    marks = reasoning_marks(lease)
-    return () if marks is None else marks[:1]
-
-
-def special_tokens_to_keep(lease: Lease, *, tools: bool) -> tuple[str, ...]:
-    """The marks that the parser of this model's answers needs, were they control tokens."""
-    found = output.special_tokens_of(lease.template, tools=tools, name=lease.bundle.parser)
-    return (*special_tokens_of_reasoning(reasoning_marks(lease)), *found)
-
-
-def parser_of(
-    lease: Lease,
-    tools: Sequence[Mapping[str, Any]],
-    *,
-    single: bool = False,
-    in_deltas: bool = False,
-) -> OutputParser | None:
-    """A fresh parser for an answer of this model; None: there is nothing to look for. single:
-    only the first tool call counts. in_deltas: calls are shown as they are written."""
-    return output_parser(
-        lease.template,
-        tools=tools,
-        tags=reasoning_marks(lease),
-        name=lease.bundle.parser,
-        single=single,
-        in_deltas=in_deltas,
-    )
-
-
-def think_options(lease: Lease, think: bool | str | None) -> dict[str, Any]:
+def _think_options(lease: Lease, think: bool | str | None) -> dict[str, Any]:
     """What the chat template gets to know of a wish to think or not, under the names that
-    templates use; a text is the effort. Raises Unsupported when the model does not think and
-    InvalidRequest for an effort that cannot be one."""
+    templates use; a text is the effort."""
     if think is None:
         return {}
     if isinstance(think, str) and think not in EFFORTS:
@@ -260,37 +230,9 @@ def think_options(lease: Lease, think: bool | str | None) -> dict[str, Any]:
     return {"think": think, "thinking": wanted, "enable_thinking": wanted, **effort}
 
 
-def keep_alive_s(value: Any) -> float | None:
-    """Seconds of a keep_alive: a number of seconds or a duration such as "5m"; negative means
-    for ever (inf). None: not given. Raises InvalidRequest."""
-    if value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if value < 0:
-            return math.inf
-        if value <= _MAX_KEEP_ALIVE_S:
-            return float(value)
-    elif isinstance(value, str):
-        try:
-            seconds = parse_duration(value)
-        except ValueError as error:
-            raise InvalidRequest(
-                f"keep_alive={value[:40]!r}: {error}", param="keep_alive"
-            ) from None
-        return math.inf if seconds is None else seconds
-    raise InvalidRequest(
-        f'keep_alive must be seconds or a duration such as "5m" (got {str(value)[:40]})',
-        param="keep_alive",
-    )
-
-
-def require_embedding(lease: Lease) -> None:
-    """Raises Unsupported when the model generates text only."""
-    name = lease.bundle.name.short
-    if lease.abilities.rerank:
-        raise Unsupported(f"{name} is a reranker: it scores texts with /v1/rerank and /v1/score")
-    if not lease.abilities.embedding:
-        raise Unsupported(f"{name} generates text; load an embedding model for embeddings")
+def _n_keep(lease: Lease, request: GenerateRequest) -> int:
+    written = {**lease.parameters, **request.options}.get("num_keep")
+    return DEFAULT_NUM_KEEP if written is None else int(written)
 
 
 def _logit_bias(given: Mapping[str, float], vocabulary: int) -> tuple[tuple[int, float], ...]:

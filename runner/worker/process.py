@@ -35,7 +35,7 @@ from runner.worker.protocol import (
     request_from_wire,
 )
 from runner.worker.rerank_input import rerank_tokens
-from runner.worker.truncation import EncodedPrompt, fit_prompt, shift_keep_tokens
+from runner.worker.truncation import EncodedPrompt, fit_prompt, n_keep_tokens
 
 log = logging.getLogger(__name__)
 
@@ -255,8 +255,8 @@ def _worded(
     loaded: ModelRuntime, request: GenerateRequest
 ) -> tuple[GenerateRequest, EncodedPrompt]:
     sampling, fitted = loaded.wording.resolve(request.sampling), _fit(loaded, request)
-    keep = shift_keep_tokens(loaded.prompts, request, fitted)
-    return dataclasses.replace(request, sampling=sampling, shift_keep=keep), fitted
+    keep = n_keep_tokens(loaded.prompts, request, fitted)
+    return dataclasses.replace(request, sampling=sampling, n_keep=keep), fitted
 
 
 def _fit(loaded: ModelRuntime, request: GenerateRequest) -> EncodedPrompt:

@@ -227,13 +227,13 @@ class PromptEncoder:
 
     def prepare(self, request: GenerateRequest) -> tuple[list[int], str]:
         """The prompt's token ids, with negative numbers in place of images (runner.worker.images),
-        and the one of the request's openings with which the template has begun the answer, ""
+        and the one of the request's answer_prefixes with which the template has begun it, ""
         when it has not. Raises InvalidRequest."""
         if request.tokens is not None:
             return list(request.tokens), ""
         text = self.render(request)
         end = text.rstrip() if request.messages is not None else ""
-        begun = next((opening for opening in request.openings if end.endswith(opening)), "")
+        begun = next((opening for opening in request.answer_prefixes if end.endswith(opening)), "")
         head, *rest = text.split(IMAGE_PLACEHOLDER) if images_of(request) else [text]
         if request.preceding:
             tokens = self._tokenizer.encode(head, add_bos=False, parse_special=True)

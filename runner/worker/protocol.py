@@ -42,16 +42,11 @@ from runner.types import (
     Delta,
     Finish,
     GenerateRequest,
-    Grammar,
-    Image,
     LoadPlan,
-    Message,
     PromptToken,
-    SamplingParams,
     TokenLogprob,
-    ToolCall,
-    Usage,
 )
+from runner.worker.json_values import from_json_values
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # images travel in them
 MAX_ANSWER_BYTES = 16 * 1024 * 1024  # what a worker sends
@@ -103,52 +98,14 @@ def request_to_wire(request: GenerateRequest) -> dict[str, Any]:
     """A request as JSON values."""
     fields = dataclasses.asdict(request)
     for message in fields["messages"] or ():
-        message["images"] = [base64.b64encode(x["data"]).decode() for x in message["images"]]
+        for image in message["images"]:
+            image["data"] = _b64(image["data"])
     return fields
 
 
 def request_from_wire(value: Mapping[str, Any]) -> GenerateRequest:
     """The inverse of request_to_wire."""
-    fields = dict(value)
-    sampling = dict(fields.pop("sampling"))
-    sampling["logit_bias"] = tuple((int(t), float(b)) for t, b in sampling["logit_bias"])
-    sampling["text_bias"] = tuple((str(t), float(b)) for t, b in sampling["text_bias"])
-    sampling["dry_sequence_breakers"] = tuple(sampling["dry_sequence_breakers"])
-    messages, tokens = fields.pop("messages"), fields.pop("tokens")
-    grammar = fields.pop("grammar")
-    return GenerateRequest(
-        **{
-            **fields,
-            "stop": tuple(fields["stop"]),
-            "tools": tuple(fields["tools"]),
-            "openings": tuple(fields["openings"]),
-            "preceding": tuple(fields["preceding"]),
-            "kept_marks": tuple(fields["kept_marks"]),
-        },
-        sampling=SamplingParams(**sampling),
-        messages=None if messages is None else tuple(_message(m) for m in messages),
-        tokens=None if tokens is None else tuple(tokens),
-        grammar=None if grammar is None else _grammar(grammar),
-    )
-
-
-def _grammar(value: Mapping[str, Any]) -> Grammar:
-    reasoning = value["reasoning"]
-    schemas = tuple((path, text) for path, text in value["schemas"])
-    return Grammar(
-        **{
-            **value,
-            "reasoning": None if reasoning is None else (reasoning[0], reasoning[1]),
-            "markers": tuple(value["markers"]),
-            "schemas": schemas,
-        }
-    )
-
-
-def _message(value: Mapping[str, Any]) -> Message:
-    calls = tuple(ToolCall(**call) for call in value["tool_calls"])
-    images = tuple(Image(base64.b64decode(text)) for text in value["images"])
-    return Message(**{**value, "tool_calls": calls, "images": images})
+    return from_json_values(GenerateRequest, value)
 
 
 def plan_to_wire(plan: LoadPlan) -> dict[str, Any]:
@@ -158,8 +115,7 @@ def plan_to_wire(plan: LoadPlan) -> dict[str, Any]:
 
 def plan_from_wire(value: Mapping[str, Any]) -> LoadPlan:
     """The inverse of plan_to_wire."""
-    adapters = tuple((path, float(scale)) for path, scale in value.get("adapters", ()))
-    return LoadPlan(**{**value, "adapters": adapters})
+    return from_json_values(LoadPlan, value)
 
 
 def delta_to_wire(delta: Delta) -> list[Any]:
@@ -182,14 +138,9 @@ def delta_from_wire(value: list[Any]) -> Delta:
         text,
         count,
         tuple(TokenLogprob(*_logprob_from_wire(x)) for x in logprobs),
-        None if finish is None else _finish(finish),
+        None if finish is None else from_json_values(Finish, finish),
         tuple(PromptToken(*_logprob_from_wire(x)) for items in prompt for x in items),
     )
-
-
-def _finish(value: Mapping[str, Any]) -> Finish:
-    tokens = tuple(value.get("tokens", ()))
-    return Finish(**{**value, "usage": Usage(**value["usage"]), "tokens": tokens})
 
 
 def _b64(piece: bytes) -> str:

@@ -37,7 +37,7 @@ def fit_prompt(prompts: PromptEncoder, request: GenerateRequest, context: int) -
     back and is for the engine to refuse. Raises InvalidRequest."""
     tokens, begun = prompts.prepare(request)
     whole = EncodedPrompt(tokens, begun)
-    if not request.drop_turns or request.messages is None or len(tokens) < context:
+    if not request.truncate_messages or request.messages is None or len(tokens) < context:
         return whole
     room = max(1, min(request.max_tokens or context, context // ANSWER_SHARE))
     units = droppable_turns(request.messages)
@@ -52,12 +52,12 @@ def fit_prompt(prompts: PromptEncoder, request: GenerateRequest, context: int) -
     return fitted
 
 
-def shift_keep_tokens(
+def n_keep_tokens(
     prompts: PromptEncoder, request: GenerateRequest, fitted: EncodedPrompt
 ) -> int | None:
     """How many tokens at the beginning of the prompt stay when a full context is shifted: those
     that the request says, and the system messages with which it begins."""
-    keep, messages = request.shift_keep, request.messages or ()
+    keep, messages = request.n_keep, request.messages or ()
     count = next((at for at, each in enumerate(messages) if each.role != "system"), len(messages))
     if keep is None or keep < 0 or not count or request.preceding:
         return keep

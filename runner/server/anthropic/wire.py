@@ -4,16 +4,20 @@ name; cache_control, metadata, service_tier and beta headers change nothing here
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from runner.chat.conversation import open_turn
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.grammars import json_schema_grammar
+from runner.server.keep_alive import keep_alive_s
 from runner.server.request_body import WireModel
-from runner.server.tool_choice import ToolChoice
-from runner.types import Grammar
+from runner.server.tool_choice import check_tools
+from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -58,6 +62,16 @@ class AnthropicTool(WireModel):
     input_schema: dict[str, Any] | None = None
     strict: bool | None = None
 
+    def as_function(self) -> dict[str, Any]:
+        """It in the words of OpenAI, in which templates know tools."""
+        function = {
+            "name": self.name,
+            **({"description": self.description} if self.description else {}),
+            "parameters": self.input_schema or {},
+            "strict": bool(self.strict),
+        }
+        return {"type": "function", "function": function}
+
 
 class AnthropicToolChoice(WireModel):
     """tool_choice."""
@@ -92,6 +106,39 @@ class CountTokensRequest(WireModel):
     output_config: OutputConfig | None = None
     keep_alive: Any = None
 
+    def prompt_request(self, messages: Sequence[Message]) -> GenerateRequest:
+        """What the prompt is made of, with these messages. Thinking is a permission here, as it is
+        at Anthropic: a model that cannot reason answers without. Raises InvalidRequest."""
+        own, continues = open_turn(messages)
+        return GenerateRequest(
+            model=self.model,
+            messages=own,
+            continues=continues,
+            tools=tuple(tool.as_function() for tool in self.tools or ()),
+            tool_choice=self._choice(),
+            think=self._think(),
+            think_if_able=True,
+        )
+
+    def _think(self) -> bool | str:
+        """Whether the model shall reason: Anthropic's do when they are asked to only."""
+        if self.thinking is None or self.thinking.type == "disabled":
+            return False
+        effort = self.output_config.effort if self.output_config is not None else None
+        return ("max" if effort == "xhigh" else effort) if effort else True
+
+    def _choice(self) -> ToolChoice:
+        """Which tools may be called. Raises InvalidRequest."""
+        given = self.tool_choice
+        if given is None:
+            return ToolChoice()
+        single = bool(given.disable_parallel_tool_use)
+        if given.type == "tool":
+            if given.name is None:
+                raise InvalidRequest("tool_choice.name is missing", param="tool_choice.name")
+            return ToolChoice("required", (given.name,), single=True)
+        return ToolChoice("required" if given.type == "any" else given.type, None, single)
+
     def refuse_unsupported(self) -> None:
         """Raises Unsupported."""
         for tool in self.tools or ():
@@ -123,19 +170,18 @@ class MessagesRequest(CountTokensRequest):
             if getattr(self, name):
                 raise Unsupported(f"{name}: that is run by Anthropic's servers only", param=name)
 
-    def choice(self) -> ToolChoice:
-        """Which tools may be called. Raises InvalidRequest."""
-        given = self.tool_choice
-        if given is None:
-            return ToolChoice()
-        single = bool(given.disable_parallel_tool_use)
-        if given.type == "tool":
-            if given.name is None:
-                raise InvalidRequest("tool_choice.name is missing", param="tool_choice.name")
-            return ToolChoice("required", (given.name,), single=True)
-        return ToolChoice("required" if given.type == "any" else given.type, None, single)
+    def generate_request(self, messages: Sequence[Message]) -> GenerateRequest:
+        """What is asked for, with the prompt of messages. Raises InvalidRequest, Unsupported."""
+        prompt = self.prompt_request(messages)
+        check_tools(prompt.tool_choice, [tool.name for tool in self.tools or ()])
+        return replace(
+            prompt,
+            options=self._checked_options(),
+            keep_alive_s=keep_alive_s(self.keep_alive),
+            grammar=self._grammar(),
+        )
 
-    def grammar(self) -> Grammar | None:
+    def _grammar(self) -> Grammar | None:
         """What output_config.format wants of the answer. Raises InvalidRequest, Unsupported."""
         given = self.output_config.format if self.output_config is not None else None
         if given is None:
@@ -145,7 +191,7 @@ class MessagesRequest(CountTokensRequest):
             raise Unsupported(f'{where}.type must be "json_schema"', param=f"{where}.type")
         return json_schema_grammar(given.get("schema"), f"{where}.schema")
 
-    def checked_options(self) -> dict[str, Any]:
+    def _checked_options(self) -> dict[str, Any]:
         """The options in the words of the Modelfile. Raises InvalidRequest."""
         named = {
             "num_predict": self.max_tokens,

@@ -15,9 +15,10 @@ from pydantic import Field
 
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
-from runner.server.generation import conversation, keep_alive_s, require_tools
+from runner.server.generation import complete_prompt
 from runner.server.http_request import HttpRequest
 from runner.server.images import image_of_base64, image_of_url, join_parts, require_vision
+from runner.server.leases import leased
 from runner.server.request_body import WireModel
 from runner.types import GenerateRequest, Image, Message, ToolCall
 
@@ -84,22 +85,17 @@ async def apply_template(http: HttpRequest) -> None:
     """Answer {"prompt": ...}."""
     asked = await http.read(ApplyTemplateRequest)
     messages = messages_of(asked.messages)
-    options, keep_s = check_options(asked.options or {}), keep_alive_s(asked.keep_alive)
+    options = check_options(asked.options or {})
     await require_vision(http.services.library, asked.model, messages, options)
-    async with (
-        http.cancelled_on_disconnect(),
-        http.services.models.lease(asked.model, options, keep_s) as lease,
-    ):
-        if asked.tools:
-            require_tools(lease)
-        request = GenerateRequest(
-            "render",
-            messages=conversation(lease, messages),
-            continues=asked.continue_final_message,
-            tools=tuple(asked.tools or ()),
-            template_options=_template_options(asked),
-        )
-        await http.reply({"prompt": await lease.worker.render(request)})
+    request = GenerateRequest(
+        messages=messages,
+        continues=asked.continue_final_message,
+        tools=tuple(asked.tools or ()),
+        template_options=_template_options(asked),
+    )
+    async with leased(http, asked.model, asked.keep_alive, options) as lease:
+        prompt = await lease.worker.render(complete_prompt(lease, request))
+        await http.reply({"prompt": prompt})
 
 
 def _template_options(asked: ApplyTemplateRequest) -> dict[str, Any]:

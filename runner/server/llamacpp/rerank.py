@@ -7,9 +7,8 @@ With an embedding model the score is the cosine of the two vectors, as vLLM has 
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -17,9 +16,9 @@ from pydantic import Field
 from runner.errors import InvalidRequest
 from runner.models.manager import Lease
 from runner.server.embedding_inputs import MAX_INPUTS
-from runner.server.generation import keep_alive_s, require_embedding
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
+from runner.server.leases import leased, require_embedding
 from runner.server.request_body import WireModel
 
 
@@ -55,7 +54,7 @@ async def rerank(http: HttpRequest) -> None:
     """The documents, the nearest to the query first."""
     asked = await http.read(RerankRequest)
     texts = [each if isinstance(each, str) else each.text for each in asked.documents]
-    async with _leased(http, asked.model, asked.keep_alive) as lease:
+    async with leased(http, asked.model, asked.keep_alive) as lease:
         scores, tokens = await _scores(lease, [asked.query], texts, asked.truncate)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[: asked.top_n]
     shown = asked.return_documents is not False
@@ -83,24 +82,13 @@ async def score(http: HttpRequest) -> None:
         )
     if len(left) + len(right) > MAX_INPUTS:
         raise InvalidRequest(f"more than {MAX_INPUTS} texts", param="text_2")
-    async with _leased(http, asked.model, asked.keep_alive) as lease:
+    async with leased(http, asked.model, asked.keep_alive) as lease:
         scores, tokens = await _scores(lease, left, right, asked.truncate)
     data = [
         {"index": index, "object": "score", "score": value} for index, value in enumerate(scores)
     ]
     answer = {"id": new_id("score"), "object": "list", "created": int(time.time())}
     await http.reply({**answer, "model": asked.model, "data": data, "usage": _usage(tokens)})
-
-
-@contextlib.asynccontextmanager
-async def _leased(http: HttpRequest, model: str, keep_alive: Any) -> AsyncIterator[Lease]:
-    """A model, for as long as its client waits."""
-    manager = http.services.models
-    async with (
-        http.cancelled_on_disconnect(),
-        manager.lease(model, {}, keep_alive_s(keep_alive)) as lease,
-    ):
-        yield lease
 
 
 async def _scores(

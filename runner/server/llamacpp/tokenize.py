@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import Field
 
 from runner.errors import InvalidRequest
-from runner.server.generation import conversation, keep_alive_s, require_tools
+from runner.server.generation import complete_prompt
 from runner.server.http_request import HttpRequest
 from runner.server.images import require_vision
+from runner.server.leases import leased
 from runner.server.llamacpp.apply_template import TemplateMessage, messages_of
 from runner.server.request_body import WireModel
 from runner.types import GenerateRequest
@@ -60,23 +61,17 @@ async def tokenize(http: HttpRequest) -> None:
         raise InvalidRequest("send exactly one of prompt, content and messages", param="prompt")
     turns = messages_of(asked.messages or ())
     await require_vision(http.services.library, asked.model, turns, {})
-    async with (
-        http.cancelled_on_disconnect(),
-        http.services.models.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
-    ):
+    options = {} if asked.add_generation_prompt else {"add_generation_prompt": False}
+    request = GenerateRequest(
+        messages=turns,
+        continues=asked.continue_final_message,
+        tools=tuple(asked.tools or ()),
+        template_options=options,
+    )
+    async with leased(http, asked.model, asked.keep_alive) as lease:
         worker = lease.worker
         if asked.messages is not None:
-            if asked.tools:
-                require_tools(lease)
-            options = {} if asked.add_generation_prompt else {"add_generation_prompt": False}
-            request = GenerateRequest(
-                "encode",
-                messages=conversation(lease, turns),
-                continues=asked.continue_final_message,
-                tools=tuple(asked.tools or ()),
-                template_options=options,
-            )
-            tokens = await worker.encode(request)
+            tokens = await worker.encode(complete_prompt(lease, request))
         else:
             tokens = await worker.tokenize(str(given[0]), add_special=asked.special)
         answer: dict[str, Any] = {
@@ -96,9 +91,6 @@ async def tokenize(http: HttpRequest) -> None:
 async def detokenize(http: HttpRequest) -> None:
     """Answer {"prompt", "content"}, the same text."""
     asked = await http.read(DetokenizeRequest)
-    async with (
-        http.cancelled_on_disconnect(),
-        http.services.models.lease(asked.model, {}, keep_alive_s(asked.keep_alive)) as lease,
-    ):
+    async with leased(http, asked.model, asked.keep_alive) as lease:
         text = await lease.worker.detokenize(asked.tokens)
         await http.reply({"prompt": text, "content": text})

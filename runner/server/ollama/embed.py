@@ -6,8 +6,8 @@ import asyncio
 
 from runner.models.options import check_options
 from runner.server.embedding_inputs import inputs_of, shortened
-from runner.server.generation import keep_alive_s, require_embedding
 from runner.server.http_request import HttpRequest
+from runner.server.leases import leased, require_embedding
 from runner.server.ollama.timings import nanoseconds
 from runner.server.ollama.wire import EmbedRequest, LegacyEmbedRequest
 
@@ -16,12 +16,9 @@ async def embed(http: HttpRequest) -> None:
     """One vector for each input; without input the model is loaded only."""
     asked = await http.read(EmbedRequest)
     inputs = [] if asked.input is None else inputs_of(asked.input)
-    options, keep_s = check_options(asked.options or {}), keep_alive_s(asked.keep_alive)
+    options = check_options(asked.options or {})
     began_s = asyncio.get_running_loop().time()
-    async with (
-        http.cancelled_on_disconnect(),
-        http.services.models.lease(asked.model_name, options, keep_s) as lease,
-    ):
+    async with leased(http, asked.model_name, asked.keep_alive, options) as lease:
         vectors, tokens = [], 0
         if inputs:
             require_embedding(lease)
@@ -42,11 +39,8 @@ async def embed(http: HttpRequest) -> None:
 async def embed_one(http: HttpRequest) -> None:
     """The vector of one prompt; without a prompt the model is loaded only."""
     asked = await http.read(LegacyEmbedRequest)
-    options, keep_s = check_options(asked.options or {}), keep_alive_s(asked.keep_alive)
-    async with (
-        http.cancelled_on_disconnect(),
-        http.services.models.lease(asked.model_name, options, keep_s) as lease,
-    ):
+    options = check_options(asked.options or {})
+    async with leased(http, asked.model_name, asked.keep_alive, options) as lease:
         vector: tuple[float, ...] = ()
         if asked.prompt:
             require_embedding(lease)

@@ -11,8 +11,9 @@ from pydantic_core import to_json
 from runner.chat.output import OutputDelta, OutputParser
 from runner.models.delta_stream import DeltaStream
 from runner.models.options import check_options
-from runner.server.generation import keep_alive_s
 from runner.server.http_request import HttpRequest
+from runner.server.keep_alive import keep_alive_s
+from runner.server.leases import leased
 from runner.server.ollama.timings import figures, now_text
 from runner.server.ollama.wire import OllamaGenerateFields
 from runner.server.openai.logprobs import FLOOR
@@ -27,17 +28,12 @@ async def load_or_unload(
     http: HttpRequest, asked: OllamaGenerateFields, empty: dict[str, Any]
 ) -> None:
     """Answer a request without a prompt: load the model, or unload it with keep_alive 0."""
-    keep_s = keep_alive_s(asked.keep_alive)
-    manager = http.services.models
-    if keep_s == 0:
-        await manager.unload(asked.model_name)
+    if keep_alive_s(asked.keep_alive) == 0:
+        await http.services.models.unload(asked.model_name)
         reason = "unload"
     else:
         options = check_options(asked.options or {})
-        async with (
-            http.cancelled_on_disconnect(),
-            manager.lease(asked.model_name, options, keep_s),
-        ):
+        async with leased(http, asked.model_name, asked.keep_alive, options):
             reason = "load"
     head = {"model": asked.model_name, "created_at": now_text()}
     await http.reply({**head, **empty, "done": True, "done_reason": reason})

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
 
+from runner.chat.conversation import open_turn
 from runner.errors import InvalidRequest, Unsupported
+from runner.models.options import check_options
 from runner.server.grammars import json_object_grammar, json_schema_grammar
+from runner.server.images import without_placeholders
+from runner.server.keep_alive import keep_alive_s
 from runner.server.request_body import WireModel
-from runner.types import Grammar
+from runner.server.tool_choice import check_tools, tool_choice_of
+from runner.types import GenerateRequest, Grammar, Message
 
 
 class OllamaModelRequest(WireModel):
@@ -40,7 +47,22 @@ class OllamaGenerateFields(OllamaModelRequest):
     def refuse_unsupported(self) -> None:
         """Raises Unsupported for what would silently change the answer if it were ignored."""
 
-    def grammar_asked(self) -> Grammar | None:
+    def _generate_request(self) -> GenerateRequest:
+        """What both ask for, without a prompt. Raises InvalidRequest, Unsupported."""
+        return GenerateRequest(
+            model=self.model_name,
+            options=check_options(self.options or {}),
+            keep_alive_s=keep_alive_s(self.keep_alive),
+            grammar=self._grammar(),
+            # Without a word a model that can think does so; the template might decide otherwise.
+            think=True if self.think is None else self.think,
+            think_if_able=self.think is None,
+            logprobs=self._logprob_count(),
+            truncate_messages=self.truncate is not False,
+            context_shift=self.shift is not False,
+        )
+
+    def _grammar(self) -> Grammar | None:
         """What the answer must match; None: any text. Raises InvalidRequest."""
         if self.format in (None, ""):
             return None
@@ -53,7 +75,7 @@ class OllamaGenerateFields(OllamaModelRequest):
             )
         return json_schema_grammar(self.format, "format")
 
-    def logprob_count(self) -> int | None:
+    def _logprob_count(self) -> int | None:
         """Alternatives for each token; None: no log-probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
@@ -84,12 +106,28 @@ class OllamaChatMessage(WireModel):
     tool_call_id: str | None = None
 
 
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    function = tool.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise InvalidRequest("tools: each tool needs a function with a name", param="tools")
+    return {"type": "function", "function": function}
+
+
 class OllamaChatRequest(OllamaGenerateFields):
     """POST /api/chat."""
 
     messages: list[OllamaChatMessage] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None  # hearth's own, as OpenAI writes it
+
+    def generate_request(self, messages: Sequence[Message]) -> GenerateRequest:
+        """What is asked for, with the prompt of messages. Raises InvalidRequest, Unsupported."""
+        tools = tuple(_tool(tool) for tool in self.tools or ())
+        choice = tool_choice_of(self.tool_choice)
+        check_tools(choice, [tool["function"]["name"] for tool in tools])
+        own, continues = open_turn(messages)
+        wanted = self._generate_request()
+        return replace(wanted, messages=own, continues=continues, tools=tools, tool_choice=choice)
 
 
 class OllamaGenerateRequest(OllamaGenerateFields):
@@ -104,11 +142,24 @@ class OllamaGenerateRequest(OllamaGenerateFields):
     images: list[str] | None = None
 
     def refuse_unsupported(self) -> None:
-        """See GenerateFields."""
+        """See OllamaGenerateFields."""
         super().refuse_unsupported()
         for name in ("raw", "suffix"):
             if self.images and getattr(self, name):
                 raise Unsupported(f"{name} and images exclude each other", param="images")
+        if self.raw and self.system:
+            raise InvalidRequest("raw and system exclude each other", param="raw")
+
+    def generate_request(self, message: Message) -> GenerateRequest:
+        """What is asked for. message: the prompt with its images. Raises InvalidRequest."""
+        wanted = self._generate_request()
+        if self.raw:
+            return replace(wanted, text=self.prompt)
+        wanted = replace(wanted, return_tokens=True, template=self.template or None)
+        if self.suffix:
+            return replace(wanted, messages=(message,), suffix=self.suffix)
+        system = [Message("system", without_placeholders(self.system))] if self.system else []
+        return replace(wanted, messages=(*system, message), preceding=tuple(self.context or ()))
 
 
 class EmbedRequest(OllamaModelRequest):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Container, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -13,153 +11,34 @@ from pydantic_core import to_json
 from runner.chat.output import OutputDelta, OutputParser
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.free_text import text_of_arguments
-from runner.errors import InvalidRequest, Unsupported
-from runner.models.manager import Lease
-from runner.server.generation import (
-    Ask,
-    dialogue,
-    keep_alive_s,
-    openings,
-    parser_of,
-    requests_for,
-    require_tools,
-    special_tokens_to_keep,
-    think_options,
-)
+from runner.server.generation import prepare
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
-from runner.server.images import image_of_url, join_parts, require_vision, without_placeholders
+from runner.server.openai.conversation import messages_of
 from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
-from runner.server.openai.wire import ChatCompletionRequest, ContentPart, OpenAIChatMessage
+from runner.server.openai.wire import ChatCompletionRequest
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
 from runner.server.stream import Deltas, GeneratedSequence, collect, send_stream
-from runner.server.tool_choice import ToolChoice, grammar_of_tools
-from runner.types import Delta, Finish, Image, Message, ToolCall
+from runner.types import Delta, Finish, ToolCall
 
 
 async def chat_completions(http: HttpRequest) -> None:
     """Answer a conversation."""
-    asked = await http.read(ChatCompletionRequest)
-    asked.refuse_unsupported()
-    options = asked.checked_options(asked.max_completion_tokens or asked.max_tokens)
-    logprobs = asked.logprob_count()
-    grammar, choice = asked.grammar_asked(), asked.choice()
-    messages = _messages(asked.messages)
-    await require_vision(http.services.library, asked.model, messages, options, asked.n or 1)
-    manager = http.services.models
+    body = await http.read(ChatCompletionRequest)
+    body.refuse_unsupported()
+    request = body.generate_request(messages_of(body.messages))
     async with (
         http.cancelled_on_disconnect(),
-        manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
+        prepare(http.services, request, n=body.n or 1) as generation,
     ):
-        functions = _functions(asked, choice, lease)
-        tools = tuple(_tool(function) for function in functions)
-        prompt = replace(
-            dialogue(lease, messages, tools, closed=asked.closed), template=asked.chat_template
-        )
-        n = asked.n or 1
-        ask = Ask(
-            (prompt,),
-            options,
-            n,
-            asked.id_bias,
-            logprobs,
-            ignore_eos=asked.ignore_eos,
-            priority=asked.priority or 0,
-            cache_salt=asked.cache_salt,
-            prompt_logprobs=asked.prompt_logprobs,
-            drop_turns=asked.truncation == "auto",
-            template_options={**think_options(lease, asked.think), **asked.template_options},
-            openings=openings(lease),
-            kept_marks=special_tokens_to_keep(lease, tools=bool(tools)),
-            grammar=grammar_of_tools(lease, functions, choice, grammar, asked.think),
-        )
-        parsers = [
-            parser_of(lease, tools, single=choice.single, in_deltas=bool(tools)) for _ in range(n)
-        ]
-        generation = lease.worker.generate(requests_for(lease, ask))
-        if asked.stream:
-            renderer = ChatRenderer(asked, parsers)
-            await send_stream(http, generation, renderer)
+        parsers = generation.parsers(call_deltas=True)
+        if body.stream:
+            await send_stream(http, generation.start(), ChatRenderer(body, parsers))
         else:
-            answers = await collect(generation, n)
-            await http.reply(_completion(asked, answers, parsers))
-
-
-def _messages(given: Sequence[OpenAIChatMessage]) -> tuple[Message, ...]:
-    if not given:
-        raise InvalidRequest("messages is empty: send at least one message", param="messages")
-    return tuple(_message(item, index) for index, item in enumerate(given))
-
-
-def _message(item: OpenAIChatMessage, index: int) -> Message:
-    calls = tuple(
-        ToolCall(call.id or f"call_{number}", *call.called)
-        for number, call in enumerate(item.tool_calls or ())
-    )
-    where = f"messages.{index}"
-    for call in calls:
-        _check_arguments(call, where)
-    if item.content is None and not calls and item.role != "assistant":
-        raise InvalidRequest(f"{where}.content is missing", param=where)
-    given: Sequence[ContentPart | str] = (
-        item.content if isinstance(item.content, list) else [item.content or ""]
-    )
-    content, images = join_parts(_part(part, where, at) for at, part in enumerate(given))
-    return Message(
-        role={"developer": "system", "function": "tool"}.get(item.role, item.role),
-        content=content,
-        images=images,
-        reasoning=without_placeholders(item.reasoning_content or item.reasoning or "") or None,
-        tool_calls=calls,
-        tool_call_id=item.tool_call_id,
-        name=item.name,
-    )
-
-
-def _part(part: ContentPart | str, where: str, at: int) -> str | Image:
-    """What a part of a message holds. Raises InvalidRequest, Unsupported."""
-    if isinstance(part, str):
-        return part
-    if part.type == "image_url" and part.image_url is not None:
-        given = part.image_url
-        url = given if isinstance(given, str) else given.url
-        return image_of_url(url, f"{where}.content.{at}.image_url")
-    text = part.refusal if part.type == "refusal" else part.text
-    if part.type not in ("text", "refusal") or text is None:
-        raise Unsupported(
-            f"{where}.content: a part of type {part.type[:40]!r} cannot be read; send text or"
-            " image_url",
-            param=where,
-        )
-    return text
-
-
-def _check_arguments(call: ToolCall, where: str) -> None:
-    try:
-        value = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise InvalidRequest(
-            f"{where}: the arguments of tool call {call.name!r} are not a JSON object",
-            param=where,
-        )
-
-
-def _functions(
-    asked: ChatCompletionRequest, choice: ToolChoice, lease: Lease
-) -> list[dict[str, Any]]:
-    if not asked.tools or choice.mode == "none":
-        return []
-    require_tools(lease)
-    return [tool.as_function(f"tools.{index}") for index, tool in enumerate(asked.tools)]
-
-
-def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in function.items() if name not in ("strict", "lark")}
-    return {"type": "function", "function": {"parameters": {}, **shown}}
+            answers = await collect(generation.start(), len(parsers))
+            await http.reply(_completion(body, answers, parsers))
 
 
 def _completion(

@@ -9,9 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from runner.errors import InvalidRequest
-from runner.models.manager import Lease
-from runner.server.generation import Ask, Prompt, insertion, keep_alive_s, requests_for
+from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
 from runner.server.openai.logprobs import EchoedText, echoed_logprobs, prompt_logprobs
@@ -19,84 +17,35 @@ from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import CompletionRequest
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
 from runner.server.stream import Deltas, GeneratedSequence, collect, send_stream
-from runner.types import Delta, Finish
+from runner.types import Delta, Finish, GenerateRequest
 
 
 async def completions(http: HttpRequest) -> None:
     """Continue one or several prompts."""
-    asked = await http.read(CompletionRequest)
-    asked.refuse_unsupported()
-    options = asked.checked_options(16 if asked.max_tokens is None else asked.max_tokens)
-    grammar = asked.grammar_asked()
-    prompts = prompts_of(asked.prompt)
-    manager = http.services.models
+    body = await http.read(CompletionRequest)
+    body.refuse_unsupported()
+    requests, n = body.generate_requests(), body.best_of or body.n or 1
     async with (
         http.cancelled_on_disconnect(),
-        manager.lease(asked.model, options, keep_alive_s(asked.keep_alive)) as lease,
+        prepare(http.services, *requests, n=n) as generation,
     ):
-        n = asked.best_of or asked.n or 1
-        ask = Ask(
-            [_around(lease, prompt, asked.suffix) for prompt in prompts],
-            options,
-            n,
-            asked.id_bias,
-            asked.logprobs if asked.best_of is None else asked.logprobs or 0,
-            asked.ignore_eos,
-            priority=asked.priority or 0,
-            grammar=grammar,
-            prompt_logprobs=asked.prompt_alternatives,
-            cache_salt=asked.cache_salt,
-        )
-        requests = requests_for(lease, ask)
-        echoes = await _echoes(lease, prompts) if asked.echo else [""] * len(prompts)
-        shape = CompletionHead(new_id("cmpl"), int(time.time()), asked.model, n, echoes)
-        generation = lease.worker.generate(requests)
-        if asked.stream:
-            renderer = CompletionRenderer(shape, asked, len(requests))
-            await send_stream(http, generation, renderer)
+        echoes = [await _echo(generation, request) if body.echo else "" for request in requests]
+        shape = CompletionHead(new_id("cmpl"), int(time.time()), body.model, n, echoes)
+        count = len(generation.requests)
+        if body.stream:
+            await send_stream(http, generation.start(), CompletionRenderer(shape, body, count))
         else:
-            answers = await collect(generation, len(requests))
-            await http.reply(_completion(shape, asked, answers))
+            answers = await collect(generation.start(), count)
+            await http.reply(_completion(shape, body, answers))
 
 
-def prompts_of(given: str | list[str] | list[int] | list[list[int]]) -> list[Prompt]:
-    """The prompts in any of the four forms. Raises InvalidRequest for an empty one."""
-    if isinstance(given, str):
-        return [Prompt(text=given)]
-    if given and isinstance(given[0], int):
-        given = [given]
-    prompts = [_prompt(item) for item in given]
-    if not prompts:
-        raise InvalidRequest("prompt is empty", param="prompt")
-    return prompts
-
-
-def _prompt(item: Any) -> Prompt:
-    if isinstance(item, str):
-        return Prompt(text=item)
-    if not item:
-        raise InvalidRequest("prompt holds an empty list of tokens", param="prompt")
-    return Prompt(tokens=tuple(item))
-
-
-def _around(lease: Lease, prompt: Prompt, suffix: str | None) -> Prompt:
-    """The prompt, for the text between it and suffix when there is one."""
-    if not suffix:
-        return prompt
-    if prompt.text is None:
-        raise InvalidRequest("suffix needs the prompt as a text", param="prompt")
-    return insertion(lease, prompt.text, suffix)
-
-
-async def _echoes(lease: Lease, prompts: Sequence[Prompt]) -> list[str]:
-    texts = []
-    for prompt in prompts:
-        if prompt.text is not None:
-            texts.append(prompt.text)
-        else:
-            reply = await lease.worker.call("detokenize", tokens=list(prompt.tokens or ()))
-            texts.append(str(reply["text"]))
-    return texts
+async def _echo(generation: Generation, request: GenerateRequest) -> str:
+    """The prompt of a request as text."""
+    if request.messages is not None:  # with a suffix
+        return request.messages[0].content
+    if request.text is not None:
+        return request.text
+    return await generation.lease.worker.detokenize(list(request.tokens or ()))
 
 
 @dataclass(frozen=True, slots=True)

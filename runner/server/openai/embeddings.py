@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from runner.errors import InvalidRequest
 from runner.server.embedding_inputs import as_base64, inputs_of, shortened
-from runner.server.generation import keep_alive_s, require_embedding
 from runner.server.http_request import HttpRequest
+from runner.server.leases import leased, require_embedding
 from runner.server.openai.wire import EmbeddingRequest
 
 
@@ -15,12 +15,7 @@ async def embeddings(http: HttpRequest) -> None:
     inputs = inputs_of(asked.input)
     if not inputs or any(len(item) == 0 for item in inputs):
         raise InvalidRequest("input is empty or holds an empty entry", param="input")
-    async with (
-        http.cancelled_on_disconnect(),
-        http.services.models.lease(
-            asked.model, keep_alive_s=keep_alive_s(asked.keep_alive)
-        ) as lease,
-    ):
+    async with leased(http, asked.model, asked.keep_alive) as lease:
         require_embedding(lease)
         result = await lease.worker.embed(inputs, truncate=False, priority=asked.priority or 0)
         vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]

@@ -3,7 +3,7 @@ at the top level too. Their types and ranges are those of PARAMETER, checked wit
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ _FOREIGN = ("use_beam_search", "min_tokens", "stop_token_ids", "bad_words", "all
             "include_stop_str_in_output", "truncate_prompt_tokens")  # fmt: skip
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Priority = Annotated[int, Field(ge=-(2**31), lt=2**31)]  # lower goes first; live requests have 0
 Salt = Annotated[str, Field(min_length=1, max_length=256)]
 
@@ -65,3 +66,8 @@ class SamplingFields(WireModel):
     def id_bias(self) -> dict[str, float]:
         """logit_bias as OpenAI has it: by token ids. The form of a list is among the options."""
         return self.logit_bias if isinstance(self.logit_bias, dict) else {}
+
+
+def think_of_effort(effort: Effort | None) -> bool | str | None:
+    """Whether the model shall reason, and how much; None: as its template has it."""
+    return False if effort == "none" else {"xhigh": "max"}.get(effort or "", effort)

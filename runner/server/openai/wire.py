@@ -3,23 +3,33 @@ that change nothing here (user, metadata, store, ...) are ignored. null means no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from runner.chat.conversation import open_turn
 from runner.chat.tools.free_text import arguments_of_text
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.generation import MAX_SEQUENCES
+from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
-from runner.server.openai.sampling import Finite, Priority, Salt, SamplingFields
+from runner.server.openai.sampling import (
+    Effort,
+    Finite,
+    Priority,
+    Salt,
+    SamplingFields,
+    think_of_effort,
+)
 from runner.server.openai.structured_outputs import grammar_of
 from runner.server.request_body import WireModel
-from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
-from runner.types import Grammar
+from runner.server.tool_choice import check_tools, tool_choice_of
+from runner.types import GenerateRequest, Message, ToolChoice
 
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class StreamOptions(WireModel):
@@ -71,9 +81,19 @@ class OpenAIGenerateFields(SamplingFields):
         if self.prompt_logprobs is not None and self.stream:
             raise unsupported("prompt_logprobs", "prompt_logprobs and stream exclude each other")
 
-    def grammar_asked(self) -> Grammar | None:
-        """What the answer must match; None: any text. Raises InvalidRequest, Unsupported."""
-        return grammar_of(self.__dict__)
+    def _generate_request(self, max_tokens: int | None) -> GenerateRequest:
+        """What both ask for, without a prompt. Raises InvalidRequest, Unsupported."""
+        return GenerateRequest(
+            model=self.model,
+            options=self.checked_options(max_tokens),
+            keep_alive_s=keep_alive_s(self.keep_alive),
+            logit_bias=self.id_bias,
+            prompt_logprobs=self.prompt_logprobs,
+            grammar=grammar_of(self.__dict__),
+            ignore_eos=self.ignore_eos,
+            priority=self.priority or 0,
+            cache_salt=self.cache_salt,
+        )
 
     def checked_options(self, max_tokens: int | None) -> dict[str, Any]:
         """The options in the words of the Modelfile. Raises InvalidRequest."""
@@ -207,9 +227,11 @@ class OpenAITool(WireModel):
     def as_function(self, path: str) -> dict[str, Any]:
         """What the model is offered. Raises InvalidRequest, Unsupported."""
         if self.custom is not None:
-            return as_function(self.name, self.custom.description, self.custom.format, path)
-        assert self.function is not None
-        return self.function.model_dump(exclude_none=True)
+            function = as_function(self.name, self.custom.description, self.custom.format, path)
+        else:
+            assert self.function is not None
+            function = self.function.model_dump(exclude_none=True)
+        return {"parameters": {}, **function}
 
 
 def _only_one(function: object, custom: object) -> None:
@@ -240,22 +262,36 @@ class ChatCompletionRequest(OpenAIGenerateFields):
     continue_final_message: bool | None = None
     add_generation_prompt: bool | None = None
 
-    @property
-    def think(self) -> bool | str | None:
-        """Whether the model shall reason, and how much; None: as its template has it."""
-        effort = self.reasoning_effort
-        return False if effort == "none" else {"xhigh": "max"}.get(effort or "", effort)
+    def generate_request(self, messages: Sequence[Message]) -> GenerateRequest:
+        """What is asked for, with the prompt of messages. Raises InvalidRequest, Unsupported."""
+        own, continues = (tuple(messages), False) if self._closed else open_turn(messages)
+        return replace(
+            self._generate_request(self.max_completion_tokens or self.max_tokens),
+            messages=own,
+            continues=continues,
+            template=self.chat_template,
+            template_options=self._template_options,
+            think=think_of_effort(self.reasoning_effort),
+            tools=self._offered_tools(),
+            tool_choice=self._choice(),
+            logprobs=self._logprob_count(),
+            truncate_messages=self.truncation == "auto",
+        )
 
     @property
-    def template_options(self) -> dict[str, Any]:
+    def _template_options(self) -> dict[str, Any]:
         """Variables for the chat template, as vLLM and llama.cpp take them."""
         given = self.chat_template_kwargs or {}
         if self.add_generation_prompt is False:
             return {**given, "add_generation_prompt": False}
         return given
 
+    def _offered_tools(self) -> tuple[dict[str, Any], ...]:
+        functions = (tool.as_function(f"tools.{at}") for at, tool in enumerate(self.tools or ()))
+        return tuple({"type": "function", "function": function} for function in functions)
+
     def refuse_unsupported(self) -> None:
-        """See GenerateFields."""
+        """See OpenAIGenerateFields."""
         super().refuse_unsupported()
         if self.best_of is not None and self.best_of != 1:
             raise unsupported("best_of", "best_of is not for chats; use n")
@@ -279,13 +315,13 @@ class ChatCompletionRequest(OpenAIGenerateFields):
             raise unsupported("modalities", "only text can be generated")
 
     @property
-    def closed(self) -> bool:
+    def _closed(self) -> bool:
         """Whether a last message by the assistant has ended; without a word it is continued."""
         if self.continue_final_message is not None:
             return not self.continue_final_message
         return self.add_generation_prompt is not None
 
-    def choice(self) -> ToolChoice:
+    def _choice(self) -> ToolChoice:
         """What tool_choice says of the tools. Raises InvalidRequest."""
         choice = tool_choice_of(self.tool_choice, parallel=self.parallel_tool_calls)
         check_tools(choice, [tool.name for tool in self.tools or ()])
@@ -296,7 +332,7 @@ class ChatCompletionRequest(OpenAIGenerateFields):
         """Names of the custom tools."""
         return frozenset(tool.name for tool in self.tools or () if tool.custom is not None)
 
-    def logprob_count(self) -> int | None:
+    def _logprob_count(self) -> int | None:
         """Alternatives for each token; None: no log-probabilities."""
         if not self.logprobs:
             if self.top_logprobs:
@@ -316,7 +352,7 @@ class CompletionRequest(OpenAIGenerateFields):
     logprobs: int | None = Field(None, ge=0, le=20)
 
     def refuse_unsupported(self) -> None:
-        """See GenerateFields."""
+        """See OpenAIGenerateFields."""
         super().refuse_unsupported()
         if self.best_of is not None and self.best_of < (self.n or 1):
             raise InvalidRequest(
@@ -332,11 +368,34 @@ class CompletionRequest(OpenAIGenerateFields):
         """Whether log-probabilities of the prompt's own tokens are asked for."""
         return bool(self.echo) and self.logprobs is not None
 
-    @property
-    def prompt_alternatives(self) -> int | None:
-        """Alternatives for each token of the prompt; None: no log-probabilities of it."""
-        asked = [self.prompt_logprobs, self.logprobs if self.echo else None]
-        return max((count for count in asked if count is not None), default=None)
+    def generate_requests(self) -> list[GenerateRequest]:
+        """What is asked for, with each of the prompts. Raises InvalidRequest, Unsupported."""
+        counts = [self.prompt_logprobs, self.logprobs if self.echo else None]
+        wanted = replace(
+            self._generate_request(16 if self.max_tokens is None else self.max_tokens),
+            logprobs=self.logprobs if self.best_of is None else self.logprobs or 0,
+            prompt_logprobs=max((count for count in counts if count is not None), default=None),
+        )
+        return [self._with_prompt(wanted, prompt) for prompt in self._prompts()]
+
+    def _prompts(self) -> Sequence[str | list[int]]:
+        given = self.prompt
+        if isinstance(given, str):
+            return [given]
+        if not given:
+            raise InvalidRequest("prompt is empty", param="prompt")
+        return [given] if isinstance(given[0], int) else given
+
+    def _with_prompt(self, wanted: GenerateRequest, prompt: str | list[int]) -> GenerateRequest:
+        if isinstance(prompt, str):
+            if not self.suffix:
+                return replace(wanted, text=prompt)
+            return replace(wanted, messages=(Message("user", prompt),), suffix=self.suffix)
+        if not prompt:
+            raise InvalidRequest("prompt holds an empty list of tokens", param="prompt")
+        if self.suffix:
+            raise InvalidRequest("suffix needs the prompt as a text", param="prompt")
+        return replace(wanted, tokens=tuple(prompt))
 
 
 class EmbeddingRequest(WireModel):

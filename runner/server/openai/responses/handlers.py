@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
-from runner.chat.output import OutputParser
 from runner.errors import Conflict, InvalidRequest, ResponseNotFound, Unsupported
-from runner.models.manager import Lease
 from runner.server.errors import failure_of
-from runner.server.generation import (
-    Ask,
-    dialogue,
-    keep_alive_s,
-    openings,
-    parser_of,
-    requests_for,
-    require_tools,
-    special_tokens_to_keep,
-    think_options,
-)
+from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
 from runner.server.images import require_vision
@@ -35,19 +23,18 @@ from runner.server.openai.responses.response_store import ResponseStore, StoredR
 from runner.server.openai.responses.wire import ResponsesRequest
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, WRITE_TIMEOUT_S
 from runner.server.stream import Deltas, send_stream
-from runner.server.tool_choice import grammar_of_tools
-from runner.types import GenerateRequest, Message
+from runner.types import GenerateRequest
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """A response to be made. history: all items before its output."""
+class _NewResponse:
+    """A response to be generated. history: all items before its output."""
 
-    asked: ResponsesRequest
+    body: ResponsesRequest
     ident: str
     history: list[dict[str, Any]]
     input_from: int
-    messages: tuple[Message, ...]
+    request: GenerateRequest
 
     def stored(self, response: dict[str, Any]) -> StoredResponse:
         """It with what came of it."""
@@ -56,35 +43,23 @@ class _Job:
 
 async def create_response(http: HttpRequest) -> None:
     """Answer a conversation."""
-    asked = await http.read(ResponsesRequest)
-    asked.refuse_unsupported()
-    _check(asked)
-    job = await _job(http, asked)
-    await require_vision(http.services.library, asked.model, job.messages, asked.checked_options())
-    if asked.background:
-        await _begin_in_background(http, job)
+    body = await http.read(ResponsesRequest)
+    body.refuse_unsupported()
+    new = await _new_response(http, body)
+    if body.background:
+        await _begin_in_background(http, new)
         return
-    manager, keep_s = http.services.models, keep_alive_s(asked.keep_alive)
-    async with (
-        http.cancelled_on_disconnect(),
-        manager.lease(asked.model, asked.checked_options(), keep_s) as lease,
-    ):
-        parser, request = _prepared(job, lease)
-        builder = ResponseBuilder(asked, job.ident, parser)
-        if asked.stream:
-            await _stream(http, lease, builder, request)
+    async with http.cancelled_on_disconnect(), prepare(http.services, new.request) as generation:
+        (parser,) = generation.parsers(call_deltas=True)
+        builder = ResponseBuilder(body, new.ident, parser)
+        if body.stream:
+            await _stream(http, generation, builder)
         else:
-            await _run(lease, builder, request, None)
-    if asked.store is not False and not http.gone:
-        stored = job.stored(builder.response())
-        await asyncio.to_thread(_file(http).save, stored)
-    if not asked.stream:
+            await _run(generation, builder, None)
+    if body.store is not False and not http.gone:
+        await asyncio.to_thread(_file(http).save, new.stored(builder.response()))
+    if not body.stream:
         await http.reply(builder.response())
-
-
-def _check(asked: ResponsesRequest) -> None:
-    """Refuse what can be seen to be wrong before anything begins."""
-    _ = asked.checked_options(), asked.choice(), asked.grammar(), asked.functions
 
 
 async def show_response(http: HttpRequest) -> None:
@@ -126,61 +101,35 @@ async def cancel_response(http: HttpRequest) -> None:
     await http.reply(await _response(http))
 
 
-async def _job(http: HttpRequest, asked: ResponsesRequest) -> _Job:
+async def _new_response(http: HttpRequest, body: ResponsesRequest) -> _NewResponse:
     before: list[dict[str, Any]] = []
-    if asked.previous_response_id is not None:
-        previous = await _find(http, asked.previous_response_id)
+    if body.previous_response_id is not None:
+        previous = await _find(http, body.previous_response_id)
         before = [*previous.history, *previous.response["output"]]
-    given = await with_files(input_items(asked.input), http.services.batches.files)
+    given = await with_files(input_items(body.input), http.services.batches.files)
     history = [*before, *given]
+    messages = messages_of(history, body.instructions)
+    request = body.generate_request(messages, closed=not left_open(given))
+    await require_vision(http.services.library, body.model, messages, request.options)
     ident = new_id("resp").replace("-", "_")
-    return _Job(asked, ident, history, len(before), messages_of(history, asked.instructions))
+    return _NewResponse(body, ident, history, len(before), request)
 
 
-def _prepared(job: _Job, lease: Lease) -> tuple[OutputParser | None, GenerateRequest]:
-    asked, choice = job.asked, job.asked.choice()
-    functions = [] if choice.mode == "none" else asked.functions
-    if functions:
-        require_tools(lease)
-    hidden = ("strict", "lark")
-    shown = [{k: v for k, v in each.items() if k not in hidden} for each in functions]
-    tools = tuple({"type": "function", "function": each} for each in shown)
-    given = job.history[job.input_from :]
-    prompt = dialogue(lease, job.messages, tools, closed=not left_open(given))
-    ask = replace(
-        Ask((prompt,), asked.checked_options(), logprobs=asked.logprobs),
-        cache_salt=asked.cache_salt,
-        priority=asked.priority or 0,
-        drop_turns=asked.truncation == "auto",
-        template_options=think_options(lease, asked.think),
-        openings=openings(lease),
-        kept_marks=special_tokens_to_keep(lease, tools=bool(tools)),
-        grammar=grammar_of_tools(lease, functions, choice, asked.grammar(), asked.think),
-    )
-    parser = parser_of(lease, tools, single=choice.single, in_deltas=bool(tools))
-    (request,) = requests_for(lease, ask)
-    return parser, request
-
-
-async def _run(
-    lease: Lease, builder: ResponseBuilder, request: GenerateRequest, log: EventLog | None
-) -> None:
-    generation = lease.worker.generate([request])
+async def _run(generation: Generation, builder: ResponseBuilder, log: EventLog | None) -> None:
+    deltas = generation.start()
     try:
-        while not generation.done:
-            events = b"".join(builder.add(delta) for _, delta in await generation.read())
+        while not deltas.done:
+            events = b"".join(builder.add(delta) for _, delta in await deltas.read())
             if log is not None:
                 log.add(events)
     finally:
-        generation.cancel()
+        deltas.cancel()
 
 
-async def _stream(
-    http: HttpRequest, lease: Lease, builder: ResponseBuilder, request: GenerateRequest
-) -> None:
+async def _stream(http: HttpRequest, generation: Generation, builder: ResponseBuilder) -> None:
     """Stream the events; a fault after the first one is an event of the response."""
     try:
-        await send_stream(http, lease.worker.generate([request]), _Renderer(builder))
+        await send_stream(http, generation.start(), _Renderer(builder))
     except Exception as error:
         if not http.started or http.finished:
             raise
@@ -211,24 +160,22 @@ class _Renderer:
         return b""
 
 
-async def _begin_in_background(http: HttpRequest, job: _Job) -> None:
+async def _begin_in_background(http: HttpRequest, new: _NewResponse) -> None:
     """Answer at once with the state "queued", or with the events as they come; the response is
-    made without its client."""
-    services, asked = http.services, job.asked
-    first = ResponseBuilder(asked, job.ident, None)
+    generated without its client."""
+    services = http.services
+    first = ResponseBuilder(new.body, new.ident, None)
     waiting = {**first.response(), "status": "queued"}
-    await asyncio.to_thread(_file(http).save, job.stored(waiting))
+    await asyncio.to_thread(_file(http).save, new.stored(waiting))
 
     async def make(builder: ResponseBuilder, log: EventLog) -> None:
-        options = asked.checked_options()
-        keep_s = keep_alive_s(asked.keep_alive)
-        async with services.models.lease(asked.model, options, keep_s) as lease:
-            parser, request = _prepared(job, lease)
+        async with prepare(services, new.request) as generation:
+            (parser,) = generation.parsers(call_deltas=True)
             log.add(builder.begin(parser))
-            await _run(lease, builder, request, log)
+            await _run(generation, builder, log)
 
-    log = _background(http).start(job.ident, make, first, job.stored)
-    if asked.stream:
+    log = _background(http).start(new.ident, make, first, new.stored)
+    if new.body.stream:
         await _send_events(http, log)
     else:
         await http.reply(waiting)

@@ -4,18 +4,21 @@ besides log-probabilities change nothing here, and max_tool_calls limits tools o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from runner.chat.conversation import open_turn
 from runner.errors import Unsupported
 from runner.models.options import check_options
 from runner.server.grammars import json_object_grammar, json_schema_grammar
+from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
-from runner.server.openai.sampling import Priority, Salt
+from runner.server.openai.sampling import Effort, Priority, Salt, think_of_effort
 from runner.server.request_body import WireModel
-from runner.server.tool_choice import ToolChoice, check_tools, tool_choice_of
-from runner.types import Grammar
+from runner.server.tool_choice import check_tools, tool_choice_of
+from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 _REFUSED = ("conversation", "prompt", "context_management")
@@ -63,7 +66,7 @@ class ResponseTool(WireModel):
 class ReasoningConfig(WireModel):
     """reasoning. A summary of any kind is the reasoning itself."""
 
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
 
 
@@ -122,22 +125,27 @@ class ResponsesRequest(WireModel):
         if self.background and self.store is False:
             raise Unsupported("background needs store: true", param="background")
 
-    @property
-    def think(self) -> bool | str | None:
-        """Whether the model shall reason, and how much; None: as its template has it."""
-        effort = self.reasoning.effort if self.reasoning is not None else None
-        return False if effort == "none" else {"xhigh": "max"}.get(effort or "", effort)
-
-    @property
-    def logprobs(self) -> int | None:
-        """Alternatives for each token of the text; None: no log-probabilities."""
-        return self.top_logprobs or (0 if _LOGPROBS in (self.include or ()) else None)
-
-    @property
-    def functions(self) -> list[dict[str, Any]]:
-        """The tools that are offered, custom ones as functions. Raises InvalidRequest,
-        Unsupported."""
-        return [_function(tool, f"tools.{index}") for index, tool in enumerate(self.tools or ())]
+    def generate_request(self, messages: Sequence[Message], *, closed: bool) -> GenerateRequest:
+        """What is asked for, with the prompt of messages. closed: a last one of the model's own
+        has ended. Raises InvalidRequest, Unsupported."""
+        own, continues = (tuple(messages), False) if closed else open_turn(messages)
+        functions = (_function(tool, f"tools.{at}") for at, tool in enumerate(self.tools or ()))
+        logprobs = self.top_logprobs or (0 if _LOGPROBS in (self.include or ()) else None)
+        return GenerateRequest(
+            model=self.model,
+            options=self._checked_options(),
+            keep_alive_s=keep_alive_s(self.keep_alive),
+            messages=own,
+            continues=continues,
+            think=think_of_effort(self.reasoning.effort) if self.reasoning else None,
+            tools=tuple({"type": "function", "function": function} for function in functions),
+            tool_choice=self._choice(),
+            grammar=self._grammar(),
+            logprobs=logprobs,
+            truncate_messages=self.truncation == "auto",
+            priority=self.priority or 0,
+            cache_salt=self.cache_salt,
+        )
 
     @property
     def custom_names(self) -> frozenset[str]:
@@ -149,13 +157,13 @@ class ResponsesRequest(WireModel):
         """The tools as a response tells them."""
         return [_shown(tool) for tool in self.tools or ()]
 
-    def choice(self) -> ToolChoice:
+    def _choice(self) -> ToolChoice:
         """What tool_choice says of the tools. Raises InvalidRequest."""
         choice = tool_choice_of(self.tool_choice, parallel=self.parallel_tool_calls)
         check_tools(choice, [tool.name or "" for tool in self.tools or ()])
         return choice
 
-    def grammar(self) -> Grammar | None:
+    def _grammar(self) -> Grammar | None:
         """What text.format wants of the answer. Raises InvalidRequest, Unsupported."""
         given = self.text.format if self.text is not None else None
         kind = given.get("type") if given is not None else "text"
@@ -171,7 +179,7 @@ class ResponsesRequest(WireModel):
             param="text.format.type",
         )
 
-    def checked_options(self) -> dict[str, Any]:
+    def _checked_options(self) -> dict[str, Any]:
         """The options in the words of the Modelfile. Raises InvalidRequest."""
         named = {
             "num_predict": self.max_output_tokens,

@@ -17,12 +17,12 @@ PROMPT = encode("hello")
 
 def answered(**options: object) -> Run:
     run = Run(context=CONTEXT)
-    run.submit("a", "hello", ignore_eos=True, tells_tokens=True, **options)
+    run.submit("a", "hello", ignore_eos=True, return_tokens=True, **options)
     return run.finish()
 
 
 def test_a_full_context_loses_its_oldest_tokens_and_the_answer_goes_on() -> None:
-    run = answered(shift_keep=3, max_tokens=50)
+    run = answered(n_keep=3, max_tokens=50)
     finish = run.end("a")
     assert (finish.reason, finish.usage.completion_tokens) == ("length", 50)
     assert finish.usage.prompt_tokens == len(PROMPT)
@@ -32,12 +32,12 @@ def test_a_full_context_loses_its_oldest_tokens_and_the_answer_goes_on() -> None
 
 
 def test_no_batch_ever_holds_more_than_the_context() -> None:
-    run = answered(shift_keep=3, max_tokens=50)
+    run = answered(n_keep=3, max_tokens=50)
     assert max(size for batch in run.backend.batches for _, size in batch) < CONTEXT
     assert not run.errors
 
 
-@pytest.mark.parametrize("options", [{}, {"shift_keep": 3, "max_tokens": 4}])
+@pytest.mark.parametrize("options", [{}, {"n_keep": 3, "max_tokens": 4}])
 def test_without_a_wish_or_a_need_nothing_leaves(options: dict[str, int]) -> None:
     finish = answered(**options).end("a")
     assert finish.shifted_tokens == 0
@@ -45,13 +45,13 @@ def test_without_a_wish_or_a_need_nothing_leaves(options: dict[str, int]) -> Non
 
 
 def test_an_answer_without_a_limit_ends_after_some_contexts() -> None:
-    usage = answered(shift_keep=0).end("a").usage
+    usage = answered(n_keep=0).end("a").usage
     assert usage.completion_tokens == MAX_CONTEXTS * CONTEXT
 
 
 def test_an_end_token_ends_a_shifted_answer() -> None:
     run = Run(context=12)
-    run.submit("a", "hello", shift_keep=0, max_tokens=200)
+    run.submit("a", "hello", n_keep=0, max_tokens=200)
     assert run.finish().end("a").reason == "stop"
 
 
@@ -59,7 +59,7 @@ def test_a_shift_changes_nothing_for_others() -> None:
     alone = Run(context=CONTEXT)
     alone.submit("b", "other", ignore_eos=True, max_tokens=9)
     run = Run(context=CONTEXT)
-    run.submit("a", "hello", ignore_eos=True, shift_keep=2, max_tokens=60)
+    run.submit("a", "hello", ignore_eos=True, n_keep=2, max_tokens=60)
     run.submit("b", "other", ignore_eos=True, max_tokens=9)
     assert run.finish().text("b") == alone.finish().text("b")
 

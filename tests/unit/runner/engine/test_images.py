@@ -76,7 +76,7 @@ def test_images_count_as_prompt_tokens_and_as_cached_ones(engine: Engine) -> Non
 
 
 def test_numbers_of_images_are_told_to_nobody(engine: Engine) -> None:
-    request = GenerateRequest("a", max_tokens=9, tells_tokens=True)
+    request = GenerateRequest("a", max_tokens=9, return_tokens=True)
     engine.submit(request, [BOS, 97, -1, -2, -3, 98], parts=PARTS)
     text, tokens = "", (1,)
     while engine.busy:

@@ -14,7 +14,7 @@ from runner.server.anthropic.wire import CountTokensRequest
 from runner.server.llamacpp import apply_template
 from runner.server.ollama.chat import _message as of_ollama
 from runner.server.ollama.wire import OllamaChatMessage as OllamaMessage
-from runner.server.openai.chat import _messages as of_openai
+from runner.server.openai.conversation import messages_of as of_openai
 from runner.server.openai.database import Database
 from runner.server.openai.files.file_store import TABLES, FileStore, StoredFile
 from runner.server.openai.responses import items

@@ -105,7 +105,7 @@ def test_a_picture_that_is_too_much_for_the_context_is_refused(echo: Client) -> 
 def test_turns_with_pictures_are_left_out_like_others(echo: Client) -> None:
     old = Message("user", f"old{IMAGE_PLACEHOLDER}", images=(Image(png(512, 512)),))
     messages = (old, Message("assistant", "yes"), Message("user", "new"))
-    request = GenerateRequest("x", messages=messages, drop_turns=True, context_length=512)
+    request = GenerateRequest("x", messages=messages, truncate_messages=True, context_length=512)
     ask(echo, request)
     finish(echo, "x")
     end = echo.deltas["x"][-1].finish

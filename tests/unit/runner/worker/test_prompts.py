@@ -185,7 +185,7 @@ def test_reasoning_that_a_continued_message_opens_belongs_to_the_answer() -> Non
         Message("user", "hi"),
         Message("assistant", "<think>\n"),
         continues=True,
-        openings=("<think>",),
+        answer_prefixes=("<think>",),
     )
     assert prompts().prepare(request)[1] == "<think>"
 

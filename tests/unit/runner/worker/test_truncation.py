@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runner.types import GenerateRequest, Message, ToolCall
 from runner.worker.prompts import PromptEncoder
-from runner.worker.truncation import EncodedPrompt, droppable_turns, fit_prompt, shift_keep_tokens
+from runner.worker.truncation import EncodedPrompt, droppable_turns, fit_prompt, n_keep_tokens
 from tests.fake_backend import CHAT_TEMPLATE, FakeTokenizer
 
 SYSTEM = Message("system", "Be kind.")
@@ -19,7 +19,9 @@ RESULT = Message("tool", "2", tool_call_id="c1")
 
 
 def fitted(messages: list[Message], context: int, **fields: Any) -> EncodedPrompt:
-    request = GenerateRequest("x", messages=tuple(messages), **{"drop_turns": True, **fields})
+    request = GenerateRequest(
+        "x", messages=tuple(messages), **{"truncate_messages": True, **fields}
+    )
     return fit_prompt(PromptEncoder(FakeTokenizer(), CHAT_TEMPLATE), request, context)
 
 
@@ -57,7 +59,7 @@ def test_room_for_the_answer_is_made_where_turns_are_dropped() -> None:
 
 def test_nothing_is_dropped_unless_the_request_allows_it() -> None:
     messages = talk(6)
-    result = fitted(messages, 60, drop_turns=False)
+    result = fitted(messages, 60, truncate_messages=False)
     assert result == EncodedPrompt(fitted(messages, 10_000).tokens, "")
 
 
@@ -98,18 +100,18 @@ def test_a_result_never_stays_without_the_message_before_it(
 def stays(messages: list[Message], **fields: Any) -> int | None:
     request = GenerateRequest("x", messages=tuple(messages), **fields)
     prompts = PromptEncoder(FakeTokenizer(), CHAT_TEMPLATE)
-    return shift_keep_tokens(prompts, request, fit_prompt(prompts, request, 10_000))
+    return n_keep_tokens(prompts, request, fit_prompt(prompts, request, 10_000))
 
 
 def test_what_stays_of_a_shifted_context_is_what_was_asked_and_the_system_messages() -> None:
     messages = talk(2)
-    kept = stays(messages, shift_keep=4)
+    kept = stays(messages, n_keep=4)
     assert kept is not None
     whole = fitted(messages, 10_000).tokens
     begin = b"".join(FakeTokenizer().piece(token) for token in whole[:kept]).decode()
     assert "Be kind." in begin
     assert "ask 0" not in begin
-    assert stays(messages[1:], shift_keep=4) == 4
-    assert stays(messages, shift_keep=kept + 5) == kept + 5
-    assert stays(messages, shift_keep=-1) == -1
+    assert stays(messages[1:], n_keep=4) == 4
+    assert stays(messages, n_keep=kept + 5) == kept + 5
+    assert stays(messages, n_keep=-1) == -1
     assert stays(messages) is None

@@ -1,0 +1,107 @@
+"""What the answers of a leased model must match. Knows no surface.
+
+What must be right is enforced while the answer is generated: a grammar that the client gave, calls
+that are required, and the arguments of strict functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from runner.chat.families import family_of, reasoning_tags_of
+from runner.chat.tools.call_grammar import MAX_CALLS, grammar_of_calls, offered_function
+from runner.errors import Unsupported
+from runner.models.capabilities import template_capabilities
+from runner.models.manager import Lease
+from runner.types import Grammar, ToolChoice
+
+
+def reasoning_tags(lease: Lease) -> tuple[str, str] | None:
+    """The tags around the reasoning of this model's answers; None: it does not reason."""
+    written = template_capabilities(lease.bundle).thinking_tags
+    if written is not None:
+        return written[0].strip(), written[1].strip()
+    return reasoning_tags_of(lease.template, lease.bundle.parser)
+
+
+def after_reasoning(
+    grammar: Grammar | None, lease: Lease, think: bool | str | None
+) -> Grammar | None:
+    """The grammar for the chat answers of a model, which may reason before them unless think is
+    False."""
+    if grammar is None:
+        return None
+    family = family_of(lease.template, lease.bundle.parser)
+    if family is not None and family.headers is not None:
+        return family.headers.before_text(grammar)
+    tags = reasoning_tags(lease)
+    return grammar if tags is None or think is False else replace(grammar, reasoning=tags)
+
+
+def grammar_of_tools(
+    lease: Lease,
+    functions: Sequence[Mapping[str, Any]],
+    choice: ToolChoice,
+    answer: Grammar | None,
+    think: bool | str | None,
+) -> Grammar | None:
+    """What the answers to a request with these functions must match; None: any text. answer: what
+    the request wants of an answer without calls. Raises Unsupported."""
+    strict = any(function.get("strict") is True for function in functions)
+    limited = choice.mode != "auto" or choice.names is not None
+    if functions and (limited or strict or answer is not None):
+        return _enforced(lease, functions, choice, answer, think)
+    return after_reasoning(answer, lease, think)
+
+
+def _enforced(
+    lease: Lease,
+    functions: Sequence[Mapping[str, Any]],
+    choice: ToolChoice,
+    answer: Grammar | None,
+    think: bool | str | None,
+) -> Grammar | None:
+    required = choice.mode == "required"
+    family = family_of(lease.template, lease.bundle.parser)
+    headers = None if family is None else family.headers
+    if headers is not None and not required and answer is None:
+        return None  # free text has headers of its own
+    calls = None if family is None else family.call_grammar_for(lease.template)
+    if calls is None or (headers is not None and not required):
+        raise Unsupported(
+            f"{lease.bundle.name.short}: how this model writes calls is not known well enough to "
+            "enforce them; leave tool_choice, strict and response_format out of a request with "
+            "tools",
+            param="tool_choice",
+        )
+    offers = [
+        offered_function(
+            each, f"tools.{index}.function", strict=required or each.get("strict") is True
+        )
+        for index, each in enumerate(functions)
+        if choice.names is None or each["name"] in choice.names
+    ]
+    grammar = grammar_of_calls(
+        calls,
+        offers,
+        free=not required,
+        max_calls=1 if choice.single else MAX_CALLS,
+        answer=None if required or answer is None else _as_lark(answer),
+    )
+    if answer is not None and not required:
+        place = (answer.param or "response_format", answer.text)
+        grammar = replace(grammar, schemas=(*grammar.schemas, place))
+    if headers is not None:
+        return headers.before_calls(grammar)
+    return after_reasoning(grammar, lease, think)
+
+
+def _as_lark(answer: Grammar) -> str:
+    if answer.kind != "json_schema":
+        raise Unsupported(
+            f"{answer.param}: beside tools an answer can only be constrained by a JSON schema",
+            param=answer.param,
+        )
+    return f"%json {answer.text}"

@@ -1,0 +1,35 @@
+"""The use of a model by one HTTP request, and what a model must be able to do for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from runner.errors import Unsupported
+from runner.models.manager import Lease
+from runner.server.http_request import HttpRequest
+from runner.server.keep_alive import keep_alive_s
+
+
+@asynccontextmanager
+async def leased(
+    http: HttpRequest, model: str, keep_alive: Any, options: Mapping[str, Any] | None = None
+) -> AsyncIterator[Lease]:
+    """A model, for as long as the client waits. The body must have been read. options are checked.
+    Raises what leasing raises, InvalidRequest for the keep_alive."""
+    keep_s = keep_alive_s(keep_alive)
+    async with (
+        http.cancelled_on_disconnect(),
+        http.services.models.lease(model, options or {}, keep_s) as lease,
+    ):
+        yield lease
+
+
+def require_embedding(lease: Lease) -> None:
+    """Raises Unsupported when the model generates text only."""
+    name = lease.bundle.name.short
+    if lease.abilities.rerank:
+        raise Unsupported(f"{name} is a reranker: it scores texts with /v1/rerank and /v1/score")
+    if not lease.abilities.embedding:
+        raise Unsupported(f"{name} generates text; load an embedding model for embeddings")

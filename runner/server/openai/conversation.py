@@ -1,0 +1,73 @@
+"""From the messages of chat completions to those that a chat template reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from runner.errors import InvalidRequest, Unsupported
+from runner.server.images import image_of_url, join_parts, without_placeholders
+from runner.server.openai.wire import ContentPart, OpenAIChatMessage
+from runner.types import Image, Message, ToolCall
+
+
+def messages_of(given: Sequence[OpenAIChatMessage]) -> tuple[Message, ...]:
+    """The messages. Raises InvalidRequest, Unsupported."""
+    if not given:
+        raise InvalidRequest("messages is empty: send at least one message", param="messages")
+    return tuple(_message(item, index) for index, item in enumerate(given))
+
+
+def _message(item: OpenAIChatMessage, index: int) -> Message:
+    calls = tuple(
+        ToolCall(call.id or f"call_{number}", *call.called)
+        for number, call in enumerate(item.tool_calls or ())
+    )
+    where = f"messages.{index}"
+    for call in calls:
+        _check_arguments(call, where)
+    if item.content is None and not calls and item.role != "assistant":
+        raise InvalidRequest(f"{where}.content is missing", param=where)
+    given: Sequence[ContentPart | str] = (
+        item.content if isinstance(item.content, list) else [item.content or ""]
+    )
+    content, images = join_parts(_part(part, where, at) for at, part in enumerate(given))
+    return Message(
+        role={"developer": "system", "function": "tool"}.get(item.role, item.role),
+        content=content,
+        images=images,
+        reasoning=without_placeholders(item.reasoning_content or item.reasoning or "") or None,
+        tool_calls=calls,
+        tool_call_id=item.tool_call_id,
+        name=item.name,
+    )
+
+
+def _part(part: ContentPart | str, where: str, at: int) -> str | Image:
+    """What a part of a message holds. Raises InvalidRequest, Unsupported."""
+    if isinstance(part, str):
+        return part
+    if part.type == "image_url" and part.image_url is not None:
+        given = part.image_url
+        url = given if isinstance(given, str) else given.url
+        return image_of_url(url, f"{where}.content.{at}.image_url")
+    text = part.refusal if part.type == "refusal" else part.text
+    if part.type not in ("text", "refusal") or text is None:
+        raise Unsupported(
+            f"{where}.content: a part of type {part.type[:40]!r} cannot be read; send text or"
+            " image_url",
+            param=where,
+        )
+    return text
+
+
+def _check_arguments(call: ToolCall, where: str) -> None:
+    try:
+        value = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidRequest(
+            f"{where}: the arguments of tool call {call.name!r} are not a JSON object",
+            param=where,
+        )
