@@ -242,7 +242,7 @@ def test_ctrl_c_ends_the_work_and_says_that_nothing_was_left(
     creating.send_signal(signal.SIGINT)
     _, shown = creating.communicate(timeout=TIMEOUT_S)
     assert creating.returncode == 130
-    assert b"nothing of the model was left" in shown
+    assert b"the incomplete model was removed" in shown
     daemon.stop()
     nothing_is_left(daemon, folder, seeded)
 

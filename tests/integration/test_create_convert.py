@@ -296,7 +296,7 @@ def test_ctrl_c_ends_the_conversion_and_leaves_nothing(
     job.suspend()  # so that it cannot be done before
     command.send_signal(signal.SIGINT)
     _, shown = command.communicate(timeout=TIMEOUT_S)
-    assert (command.returncode, b"nothing of the model was left" in shown) == (130, True)
+    assert (command.returncode, b"the incomplete model was removed" in shown) == (130, True)
     daemon.stop()
     assert not job.is_running()
     assert (blobs_of(daemon), temporary(daemon)) == (before, [])
