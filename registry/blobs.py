@@ -24,7 +24,6 @@ from registry.atomic import (
     open_regular,
     sync_directory,
 )
-from registry.chunk_sums import ChunkSums, record_of
 from registry.digest import Digest
 from registry.errors import (
     BlobDamaged,
@@ -35,7 +34,6 @@ from registry.errors import (
 )
 from registry.incoming_files import Advance, make_private, read_content
 from registry.records import Records
-from registry.transfer.journal import chunk_size_for
 from registry.transfer.partial import PartialFile
 
 _CHUNK_BYTES = 1024 * 1024
@@ -47,7 +45,7 @@ class BlobWriter:
     """Content on its way into the store. It is hashed while it is written and visible only
     after commit."""
 
-    __slots__ = ("_blobs", "_expected", "_file", "_hash", "_size_hint", "_sums", "size_bytes")
+    __slots__ = ("_blobs", "_expected", "_file", "_hash", "_size_hint", "size_bytes")
 
     def __init__(
         self, blobs: Blobs, file: TempFile, expected: Digest | None, size_hint: int | None
@@ -57,7 +55,6 @@ class BlobWriter:
         self._expected = expected
         self._size_hint = size_hint
         self._hash = hashlib.sha256()
-        self._sums = ChunkSums(chunk_size_for(size_hint) if size_hint else _CHUNK_BYTES)
         self.size_bytes = 0
 
     def write(self, content: bytes | memoryview) -> None:
@@ -66,7 +63,6 @@ class BlobWriter:
         with faults("write the blob", self._blobs.directory, left):
             self._file.write(content)
         self._hash.update(content)
-        self._sums.update(content)
         self.size_bytes += len(content)
 
     def commit(self) -> tuple[Digest, int]:
@@ -82,7 +78,6 @@ class BlobWriter:
             with self._blobs.change:
                 self._file.publish(self._blobs.path(actual))
                 self._blobs.fresh.add(actual)
-            self._blobs.records.keep_blob(actual, self._sums.record())
         return actual, self.size_bytes
 
 
@@ -159,13 +154,9 @@ class Blobs:
     def adopt(self, partial: PartialFile, digest: Digest) -> None:
         """Publish a complete partial file as this blob. Raises StoreFull, StoreFault."""
         partial.sync()
-        plan = partial.plan
-        record = record_of(plan.size_bytes, plan.chunk_bytes, partial.crcs)
         with self.change:
             partial.publish(self.path(digest))
             self.fresh.add(digest)
-        if record is not None:
-            self.records.keep_blob(digest, record)
 
     def publish(self, path: Path, digest: Digest) -> None:
         """Give a file of the store's own folder for temporary files, whose content is known to
@@ -219,7 +210,6 @@ class Blobs:
                         sync_directory(self.directory)
                     self.fresh.add(digest)
                     self.taken.add(digest)
-            self.records.keep_blob(digest, content.record)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(path)

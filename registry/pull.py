@@ -144,8 +144,7 @@ def _is_made(store: Store, remote: RemoteModel) -> bool:
     try:
         stored = store.get(remote.name)
         made = stored.manifest.of_type(remote.made_type)
-        record = store.records.blob(made[0].digest) if made else None
+        origin = store.records.origin(made[0].digest) if made else None
     except RegistryError:
         return False
-    origin = None if record is None else record.origin
     return stored.fault is None and origin is not None and origin.recipe == remote.recipe

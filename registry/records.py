@@ -1,6 +1,6 @@
-"""What hearth keeps beside the models so that damage can be found and mended exactly.
+"""What hearth keeps beside the models so that damage can be found and repaired.
 
-    <root>/.hearth/blobs/<hex>               checksums of the chunks of a blob, and its origin
+    <root>/.hearth/blobs/<hex>               where a blob came from
     <root>/.hearth/manifests/<path>          a copy of a manifest with the time of its file
 
 Owns the two formats. All of it is a convenience: a record that is missing, torn or outdated says
@@ -16,8 +16,8 @@ import re
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ from registry.manifest import MAX_MANIFEST_BYTES
 from registry.names import Name
 
 FOLDER = ".hearth"
-MIN_BLOB_BYTES = 256 * 1024  # below it the whole blob is as quickly fetched as a part
-MAX_CHUNKS = 1 << 20
+MIN_BLOB_BYTES = 256 * 1024  # smaller ones come with their model
+_MAX_BLOB_RECORD_BYTES = 8 << 20
 _MAX_HEADER_BYTES = 16 * 1024
 _MAX_ORIGIN_CHARS = 4096
 _VERSION = 1
@@ -44,21 +44,6 @@ class BlobOrigin:
     reference: str
     insecure: bool = False
     recipe: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BlobRecord:
-    """A blob when it was whole. crcs: the CRC-32 of each chunk, in order."""
-
-    size_bytes: int
-    chunk_bytes: int
-    crcs: tuple[int, ...]
-    origin: BlobOrigin | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        """True when there is a checksum for each chunk."""
-        return len(self.crcs) == -(-self.size_bytes // self.chunk_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +63,15 @@ class Records:
     def __init__(self, root: Path) -> None:
         self.directory = root / FOLDER
 
-    def blob(self, digest: Digest) -> BlobRecord | None:
-        """What is known of a blob; None for nothing that can be trusted."""
-        content = self._read(self._blob_path(digest), _MAX_HEADER_BYTES + 4 * MAX_CHUNKS + 4)
-        return None if content is None else _parse_blob(content)
-
-    def keep_blob(self, digest: Digest, record: BlobRecord) -> None:
-        """Note the checksums of a whole blob. An origin that is known already stays."""
-        if record.size_bytes < MIN_BLOB_BYTES or len(record.crcs) > MAX_CHUNKS:
-            return
-        old = self.blob(digest)
-        if record.origin is None and old is not None:
-            record = replace(record, origin=old.origin)
-        self._write(self._blob_path(digest), _blob_bytes(record))
+    def origin(self, digest: Digest) -> BlobOrigin | None:
+        """Where a blob came from; None for nothing that can be trusted."""
+        content = self._read(self._blob_path(digest), _MAX_BLOB_RECORD_BYTES)
+        return None if content is None else _parse_origin(content)
 
     def keep_origin(self, digest: Digest, size_bytes: int, origin: BlobOrigin) -> None:
         """Note where a blob came from."""
-        old = self.blob(digest)
-        if size_bytes < MIN_BLOB_BYTES or (old is not None and old.origin == origin):
-            return
-        known = old or BlobRecord(size_bytes, max(size_bytes, 1), ())
-        self._write(self._blob_path(digest), _blob_bytes(replace(known, origin=origin)))
+        if size_bytes >= MIN_BLOB_BYTES and self.origin(digest) != origin:
+            self._write(self._blob_path(digest), _origin_bytes(size_bytes, origin))
 
     def drop_blob(self, digest: Digest) -> None:
         """Forget a blob."""
@@ -173,42 +146,30 @@ class Records:
                 raise
 
 
-def _blob_bytes(record: BlobRecord) -> bytes:
-    origin = record.origin
+def _origin_bytes(size_bytes: int, origin: BlobOrigin) -> bytes:
     facts = {
         "version": _VERSION,
-        "size": record.size_bytes,
-        "chunk": record.chunk_bytes,
-        "count": len(record.crcs),
-        "origin": None if origin is None else origin.reference[:_MAX_ORIGIN_CHARS],
-        "insecure": origin is not None and origin.insecure,
-        "recipe": None if origin is None else origin.recipe,
+        "size": size_bytes,
+        "origin": origin.reference[:_MAX_ORIGIN_CHARS],
+        "insecure": origin.insecure,
+        "recipe": origin.recipe,
     }
-    content = _header(facts) + struct.pack(f"<{len(record.crcs)}I", *record.crcs)
+    content = _header(facts)
     return content + struct.pack("<I", zlib.crc32(content))
 
 
-def _parse_blob(content: bytes) -> BlobRecord | None:
+def _parse_origin(content: bytes) -> BlobOrigin | None:
+    """Between the first line and the checksum of all, stores of hearth 0.1 have checksums of the
+    blob's chunks, which say nothing of its origin."""
     body = content[:-4]
     if content[-4:] != struct.pack("<I", zlib.crc32(body)):
         return None
-    facts, rest = _split(body)
-    size, chunk, count = (facts.get(key) for key in ("size", "chunk", "count"))
-    if not (type(size) is int and type(chunk) is int and 0 <= size < 2**60 and 0 < chunk < 2**60):
-        return None
-    if count != len(rest) / 4:
-        return None
-    crcs: Sequence[int] = struct.unpack(f"<{len(rest) // 4}I", rest)
-    return BlobRecord(size, chunk, tuple(crcs), _origin(facts))
-
-
-def _origin(facts: Mapping[str, Any]) -> BlobOrigin | None:
+    facts, _ = _split(body)
     text, recipe = facts.get("origin"), facts.get("recipe")
     if not isinstance(text, str):
         return None
-    return BlobOrigin(
-        text, facts.get("insecure") is True, recipe if isinstance(recipe, str) else None
-    )
+    insecure = facts.get("insecure") is True
+    return BlobOrigin(text, insecure, recipe if isinstance(recipe, str) else None)
 
 
 def _parse_manifest(content: bytes) -> ManifestRecord | None:

@@ -67,11 +67,8 @@ def _show(lines: Iterable[dict[str, Any]], view: ProgressView) -> dict[str, Any]
 
 def described(finding: dict[str, Any]) -> str:
     """A finding in words."""
-    from cli.render import size
 
     text = str(finding["message"])
-    if finding.get("bad_bytes"):
-        text += f"; {size(finding['bad_bytes'])} of it are bad"
     if finding.get("damage") and finding.get("models"):
         text += f"; needed by {', '.join(finding['models'])}"
     return text

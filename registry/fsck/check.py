@@ -1,7 +1,7 @@
 """The check of a whole store.
 
 Owns the order and what is judged again at the end, for models come and go meanwhile. Changes
-nothing but hearth's own records of what is whole.
+nothing but hearth's own copies of manifests.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from registry.chunk_sums import bad_chunks, chunk_length
 from registry.digest import Digest
-from registry.errors import BlobDamaged
 from registry.fsck.content import Verdict, read
 from registry.fsck.findings import CheckProgress, CheckTotals, Finding, FindingKind
 from registry.fsck.manifest_files import Survey, check_manifests
@@ -51,7 +49,7 @@ def check(store: Store, quick: bool = False) -> Iterator[Event]:
     yield CheckTotals(survey.models, len(blobs), sum(blob.size_bytes for blob in blobs))
 
 
-def blob_finding(store: Store, survey: Survey, digest: Digest, verdict: Verdict) -> Finding | None:
+def blob_finding(survey: Survey, digest: Digest, verdict: Verdict) -> Finding | None:
     """What is to be said of a blob that was read; None when it is whole, or gone and not
     wanted."""
     kinds: dict[str, FindingKind] = {
@@ -63,19 +61,8 @@ def blob_finding(store: Store, survey: Survey, digest: Digest, verdict: Verdict)
     if kind is None:
         return None
     message = f"blob {digest} is damaged: {verdict.detail}"
-    bad = _bad_bytes(store, digest) if kind != "link" else None
     path = f"blobs/{digest.file_name}"
-    return Finding(kind, path, message, digest, models=survey.of(digest), bad_bytes=bad)
-
-
-def _bad_bytes(store: Store, digest: Digest) -> int | None:
-    record = store.records.blob(digest)
-    if record is None or not record.is_complete:
-        return None
-    with contextlib.suppress(OSError, BlobDamaged):
-        bad = bad_chunks(store.root / "blobs" / digest.file_name, record)
-        return sum(chunk_length(record, index) for index in bad) or None
-    return None
+    return Finding(kind, path, message, digest, models=survey.of(digest))
 
 
 def _listed(store: Store, survey: Survey, blobs: list[_Blob]) -> Iterator[Finding]:
@@ -93,14 +80,14 @@ def _listed(store: Store, survey: Survey, blobs: list[_Blob]) -> Iterator[Findin
             wanted = survey.sizes.get(digest, status.st_size)
             if not stat.S_ISREG(status.st_mode):
                 verdict = Verdict("link", "it is not a regular file")
-                yield from _some(blob_finding(store, survey, digest, verdict))
+                yield from _some(blob_finding(survey, digest, verdict))
             elif wanted != status.st_size:
-                yield _wrong_size(store, survey, digest, status.st_size)
+                yield _wrong_size(survey, digest, status.st_size)
             else:
                 blobs.append(_Blob(digest, Path(entry.path), status.st_size))
 
 
-def _wrong_size(store: Store, survey: Survey, digest: Digest, size_bytes: int) -> Finding:
+def _wrong_size(survey: Survey, digest: Digest, size_bytes: int) -> Finding:
     message = f"blob {digest} has {size_bytes} bytes instead of {survey.sizes[digest]}"
     return Finding(
         "size",
@@ -108,22 +95,17 @@ def _wrong_size(store: Store, survey: Survey, digest: Digest, size_bytes: int) -
         message,
         digest,
         models=survey.of(digest),
-        bad_bytes=_bad_bytes(store, digest),
     )
 
 
 def _read_all(store: Store, survey: Survey, blobs: list[_Blob]) -> Iterator[Event]:
     total, done = sum(blob.size_bytes for blob in blobs), 0
     for blob in blobs:
-        record = store.records.blob(blob.digest)
-        with_sums = (record is None or not record.is_complete) and not store.read_only
         verdict, path = Verdict(), f"blobs/{blob.digest.file_name}"
-        for count in read(blob.path, blob.digest, with_sums, verdict):
+        for count in read(blob.path, blob.digest, verdict):
             done += count
             yield CheckProgress(path, done, total)
-        if verdict.sums is not None and store.has_blob(blob.digest):
-            store.records.keep_blob(blob.digest, verdict.sums)
-        yield from _some(blob_finding(store, survey, blob.digest, verdict))
+        yield from _some(blob_finding(survey, blob.digest, verdict))
 
 
 def _missing(store: Store) -> Iterator[Finding]:

@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from registry.atomic import open_regular
-from registry.chunk_sums import ChunkSums
 from registry.digest import Digest
 from registry.errors import BlobDamaged
-from registry.records import BlobRecord
-from registry.transfer.journal import chunk_size_for
 
 READ_BYTES = 1024 * 1024
 
@@ -27,14 +24,13 @@ BlobState = Literal["whole", "content", "unreadable", "link", "gone"]
 
 @dataclass(slots=True)
 class Verdict:
-    """What reading a blob showed. sums: of its chunks, when they were asked for."""
+    """What reading a blob showed."""
 
     state: BlobState = "whole"
     detail: str = ""
-    sums: BlobRecord | None = None
 
 
-def read(path: Path, digest: Digest, with_sums: bool, verdict: Verdict) -> Iterator[int]:
+def read(path: Path, digest: Digest, verdict: Verdict) -> Iterator[int]:
     """Hash the blob at path, giving the count of bytes after each read; the outcome is in
     verdict. Never raises."""
     try:
@@ -44,21 +40,16 @@ def read(path: Path, digest: Digest, with_sums: bool, verdict: Verdict) -> Itera
         return
     content = hashlib.sha256()
     with open(descriptor, "rb", buffering=0) as file:
-        sums = ChunkSums(chunk_size_for(os.fstat(descriptor).st_size)) if with_sums else None
         view = memoryview(bytearray(READ_BYTES))
         try:
             while count := file.readinto(view):
                 content.update(view[:count])
-                if sums is not None:
-                    sums.update(view[:count])
                 yield count
         except OSError as error:
             _fail(verdict, error)
             return
     if content.hexdigest() != digest.hex:
         verdict.state, verdict.detail = "content", f"its content is sha256:{content.hexdigest()}"
-    elif sums is not None:
-        verdict.sums = sums.record()
 
 
 def _fail(verdict: Verdict, error: OSError | BlobDamaged) -> None:

@@ -17,8 +17,7 @@ DAMAGE: tuple[FindingKind, ...] = ("content", "size", "missing", "unreadable", "
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something that is not as it should be. path: relative to the store. models: the short
-    names that cannot be trusted for it. bad_bytes: how much of a blob is known to be wrong, None
-    when that cannot be told."""
+    names that cannot be trusted for it."""
 
     kind: FindingKind
     path: str
@@ -26,7 +25,6 @@ class Finding:
     digest: Digest | None = None
     name: Name | None = None
     models: tuple[str, ...] = ()
-    bad_bytes: int | None = None
 
     @property
     def is_damage(self) -> bool:

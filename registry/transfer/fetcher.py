@@ -16,8 +16,6 @@ from registry.hosts.host import RemoteFile
 from registry.store import Store
 from registry.transfer.download import BlobProgress, Download, DownloadOptions
 from registry.transfer.journal import PartialPlan, chunk_size_for
-from registry.transfer.partial import PartialFile
-from registry.transfer.salvage import seeded
 
 
 @dataclass(slots=True)
@@ -49,27 +47,17 @@ class Fetcher:
         async with self._locks[file.key]:
             digest = await self._present(file)
             if digest is None:
-                partial = await asyncio.to_thread(self.store.partial, _plan(file))
-                digest = await self._download(file, partial, progress)
+                digest = await self._download(file, progress)
         progress.digest = digest
         progress.completed_bytes = file.size_bytes
         progress.done = True
         return digest
 
     async def refetch(self, file: RemoteFile, digest: Digest, progress: BlobProgress) -> None:
-        """Bring a blob that is damaged or missing: only what is not good in the store is
-        fetched, and what is there stays until the whole is right. Raises as fetch does."""
-        wanted = replace(file, digest=digest)
+        """Bring a blob that is damaged or missing; what is there stays until the whole has come.
+        Raises as fetch does."""
         async with self._locks[file.key]:
-            partial, taken_bytes = await asyncio.to_thread(
-                seeded, self.store, file.key, digest, file.size_bytes
-            )
-            try:
-                await self._download(wanted, partial, progress)
-            except BaseException:
-                if partial.arrived_bytes <= taken_bytes:
-                    partial.discard()  # it holds nothing that the blob does not
-                raise
+            await self._download(replace(file, digest=digest), progress)
         progress.completed_bytes = file.size_bytes
         progress.done = True
 
@@ -88,9 +76,8 @@ class Fetcher:
         linked = await asyncio.to_thread(self.store.adopt_file, file.cached, file.digest)
         return file.digest if linked else None
 
-    async def _download(
-        self, file: RemoteFile, partial: PartialFile, progress: BlobProgress
-    ) -> Digest:
+    async def _download(self, file: RemoteFile, progress: BlobProgress) -> Digest:
+        partial = await asyncio.to_thread(self.store.partial, _plan(file))
         try:
             digest = await Download(file, partial, progress, self.rules).run()
             await asyncio.to_thread(self.store.adopt, partial, digest)
@@ -99,6 +86,10 @@ class Fetcher:
             raise RemoteRefused(
                 f"{error.message}: the registry sent the same wrong bytes twice"
             ) from None
+        except BaseException:
+            if not partial.arrived:
+                partial.discard()
+            raise
         finally:
             partial.close()
         return digest

@@ -72,12 +72,6 @@ class PartialFile:
         """How many chunks, from the first, have been hashed."""
         return len(self._hashes) - 1
 
-    @property
-    def crcs(self) -> dict[int, int]:
-        """The checksums of the chunks that have arrived."""
-        with self._lock:
-            return dict(self._journal.crcs)
-
     def crc(self, index: int) -> int | None:
         """What the journal says of a chunk; None when it has not arrived."""
         return self._journal.crcs.get(index)

@@ -46,9 +46,9 @@ def lost_blob(store: Store, digest: Digest) -> LostBlob:
                 sources += _sources(str(model.name))
     if not sizes:
         raise RemoteMissing("no model needs it; `hearth gc` removes it")
-    record = store.records.blob(digest)
-    if record is not None and record.origin is not None:
-        sources = [*_sources(record.origin.reference, record.origin.insecure), *sources]
+    origin = store.records.origin(digest)
+    if origin is not None:
+        sources = [*_sources(origin.reference, origin.insecure), *sources]
     return LostBlob(digest, sizes[0], tuple(sources))
 
 

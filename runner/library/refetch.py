@@ -71,8 +71,7 @@ async def _file(
 def _refuse_made(records: Records, lost: LostBlob) -> None:
     """Raises RemoteMissing for a blob that was made here of several files, which are not kept;
     the next pull makes it again."""
-    record = records.blob(lost.digest)
-    origin = None if record is None else record.origin
+    origin = records.origin(lost.digest)
     if origin is None or origin.recipe is None:
         return
     records.keep_origin(lost.digest, lost.size_bytes, replace(origin, recipe=None))

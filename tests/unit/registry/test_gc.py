@@ -8,7 +8,7 @@ import pytest
 from registry.digest import Digest
 from registry.errors import StoreReadOnly
 from registry.gc import GcOptions, GcResult, collect
-from registry.records import MIN_BLOB_BYTES
+from registry.records import MIN_BLOB_BYTES, BlobOrigin
 from registry.store import Store
 from registry.transfer.journal import PartialPlan
 from tests.unit.registry.store_models import install, manifest_path, put_blob
@@ -83,8 +83,9 @@ def test_records_of_blobs_that_are_gone_go_too(shelf: Store, tmp_path: Path) -> 
     content = os.urandom(MIN_BLOB_BYTES)
     kept = install(shelf, "ember", content).layers[0]
     gone = put_blob(shelf, content[::-1])
-    shelf.blob_path(gone.digest).unlink()
-    shelf.blob_path(kept.digest).unlink()
+    for layer in (kept, gone):
+        shelf.records.keep_origin(layer.digest, len(content), BlobOrigin("gemma3"))
+        shelf.blob_path(layer.digest).unlink()
     assert set(shelf.records.blobs()) == {kept.digest, gone.digest}
     collect(shelf, NOW)
     assert list(shelf.records.blobs()) == [kept.digest]

@@ -7,7 +7,7 @@ import pytest
 
 from registry.digest import Digest
 from registry.errors import StoreReadOnly
-from registry.fsck.repair import repair_bits, repair_locally, restore_from_files
+from registry.fsck.repair import repair_locally, restore_from_files
 from registry.names import Name
 from registry.store import Store
 from registry.transfer.journal import PartialPlan
@@ -69,37 +69,11 @@ def test_a_blob_comes_back_from_a_file_with_its_content(shelf: Store, tmp_path: 
     assert list((shelf.root / "tmp").iterdir()) == []
 
 
-def test_a_read_only_store_is_not_mended(shelf: Store) -> None:
+def test_a_read_only_store_is_not_repaired(shelf: Store) -> None:
     install(shelf, "a", b"one")
     manifest_path(shelf, "a").write_bytes(b"")
     reader = Store.open(shelf.root, read_only=True)
-    with pytest.raises(StoreReadOnly, match="cannot mend the store: the model store is read-only"):
+    with pytest.raises(StoreReadOnly, match="cannot repair the store: the model store"):
         repair_locally(reader, findings(reader)[0])
     with pytest.raises(StoreReadOnly):
         restore_from_files(reader, Digest.of(b"one"), [Path(__file__)])
-
-
-def test_single_flipped_bits_are_mended_by_the_checksums(shelf: Store) -> None:
-    content = os.urandom(400_000)
-    digest = install(shelf, "a", content).layers[0].digest
-    damaged = bytearray(content)
-    for at in (0, 100_000, 399_999):
-        damaged[at] ^= 8
-    shelf.blob_path(digest).write_bytes(damaged)
-    assert repair_bits(shelf, digest)
-    assert shelf.blob_path(digest).read_bytes() == content
-    assert findings(shelf) == list((shelf.root / "tmp").iterdir()) == []
-
-
-def test_a_blob_with_more_damage_or_no_checksums_stays_as_it_is(shelf: Store) -> None:
-    content = os.urandom(400_000)
-    digest = install(shelf, "a", content).layers[0].digest
-    damaged = bytearray(content)
-    damaged[5] ^= 1
-    damaged[6] ^= 1
-    shelf.blob_path(digest).write_bytes(damaged)
-    assert not repair_bits(shelf, digest)
-    shelf.records.drop_blob(digest)
-    assert not repair_bits(shelf, digest)
-    assert shelf.blob_path(digest).read_bytes() == damaged
-    assert list((shelf.root / "tmp").iterdir()) == []
