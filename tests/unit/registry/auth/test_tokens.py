@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from registry.auth.credentials import Credential
 from registry.auth.ollama_key import OllamaKey
@@ -12,6 +13,8 @@ from registry.auth.tokens import RegistryAuthority, _token_in
 from registry.errors import RemoteRefused
 from registry.hosts.http.client import ClientRequest, HttpClient
 from tests.registry_server import FakeRegistry, Handler, fake_registry
+
+KEY = OllamaKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
 
 
 class One:
@@ -46,13 +49,13 @@ async def test_a_token_request_is_signed_with_the_key_of_ollama() -> None:
     with fake_registry() as remote:
         remote.auth = "token"
         remote.special["/token"] = recorded(requests)
-        assert await ask(remote, None, OllamaKey(bytes(32))) == 200
+        assert await ask(remote, None, KEY) == 200
         ((path, authorization, _),) = requests
     query = httpx.URL(path).params
     assert (query["service"], query["scope"]) == ("test", "repository:x:pull")
     assert query["ts"].isdigit()
     assert len(query["nonce"]) > 10
-    expected = OllamaKey(bytes(32)).authorization("GET", f"{remote.url}{path}")
+    expected = KEY.authorization("GET", f"{remote.url}{path}")
     assert authorization == expected
     assert len(base64.b64decode(authorization.partition(":")[2])) == 64
 
