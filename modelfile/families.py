@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
+from modelfile.templates.renderers import BUILT_IN
+
 _PARSERS: Final = """
     passthrough harmony qwen3 qwen3-thinking qwen3.5 qwen3.8 ornith qwen3-coder qwen3-vl-instruct
     qwen3-vl-thinking ministral mistral cogito deepseek3 deepseek3.1 deepseek3.2 olmo3 olmo3-think
@@ -19,14 +21,8 @@ _PARSERS: Final = """
 PARSERS: Final = frozenset(_PARSERS.split())
 """Ollama's, and beyond them mistral, gemma, hermes, kimi, llama3, pythonic, json and others."""
 
-_RENDERERS: Final = """
-    qwen3-coder qwen3-vl-instruct qwen3-vl-thinking qwen3.5 qwen3.8 ornith cogito deepseek3.1 olmo3
-    olmo3.1 olmo3-think olmo3-32b-think nemotron-3-nano nemotron-3.5-nano gemma4 gemma4-small
-    gemma4-large functiongemma glm-4.6 glm-4.7 glm-ocr lfm2 lfm2-thinking laguna poolside-v1 cohere
-    glimmer harmony qwen3 chatml
-"""
-RENDERERS: Final = frozenset(_RENDERERS.split())
-"""Ollama's, and beyond them harmony, qwen3 and chatml."""
+RENDERERS: Final = BUILT_IN | {"glm-ocr", "ornith"}
+"""Those that are built in, and those of Ollama for which the model's own template is used."""
 
 
 def unknown_name(instruction: str, name: str) -> str | None:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from modelfile.convert.files import read_object
 from modelfile.errors import ConvertError
-from registry.atomic import read_regular
-from registry.errors import BlobDamaged, InvalidSafetensors, shown
-from registry.formats.safetensors.strict_json import parse_object
+from registry.errors import shown
 
-MAX_CONFIG_BYTES = 4 << 20
-_LARGEST: Final = 1e30  # within float32, where these numbers go
+_MAX_NUMBER: Final = 1e30  # within float32, where these numbers go
 MAX_INTEGER: Final = 1 << 24  # wider than any layer and longer than any vocabulary
 
 
@@ -40,7 +38,7 @@ class Config:
         return str(value)
 
     def integer(self, key: str, default: int | None = None, maximum: int = MAX_INTEGER) -> int:
-        """A whole number from 1 to most; default where it is missing or null. Raises
+        """A whole number from 1 to maximum; default where it is missing or null. Raises
         ConvertError."""
         value = self.values.get(key)
         if value is None:
@@ -56,7 +54,7 @@ class Config:
             value = default
         if not isinstance(value, int | float) or isinstance(value, bool):
             self.refuse(key, f"{_shown(value)}, expected a number")
-        if not -_LARGEST < value < _LARGEST:  # false for NaN too
+        if not -_MAX_NUMBER < value < _MAX_NUMBER:  # false for NaN too
             self.refuse(key, f"{_shown(value)} is out of range")
         return float(value)
 
@@ -107,13 +105,7 @@ def read_json(files: Mapping[str, Path], name: str) -> dict[str, Any]:
     """The JSON object in a file of the checkpoint. Raises ConvertError, OSError."""
     if name not in files:
         raise ConvertError(f"{name} is missing beside the weights", name)
-    try:
-        content = read_regular(files[name], MAX_CONFIG_BYTES)
-        if len(content) > MAX_CONFIG_BYTES:
-            raise ConvertError(f"{name} is longer than {MAX_CONFIG_BYTES} bytes", name)
-        return parse_object(content, name)
-    except (BlobDamaged, InvalidSafetensors) as error:
-        raise ConvertError(error.message.removeprefix("invalid safetensors: "), name) from None
+    return dict(read_object(files, name))
 
 
 def _shown(value: Any) -> str:

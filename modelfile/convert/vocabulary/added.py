@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.vocabulary.files import (
+from modelfile.convert.files import (
     MAX_CONFIG_BYTES,
     brief,
     child,

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from modelfile.convert.files import brief, child, flag, items, refusal, token_id
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens, within
 from modelfile.convert.vocabulary.bpe_merges import Merge, first_unreachable
-from modelfile.convert.vocabulary.files import brief, child, flag, items, refusal, token_id
 from modelfile.convert.vocabulary.pretokenizers import (
     ignores_merges,
     joins_digits,

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from modelfile.convert.files import brief, child, refusal
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens
 from modelfile.convert.vocabulary.bpe import check_model, read_merges, read_vocab
 from modelfile.convert.vocabulary.bpe_merges import Merge
-from modelfile.convert.vocabulary.files import brief, child, refusal
 from modelfile.convert.vocabulary.sentencepiece import (
     BYTES,
     SPACE,

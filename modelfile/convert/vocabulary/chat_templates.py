@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG
-from modelfile.convert.vocabulary.files import (
+from modelfile.convert.files import (
     MAX_CONFIG_BYTES,
     MAX_TEMPLATE_BYTES,
     brief,
@@ -20,6 +18,8 @@ from modelfile.convert.vocabulary.files import (
     read_text,
     refusal,
 )
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG
 
 _FILE: Final = "chat_template.jinja"
 _JSON: Final = "chat_template.json"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from modelfile.convert.files import brief, child, items, refusal
 from modelfile.convert.vocabulary.added import TOKENIZER
-from modelfile.convert.vocabulary.files import brief, child, items, refusal
 
 SurroundingTokens = tuple[str | None, str | None]  # the token before, the token after
 _FIELD: Final = "post_processor"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from modelfile.convert.vocabulary.files import brief, child, flag, refusal
+from modelfile.convert.files import brief, child, flag, refusal
 from modelfile.convert.vocabulary.steps import steps_of
 from modelfile.errors import ConvertError
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER
-from modelfile.convert.vocabulary.bpe import read_byte_level
-from modelfile.convert.vocabulary.byte_fallback import read_byte_fallback
-from modelfile.convert.vocabulary.chat_templates import chat_template_metadata
-from modelfile.convert.vocabulary.files import (
+from modelfile.convert.files import (
     MAX_TOKENIZER_BYTES,
     brief,
     child,
     read_object,
     refusal,
 )
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.vocabulary.added import TOKENIZER
+from modelfile.convert.vocabulary.bpe import read_byte_level
+from modelfile.convert.vocabulary.byte_fallback import read_byte_fallback
+from modelfile.convert.vocabulary.chat_templates import chat_template_metadata
 from modelfile.convert.vocabulary.sentencepiece import NAMES, read_sentencepiece
 from modelfile.convert.vocabulary.slow_tokenizer import MERGES, VOCAB, tokenizer_from_vocab_merges
 from modelfile.convert.vocabulary.special import special_metadata

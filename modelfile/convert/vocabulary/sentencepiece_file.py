@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from modelfile.convert.vocabulary.files import brief, refusal
+from modelfile.convert.files import brief, refusal
 from modelfile.convert.vocabulary.protobuf import Wire, fields
 from modelfile.convert.vocabulary.tokens import MAX_TOKENS, TokenType, VocabularyToken
 

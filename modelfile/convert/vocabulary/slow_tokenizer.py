@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG
-from modelfile.convert.vocabulary.files import (
+from modelfile.convert.files import (
     MAX_CONFIG_BYTES,
     MAX_TOKENIZER_BYTES,
     brief,
@@ -20,6 +19,7 @@ from modelfile.convert.vocabulary.files import (
     read_text,
     refusal,
 )
+from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG
 from modelfile.convert.vocabulary.pretokenizers import GPT2, QWEN2
 from modelfile.convert.vocabulary.tokens import MAX_TOKENS
 from modelfile.errors import ConvertError

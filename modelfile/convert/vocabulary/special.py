@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from modelfile.convert.files import MAX_CONFIG_BYTES, brief, flag, read_object, refusal
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG
-from modelfile.convert.vocabulary.files import MAX_CONFIG_BYTES, brief, flag, read_object, refusal
 from modelfile.convert.vocabulary.post_processor import surrounding_tokens
 from modelfile.convert.vocabulary.tokens import TokenType, VocabularyTable
 

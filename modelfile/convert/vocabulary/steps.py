@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from modelfile.convert.files import child, items, refusal
 from modelfile.convert.vocabulary.added import TOKENIZER
-from modelfile.convert.vocabulary.files import child, items, refusal
 
 _MAX_STEPS: Final = 16
 _MAX_DEPTH: Final = 4

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
+from modelfile.convert.files import brief, refusal
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.files import brief, refusal
 
 MAX_TOKENS: Final = 1 << 22
 MAX_TOKEN_BYTES: Final = 1 << 16

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from modelfile.convert.files import brief, child, items, refusal
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens
-from modelfile.convert.vocabulary.files import brief, child, items, refusal
 from modelfile.convert.vocabulary.sentencepiece import (
     SPACE,
     add_tokens,

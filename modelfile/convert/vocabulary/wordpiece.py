@@ -10,10 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG, added_tokens, within
-from modelfile.convert.vocabulary.bpe import fill_table, read_vocab
-from modelfile.convert.vocabulary.files import (
+from modelfile.convert.files import (
     MAX_CONFIG_BYTES,
     brief,
     child,
@@ -22,6 +19,9 @@ from modelfile.convert.vocabulary.files import (
     read_text,
     refusal,
 )
+from modelfile.convert.metadata import MetadataValue
+from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG, added_tokens, within
+from modelfile.convert.vocabulary.bpe import fill_table, read_vocab
 from modelfile.convert.vocabulary.tokens import (
     MAX_TOKENS,
     TokenType,

@@ -1,4 +1,4 @@
-"""Bounded reading of the tokenizer files of a Hugging Face folder.
+"""Bounded reading of the files of a Hugging Face folder beside its weights.
 
 Knows JSON and text, not what the fields mean.
 """
