@@ -27,13 +27,9 @@ from runner.models.connection import FrameConnection
 from runner.models.delta_stream import DeltaStream
 from runner.models.observer import NullObserver, Observer
 from runner.models.worker_process import WorkerProcess
-from runner.types import Delta, Embeddings, GenerateRequest, LoadPlan, WorkerStats
-from runner.worker.protocol import (
-    ProtocolError,
-    delta_from_wire,
-    plan_to_wire,
-    request_to_wire,
-)
+from runner.types import Embeddings, GenerateRequest, LoadPlan, WorkerStats
+from runner.worker.json_codec import from_json, to_json
+from runner.worker.protocol import ProtocolError, WorkerInfo, delta_from_wire
 
 log = logging.getLogger("hearth.worker")
 
@@ -48,17 +44,6 @@ class Timeouts:
 
     load_s: float | None = 300.0
     step_s: float | None = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerInfo:
-    """What a worker says of itself once the model is loaded."""
-
-    description: str
-    chat_template: bool
-    context_length: int
-    max_sequences: int
-    vocabulary: int
 
 
 class WorkerHandle:
@@ -123,7 +108,7 @@ class WorkerHandle:
             return generation
         for index, request in enumerate(requests):
             self._sequences[request.id] = (generation, index)
-            frame = {"op": "generate", "id": request.id, "request": request_to_wire(request)}
+            frame = {"op": "generate", "id": request.id, "request": to_json(request)}
             try:
                 self._send(frame)
             except InvalidRequest as refusal:
@@ -156,17 +141,17 @@ class WorkerHandle:
 
     async def render(self, request: GenerateRequest) -> str:
         """The prompt that the model would get. Raises what the worker reports."""
-        reply = await self.call("render", request=request_to_wire(request))
+        reply = await self.call("render", request=to_json(request))
         return str(reply["prompt"])
 
     async def count(self, request: GenerateRequest) -> int:
         """How many tokens the prompt has. Raises what the worker reports."""
-        reply = await self.call("count", request=request_to_wire(request))
+        reply = await self.call("count", request=to_json(request))
         return int(reply["count"])
 
     async def encode(self, request: GenerateRequest) -> list[int]:
         """The token ids of the prompt. Raises what the worker reports."""
-        reply = await self.call("encode", request=request_to_wire(request))
+        reply = await self.call("encode", request=to_json(request))
         return list(reply["tokens"])
 
     async def tokenize(self, text: str, *, add_special: bool) -> list[int]:
@@ -185,7 +170,7 @@ class WorkerHandle:
 
     async def stats(self) -> WorkerStats:
         """The worker's counters."""
-        return WorkerStats(**await self.call("stats"))
+        return from_json(WorkerStats, await self.call("stats"))
 
     async def call(self, op: str, **values: Any) -> Any:
         """The result of a frame that is answered by one reply. Raises what the worker reports,
@@ -233,7 +218,7 @@ class WorkerHandle:
             raise ModelLoadFailed(f"no worker process could be started: {error}") from None
         await self._loop.create_unix_connection(lambda: self._connection, sock=sock)
         self._touch()
-        self._send({"op": "load", "plan": plan_to_wire(self.plan)})
+        self._send({"op": "load", "plan": to_json(self.plan)})
 
     async def _abandon(self) -> None:
         self._closing = True
@@ -333,15 +318,13 @@ class WorkerHandle:
         else:
             raise ProtocolError(f"unknown op {op!r}")
 
-    def _on_step(self, deltas: list[tuple[str, list[Any]]]) -> None:
+    def _on_step(self, deltas: list[tuple[str, Any]]) -> None:
         sequences = self._sequences
         for ident, wire in deltas:
             entry = sequences.get(ident)
             if entry is None:
                 continue  # cancelled while the frame was on its way
-            if type(wire[0]) is not str or type(wire[1]) is not int:
-                raise ProtocolError("a delta is [text, token count, ...]")
-            delta = Delta(wire[0], wire[1]) if len(wire) == 2 else delta_from_wire(wire)
+            delta = delta_from_wire(wire)
             if delta.finish is not None:
                 del sequences[ident]
                 self.observer.finished(self.name, delta.finish)
@@ -360,14 +343,7 @@ class WorkerHandle:
             self._cancel(siblings)
 
     def _on_ready(self, info: dict[str, Any]) -> None:
-        capacity = info["capacity"]
-        ready = WorkerInfo(
-            description=str(info["description"]),
-            chat_template=bool(info["chat_template"]),
-            context_length=int(capacity["context_length"]),
-            max_sequences=int(capacity["max_sequences"]),
-            vocabulary=int(capacity["vocabulary"]),
-        )
+        ready = from_json(WorkerInfo, info)
         self.progress = 1.0
         if self._watchdog is not None:  # it was set for the load, whose limit is another
             self._watchdog.cancel()

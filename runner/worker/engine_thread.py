@@ -19,14 +19,14 @@ from runner.engine.sequence import GrammarMatcher
 from runner.engine.step_output import StepOutput
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import Delta, Embeddings, GenerateRequest, WorkerStats
+from runner.worker.json_codec import to_json
 from runner.worker.memory import resident_bytes
-from runner.worker.protocol import ProtocolError, delta_to_wire
+from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo, delta_to_wire
 from runner.worker.truncation import EncodedPrompt
 
 log = logging.getLogger(__name__)
 
 Command = Callable[[Engine], None]
-FATAL_EXIT_CODE = 70  # EX_SOFTWARE: the engine cannot go on
 
 
 class FrameSink(Protocol):
@@ -42,14 +42,10 @@ class FrameSink(Protocol):
 class EngineThread(threading.Thread):
     """Runs until the process ends."""
 
-    def __init__(
-        self, load: Callable[[], Engine], on_ready: Callable[[], None], sink: FrameSink
-    ) -> None:
-        """load makes the engine, on this thread; when it raises, the thread ends. on_ready is
-        called, on this thread, once commands and stats are served."""
+    def __init__(self, load: Callable[[], tuple[Engine, WorkerInfo]], sink: FrameSink) -> None:
+        """load makes the engine, on this thread; when it raises, the thread ends."""
         super().__init__(name="engine", daemon=True)
         self._load = load
-        self._on_ready = on_ready
         self._sink = sink
         self._commands: deque[tuple[str, Command]] = deque()
         self._wake = threading.Condition()
@@ -118,17 +114,17 @@ class EngineThread(threading.Thread):
         """The loop. An exception that the engine did not turn into errors ends the process: the
         daemon starts a new one."""
         try:
-            self._engine = self._load()
+            self._engine, info = self._load()
         except Exception:
             log.debug("the load failed", exc_info=True)
             return
         try:
-            self._on_ready()
+            self._sink.send({"op": "ready", "info": to_json(info)})
             while True:
                 self._turn(self._engine)
         except Exception:
             log.critical("the engine cannot go on", exc_info=True)
-            os._exit(FATAL_EXIT_CODE)
+            os._exit(ExitCode.ENGINE_FAILED)
 
     def _post(self, id: str, command: Command) -> None:
         with self._wake:
@@ -145,9 +141,9 @@ class EngineThread(threading.Thread):
         if engine.busy:
             self._sink.wait_for_room()
             self._step_began_s = time.monotonic()
-            outcome = engine.step()
+            output = engine.step()
             self._step_began_s = None
-            self._report(outcome)
+            self._report(output)
 
     def _obey(self, engine: Engine, id: str, command: Command) -> None:
         try:
@@ -166,35 +162,25 @@ class EngineThread(threading.Thread):
         self._begun.pop(id, None)
         self._dropped.pop(id, None)
 
-    def _report(self, outcome: StepOutput) -> None:
-        if outcome.deltas:
-            if self._begun:
-                outcome = self._with_beginnings(outcome)
-            if self._dropped:
-                outcome = self._with_drops(outcome)
-            deltas = [[id, delta_to_wire(delta)] for id, delta in outcome.deltas]
+    def _report(self, output: StepOutput) -> None:
+        if output.deltas:
+            if self._begun or self._dropped:
+                output.deltas = [(id, self._completed(id, delta)) for id, delta in output.deltas]
+            deltas = [[id, delta_to_wire(delta)] for id, delta in output.deltas]
             self._sink.send({"op": "step", "deltas": deltas})
-        for id, error in outcome.errors:
+        for id, error in output.errors:
             self._send_error(id, error)
-        for id, embeddings in outcome.embeddings:
+        for id, embeddings in output.embeddings:
             self._send_embeddings(id, embeddings)
 
-    def _with_beginnings(self, outcome: StepOutput) -> StepOutput:
-        deltas = [
-            (id, replace(delta, text=self._begun.pop(id, "") + delta.text))
-            for id, delta in outcome.deltas
-        ]
-        return replace(outcome, deltas=deltas)
-
-    def _with_drops(self, outcome: StepOutput) -> StepOutput:
-        deltas = [(id, self._with_drop(id, delta)) for id, delta in outcome.deltas]
-        return replace(outcome, deltas=deltas)
-
-    def _with_drop(self, id: str, delta: Delta) -> Delta:
-        if delta.finish is None or id not in self._dropped:
-            return delta
-        finish = replace(delta.finish, messages_dropped=self._dropped.pop(id))
-        return replace(delta, finish=finish)
+    def _completed(self, id: str, delta: Delta) -> Delta:
+        """With what the engine does not know of the prompt."""
+        begun = self._begun.pop(id, "")
+        if begun:
+            delta = replace(delta, text=begun + delta.text)
+        if delta.finish is not None and (dropped := self._dropped.pop(id, 0)):
+            delta = replace(delta, finish=replace(delta.finish, messages_dropped=dropped))
+        return delta
 
     def _send_embeddings(self, id: str, embeddings: Embeddings) -> None:
         result = {"vectors": embeddings.vectors, "prompt_tokens": embeddings.prompt_tokens}

@@ -8,8 +8,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import logging
-from collections.abc import Callable
-from typing import Any
 
 from modelfile.templates.dialect import JINJA
 from runner.backends.backend import LoadedBackend, LoadProgress
@@ -20,11 +18,10 @@ from runner.types import LoadPlan
 from runner.worker.grammar_compiler import GrammarCompiler
 from runner.worker.images import ImageCache
 from runner.worker.prompts import PromptEncoder
+from runner.worker.protocol import WorkerInfo
 from runner.worker.sampling_resolver import SamplingResolver
 
 log = logging.getLogger(__name__)
-
-Send = Callable[[dict[str, Any]], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,17 +31,20 @@ class ModelRuntime:
     engine: Engine
     prompts: PromptEncoder
     model: LoadedBackend
-    matchers: GrammarCompiler
-    wording: SamplingResolver
+    grammars: GrammarCompiler
+    sampling: SamplingResolver
     images: ImageCache | None = None
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> WorkerInfo:
         """What the ready frame says of it."""
-        return {
-            "description": self.model.description,
-            "chat_template": self.model.chat_template is not None,
-            "capacity": dataclasses.asdict(self.engine.capacity),
-        }
+        capacity = self.engine.capacity
+        return WorkerInfo(
+            description=self.model.description,
+            chat_template=self.model.chat_template is not None,
+            context_length=capacity.context_length,
+            max_sequences=capacity.max_sequences,
+            vocabulary=capacity.vocabulary,
+        )
 
 
 def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
@@ -68,8 +68,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
         swap_bytes=plan.swap_bytes,
         speculation=_speculation(plan, model),
     )
-    matchers, wording = GrammarCompiler(model.tokenizer), SamplingResolver(model.tokenizer)
-    return ModelRuntime(engine, prompts, model, matchers, wording, images)
+    grammars, sampling = GrammarCompiler(model.tokenizer), SamplingResolver(model.tokenizer)
+    return ModelRuntime(engine, prompts, model, grammars, sampling, images)
 
 
 def _load_model(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:

@@ -21,7 +21,7 @@ Daemon to worker
 
 Worker to daemon
     loading   progress                     0.0 .. 1.0
-    ready     info                         {"description", "chat_template": bool, "capacity": {...}}
+    ready     info                         WorkerInfo as an object
     failed    error                        the load failed; the worker exits
     step      deltas                       [[id, delta], ...] of one engine step
     reply     id, result
@@ -30,23 +30,25 @@ Worker to daemon
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import json
 import struct
 from asyncio import IncompleteReadError, StreamReader
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
-from runner.types import (
-    Delta,
-    Finish,
-    GenerateRequest,
-    LoadPlan,
-    PromptToken,
-    TokenLogprob,
-)
-from runner.worker.json_values import from_json_values
+from runner.types import Delta
+from runner.worker.json_codec import from_json, to_json
+
+
+class ExitCode(IntEnum):
+    """How a worker ends by itself."""
+
+    LOAD_FAILED = 1
+    ENGINE_FAILED = 70  # EX_SOFTWARE
+    PROTOCOL_ERROR = 76  # EX_PROTOCOL
+
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # images travel in them
 MAX_ANSWER_BYTES = 16 * 1024 * 1024  # what a worker sends
@@ -57,10 +59,10 @@ class ProtocolError(Exception):
     """The other side sent something that is no frame."""
 
 
-def encode_frame(frame: Mapping[str, Any], most_bytes: int | None = None) -> bytes:
-    """The bytes of a frame. Raises ProtocolError when it is longer than most_bytes (None:
+def encode_frame(frame: Mapping[str, Any], max_bytes: int | None = None) -> bytes:
+    """The bytes of a frame. Raises ProtocolError when it is longer than max_bytes (None:
     MAX_FRAME_BYTES), or holds what is not JSON or nests too deeply."""
-    limit = MAX_FRAME_BYTES if most_bytes is None else most_bytes
+    limit = MAX_FRAME_BYTES if max_bytes is None else max_bytes
     try:
         text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -94,68 +96,30 @@ async def read_frame(reader: StreamReader) -> dict[str, Any] | None:
         return None
 
 
-def request_to_wire(request: GenerateRequest) -> dict[str, Any]:
-    """A request as JSON values."""
-    fields = dataclasses.asdict(request)
-    for message in fields["messages"] or ():
-        for image in message["images"]:
-            image["data"] = _b64(image["data"])
-    return fields
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """What a worker says of itself once the model is loaded."""
+
+    description: str
+    chat_template: bool
+    context_length: int
+    max_sequences: int
+    vocabulary: int
 
 
-def request_from_wire(value: Mapping[str, Any]) -> GenerateRequest:
-    """The inverse of request_to_wire."""
-    return from_json_values(GenerateRequest, value)
-
-
-def plan_to_wire(plan: LoadPlan) -> dict[str, Any]:
-    """A load plan as JSON values."""
-    return dataclasses.asdict(plan)
-
-
-def plan_from_wire(value: Mapping[str, Any]) -> LoadPlan:
-    """The inverse of plan_to_wire."""
-    return from_json_values(LoadPlan, value)
-
-
-def delta_to_wire(delta: Delta) -> list[Any]:
-    """A delta as [text, token_count] or [text, token_count, logprobs, finish] or with prompt
-    after that: this is the hot frame, so the usual one is two values. Pieces travel as base64."""
+def delta_to_wire(delta: Delta) -> Any:
+    """A delta as [text, token_count], or as an object when there is more: this is the hot frame,
+    and the usual one is two values."""
     if not delta.logprobs and delta.finish is None and not delta.prompt:
         return [delta.text, delta.token_count]
-    finish = None if delta.finish is None else dataclasses.asdict(delta.finish)
-    logprobs = _logprobs_to_wire(delta.logprobs)
-    prompt = [_logprobs_to_wire(delta.prompt)] if delta.prompt else []
-    return [delta.text, delta.token_count, logprobs, finish, *prompt]
+    return to_json(delta)
 
 
-def delta_from_wire(value: list[Any]) -> Delta:
-    """The inverse of delta_to_wire."""
-    if len(value) == 2:
-        return Delta(value[0], value[1])
-    text, count, logprobs, finish, *prompt = value
-    return Delta(
-        text,
-        count,
-        tuple(TokenLogprob(*_logprob_from_wire(x)) for x in logprobs),
-        None if finish is None else from_json_values(Finish, finish),
-        tuple(PromptToken(*_logprob_from_wire(x)) for items in prompt for x in items),
-    )
-
-
-def _b64(piece: bytes) -> str:
-    return base64.b64encode(piece).decode("ascii")
-
-
-def _logprobs_to_wire(items: Sequence[TokenLogprob | PromptToken]) -> list[Any]:
-    return [
-        [item.token, _b64(item.piece), item.logprob, [[t, _b64(p), lp] for t, p, lp in item.top]]
-        for item in items
-    ]
-
-
-def _logprob_from_wire(value: list[Any]) -> tuple[Any, ...]:
-    """The fields of a TokenLogprob or PromptToken."""
-    token, piece, logprob, top = value
-    alternatives = tuple((t, base64.b64decode(p), lp) for t, p, lp in top)
-    return token, base64.b64decode(piece), logprob, alternatives
+def delta_from_wire(value: Any) -> Delta:
+    """The inverse of delta_to_wire. Raises TypeError or ValueError for what is no delta."""
+    if not isinstance(value, list):
+        return from_json(Delta, value)
+    text, count = value
+    if type(text) is not str or type(count) is not int:
+        raise TypeError("a delta is [text, token count] or an object")
+    return Delta(text, count)

@@ -39,8 +39,8 @@ def exactly(size):
     return data
 def receive():
     return json.loads(exactly(struct.unpack(">I", exactly(4))[0]))
-capacity = {"context_length": 100, "max_sequences": 4, "vocabulary": 10}
-info = {"description": "fake", "chat_template": False, "capacity": capacity}
+info = {"description": "fake", "chat_template": False, "context_length": 100,
+        "max_sequences": 4, "vocabulary": 10}
 receive()
 """
 READY = "send({'op': 'ready', 'info': info})\n"
@@ -80,7 +80,7 @@ async def test_deltas_reach_their_request(monkeypatch: pytest.MonkeyPatch) -> No
         + f"""
 receive()
 send({{"op": "step", "deltas": [["1", ["a", 1]], ["unknown", ["z", 1]]]}})
-send({{"op": "step", "deltas": [["1", ["b", 1, [], {FINISH!r}]]]}})
+send({{"op": "step", "deltas": [["1", {{"text": "b", "token_count": 1, "finish": {FINISH!r}}}]]}})
 receive()
 """
     )
@@ -97,7 +97,10 @@ receive()
         {"op": "step", "deltas": [["1"]]},
         {"op": "step", "deltas": [["1", [3, 1]]]},
         {"op": "step", "deltas": [["1", ["a", "b"]]]},
-        {"op": "step", "deltas": [["1", ["a", 1, [], {"reason": "stop"}]]]},
+        {
+            "op": "step",
+            "deltas": [["1", {"text": "a", "token_count": 1, "finish": {"reason": "stop"}}]],
+        },
         {"op": "error", "id": "1"},
         {"op": "reply"},
         {"op": "unheard of"},
@@ -121,7 +124,7 @@ receive()
 receive()
 error = {{"code": "invalid_value", "message": "bad prompt", "details": {{}}}}
 send({{"op": "error", "id": "1", "error": error}})
-send({{"op": "step", "deltas": [["2", ["b", 1, [], {FINISH!r}]]]}})
+send({{"op": "step", "deltas": [["2", {{"text": "b", "token_count": 1, "finish": {FINISH!r}}}]]}})
 receive()
 """
     )
@@ -204,7 +207,7 @@ async def test_a_request_that_no_frame_can_hold_is_refused_and_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker = await start(monkeypatch, READY + "while receive()['op'] != 'shutdown': pass")
-    short = functools.partial(encode_frame, most_bytes=4000)
+    short = functools.partial(encode_frame, max_bytes=4000)
     monkeypatch.setattr(connection, "encode_frame", short)
     asked = [GenerateRequest(id=str(number), text="x" * 5000) for number in range(2)]
     generation = worker.generate(asked)

@@ -16,9 +16,9 @@ from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Image, LoadPlan, Me
 from runner.worker import process
 from runner.worker.grammar_compiler import GrammarCompiler
 from runner.worker.images import ImageCache
+from runner.worker.json_codec import to_json
 from runner.worker.loader import ModelRuntime
 from runner.worker.prompts import PromptEncoder
-from runner.worker.protocol import request_to_wire
 from runner.worker.sampling_resolver import SamplingResolver
 from tests import fake_backend
 from tests.fake_backend import FakeVision
@@ -65,7 +65,7 @@ class Frames:
         """Wait until an answer is complete: its last delta has more than text and a count."""
         await self.until(
             lambda frame: any(
-                one == id and len(delta) > 2 for one, delta in frame.get("deltas", ())
+                one == id and isinstance(delta, dict) for one, delta in frame.get("deltas", ())
             )
         )
 
@@ -98,8 +98,8 @@ def _threads_end() -> Iterator[None]:
     yield
     while started:
         worker = started.pop()
-        for pool in (worker._prompt_thread, worker._image_thread, worker._grammar_threads):
-            pool.shutdown(wait=False)
+        if worker.preparation is not None:
+            worker.preparation.shutdown()
 
 
 async def start() -> tuple[process.Worker, Frames]:
@@ -112,7 +112,7 @@ async def start() -> tuple[process.Worker, Frames]:
 
 def ask(worker: process.Worker, id: str, text: str, *images: Image) -> None:
     request = GenerateRequest(id, messages=(Message("user", text, images=images),))
-    worker.take({"op": "generate", "id": id, "request": request_to_wire(request)})
+    worker.take({"op": "generate", "id": id, "request": to_json(request)})
 
 
 SHOWN = Image(b"a picture")
@@ -171,4 +171,4 @@ async def test_a_picture_that_cannot_be_encoded_fails_its_request(vision: Gated)
 
 def _done(frame: dict[str, Any], id: str) -> bool:
     """Whether the frame has the answer's last delta: more than text and a count."""
-    return any(one == id and len(delta) > 2 for one, delta in frame.get("deltas", ()))
+    return any(one == id and isinstance(delta, dict) for one, delta in frame.get("deltas", ()))

@@ -14,13 +14,12 @@ import pytest
 
 from runner.errors import HearthError, from_wire
 from runner.types import Delta, GenerateRequest, LoadPlan, Message, SamplingParams, WorkerStats
+from runner.worker.json_codec import to_json
 from runner.worker.protocol import (
     MAX_FRAME_BYTES,
     decode_body,
     delta_from_wire,
     encode_frame,
-    plan_to_wire,
-    request_to_wire,
 )
 
 TIMEOUT_S = 60
@@ -72,7 +71,7 @@ class Client:
         return data
 
     def load(self, plan: LoadPlan = PLAN) -> dict[str, Any]:
-        self.send("load", plan=plan_to_wire(plan))
+        self.send("load", plan=to_json(plan))
         return self.until(lambda frame: frame["op"] in ("ready", "failed"))
 
     def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -88,7 +87,7 @@ class Client:
 
     def generate(self, id: str, text: str, **options: Any) -> None:
         request = GenerateRequest(id, messages=(Message("user", text),), **options)
-        self.send("generate", id=id, request=request_to_wire(request))
+        self.send("generate", id=id, request=to_json(request))
 
     def finish(self, *ids: str) -> None:
         self.until(lambda frame: all(self.finished(id) for id in ids))
@@ -124,13 +123,13 @@ def loaded(worker: Client) -> Client:
 
 
 def test_loading_reports_progress_and_what_was_loaded(worker: Client) -> None:
-    worker.send("load", plan=plan_to_wire(PLAN))
+    worker.send("load", plan=to_json(PLAN))
     frames = [worker.receive() for _ in range(3)]
     assert [frame["op"] for frame in frames if frame] == ["loading", "loading", "ready"]
     assert frames[2] is not None
     info = frames[2]["info"]
     assert info["chat_template"] is True
-    assert info["capacity"]["pool_tokens"] == PLAN.pool_tokens
+    assert info["max_sequences"] == PLAN.max_sequences
 
 
 def test_a_conversation_is_rendered_and_answered(loaded: Client) -> None:
@@ -159,7 +158,7 @@ def test_many_requests_at_once_share_their_steps(loaded: Client) -> None:
 def test_text_and_tokens_are_prompts_too(loaded: Client) -> None:
     for id, prompt in (("t", {"text": "abc"}), ("k", {"tokens": tuple(b"xyz")})):
         request = GenerateRequest(id, **prompt)  # type: ignore[arg-type]
-        loaded.send("generate", id=id, request=request_to_wire(request))
+        loaded.send("generate", id=id, request=to_json(request))
     loaded.finish("t", "k")
     assert (loaded.text("t"), loaded.text("k")) == ("abc", "xyz")
 
@@ -204,7 +203,7 @@ def test_tokenize_detokenize_and_render_answer(loaded: Client) -> None:
     tokens = loaded.call("tokenize", text="é<|end|>", add_special=False)["tokens"]
     assert bytes(tokens).decode() == "é<|end|>"
     assert loaded.call("detokenize", tokens=tokens)["text"] == "é<|end|>"
-    request = request_to_wire(GenerateRequest("x", messages=(Message("user", "hi"),)))
+    request = to_json(GenerateRequest("x", messages=(Message("user", "hi"),)))
     assert "user\nhi" in loaded.call("render", request=request)["prompt"]
 
 
@@ -223,16 +222,16 @@ def test_embeddings_answer_and_refuse(loaded: Client) -> None:
     [
         ("generate", {"request": {}}, "invalid_value"),
         ("generate", {}, "invalid_value"),
-        ("generate", {"request": request_to_wire(GenerateRequest("other"))}, "invalid_value"),
-        ("generate", {"request": request_to_wire(GenerateRequest("call"))}, "invalid_value"),
+        ("generate", {"request": to_json(GenerateRequest("other"))}, "invalid_value"),
+        ("generate", {"request": to_json(GenerateRequest("call"))}, "invalid_value"),
         (
             "generate",
-            {"request": request_to_wire(GenerateRequest("call", tokens=(9999,)))},
+            {"request": to_json(GenerateRequest("call", tokens=(9999,)))},
             "invalid_value",
         ),
         (
             "generate",
-            {"request": request_to_wire(GenerateRequest("call", text="x" * 5000))},
+            {"request": to_json(GenerateRequest("call", text="x" * 5000))},
             "context_length_exceeded",
         ),
         ("detokenize", {"tokens": [99999]}, "invalid_value"),
@@ -334,7 +333,7 @@ def test_what_makes_no_sense_later_ends_the_worker(loaded: Client, frame: dict[s
 
 
 def test_a_model_that_cannot_be_loaded_is_reported(worker: Client) -> None:
-    plan = {**plan_to_wire(PLAN), "backend": "nothing"}
+    plan = {**to_json(PLAN), "backend": "nothing"}
     worker.send("load", plan=plan)
     frame = worker.until(lambda frame: True)
     assert frame["op"] == "failed"

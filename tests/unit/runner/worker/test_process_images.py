@@ -19,7 +19,7 @@ from runner.types import (
     SamplingParams,
     Usage,
 )
-from runner.worker.protocol import request_to_wire
+from runner.worker.json_codec import to_json
 from tests.unit.runner.worker.test_process import PLAN, Client
 from tests.vision_files import KINDS, png, write_vision_model
 
@@ -48,7 +48,7 @@ def chat(id: str, text: str, *images: Image, **options: Any) -> GenerateRequest:
 
 
 def ask(client: Client, request: GenerateRequest) -> None:
-    client.send("generate", id=request.id, request=request_to_wire(request))
+    client.send("generate", id=request.id, request=to_json(request))
 
 
 def usage(client: Client, id: str) -> Usage:
@@ -114,8 +114,8 @@ def test_turns_with_pictures_are_left_out_like_others(echo: Client) -> None:
 
 
 def test_pictures_are_counted_and_never_told_as_tokens(echo: Client) -> None:
-    one = request_to_wire(chat("c", f"a{IMAGE_PLACEHOLDER}", PICTURE))
-    none = request_to_wire(chat("c", "a"))
+    one = to_json(chat("c", f"a{IMAGE_PLACEHOLDER}", PICTURE))
+    none = to_json(chat("c", "a"))
     counts = [echo.call("count", request=each)["count"] for each in (one, none)]
     assert counts[0] - counts[1] == 13
     assert f"a{IMAGE_PLACEHOLDER}" in echo.call("render", request=one)["prompt"]

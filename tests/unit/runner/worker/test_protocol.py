@@ -20,6 +20,7 @@ from runner.types import (
     ToolCall,
     Usage,
 )
+from runner.worker.json_codec import from_json, to_json
 from runner.worker.protocol import (
     MAX_FRAME_BYTES,
     ProtocolError,
@@ -27,11 +28,7 @@ from runner.worker.protocol import (
     delta_from_wire,
     delta_to_wire,
     encode_frame,
-    plan_from_wire,
-    plan_to_wire,
     read_frame,
-    request_from_wire,
-    request_to_wire,
 )
 
 
@@ -115,14 +112,14 @@ def test_deltas_survive_the_journey(delta: Delta) -> None:
 @given(requests)
 @settings(max_examples=50, derandomize=True, deadline=None)
 def test_requests_survive_the_journey(request_: GenerateRequest) -> None:
-    assert request_from_wire(across(request_to_wire(request_))) == request_
+    assert from_json(GenerateRequest, across(to_json(request_))) == request_
 
 
 def test_plans_survive_the_journey() -> None:
     plan = LoadPlan("/m.gguf", "llamacpp", 2048, 4096, 8, max_running=4, chat_template="x")
-    assert plan_from_wire(across(plan_to_wire(plan))) == plan
+    assert from_json(LoadPlan, across(to_json(plan))) == plan
     adapted = LoadPlan("/m.gguf", "llamacpp", 2048, 4096, 8, adapters=(("/a.gguf", 0.5),))
-    assert plan_from_wire(across(plan_to_wire(adapted))) == adapted
+    assert from_json(LoadPlan, across(to_json(adapted))) == adapted
 
 
 def test_a_lone_surrogate_survives_the_journey() -> None:

@@ -21,8 +21,8 @@ from modelfile.convert.prequantized import write_prequantized
 from runner.engine.engine import Engine, StepOutput
 from runner.errors import ModelLoadFailed
 from runner.types import GenerateRequest, LoadPlan, SamplingParams
+from runner.worker.json_codec import to_json
 from runner.worker.loader import load
-from runner.worker.protocol import request_to_wire
 from tests.conformance.convert.weights import weight
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
 from tests.integration.test_create_convert import CONFIG, shapes, tokenizer
@@ -174,7 +174,7 @@ def test_logits_that_are_no_numbers_are_a_fault_of_their_request_only(tmp_path: 
         for id, tokens in (("bad", (SPOILED, 5)), ("good", (4, 5))):
             greedy = SamplingParams(temperature=0)  # else an answer may hold the spoiled token
             asked = GenerateRequest(id, greedy, tokens=tokens, max_tokens=8)
-            client.send("generate", id=id, request=request_to_wire(asked))
+            client.send("generate", id=id, request=to_json(asked))
         failed = client.until(lambda frame: "bad" in str(frame) and "error" in str(frame))
         assert "NaN" in str(failed)
         if not client.finished("good"):
