@@ -15,11 +15,11 @@ from typing import Final
 
 import gguf
 
+from modelfile.convert.architectures.gemma3 import text_part
 from modelfile.convert.checkpoint import check_safe
 from modelfile.convert.config import Config, read_config
 from modelfile.convert.conversion import TYPES, ConversionResult, target_name, tensor_names
 from modelfile.convert.decoder import with_prefix
-from modelfile.convert.gemma3 import text_part
 from modelfile.convert.layout import lay_out
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.numerics import WIDTHS

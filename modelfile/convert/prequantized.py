@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from modelfile.convert.architectures.gemma3 import text_part
 from modelfile.convert.checkpoint import read_tensors
 from modelfile.convert.config import Config, read_config
 from modelfile.convert.conversion import (
@@ -25,7 +26,6 @@ from modelfile.convert.conversion import (
     read_vocabulary,
     tensor_names,
 )
-from modelfile.convert.gemma3 import text_part
 from modelfile.convert.general import general_metadata
 from modelfile.convert.layout import lay_out
 from modelfile.convert.metadata import MetadataValue

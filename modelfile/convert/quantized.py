@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from modelfile.convert import gpt_oss
-from modelfile.convert.architectures import ARCHITECTURES
+from modelfile.convert.architectures import ARCHITECTURES, ONLY_PREQUANTIZED
 from modelfile.convert.config import Config
 from modelfile.convert.plan import ConversionPlan
 from modelfile.errors import ConvertError
@@ -30,8 +29,7 @@ METHODS: Final = ("fp8", "gptq", "awq", "compressed-tensors", "mxfp4")
 _SCHEMES: Final = MappingProxyType(
     {"float with 8 bits": "FP8", "int with 8 bits": "INT8", "int with 4 bits": "INT4"}
 )
-# What is kept only: there is no conversion of it to floats
-_PLANS: Final = MappingProxyType({**ARCHITECTURES, "gpt_oss": gpt_oss.plan})
+_PLANS: Final = MappingProxyType({**ARCHITECTURES, **ONLY_PREQUANTIZED})
 
 
 def is_quantized(config: Config) -> bool:

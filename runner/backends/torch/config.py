@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from modelfile.convert.architectures.gemma2 import ACTIVATIONS as GEMMA_ACTIVATIONS
+from modelfile.convert.architectures.gemma3 import DEFAULTS as GEMMA3_DEFAULTS
+from modelfile.convert.architectures.gemma3 import text_part
 from modelfile.convert.checkpoint import read_tensors
 from modelfile.convert.config import Config, read_config
 from modelfile.convert.decoder import (
@@ -21,9 +24,6 @@ from modelfile.convert.decoder import (
     check_activation,
     read_decoder_shape,
 )
-from modelfile.convert.gemma2 import ACTIVATIONS as GEMMA_ACTIVATIONS
-from modelfile.convert.gemma3 import DEFAULTS as GEMMA3_DEFAULTS
-from modelfile.convert.gemma3 import text_part
 from modelfile.convert.quantized import config_from
 from modelfile.convert.rope import rope_base, rope_parameters
 from modelfile.errors import ConvertError

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from modelfile.convert.architectures.gemma2 import ACTIVATIONS, NORMS, check_query_scale
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
     DecoderShape,
@@ -21,7 +22,6 @@ from modelfile.convert.decoder import (
     norm,
     read_decoder_shape,
 )
-from modelfile.convert.gemma2 import ACTIVATIONS, NORMS, check_query_scale
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.plan import ConversionPlan, Weight
 from modelfile.convert.rope import rope_parameters
@@ -108,3 +108,6 @@ def text_part(name: str) -> str | None:
         short = short.removeprefix("language_model.")
         return short if short.startswith(("model.", "lm_head.")) else f"model.{short}"
     return name
+
+
+PLANS = {"gemma3": plan, "gemma3_text": plan}

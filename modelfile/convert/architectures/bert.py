@@ -134,3 +134,6 @@ def _renamer(prefix: str, head: Mapping[str, str]) -> Callable[[str], str | None
         return f"{head.get(stem, stem)}.{ {'gamma': 'weight', 'beta': 'bias'}.get(last, last) }"
 
     return rename
+
+
+PLANS = {"bert": plan, "roberta": roberta, "xlm-roberta": roberta}

@@ -1,45 +1,37 @@
-"""The architectures that can be converted, by the model_type of config.json."""
+"""The architectures that can be converted: one module each.
+
+A module has PLANS, which makes the plan of a checkpoint of its model_types; ONLY_PREQUANTIZED where
+there is no conversion to floats. The smallest one to copy is qwen3.
+"""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
-from modelfile.convert import (
-    bert,
-    gemma2,
-    gemma3,
-    llama,
-    mistral,
-    mixtral,
-    phi3,
-    qwen2,
-    qwen3,
-    qwen3_moe,
-)
 from modelfile.convert.config import Config
 from modelfile.convert.plan import ConversionPlan
 from modelfile.errors import ConvertError
 from registry.errors import shown
 
-ARCHITECTURES: Final[Mapping[str, Callable[[Config], ConversionPlan]]] = MappingProxyType(
-    {
-        "bert": bert.plan,
-        "gemma2": gemma2.plan,
-        "gemma3": gemma3.plan,
-        "gemma3_text": gemma3.plan,
-        "llama": llama.plan,
-        "mistral": mistral.plan,
-        "mixtral": mixtral.plan,
-        "phi3": phi3.plan,
-        "qwen2": qwen2.plan,
-        "qwen3": qwen3.plan,
-        "qwen3_moe": qwen3_moe.plan,
-        "roberta": bert.roberta,
-        "xlm-roberta": bert.roberta,
-    }
-)
+Plans = Mapping[str, Callable[[Config], ConversionPlan]]
+
+
+def _plans(attribute: str) -> Plans:
+    modules = [import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__)]
+    found: dict[str, Callable[[Config], ConversionPlan]] = {}
+    for module in modules:
+        found |= getattr(module, attribute, {})
+    return MappingProxyType(found)
+
+
+ARCHITECTURES: Final = _plans("PLANS")
+"""By the model_type of config.json."""
+ONLY_PREQUANTIZED: Final = _plans("ONLY_PREQUANTIZED")
+"""Those whose checkpoints are quantized and stay so."""
 
 
 def plan_for(config: Config) -> ConversionPlan:

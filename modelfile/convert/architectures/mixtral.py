@@ -1,4 +1,4 @@
-"""Qwen2 and Qwen2.5: Qwen2ForCausalLM. Biases on queries, keys and values."""
+"""Mixtral: MixtralForCausalLM, a Llama of llama.cpp with experts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
     attention,
-    attention_biases,
     check_activation,
     decoder_plan,
-    feed_forward,
     norm,
     read_decoder_shape,
-    with_prefix,
 )
+from modelfile.convert.experts import expert_metadata, expert_weights, read_experts
 from modelfile.convert.plan import ConversionPlan, Weight
 
 
@@ -22,14 +20,24 @@ def plan(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError."""
     check_activation(config)
     shape = read_decoder_shape(config)
-    if shape.queries != shape.hidden:
-        config.refuse("head_dim", f"{shape.heads} heads of {shape.head} are not {shape.hidden}")
+    experts = read_experts(config, "num_local_experts", "intermediate_size", 8)
 
     def layer_weights(layer: str) -> Iterator[Weight]:
         yield norm(layer, "input_layernorm", shape.hidden)
-        yield from attention(layer, shape)
-        yield from attention_biases(layer, shape)
+        yield from attention(layer, shape, interleaved=True)
         yield norm(layer, "post_attention_layernorm", shape.hidden)
-        yield from feed_forward(layer, shape)
+        yield from expert_weights(f"{layer}block_sparse_moe.", ("w1", "w3", "w2"), experts)
 
-    return decoder_plan(config, shape, "qwen2", layer_weights, rename=with_prefix)
+    return decoder_plan(
+        config,
+        shape,
+        "llama",
+        layer_weights,
+        metadata=expert_metadata(experts, "llama"),
+        base=1e6,
+        epsilon=1e-5,
+        expert_count=experts.count,
+    )
+
+
+PLANS = {"mixtral": plan}

@@ -33,3 +33,6 @@ def plan(config: Config) -> ConversionPlan:
         yield from feed_forward(layer, shape)
 
     return decoder_plan(config, shape, "qwen3", layer_weights, rename=with_prefix)
+
+
+PLANS = {"qwen3": plan}

@@ -48,3 +48,6 @@ def plan(config: Config) -> ConversionPlan:
         metadata=(*expert_metadata(experts, "qwen3moe"), width),
         expert_count=experts.count,
     )
+
+
+PLANS = {"qwen3_moe": plan}

@@ -62,3 +62,6 @@ def _experts(prefix: str, experts: Experts) -> Iterator[Weight]:
     for name, inputs, outputs in (("gate_up", hidden, 2 * width), ("down", width, hidden)):
         yield Weight(f"{prefix}experts.{name}_proj", (count, inputs, outputs))
         yield Weight(f"{prefix}experts.{name}_proj_bias", (count, outputs))
+
+
+ONLY_PREQUANTIZED = {"gpt_oss": plan}

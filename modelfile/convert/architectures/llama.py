@@ -1,4 +1,4 @@
-"""Llama 2 and 3: LlamaForCausalLM."""
+"""Llama 2 and 3: LlamaForCausalLM. Mistral: MistralForCausalLM, which llama.cpp runs as a Llama."""
 
 from __future__ import annotations
 
@@ -37,3 +37,6 @@ def plan(config: Config) -> ConversionPlan:
 
     frequencies = llama3_frequencies(config, shape.head, rope_base(config, 10000.0))
     return decoder_plan(config, shape, "llama", layer_weights, computed=frequencies)
+
+
+PLANS = {"llama": plan, "mistral": plan}

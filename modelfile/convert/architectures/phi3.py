@@ -116,3 +116,6 @@ def _factors(config: Config, shape: DecoderShape) -> Iterator[ComputedWeight]:
         if min(values) <= 0:
             parameters.refuse(f"{kind}_factor", "the factors must be positive")
         yield ComputedWeight(f"rope_factors_{kind}.weight", values)
+
+
+PLANS = {"phi3": plan}

@@ -62,3 +62,6 @@ def check_query_scale(config: Config, shape: DecoderShape, largest_layers: int) 
     scale = config.number("query_pre_attn_scalar", 256)
     if scale != expected:
         config.refuse("query_pre_attn_scalar", f"{scale:g}, llama.cpp computes with {expected}")
+
+
+PLANS = {"gemma2": plan}
