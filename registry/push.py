@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 
 from registry.errors import InvalidManifest
-from registry.hosts.kinds.oci import Repository
+from registry.hosts.oci_registry import Repository
 from registry.hosts.oci_upload import Upload, put_manifest
 from registry.manifest import MANIFEST_TYPE, Manifest
 from registry.names import Name

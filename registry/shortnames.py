@@ -106,7 +106,7 @@ def _place(name: str, place: Any) -> str:
         reference = parse(place)
     except (InvalidName, InvalidDigest) as error:
         raise InvalidShortNames(f"{shown(name)}: {error.message}") from None
-    if reference.kind == "oci" and "://" not in place and place.count("/") < 2:
+    if reference.kind.is_registry and "://" not in place and place.count("/") < 2:
         raise InvalidShortNames(
             f"{shown(name)}: {shown(place)} does not say where the model is; write "
             "hf.co/user/repository or host/namespace/model"

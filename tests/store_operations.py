@@ -28,7 +28,7 @@ from registry.fsck.findings import Finding
 from registry.gc import GcOptions, collect
 from registry.hosts.host import RemoteModel
 from registry.hosts.http.client import HttpClient
-from registry.hosts.kinds.oci import OciHost, Repository
+from registry.hosts.oci_registry import OciHost, Repository
 from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
 from registry.pull import ModelBuilder, PullState, pull

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from registry.foreign.models import ForeignFolder, ForeignModel, folders_in, model_files, unique
-from registry.hosts.references import HUGGING_FACE
+from registry.hosts.kinds.huggingface import HUGGING_FACE
 
 _PREFIX = "models--"
 _DEPTH = 2

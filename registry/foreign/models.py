@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from registry.digest import Digest
-from registry.hosts.references import name_part
+from registry.hosts.reference import name_part
 from registry.hosts.selection.projectors import projector_for, projectors_of
 from registry.hosts.selection.variants import RepositoryFile, Variant, variants_of
 from registry.names import DEFAULT_TAG, Name

@@ -26,7 +26,7 @@ from registry.hosts.http.client import (
     raise_if_transient,
     same_origin,
 )
-from registry.hosts.kinds.oci import Repository
+from registry.hosts.oci_registry import Repository
 from registry.manifest import Descriptor
 from registry.transfer.download import BlobProgress
 from registry.transfer.rate import Backoff, RateLimit

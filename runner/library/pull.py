@@ -83,7 +83,7 @@ def reference_of(text: str, insecure: bool, allow_paths: bool = False) -> Refere
     """Where text says that a model comes from. allow_paths: it may be a path of this machine.
     Raises InvalidName, and InvalidRequest for plain http beyond this machine unless insecure."""
     reference = parse(text)
-    if reference.kind == "file" and not allow_paths:
+    if reference.kind.is_local and not allow_paths:
         raise InvalidRequest(
             f"{text[:200]} is a path; paths are pulled by clients on the daemon's machine only",
             param="model",

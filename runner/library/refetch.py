@@ -9,14 +9,13 @@ from registry.digest import Digest
 from registry.errors import DigestMismatch, InvalidManifest, RemoteError, RemoteMissing
 from registry.hosts.host import HostAccess, RemoteFile
 from registry.hosts.http.client import HttpClient
-from registry.hosts.kinds.oci import OciHost
+from registry.hosts.oci_registry import OciHost
 from registry.manifest import MODEL_TYPE, Descriptor
 from registry.pull import PullState
 from registry.records import Records
 from registry.transfer.download import BlobProgress
 from registry.transfer.fetcher import Fetcher
 from runner.library.blob_sources import BlobSource, LostBlob
-from runner.library.hosts import host_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +47,18 @@ async def refetch(context: RefetchContext, lost: LostBlob) -> str:
 
 
 async def _from_source(context: RefetchContext, lost: LostBlob, source: BlobSource) -> None:
-    async with HttpClient(context.agent, source.insecure) as web:
-        file = await _file(web, context.access, lost, source)
+    async with HttpClient(context.agent, source.insecure) as client:
+        file = await _file(client, context.access, lost, source)
         progress = BlobProgress(lost.digest.short, lost.digest, lost.size_bytes)
         context.state.steps.append(progress)
         await context.fetcher.refetch(file, lost.digest, progress)
 
 
 async def _file(
-    web: HttpClient, access: HostAccess, lost: LostBlob, source: BlobSource
+    client: HttpClient, access: HostAccess, lost: LostBlob, source: BlobSource
 ) -> RemoteFile:
     """The blob as the source has it. Raises RemoteError."""
-    host = host_for(web, source.reference, access)
+    host = source.reference.kind.open(source.reference, client, access)
     if isinstance(host, OciHost):
         return host.repository.blob(Descriptor(MODEL_TYPE, lost.digest, lost.size_bytes))
     for file in (await host.resolve()).files:

@@ -58,7 +58,7 @@ class Transfers:
 
     def pull(self, reference: Reference, insecure: bool) -> Transfer:
         """Join the pull of a model, or begin it. Give it back with leave. Raises Offline."""
-        if reference.kind != "file":
+        if not reference.kind.is_local:
             self._require_network(f"pull {reference.name.short}")
         bases = BaseModels(self._store, self._pull_base, self.leave)
         builder = model_builder(self._store, bases.find)
@@ -81,7 +81,7 @@ class Transfers:
     async def _pull(self, request: _PullRequest, builder: ModelBuilder, state: PullState) -> None:
         hosts, access = await _hosts(), self._access()
         async with hosts.HttpClient(self._agent, request.insecure) as client:
-            host = hosts.host_for(client, request.reference, access)
+            host = request.reference.kind.open(request.reference, client, access)
             host = BaseHost(host, access.memory_bytes) if request.is_base else host
             await pull(host, self._fetcher, state, builder)
         await asyncio.to_thread(self._note_origin, request, state)
@@ -90,7 +90,7 @@ class Transfers:
         """Join the push of a model, or begin it. Give it back with leave. Raises Offline,
         RemoteRefused for hosts that take none."""
         self._require_network(f"push {reference.name.short}")
-        if reference.kind != "oci" or reference.digest is not None:
+        if not reference.kind.is_registry or reference.digest is not None:
             raise RemoteRefused(
                 f"{reference.name.short} cannot be pushed: models go to a registry, under a name "
                 "such as host/namespace/model:tag"
@@ -99,7 +99,8 @@ class Transfers:
         async def run(state: PullState) -> None:
             hosts = await _hosts()
             async with hosts.HttpClient(self._agent, insecure) as client:
-                target = hosts.destination(client, reference, self._access())
+                repository = hosts.open_repository(client, reference, self._access())
+                target = hosts.Destination(repository, reference.name.tag)
                 await hosts.push(self._store, reference.name, target, self._limit, state)
 
         return self._tasks.join(f"push {insecure} {reference.key}", PullState, run)
@@ -145,7 +146,7 @@ class Transfers:
     def _note_origin(self, request: _PullRequest, state: PullState) -> None:
         """Keep with the blobs from where they came, for the day on which one is damaged."""
         reference = request.reference
-        if reference.kind == "huggingface" and state.file is not None:
+        if reference.repo is not None and state.file is not None:
             reference = replace(reference, selector=state.file)
         if state.name is None or reference.text is None:
             return

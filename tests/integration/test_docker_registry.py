@@ -78,7 +78,7 @@ async def test_blobs_go_in_parts_and_are_mounted_from_other_repositories(
     from registry.auth.credentials import Credentials
     from registry.auth.tokens import RegistryAuthority
     from registry.hosts.http.client import HttpClient
-    from registry.hosts.kinds.oci import Repository, base_url
+    from registry.hosts.oci_registry import Repository, base_url
     from registry.pull import PullState
     from registry.push import Destination, push
     from registry.transfer.rate import RateLimit

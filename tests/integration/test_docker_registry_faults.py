@@ -17,7 +17,7 @@ from registry.auth.credentials import Credentials
 from registry.auth.tokens import RegistryAuthority
 from registry.digest import Digest
 from registry.hosts.http.client import HttpClient
-from registry.hosts.kinds.oci import OciHost, Repository
+from registry.hosts.oci_registry import OciHost, Repository
 from registry.manifest import CONFIG_TYPE, MANIFEST_TYPE, MODEL_TYPE
 from registry.names import Name
 from registry.pull import ModelBuilder, PullState, pull

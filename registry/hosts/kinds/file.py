@@ -13,14 +13,22 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from registry.atomic import open_regular
-from registry.errors import BlobDamaged, RemoteMissing, RemoteRefused, shown
-from registry.hosts.host import RemoteFile, RemoteModel
-from registry.hosts.references import Reference
+from registry.errors import BlobDamaged, InvalidName, RemoteMissing, RemoteRefused, shown
+from registry.hosts.host import Host, HostAccess, RemoteFile, RemoteModel
+from registry.hosts.reference import FILE_ENDS, PART_END, HostKind, Reference, name_part
 from registry.hosts.selection.model_files import SelectedFiles, select_files
+from registry.names import DEFAULT_HOST, DEFAULT_TAG, Name
+
+if TYPE_CHECKING:
+    from registry.hosts.http.client import HttpClient
 from registry.hosts.selection.variants import RepositoryFile
 
+LOCAL = "local"  # the namespace of models from files of this machine
+_MAX_PATH_CHARACTERS = 4096
 _READ_BYTES = 1024 * 1024
 _MAX_FILES = 20_000
 _DEPTH = 1  # a pooling's config and further templates lie in folders of their own
@@ -134,3 +142,26 @@ def _raise(error: OSError) -> None:
 def _cannot_read(path: Path, error: Exception) -> str:
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
     return f"{shown(str(path), 200)} cannot be read: {reason}"
+
+
+def _parse(text: str, scheme: str, rest: str) -> Reference | None:
+    if scheme != "file" and not text.startswith("/"):
+        return None
+    path = unquote(rest) if scheme else text
+    if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH_CHARACTERS:
+        raise InvalidName(text, "expected the whole path of a file or folder, as /models/m.gguf")
+    last = path.rstrip("/").rpartition("/")[2]
+    stem = last[: -len(FILE_ENDS[0])] if last.lower().endswith(FILE_ENDS) else last
+    model = name_part(PART_END.sub("", stem), "model")
+    return Reference(KIND, Name(DEFAULT_HOST, LOCAL, model, DEFAULT_TAG), url=path)
+
+
+def _text(reference: Reference) -> str | None:
+    return reference.url
+
+
+def _open(reference: Reference, client: HttpClient, access: HostAccess) -> Host:
+    return FileHost(reference, access.memory_bytes)
+
+
+KIND = HostKind("file", _parse, _text, _open, is_local=True)

@@ -1,162 +1,87 @@
-"""Hugging Face: the GGUF files of a repository, or its safetensors, by the Hub's own library.
-
-Owns the questions to the Hub and what its refusals mean. huggingface-hub reads the user's
-settings: HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. The content itself comes like any other,
-in ranges. That is so for files in xet storage too: for whoever does not speak xet the Hub keeps a
-bridge (hub-docs, xet/legacy-git-lfs), and the address that a file's own one redirects to has its
-bytes, in ranges, and is asked for anew with each. The library's own way, hf_xet, is not taken:
-huggingface-hub 2.4 has it write a whole file to a new name each time and removes what has arrived
-when it fails, so that there is nothing to go on from; it knows no bandwidth limit, and its content
-would be hashed in a second pass. So HF_HUB_DISABLE_XET changes nothing here.
-"""
+"""Repositories of Hugging Face, by their names or as a browser shows the address of a file."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import import_module
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-import httpx
-from huggingface_hub import HfApi, constants, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
-from huggingface_hub.hf_api import ModelInfo
-from huggingface_hub.utils._headers import build_hf_headers
+from registry.errors import InvalidName
+from registry.hosts.host import Host, HostAccess, RemoteModel
+from registry.hosts.reference import HostKind, Reference, name_part
+from registry.names import DEFAULT_TAG, Name
 
-from registry.digest import Digest
-from registry.errors import (
-    InvalidDigest,
-    RemoteDenied,
-    RemoteError,
-    RemoteMissing,
-    RemoteRefused,
-    RemoteUnreachable,
-)
-from registry.hosts.host import RemoteFile, RemoteModel
-from registry.hosts.http.client import HttpClient, same_origin
-from registry.hosts.kinds.oci import WebFile
-from registry.hosts.references import Reference
-from registry.hosts.selection.adapters import base_in_tags
-from registry.hosts.selection.model_files import SelectedFiles, select_files
-from registry.hosts.selection.variants import RepositoryFile
+if TYPE_CHECKING:
+    from registry.hosts.http.client import HttpClient
 
-_TIMEOUT_S = 20.0
-_MAX_FILES = 20_000
+HUGGING_FACE = "hf.co"
+_HOSTS = ("hf.co", "huggingface.co", "www.huggingface.co")
+_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}", re.ASCII)
+_REPO_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}", re.ASCII)
+
+
+def _parse(text: str, scheme: str, rest: str) -> Reference | None:
+    if scheme == "hf":
+        return _repository(text, rest)
+    host, slash, path = rest.partition("/")
+    if host.lower() in _HOSTS and slash and scheme in ("", "https"):
+        return _repository(text, _resolved_file(path))
+    return None
+
+
+def _resolved_file(path: str) -> str:
+    """user/repo:file@revision of a path user/repo/resolve/revision/file, as browsers show it."""
+    parts = path.split("?")[0].split("/")
+    if len(parts) >= 5 and parts[2] in ("resolve", "blob"):
+        return f"{parts[0]}/{parts[1]}:{unquote('/'.join(parts[4:]))}@{unquote(parts[3])}"
+    return path
+
+
+def _repository(text: str, rest: str) -> Reference:
+    rest, at, revision = rest.partition("@")
+    path, colon, selector = rest.partition(":")
+    user, _, repo = path.partition("/")
+    for part in (user, repo):
+        if _REPO_PART.fullmatch(part) is None:
+            raise InvalidName(text, "expected hf.co/user/repository[:quantization or file]")
+    if at and _REVISION.fullmatch(revision) is None:
+        raise InvalidName(text, "the revision may hold letters, digits, '.', '_', '-' and '/'")
+    if colon and (not selector or ".." in selector.split("/") or len(selector) > 255):
+        raise InvalidName(text, "after ':' a quantization or a file of the repository is expected")
+    wanted = None if not selector or selector == DEFAULT_TAG else selector
+    tag = "-".join(part for part in (wanted, revision or None) if part)
+    name = Name(
+        HUGGING_FACE, name_part(user, "namespace"), name_part(repo, "model"), name_part(tag, "tag")
+    )
+    return Reference(KIND, name, repo=f"{user}/{repo}", selector=wanted, revision=revision or None)
+
+
+def _text(reference: Reference) -> str:
+    selector = f":{reference.selector}" if reference.selector else ""
+    revision = f"@{reference.revision}" if reference.revision else ""
+    return f"hf.co/{reference.repo}{selector}{revision}"
 
 
 @dataclass(frozen=True, slots=True)
-class HubAuthority:
-    """The user's token, for the Hub only. See registry.hosts.http.client.Authority."""
+class _LazyHub:
+    """The Hub's host, whose own library is imported when it is asked."""
 
-    endpoint: httpx.URL
-    token_headers: Mapping[str, str]
-
-    async def headers(self, url: httpx.URL) -> Mapping[str, str]:
-        """See registry.hosts.http.client.Authority."""
-        return self.token_headers if same_origin(url, self.endpoint) else {}
-
-    async def challenged(self, response: httpx.Response) -> bool:
-        """There is nothing more to show."""
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class HuggingFaceHost:
-    """A repository. memory_bytes: what the choice of a file is made for."""
-
-    web: HttpClient
     reference: Reference
+    client: HttpClient
     memory_bytes: int
 
     async def resolve(self) -> RemoteModel:
         """See registry.hosts.host.Host."""
-        repo = self.reference.repo or ""
-        info = await asyncio.to_thread(self._ask, repo)
-        picked = select_files(repo, _entries(info), self.reference.selector, self.memory_bytes)
-        files = await asyncio.to_thread(self._files, repo, info.sha or "main", picked)
-        base = base_in_tags(info.tags or [])
-        return RemoteModel(self.reference.name, files, notes=picked.notes, base=base)
-
-    def _ask(self, repo: str) -> ModelInfo:
-        revision = self.reference.revision
-        try:
-            return HfApi().model_info(
-                repo, revision=revision, files_metadata=True, timeout=_TIMEOUT_S
-            )
-        except OfflineModeIsEnabled:
-            raise RemoteUnreachable(
-                f"cannot ask for {repo}: HF_HUB_OFFLINE is set; `hearth import hf` takes what its "
-                "cache holds"
-            ) from None
-        except Exception as error:
-            raise _refusal(error, repo, revision) from None
-
-    def _files(self, repo: str, commit: str, picked: SelectedFiles) -> tuple[RemoteFile, ...]:
-        endpoint = httpx.URL(constants.ENDPOINT)
-        sent = build_hf_headers(library_name="hearth")
-        kept = {name: value for name, value in sent.items() if name.lower() == "authorization"}
-        authority = HubAuthority(endpoint, kept)
-        files = []
-        for entry, role in picked.files:
-            url = httpx.URL(hf_hub_url(repo, entry.path, revision=commit))
-            digest = None if entry.sha256 is None else _digest(entry.sha256)
-            key = str(digest) if digest else f"{entry.git_id or commit}/{repo}/{entry.path}"
-            source = WebFile(self.web, url, authority, _gated(repo))
-            title, cached = picked.title(entry), _cached(repo, entry.path, commit)
-            files.append(RemoteFile(title, entry.size_bytes, digest, key, source, cached, role))
-        return tuple(files)
+        hub = await asyncio.to_thread(import_module, "registry.hosts.hub")
+        host: Host = hub.HuggingFaceHost(self.client, self.reference, self.memory_bytes)
+        return await host.resolve()
 
 
-def _entries(info: ModelInfo) -> list[RepositoryFile]:
-    siblings = info.siblings or []
-    if len(siblings) > _MAX_FILES:
-        raise RemoteRefused(f"{info.id} has {len(siblings)} files, too many to choose from")
-    return [
-        RepositoryFile(
-            item.rfilename, item.size, item.lfs.sha256 if item.lfs else None, item.blob_id
-        )
-        for item in siblings
-        if type(item.size) is int and item.size >= 0
-    ]
+def _open(reference: Reference, client: HttpClient, access: HostAccess) -> Host:
+    return _LazyHub(reference, client, access.memory_bytes)
 
 
-def _digest(sha256: str) -> Digest:
-    try:
-        return Digest.parse(f"sha256:{sha256}")
-    except InvalidDigest as error:
-        raise RemoteRefused(f"the Hub: {error.message}") from None
-
-
-def _cached(repo: str, path: str, commit: str) -> Path | None:
-    """The file in the user's cache of the Hub, where it is there."""
-    found = try_to_load_from_cache(repo, path, revision=commit)
-    return Path(found) if isinstance(found, str) else None
-
-
-def _gated(repo: str) -> str:
-    return (
-        f"{repo} is for those who have accepted its terms: accept them at "
-        f"{constants.ENDPOINT}/{repo}, then set HF_TOKEN for the daemon or run: hf auth login"
-    )
-
-
-def _refusal(error: Exception, repo: str, revision: str | None) -> RemoteError:
-    if isinstance(error, GatedRepoError):
-        return RemoteDenied(_gated(repo))
-    if isinstance(error, RevisionNotFoundError):
-        return RemoteMissing(f"{repo} has no revision {revision}")
-    if isinstance(error, RepositoryNotFoundError):
-        return RemoteMissing(
-            f"Hugging Face has no {repo}, or it is private and HF_TOKEN is not set"
-        )
-    if isinstance(error, HfHubHTTPError):
-        status = getattr(error.response, "status_code", "an error")
-        return RemoteUnreachable(f"Hugging Face answers {status} to a question for {repo}")
-    kind = type(error).__name__
-    return RemoteUnreachable(f"{httpx.URL(constants.ENDPOINT).host} cannot be asked: {kind}")
+KIND = HostKind("huggingface", _parse, _text, _open)

@@ -1,189 +1,44 @@
-"""Registries that speak Docker's Registry HTTP API v2 / OCI distribution, Ollama's among them.
-
-Owns manifests, blobs and tags of one repository. Knows nothing of the store.
-"""
+"""Models in registries: what is no other kind of reference."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-
-import httpx
+from typing import TYPE_CHECKING
 
 from registry.digest import Digest
-from registry.errors import InvalidManifest, RemoteRefused, shown
-from registry.hosts.host import RemoteFile, RemoteModel
-from registry.hosts.http.addresses import is_loopback
-from registry.hosts.http.client import (
-    Authority,
-    ClientRequest,
-    HttpClient,
-    open_range,
-    raise_for_status,
-)
-from registry.hosts.oci_artifacts import Artifact, read_artifact
-from registry.manifest import CONFIG_TYPE, MANIFEST_TYPE, MAX_MANIFEST_BYTES, Descriptor, Manifest
+from registry.hosts.host import Host, HostAccess
+from registry.hosts.reference import HostKind, Reference
 from registry.names import Name
 
-OCI_MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
-_INDEX_TYPES = (
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-    "application/vnd.oci.image.index.v1+json",
-)
-_CONFIG_TYPES = (
-    CONFIG_TYPE,
-    "application/vnd.oci.image.config.v1+json",
-    "application/vnd.ollama.image.config",
-)
-_LAYER_PREFIX = "application/vnd.ollama.image."
-_REGISTRIES = dict.fromkeys(("docker.io", "index.docker.io"), "registry-1.docker.io")
-_MAX_TAG_PAGES = 100
+if TYPE_CHECKING:
+    from registry.hosts.http.client import HttpClient
+
+_SCHEMES = ("", "http", "https", "oci")
 
 
-def base_url(host: str, plain: bool) -> httpx.URL:
-    """The registry at host (its name and port). plain: over http, as is the rule for loopback.
-    What people call docker.io is a web site; its registry has another name."""
-    host = _REGISTRIES.get(host.lower(), host)
-    name = host.rpartition(":")[0] if ":" in host else host
-    return httpx.URL(f"{'http' if plain or is_loopback(name) else 'https'}://{host}")
-
-
-@dataclass(frozen=True, slots=True)
-class Repository:
-    """One repository of a registry."""
-
-    web: HttpClient
-    base: httpx.URL
-    path: str
-    authority: Authority
-
-    def url(self, rest: str) -> httpx.URL:
-        """The URL of something in the repository."""
-        return self.base.join(f"/v2/{self.path}/{rest}")
-
-    def blob(self, layer: Descriptor) -> RemoteFile:
-        """A blob, to be fetched."""
-        url = self.url(f"blobs/{layer.digest}")
-        source = WebFile(self.web, url, self.authority)
-        return RemoteFile(
-            layer.digest.short, layer.size_bytes, layer.digest, str(layer.digest), source
-        )
-
-    async def tags(self) -> list[str]:
-        """All tags, in the registry's order. Raises RemoteError."""
-        url: httpx.URL | None = self.url("tags/list").copy_merge_params({"n": "1000"})
-        tags: list[str] = []
-        for _ in range(_MAX_TAG_PAGES):
-            if url is None:
-                break
-            response = await self.web.fetch(ClientRequest("GET", url, {}, None, self.authority))
-            raise_for_status(response, f"repository {self.path}")
-            tags += _tags_in(response.content)
-            url = _next_page(response, self.base)
-        return tags
-
-
-@dataclass(frozen=True, slots=True)
-class WebFile:
-    """A file behind a URL. denied: see Ask. See registry.hosts.host.RangeSource."""
-
-    web: HttpClient
-    url: httpx.URL
-    authority: Authority | None = None
-    denied: str | None = None
-
-    @contextlib.asynccontextmanager
-    async def read(self, start: int, stop: int) -> AsyncIterator[AsyncIterator[bytes]]:
-        """See registry.hosts.host.RangeSource."""
-        ask = ClientRequest("GET", self.url, {}, None, self.authority, self.denied)
-        async with open_range(self.web, ask, start, stop) as parts:
-            yield parts
-
-
-@dataclass(frozen=True, slots=True)
-class OciHost:
-    """A model in a registry. reference: its tag, or the digest of its manifest."""
-
-    repository: Repository
-    name: Name
-    reference: str
-
-    async def resolve(self) -> RemoteModel:
-        """See registry.hosts.host.Host."""
-        url = self.repository.url(f"manifests/{self.reference}")
-        accept = {"Accept": f"{MANIFEST_TYPE}, {OCI_MANIFEST_TYPE}"}
-        ask = ClientRequest("GET", url, accept, None, self.repository.authority)
-        response = await self.repository.web.fetch(ask, MAX_MANIFEST_BYTES)
-        raise_for_status(response, f"model {self.repository.path}:{self.reference}")
-        content = response.content
-        self._check_digest(response, content)
-        _check_kind(response, content)
-        manifest = Manifest.from_bytes(content)
-        artifact = read_artifact(content, manifest)
-        if artifact is not None:
-            return self._of_artifact(artifact)
-        check_layers(manifest)
-        files = tuple(self.repository.blob(layer) for layer in manifest.blobs)
-        return RemoteModel(self.name, files, manifest, content)
-
-    def _of_artifact(self, artifact: Artifact) -> RemoteModel:
-        """The model of which another tool made the artifact, to be built of its files."""
-        files = tuple(
-            replace(self.repository.blob(piece.layer), title=piece.title, role=piece.role)
-            for piece in artifact.pieces
-        )
-        return RemoteModel(self.name, files, notes=artifact.notes)
-
-    def _check_digest(self, response: httpx.Response, content: bytes) -> None:
-        """The manifest must be what the reference, and the registry itself, say that it is."""
-        actual = str(Digest.of(content))
-        told = response.headers.get("docker-content-digest", actual)
-        wanted = self.reference if self.reference.startswith("sha256:") else told
-        for expected in (wanted, told):
-            if expected.startswith("sha256:") and expected != actual:
-                raise RemoteRefused(
-                    f"the manifest has the digest {actual}, not {shown(expected)} as promised"
-                )
-
-
-def _check_kind(response: httpx.Response, content: bytes) -> None:
-    try:
-        value = json.loads(content)
-        kind = value.get("mediaType") or response.headers.get("content-type", "")
-    except (ValueError, AttributeError, RecursionError):
-        return
-    if str(kind) in _INDEX_TYPES:
-        raise InvalidManifest("manifest: a list of images for several machines, not a model")
-
-
-def check_layers(manifest: Manifest) -> None:
-    """Raises InvalidManifest for layers that are no parts of a model: a container's image."""
-    if manifest.config.media_type not in _CONFIG_TYPES:
-        raise InvalidManifest(
-            f"manifest: the config has the type {shown(manifest.config.media_type)}, so this is "
-            "no model that hearth can run"
-        )
-    for layer in manifest.layers:
-        if not layer.media_type.startswith(_LAYER_PREFIX):
-            raise InvalidManifest(
-                f"manifest: a layer has the type {shown(layer.media_type)}, which is no part of "
-                "a model"
-            )
-
-
-def _tags_in(content: bytes) -> list[str]:
-    try:
-        tags = json.loads(content).get("tags") or []
-    except (ValueError, AttributeError, RecursionError):
-        raise RemoteRefused("the registry's list of tags is not JSON") from None
-    return [tag for tag in tags if isinstance(tag, str)]
-
-
-def _next_page(response: httpx.Response, base: httpx.URL) -> httpx.URL | None:
-    link = response.links.get("next", {}).get("url")
-    if link is None:
+def _parse(text: str, scheme: str, rest: str) -> Reference | None:
+    if scheme not in _SCHEMES:
         return None
-    url = response.request.url.join(link)
-    return url if url.host == base.host and url.port == base.port else None
+    before, at, digest = rest.partition("@")
+    checked = str(Digest.parse(digest)) if at else None
+    if scheme and before.count("/") == 1:
+        host, _, model = before.partition("/")
+        before = f"{host}/library/{model}"
+    name = Name.parse(before)
+    if checked is not None and ":" not in before.rpartition("/")[2]:
+        name = Name(name.host, name.namespace, name.model, f"sha256-{checked[7:19]}")
+    return Reference(KIND, name, plain=scheme == "http", digest=checked)
+
+
+def _text(reference: Reference) -> str:
+    digest = f"@{reference.digest}" if reference.digest else ""
+    return f"{'http://' if reference.plain else ''}{reference.name}{digest}"
+
+
+def _open(reference: Reference, client: HttpClient, access: HostAccess) -> Host:
+    from registry.hosts.oci_registry import OciHost, open_repository
+
+    wanted = reference.digest or reference.name.tag
+    return OciHost(open_repository(client, reference, access), reference.name, wanted)
+
+
+KIND = HostKind("oci", _parse, _text, _open, precedence=100, is_registry=True)

@@ -1,75 +1,50 @@
-"""A model file behind an https URL, or the parts of one.
-
-Owns the names of the other parts and the question for the lengths. Nobody promises a digest here:
-TLS is the promise, and the digest of what came is the model's.
-"""
+"""Model files behind URLs."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
-import httpx
+from registry.errors import InvalidName
+from registry.hosts.host import Host, HostAccess
+from registry.hosts.reference import FILE_ENDS, PART_END, HostKind, Reference, name_part
+from registry.names import DEFAULT_TAG, Name, is_valid_part
 
-from registry.errors import RemoteRefused
-from registry.hosts.host import RemoteFile, RemoteModel
-from registry.hosts.http.client import ClientRequest, HttpClient, raise_for_status
-from registry.hosts.kinds.oci import WebFile
-from registry.hosts.references import Reference
-
-_MAX_SIZE = 2**50
-_MAX_PARTS = 1024
-_PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE | re.ASCII | re.DOTALL)
+if TYPE_CHECKING:
+    from registry.hosts.http.client import HttpClient
 
 
-@dataclass(frozen=True, slots=True)
-class UrlHost:
-    """One file, or all parts of a model when the URL names one of them."""
-
-    web: HttpClient
-    reference: Reference
-
-    async def resolve(self) -> RemoteModel:
-        """See registry.hosts.host.Host."""
-        urls = part_urls(httpx.URL(self.reference.url or ""))
-        files = [await self._file(url) for url in urls]
-        return RemoteModel(self.reference.name, tuple(files))
-
-    async def _file(self, url: httpx.URL) -> RemoteFile:
-        async with self.web.open(ClientRequest("GET", url, {"Range": "bytes=0-0"})) as response:
-            raise_for_status(response, f"file {url.path}")
-            size = _size(response)
-            version = response.headers.get("etag") or response.headers.get("last-modified") or ""
-        key = f"{url.copy_with(query=None)}|{version[:128]}"
-        title = url.path.rpartition("/")[2]
-        return RemoteFile(title, size, None, key, WebFile(self.web, url))
-
-
-def part_urls(url: httpx.URL) -> list[httpx.URL]:
-    """The URLs of all parts of the model of which url names one; url alone for a whole file.
-    Raises RemoteRefused for a part that cannot be."""
-    path, mark, query = url.raw_path.decode("ascii").partition("?")
-    folder, _, name = path.rpartition("/")
-    found = _PART.fullmatch(name)
-    if found is None:
-        return [url]
-    number, count = int(found[2]), int(found[3])
-    if not 0 < number <= count <= _MAX_PARTS:
-        raise RemoteRefused(
-            f"part {number} of {count} cannot be; a model has at most {_MAX_PARTS} parts"
-        )
-    end = name[-len(".gguf") :]
-    names = [f"{found[1]}-{part:05}-of-{count:05}{end}" for part in range(1, count + 1)]
-    paths = [f"{folder}/{part}{mark}{query}" for part in names]
-    return [url.copy_with(raw_path=path.encode("ascii")) for path in paths]
+def _parse(text: str, scheme: str, rest: str) -> Reference | None:
+    if scheme not in ("http", "https") or not rest.lower().split("?")[0].endswith(FILE_ENDS):
+        return None
+    try:
+        parts = urlsplit(text)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        raise InvalidName(text, "not a URL") from None
+    folders = [unquote(part) for part in parts.path.split("/") if part]
+    model = PART_END.sub("", folders[-1].rpartition(".")[0]) if folders else ""
+    namespace = folders[-2] if len(folders) > 1 else "files"
+    if parts.netloc != host or not is_valid_part("host", host):
+        raise InvalidName(text, "the URL has a password or an unusual host")
+    if not model:
+        raise InvalidName(text, "the URL names no file")
+    name = Name(host, name_part(namespace, "namespace"), name_part(model, "model"), DEFAULT_TAG)
+    if "resolve" in folders[2:-2]:
+        at = folders.index("resolve", 2)
+        user, repo = name_part(folders[at - 2], "namespace"), name_part(folders[at - 1], "model")
+        name = Name(host, user, repo, name_part(model, "tag"))
+    return Reference(KIND, name, plain=parts.scheme == "http", url=text)
 
 
-def _size(response: httpx.Response) -> int:
-    """The length of the whole file. Raises RemoteRefused when the server does not say it."""
-    if response.status_code == 206:
-        text = response.headers.get("content-range", "").rpartition("/")[2]
-    else:
-        text = response.headers.get("content-length", "")
-    if not text.isdigit() or len(text) > 19 or int(text) > _MAX_SIZE:
-        raise RemoteRefused(f"{response.request.url.host} does not say how long the file is")
-    return int(text)
+def _text(reference: Reference) -> str | None:
+    return None if reference.url is None or "?" in reference.url else reference.url
+
+
+def _open(reference: Reference, client: HttpClient, access: HostAccess) -> Host:
+    from registry.hosts.web_files import UrlHost
+
+    return UrlHost(client, reference)
+
+
+KIND = HostKind("url", _parse, _text, _open, precedence=10)

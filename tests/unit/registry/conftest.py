@@ -13,7 +13,7 @@ from registry.auth.tokens import RegistryAuthority
 from registry.digest import Digest
 from registry.hosts.host import RemoteModel
 from registry.hosts.http.client import HttpClient
-from registry.hosts.kinds.oci import OciHost, Repository
+from registry.hosts.oci_registry import OciHost, Repository
 from registry.names import Name
 from registry.pull import ModelBuilder, PullState, pull
 from registry.store import Store

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.errors import InvalidDigest, InvalidName
-from registry.hosts.references import Reference, parse
+from registry.hosts import kinds
+from registry.hosts.references import Reference, host_kinds, parse
 from registry.names import Name
 
 DIGEST = "sha256:" + "ab" * 32
@@ -45,7 +49,7 @@ DIGEST = "sha256:" + "ab" * 32
 )
 def test_what_is_written_has_a_kind_and_a_name(text: str, kind: str, name: str) -> None:
     found = parse(text)
-    assert (found.kind, str(found.name)) == (kind, name)
+    assert (found.kind.name, str(found.name)) == (kind, name)
     assert Name.parse(str(found.name)) == found.name
 
 
@@ -115,3 +119,29 @@ def test_a_place_can_be_written_down_and_read_again(text: str) -> None:
 
 def test_a_url_that_may_hold_a_secret_is_not_written_down() -> None:
     assert parse("https://example.com/a/b.gguf?token=secret").text is None
+
+
+def test_a_kind_of_host_is_a_file_in_the_folder_of_kinds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shelf.py").write_text(
+        "from registry.hosts.kinds.file import FileHost\n"
+        "from registry.hosts.reference import HostKind, Reference\n"
+        "from registry.names import Name\n\n"
+        "def _parse(text, scheme, rest):\n"
+        "    return Reference(KIND, Name.parse(rest), url=rest) if scheme == 'shelf' else None\n\n"
+        "def _open(reference, client, access):\n"
+        "    return FileHost(reference, access.memory_bytes)\n\n"
+        "KIND = HostKind('shelf', _parse, lambda reference: f'shelf://{reference.url}', _open)\n"
+    )
+    with pytest.raises(InvalidName, match="is not known"):
+        parse("shelf://a/b")
+    monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(tmp_path)])
+    host_kinds.cache_clear()
+    try:
+        found = parse("shelf://a/b")
+        assert (found.kind.name, found.name.short) == ("shelf", "a/b")
+        assert parse(found.text or "") == found
+    finally:
+        host_kinds.cache_clear()
+        sys.modules.pop("registry.hosts.kinds.shelf", None)

@@ -25,7 +25,7 @@ def test_a_blob_is_asked_for_where_it_came_from_and_then_by_the_names_of_its_mod
     wanted = lost_blob(store, Digest.of(CONTENT))
     store.close()
     assert (wanted.digest, wanted.size_bytes) == (Digest.of(CONTENT), len(CONTENT))
-    kinds = [(place.reference.kind, place.reference.selector) for place in wanted.sources]
+    kinds = [(place.reference.kind.name, place.reference.selector) for place in wanted.sources]
     assert kinds[0] == ("huggingface", "m.gguf")
     assert sorted(kinds[1:], key=str) == [("huggingface", "Q4_0"), ("oci", None)]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.hosts.kinds.oci import base_url
+from registry.hosts.oci_registry import base_url
 
 
 @pytest.mark.parametrize(

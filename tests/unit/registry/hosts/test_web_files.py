@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from registry.errors import RemoteRefused
-from registry.hosts.kinds.url import part_urls
+from registry.hosts.web_files import part_urls
 
 
 @pytest.mark.parametrize(

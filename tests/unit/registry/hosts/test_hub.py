@@ -13,7 +13,7 @@ from registry.digest import Digest
 from registry.errors import RemoteMissing, RemoteUnreachable
 from registry.hosts.host import RemoteModel
 from registry.hosts.http.client import HttpClient
-from registry.hosts.kinds.huggingface import HuggingFaceHost
+from registry.hosts.hub import HuggingFaceHost
 from registry.hosts.references import parse
 from registry.pull import ModelBuilder, PullState, pull
 from registry.store import Store
