@@ -15,11 +15,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runner.errors import StorageFailed
 from runner.library.library import Library
 from runner.models.manager import Manager
+from runner.server.answers import CreatedKey, KeyList, RemovedKey, StatusResponse, VersionResponse
 from runner.server.anthropic.routes import ROUTES as ANTHROPIC
 from runner.server.guard import Guard
 from runner.server.health import health, metrics, ready, root, version
 from runner.server.key_routes import KeyRequest, add_key, list_keys, remove_key
 from runner.server.keys import KeyRing
+from runner.server.llamacpp.answers import (
+    ApplyTemplateResponse,
+    DetokenizeResponse,
+    RerankResponse,
+    ScoreResponse,
+    TokenizeResponse,
+)
 from runner.server.llamacpp.apply_template import ApplyTemplateRequest, apply_template
 from runner.server.llamacpp.rerank import RerankRequest, ScoreRequest, rerank, score
 from runner.server.llamacpp.tokenize import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
@@ -36,18 +44,6 @@ from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.responses.response_store import FILE_NAME as RESPONSES_FILE
 from runner.server.openai.responses.response_store import ResponseStore
 from runner.server.openai.routes import ROUTES as OPENAI
-from runner.server.openapi.answers import (
-    ApplyTemplateResponse,
-    CreatedKey,
-    DetokenizeResponse,
-    KeyList,
-    RemovedKey,
-    RerankResponse,
-    ScoreResponse,
-    StatusResponse,
-    TokenizeResponse,
-    VersionResponse,
-)
 from runner.server.openapi.handlers import describing
 from runner.server.perplexity import EvalRequest, evaluate
 from runner.server.rate_limits import RateLimiter

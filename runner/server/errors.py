@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from runner import errors as runner
 from runner.library.errors import as_hearth_error
+from runner.server.error_bodies import AnthropicErrorBody, OllamaError, OpenAIErrorBody
 
 log = logging.getLogger("hearth.http")
 
@@ -91,21 +92,18 @@ class OpenAIErrors:
 
     def body(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
-        return to_json({"error": self._value(failure)})
+        error = OpenAIErrorBody(
+            message=failure.message,
+            type=_openai_type(failure.status),
+            param=failure.details.get("param"),
+            code=failure.code,
+        )
+        extras = {name: value for name, value in failure.details.items() if name != "param"}
+        return to_json({"error": {**error, **extras}})
 
     def event(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
         return b"data: " + self.body(failure) + b"\n\n"
-
-    def _value(self, failure: HttpFailure) -> dict[str, Any]:
-        extras = {k: v for k, v in failure.details.items() if k != "param"}
-        return {
-            "message": failure.message,
-            "type": _openai_type(failure.status),
-            "param": failure.details.get("param"),
-            "code": failure.code,
-            **extras,
-        }
 
 
 class OllamaErrors:
@@ -113,7 +111,8 @@ class OllamaErrors:
 
     def body(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
-        return to_json({"error": failure.message, "code": failure.code, **failure.details})
+        error = OllamaError(error=failure.message, code=failure.code)
+        return to_json({**error, **failure.details})
 
     def event(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
@@ -125,9 +124,10 @@ class AnthropicErrors:
 
     def body(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""
-        told = {"type": _anthropic_type(failure.status), "message": failure.message}
-        extras = {"code": failure.code, **failure.details}
-        return to_json({"type": "error", "error": {**extras, **told}})
+        error = AnthropicErrorBody(
+            type=_anthropic_type(failure.status), message=failure.message, code=failure.code
+        )
+        return to_json({"type": "error", "error": {**failure.details, **error}})
 
     def event(self, failure: HttpFailure) -> bytes:
         """See ErrorSurface."""

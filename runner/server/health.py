@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runner.server.answers import StatusResponse, VersionResponse
 from runner.server.http_request import HttpRequest
 from runner.server.metrics import CONTENT_TYPE
 
@@ -13,29 +14,29 @@ async def root(http: HttpRequest) -> None:
 
 async def health(http: HttpRequest) -> None:
     """Alive: the event loop answers."""
-    await http.reply({"status": "ok"})
+    await http.reply(StatusResponse(status="ok"))
 
 
 async def ready(http: HttpRequest) -> None:
     """Ready for requests; 503 while the daemon stops."""
     if http.services.draining:
-        await http.reply({"status": "stopping"}, 503)
+        await http.reply(StatusResponse(status="stopping"), 503)
     else:
-        await http.reply({"status": "ready"})
+        await http.reply(StatusResponse(status="ready"))
 
 
 async def version(http: HttpRequest) -> None:
     """Who answers here. pid and store are for the message of a second daemon."""
     services = http.services
     await http.reply(
-        {
-            "version": services.version,
-            "name": "hearth",
-            "pid": services.pid,
-            "store": str(services.settings.models_dir),
-            "read_only": services.library.read_only,
-            "uptime_s": services.uptime_s,
-        }
+        VersionResponse(
+            version=services.version,
+            name="hearth",
+            pid=services.pid,
+            store=str(services.settings.models_dir),
+            read_only=services.library.read_only,
+            uptime_s=services.uptime_s,
+        )
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from pydantic import Field
 
+from runner.server.answers import CreatedKey, KeyEntry, KeyList, RemovedKey
 from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, Scope
 from runner.server.request_body import WireModel
@@ -21,23 +21,23 @@ class KeyRequest(WireModel):
 
 async def list_keys(http: HttpRequest) -> None:
     """Answer {"keys": [{"name", "scopes", "created_at"}]}; no key can be read back."""
-    await http.reply({"keys": [_entry(key) for key in http.services.keys.keys]})
+    await http.reply(KeyList(keys=[_entry(key) for key in http.services.keys.keys]))
 
 
 async def add_key(http: HttpRequest) -> None:
     """Make a key; answer {"name", "scopes", "key"}."""
     asked = await http.read(KeyRequest)
-    scopes = tuple(dict.fromkeys(asked.scopes))
-    text = await asyncio.to_thread(http.services.keys.add, asked.name, scopes)
-    await http.reply({"name": asked.name, "scopes": scopes, "key": text})
+    scopes = list(dict.fromkeys(asked.scopes))
+    text = await asyncio.to_thread(http.services.keys.add, asked.name, tuple(scopes))
+    await http.reply(CreatedKey(name=asked.name, scopes=[*scopes], key=text))
 
 
 async def remove_key(http: HttpRequest) -> None:
     """Take a key away."""
     name = http.parameter("name")
     await asyncio.to_thread(http.services.keys.remove, name)
-    await http.reply({"name": name, "removed": True})
+    await http.reply(RemovedKey(name=name, removed=True))
 
 
-def _entry(key: ApiKey) -> dict[str, Any]:
-    return {"name": key.name, "scopes": key.scopes, "created_at": key.created_at}
+def _entry(key: ApiKey) -> KeyEntry:
+    return {"name": key.name, "scopes": list(key.scopes), "created_at": key.created_at}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel
 from starlette.routing import Route, Router
@@ -22,14 +23,14 @@ Handler = Callable[[HttpRequest], Awaitable[None]]
 class RouteSpec:
     """One path with the handler of each method. scope: what a key must allow. takes, gives and
     streams are for the description only: the body that is read (a text: its content type), the
-    one that is answered, and the content type of an answer that is no JSON object."""
+    one that is answered (a TypedDict), and the content type of an answer that is no JSON object."""
 
     path: str
     methods: tuple[str, ...]
     handler: Handler
     scope: Needed = "admin"
     takes: type[BaseModel] | str | None = None
-    gives: type[BaseModel] | None = None
+    gives: type[Any] | None = None
     streams: str | None = None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 
 from runner.server.app import ROUTES
 from runner.server.errors import surface_of
@@ -50,7 +51,7 @@ def test_answers_have_the_described_shape(
     assert answer.status_code == 200, answer.text
     (gives,) = [each.gives for each in ROUTES if each.path == path and method in each.methods]
     assert gives is not None
-    gives.model_validate_json(answer.content)
+    TypeAdapter(gives).validate_json(answer.content)
 
 
 @pytest.mark.parametrize("path", sorted({path.path for path in ROUTES if path.takes}))
@@ -58,7 +59,7 @@ def test_errors_have_the_described_shape(client: httpx.Client, path: str) -> Non
     method = next(each.methods[0] for each in ROUTES if each.path == path and each.takes)
     answer = client.request(method, path.replace("{digest}", "sha256-0"), content=b"[]")
     assert answer.status_code == 400
-    ERRORS[type(surface_of(path))].model_validate_json(answer.content)
+    TypeAdapter(ERRORS[type(surface_of(path))]).validate_json(answer.content)
 
 
 @pytest.mark.parametrize("path", EXAMPLES)
@@ -67,7 +68,7 @@ def test_examples_are_answered_in_the_described_shape(client: httpx.Client, path
     assert answer.status_code == 200, answer.text
     (gives,) = [each.gives for each in ROUTES if each.path == path]
     assert gives is not None
-    gives.model_validate_json(answer.content)
+    TypeAdapter(gives).validate_json(answer.content)
 
 
 def test_the_document_is_that_of_all_paths(client: httpx.Client) -> None:

@@ -6,6 +6,7 @@ Thinking is a permission here, as it is at Anthropic: a model that cannot reason
 from __future__ import annotations
 
 from runner.chat.output import OutputDelta
+from runner.server.anthropic.answers import CountTokensResponse
 from runner.server.anthropic.conversation import messages_of
 from runner.server.anthropic.renderer import MessageRenderer, message
 from runner.server.anthropic.wire import CountTokensRequest, MessagesRequest
@@ -41,4 +42,4 @@ async def count_tokens(http: HttpRequest) -> None:
     await require_vision(http.services.library, body.model, request.messages or (), {})
     async with leased(http, body.model, body.keep_alive) as lease:
         count = await lease.worker.count(complete_prompt(lease, request))
-        await http.reply({"input_tokens": count})
+        await http.reply(CountTokensResponse(input_tokens=count))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from runner.library.models import StoredModel
+from runner.server.anthropic.answers import AnthropicModel, AnthropicModelList
 from runner.server.http_request import HttpRequest
 
 
@@ -13,7 +12,7 @@ async def list_models(http: HttpRequest) -> None:
     models = [stored for stored in http.services.library.models() if stored.fault is None]
     data = [_entry(stored) for stored in models]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
-    await http.reply({"data": data, "has_more": False, "first_id": first, "last_id": last})
+    await http.reply(AnthropicModelList(data=data, has_more=False, first_id=first, last_id=last))
 
 
 async def show_model(http: HttpRequest) -> None:
@@ -22,7 +21,7 @@ async def show_model(http: HttpRequest) -> None:
     await http.reply({**_entry(http.services.library.find(ident)), "id": ident})
 
 
-def _entry(stored: StoredModel) -> dict[str, Any]:
+def _entry(stored: StoredModel) -> AnthropicModel:
     return {
         "type": "model",
         "id": stored.name.short,

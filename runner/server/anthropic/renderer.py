@@ -10,6 +10,12 @@ from pydantic_core import to_json
 from runner.chat.output import OutputDelta, OutputParser
 from runner.chat.reasoning import ReasoningText
 from runner.chat.tools.call_stream import ToolCallDelta
+from runner.server.anthropic.answers import (
+    AnthropicUsage,
+    MessageEnding,
+    MessageHead,
+    MessagesResponse,
+)
 from runner.server.ids import new_id
 from runner.server.sse import EVENT_STREAM
 from runner.server.stream import Deltas, GeneratedSequence
@@ -18,7 +24,7 @@ from runner.types import Finish, ToolCall
 
 def message(
     model: str, answer: GeneratedSequence, parts: OutputDelta, stops: list[str]
-) -> dict[str, Any]:
+) -> MessagesResponse:
     """A whole answer. stops: those that the request itself named."""
     blocks: list[dict[str, Any]] = []
     if parts.reasoning:
@@ -134,7 +140,7 @@ class MessageRenderer:
         return _event("message_delta", delta=ending, usage=_usage(finish))
 
 
-def _head(model: str) -> dict[str, Any]:
+def _head(model: str) -> MessageHead:
     return {"id": new_id("msg"), "type": "message", "role": "assistant", "model": model}
 
 
@@ -142,7 +148,7 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.id, "name": call.name}
 
 
-def _ending(finish: Finish | None, called: bool, stops: list[str]) -> dict[str, Any]:
+def _ending(finish: Finish | None, called: bool, stops: list[str]) -> MessageEnding:
     stop = None if finish is None else finish.stop_string
     if finish is not None and finish.reason == "length":
         reason = "max_tokens"
@@ -155,10 +161,15 @@ def _ending(finish: Finish | None, called: bool, stops: list[str]) -> dict[str, 
     return {"stop_reason": reason, "stop_sequence": None}
 
 
-def _usage(finish: Finish | None) -> dict[str, int]:
+def _usage(finish: Finish | None) -> AnthropicUsage:
     """What was used: as Anthropic counts, input_tokens leaves out what the cache had."""
     if finish is None:
-        return {"input_tokens": 0, "output_tokens": 0}
+        return {
+            "input_tokens": 0,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": 0,
+        }
     usage = finish.usage
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens,

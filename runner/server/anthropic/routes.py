@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from runner.server.anthropic import models
+from runner.server.anthropic.answers import (
+    AnyModel,
+    AnyModelList,
+    CountTokensResponse,
+    MessagesResponse,
+)
 from runner.server.anthropic.messages import count_tokens, messages
 from runner.server.anthropic.wire import CountTokensRequest, MessagesRequest
 from runner.server.http_request import HttpRequest
 from runner.server.openai.models import list_models, show_model
-from runner.server.openapi.anthropic_answers import CountTokensResponse, MessagesResponse
-from runner.server.openapi.openai_answers import ModelCard, ModelList
 from runner.server.routes import RouteSpec
 from runner.server.sse import EVENT_STREAM as SSE
 
@@ -40,6 +44,6 @@ ROUTES = (
         CountTokensRequest,
         CountTokensResponse,
     ),
-    RouteSpec("/v1/models", ("GET",), _list_models, "inference", gives=ModelList),
-    RouteSpec("/v1/models/{id:path}", ("GET",), _show_model, "inference", gives=ModelCard),
+    RouteSpec("/v1/models", ("GET",), _list_models, "inference", gives=AnyModelList),
+    RouteSpec("/v1/models/{id:path}", ("GET",), _show_model, "inference", gives=AnyModel),
 )

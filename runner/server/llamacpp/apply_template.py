@@ -19,6 +19,7 @@ from runner.server.generation import complete_prompt
 from runner.server.http_request import HttpRequest
 from runner.server.images import image_of_base64, image_of_url, join_parts, require_vision
 from runner.server.leases import leased
+from runner.server.llamacpp.answers import ApplyTemplateResponse
 from runner.server.request_body import WireModel
 from runner.types import GenerateRequest, Image, Message, ToolCall
 
@@ -95,7 +96,7 @@ async def apply_template(http: HttpRequest) -> None:
     )
     async with leased(http, asked.model, asked.keep_alive, options) as lease:
         prompt = await lease.worker.render(complete_prompt(lease, request))
-        await http.reply({"prompt": prompt})
+        await http.reply(ApplyTemplateResponse(prompt=prompt))
 
 
 def _template_options(asked: ApplyTemplateRequest) -> dict[str, Any]:

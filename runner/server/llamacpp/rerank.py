@@ -19,6 +19,7 @@ from runner.server.embedding_inputs import MAX_INPUTS
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
 from runner.server.leases import leased, require_embedding
+from runner.server.llamacpp.answers import PairScore, RerankResponse, RerankResult, ScoreResponse
 from runner.server.request_body import WireModel
 
 
@@ -57,18 +58,14 @@ async def rerank(http: HttpRequest) -> None:
     async with leased(http, asked.model, asked.keep_alive) as lease:
         scores, tokens = await _scores(lease, [asked.query], texts, asked.truncate)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[: asked.top_n]
-    shown = asked.return_documents is not False
-    results = [
-        {
-            "index": index,
-            "relevance_score": scores[index],
-            **({"document": {"text": texts[index]}} if shown else {}),
-        }
-        for index in order
-    ]
-    await http.reply(
-        {"id": new_id("rerank"), "model": asked.model, "results": results, "usage": _usage(tokens)}
+    results = [RerankResult(index=index, relevance_score=scores[index]) for index in order]
+    if asked.return_documents is not False:
+        for result in results:
+            result["document"] = {"text": texts[result["index"]]}
+    answer = RerankResponse(
+        id=new_id("rerank"), model=asked.model, results=results, usage=_usage(tokens)
     )
+    await http.reply(answer)
 
 
 async def score(http: HttpRequest) -> None:
@@ -84,11 +81,18 @@ async def score(http: HttpRequest) -> None:
         raise InvalidRequest(f"more than {MAX_INPUTS} texts", param="text_2")
     async with leased(http, asked.model, asked.keep_alive) as lease:
         scores, tokens = await _scores(lease, left, right, asked.truncate)
-    data = [
-        {"index": index, "object": "score", "score": value} for index, value in enumerate(scores)
-    ]
-    answer = {"id": new_id("score"), "object": "list", "created": int(time.time())}
-    await http.reply({**answer, "model": asked.model, "data": data, "usage": _usage(tokens)})
+    answer = ScoreResponse(
+        id=new_id("score"),
+        object="list",
+        created=int(time.time()),
+        model=asked.model,
+        data=[
+            PairScore(index=index, object="score", score=value)
+            for index, value in enumerate(scores)
+        ],
+        usage=_usage(tokens),
+    )
+    await http.reply(answer)
 
 
 async def _scores(

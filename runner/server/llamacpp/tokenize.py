@@ -13,6 +13,7 @@ from runner.server.generation import complete_prompt
 from runner.server.http_request import HttpRequest
 from runner.server.images import require_vision
 from runner.server.leases import leased
+from runner.server.llamacpp.answers import DetokenizeResponse, TokenizeResponse, TokenPiece
 from runner.server.llamacpp.apply_template import TemplateMessage, messages_of
 from runner.server.request_body import WireModel
 from runner.types import GenerateRequest
@@ -74,7 +75,7 @@ async def tokenize(http: HttpRequest) -> None:
             tokens = await worker.encode(complete_prompt(lease, request))
         else:
             tokens = await worker.tokenize(str(given[0]), add_special=asked.special)
-        answer: dict[str, Any] = {
+        answer: TokenizeResponse = {
             "count": len(tokens),
             "max_model_len": lease.plan.context_length,
             "tokens": tokens,
@@ -84,7 +85,7 @@ async def tokenize(http: HttpRequest) -> None:
             answer["token_strs"] = pieces = await worker.pieces(tokens)
         if asked.with_pieces:
             both = zip(tokens, pieces, strict=True)
-            answer["tokens"] = [{"id": token, "piece": piece} for token, piece in both]
+            answer["tokens"] = [TokenPiece(id=token, piece=piece) for token, piece in both]
         await http.reply(answer)
 
 
@@ -93,4 +94,4 @@ async def detokenize(http: HttpRequest) -> None:
     asked = await http.read(DetokenizeRequest)
     async with leased(http, asked.model, asked.keep_alive) as lease:
         text = await lease.worker.detokenize(asked.tokens)
-        await http.reply({"prompt": text, "content": text})
+        await http.reply(DetokenizeResponse(prompt=text, content=text))

@@ -8,6 +8,7 @@ from runner.models.options import check_options
 from runner.server.embedding_inputs import inputs_of, shortened
 from runner.server.http_request import HttpRequest
 from runner.server.leases import leased, require_embedding
+from runner.server.ollama.answers import LegacyEmbedResponse, OllamaEmbedResponse
 from runner.server.ollama.timings import nanoseconds
 from runner.server.ollama.wire import EmbedRequest, LegacyEmbedRequest
 
@@ -19,21 +20,21 @@ async def embed(http: HttpRequest) -> None:
     options = check_options(asked.options or {})
     began_s = asyncio.get_running_loop().time()
     async with leased(http, asked.model_name, asked.keep_alive, options) as lease:
-        vectors, tokens = [], 0
+        vectors: list[list[float]] = []
+        tokens = 0
         if inputs:
             require_embedding(lease)
             result = await lease.worker.embed(inputs, truncate=asked.truncate is not False)
             vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
             tokens = result.prompt_tokens
-        await http.reply(
-            {
-                "model": asked.model_name,
-                "embeddings": vectors,
-                "total_duration": nanoseconds(asyncio.get_running_loop().time() - began_s),
-                "load_duration": nanoseconds(lease.load_s),
-                "prompt_eval_count": tokens,
-            }
+        answer = OllamaEmbedResponse(
+            model=asked.model_name,
+            embeddings=vectors,
+            total_duration=nanoseconds(asyncio.get_running_loop().time() - began_s),
+            load_duration=nanoseconds(lease.load_s),
+            prompt_eval_count=tokens,
         )
+        await http.reply(answer)
 
 
 async def embed_one(http: HttpRequest) -> None:
@@ -45,4 +46,4 @@ async def embed_one(http: HttpRequest) -> None:
         if asked.prompt:
             require_embedding(lease)
             (vector,) = (await lease.worker.embed([asked.prompt], truncate=True)).vectors
-        await http.reply({"embedding": vector})
+        await http.reply(LegacyEmbedResponse(embedding=list(vector)))

@@ -19,13 +19,22 @@ from runner.library.descriptions import (
     stored_details,
 )
 from runner.library.lookup import parse_name
-from runner.library.models import Bundle, BundleFile, GgufHeader, LazyArray, StoredModel
+from runner.library.models import BundleFile, GgufHeader, LazyArray, StoredModel
 from runner.models.capabilities import model_capabilities, template_of
 from runner.models.memory_requirement import bits_per_weight, memory_requirement
 from runner.models.model_files import draft_model
 from runner.models.resident import Resident
 from runner.models.vision import vision_unsupported
 from runner.server.http_request import HttpRequest
+from runner.server.ollama.answers import (
+    OllamaModelDetails,
+    OllamaModelEntry,
+    OllamaModelFile,
+    PsResponse,
+    RunningModelEntry,
+    ShowResponse,
+    TagsResponse,
+)
 from runner.server.ollama.wire import CopyRequest, OllamaModelRequest, ShowRequest
 
 _STATS_TIMEOUT_S = 1.0
@@ -36,11 +45,11 @@ async def tags(http: HttpRequest) -> None:
     """All installed models, newest first. A damaged one is listed with its fault."""
     models = http.services.library.models()
     entries = [await asyncio.to_thread(_tag, http, stored) for stored in models]
-    await http.reply({"models": entries})
+    await http.reply(TagsResponse(models=entries))
 
 
-def _tag(http: HttpRequest, stored: StoredModel) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
+    entry: OllamaModelEntry = {
         "name": stored.name.short_with_tag,
         "model": stored.name.short_with_tag,
         "modified_at": stored.modified_at.isoformat(),
@@ -53,7 +62,7 @@ def _tag(http: HttpRequest, stored: StoredModel) -> dict[str, Any]:
     return entry
 
 
-def _details(details: ModelDetails) -> dict[str, Any]:
+def _details(details: ModelDetails) -> OllamaModelDetails:
     return {
         "parent_model": "",
         "format": "gguf",
@@ -68,11 +77,8 @@ async def ps(http: HttpRequest) -> None:
     """The loaded models, last used first."""
     residents = http.services.models.residents
     stats = await asyncio.gather(*(_stats(item) for item in residents))
-    entries = [
-        {**_resident(item), "stats": counters}
-        for item, counters in zip(residents, stats, strict=True)
-    ]
-    await http.reply({"models": entries})
+    entries = [_resident(*each) for each in zip(residents, stats, strict=True)]
+    await http.reply(PsResponse(models=entries))
 
 
 async def _stats(item: Resident) -> dict[str, Any] | None:
@@ -84,7 +90,7 @@ async def _stats(item: Resident) -> dict[str, Any] | None:
     return None
 
 
-def _resident(item: Resident) -> dict[str, Any]:
+def _resident(item: Resident, stats: dict[str, Any] | None) -> RunningModelEntry:
     plan, estimate = item.plan.load_plan, item.plan.estimate
     name = parse_name(min(item.names, default=item.bundle.name.short)).short_with_tag
     left_s = item.expires_at_s - asyncio.get_running_loop().time()
@@ -102,6 +108,7 @@ def _resident(item: Resident) -> dict[str, Any]:
         "pool_tokens": plan.pool_tokens,
         "state": "loaded" if item.loaded else "loading",
         "requests": item.users,
+        "stats": stats,
     }
 
 
@@ -118,44 +125,38 @@ async def show(http: HttpRequest) -> None:
     services = http.services
     stored = services.library.find(asked.model_name)
     bundle = await asyncio.to_thread(services.library.read, stored)
-    await http.reply(
-        {
-            "license": "\n".join(bundle.licenses),
-            "modelfile": render(describe_modelfile(bundle)),
-            "parameters": parameter_lines(bundle.parameters),
-            "template": template_of(bundle) or "",
-            "system": bundle.system or "",
-            "messages": [{"role": m.role, "content": m.content} for m in bundle.messages],
-            "details": _details(bundle_details(bundle)),
-            "model_info": _model_info(bundle.header, verbose=bool(asked.verbose)),
-            **_projector_info(bundle, verbose=bool(asked.verbose)),
-            "capabilities": model_capabilities(bundle).names(),
-            "modified_at": stored.modified_at.isoformat(),
-            "digest": stored.digest.hex,
-            "size": stored.size_bytes,
-            **_own_fields(http, bundle),
-        }
-    )
-
-
-def _own_fields(http: HttpRequest, bundle: Bundle) -> dict[str, Any]:
-    """What hearth tells beyond Ollama's fields."""
-    need = memory_requirement(bundle, http.services.settings)
+    need = memory_requirement(bundle, services.settings)
     bits = bits_per_weight(bundle)
-    return {
+    projector, verbose = _file(bundle.projector), bool(asked.verbose)
+    if projector is not None:
+        projector["fault"] = vision_unsupported(bundle)
+    answer: ShowResponse = {
+        "license": "\n".join(bundle.licenses),
+        "modelfile": render(describe_modelfile(bundle)),
+        "parameters": parameter_lines(bundle.parameters),
+        "template": template_of(bundle) or "",
+        "system": bundle.system or "",
+        "messages": [{"role": m.role, "content": m.content} for m in bundle.messages],
+        "details": _details(bundle_details(bundle)),
+        "model_info": _model_info(bundle.header, verbose=verbose),
+        "capabilities": list(model_capabilities(bundle).names()),
+        "modified_at": stored.modified_at.isoformat(),
+        "digest": stored.digest.hex,
+        "size": stored.size_bytes,
         "bits_per_weight": None if bits is None else round(bits, 2),
         "memory": None if need is None else {**asdict(need), "total_bytes": need.total_bytes},
         "renderer": bundle.renderer or "",
         "parser": bundle.parser or "",
         "requires": bundle.requires or "",
         "draft": _file(draft_model(bundle)),
-        "projector": None
-        if (projector := _file(bundle.projector)) is None
-        else {**projector, "fault": vision_unsupported(bundle)},
+        "projector": projector,
     }
+    if bundle.projector is not None:
+        answer["projector_info"] = _model_info(bundle.projector.header, verbose=verbose)
+    await http.reply(answer)
 
 
-def _file(file: BundleFile | None) -> dict[str, Any] | None:
+def _file(file: BundleFile | None) -> OllamaModelFile | None:
     if file is None:
         return None
     header = file.header
@@ -165,13 +166,6 @@ def _file(file: BundleFile | None) -> dict[str, Any] | None:
         "quantization_level": header.quantization,
         "size": file.size_bytes,
     }
-
-
-def _projector_info(bundle: Bundle, *, verbose: bool) -> dict[str, Any]:
-    """The metadata of the projector, where there is one, as Ollama has it."""
-    if bundle.projector is None:
-        return {}
-    return {"projector_info": _model_info(bundle.projector.header, verbose=verbose)}
 
 
 def _model_info(header: GgufHeader, *, verbose: bool) -> dict[str, Any]:

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from runner.server.answers import StatusResponse
+from runner.server.ollama.answers import (
+    LegacyEmbedResponse,
+    OllamaChatResponse,
+    OllamaEmbedResponse,
+    OllamaGenerateResponse,
+    PsResponse,
+    ShowResponse,
+    TagsResponse,
+)
 from runner.server.ollama.blobs import head_blob, put_blob, take_blob
 from runner.server.ollama.chat import chat, generate
 from runner.server.ollama.create import create
@@ -21,16 +31,6 @@ from runner.server.ollama.wire import (
     OllamaModelRequest,
     ShowRequest,
     TransferRequest,
-)
-from runner.server.openapi.answers import StatusResponse
-from runner.server.openapi.ollama_answers import (
-    LegacyEmbedResponse,
-    OllamaChatResponse,
-    OllamaEmbedResponse,
-    OllamaGenerateResponse,
-    PsResponse,
-    ShowResponse,
-    TagsResponse,
 )
 from runner.server.routes import RouteSpec
 from runner.server.sse import NDJSON

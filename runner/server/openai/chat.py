@@ -14,6 +14,12 @@ from runner.chat.tools.free_text import text_of_arguments
 from runner.server.generation import prepare
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
+from runner.server.openai.answers import (
+    ChatChoice,
+    ChatCompletionMessage,
+    ChatCompletionResponse,
+    ChatToolCall,
+)
 from runner.server.openai.conversation import messages_of
 from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs, prompt_logprobs
@@ -42,42 +48,48 @@ async def chat_completions(http: HttpRequest) -> None:
 
 
 def _completion(
-    asked: ChatCompletionRequest,
+    body: ChatCompletionRequest,
     answers: Sequence[GeneratedSequence],
     parsers: Sequence[OutputParser | None],
-) -> dict[str, Any]:
+) -> ChatCompletionResponse:
     choices = [
-        _choice(asked, index, answer, parser)
+        _choice(body, index, answer, parser)
         for index, (answer, parser) in enumerate(zip(answers, parsers, strict=True))
     ]
-    return {
+    finishes = [answer.finish for answer in answers]
+    completion: ChatCompletionResponse = {
         "id": new_id("chatcmpl"),
         "object": "chat.completion",
         "created": int(time.time()),
-        "model": asked.model,
+        "model": body.model,
         "choices": choices,
-        "usage": usage_of(
-            [answer.finish for answer in answers], reasoning_tokens=_reasoning_tokens(parsers)
-        ),
-        **truncated([answer.finish for answer in answers]),
-        **prompt_logprobs(answers[0].prompt, asked.prompt_logprobs),
+        "usage": usage_of(finishes, reasoning_tokens=_reasoning_tokens(parsers)),
     }
+    if dropped := _messages_dropped(finishes):
+        completion["truncated"] = {"messages_dropped": dropped}
+    if body.prompt_logprobs is not None:
+        completion["prompt_logprobs"] = prompt_logprobs(answers[0].prompt, body.prompt_logprobs)
+    return completion
 
 
 def _choice(
-    asked: ChatCompletionRequest, index: int, answer: GeneratedSequence, parser: OutputParser | None
-) -> dict[str, Any]:
+    body: ChatCompletionRequest, index: int, answer: GeneratedSequence, parser: OutputParser | None
+) -> ChatChoice:
     parts = OutputDelta(answer.text) if parser is None else _parsed(answer, parser)
-    message: dict[str, Any] = {"role": "assistant", "content": parts.content, "refusal": None}
+    message: ChatCompletionMessage = {
+        "role": "assistant",
+        "content": parts.content,
+        "refusal": None,
+    }
     if parts.reasoning:
-        message |= _thought(parts.reasoning)
+        message["reasoning"] = message["reasoning_content"] = parts.reasoning
     if parts.calls:
         message["content"] = parts.content or None
-        message["tool_calls"] = [_call(call, asked.custom_names) for call in parts.calls]
+        message["tool_calls"] = [_call(call, body.custom_names) for call in parts.calls]
     return {
         "index": index,
         "message": message,
-        "logprobs": chat_logprobs(answer.logprobs) if asked.logprobs else None,
+        "logprobs": chat_logprobs(answer.logprobs) if body.logprobs else None,
         "finish_reason": finish_reason(answer.finish, bool(parts.calls)),
     }
 
@@ -95,12 +107,7 @@ def _reasoning_tokens(parsers: Sequence[OutputParser | None]) -> int:
     return sum(parser.reasoning_tokens for parser in parsers if parser is not None)
 
 
-def _thought(text: str) -> dict[str, str]:
-    """Reasoning under both names that clients look for."""
-    return {"reasoning": text, "reasoning_content": text}
-
-
-def _call(call: ToolCall, custom: Container[str] = ()) -> dict[str, Any]:
+def _call(call: ToolCall, custom: Container[str] = ()) -> ChatToolCall:
     if call.name in custom:
         given = {"name": call.name, "input": text_of_arguments(call.arguments)}
         return {"id": call.id, "type": "custom", "custom": given}
@@ -108,11 +115,9 @@ def _call(call: ToolCall, custom: Container[str] = ()) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def truncated(finishes: Sequence[Finish | None]) -> dict[str, Any]:
-    """The field that tells how many of the oldest messages were left out; none when all of the
-    conversation was read."""
-    dropped = max((finish.messages_dropped for finish in finishes if finish is not None), default=0)
-    return {"truncated": {"messages_dropped": dropped}} if dropped else {}
+def _messages_dropped(finishes: Sequence[Finish | None]) -> int:
+    """How many of the oldest messages were left out; 0 when all of the conversation was read."""
+    return max((finish.messages_dropped for finish in finishes if finish is not None), default=0)
 
 
 def finish_reason(finish: Finish | None, called: bool) -> str:
@@ -126,14 +131,12 @@ class ChatRenderer:
 
     content_type = EVENT_STREAM
 
-    def __init__(
-        self, asked: ChatCompletionRequest, parsers: Sequence[OutputParser | None]
-    ) -> None:
-        self._logprobs = bool(asked.logprobs)
-        self._include_usage = asked.include_usage
+    def __init__(self, body: ChatCompletionRequest, parsers: Sequence[OutputParser | None]) -> None:
+        self._logprobs = bool(body.logprobs)
+        self._include_usage = body.include_usage
         self._parsers = parsers
         self._calls: list[dict[str, int]] = [{} for _ in parsers]  # places of calls by their ids
-        self._custom = CustomCalls(asked.custom_names)
+        self._custom = CustomCalls(body.custom_names)
         self._finishes: list[Finish | None] = [None] * len(parsers)
         self._begun = [False] * len(parsers)
         head = to_json(
@@ -141,7 +144,7 @@ class ChatRenderer:
                 "id": new_id("chatcmpl"),
                 "object": "chat.completion.chunk",
                 "created": int(time.time()),
-                "model": asked.model,
+                "model": body.model,
             }
         )
         self._head = b"data: " + head[:-1]
@@ -190,7 +193,8 @@ class ChatRenderer:
         else:
             parts = parser.feed(delta.text, delta.token_count)
         if parts.reasoning:
-            out.append(self._chunk(index, _thought(parts.reasoning)))
+            thought = {"reasoning": parts.reasoning, "reasoning_content": parts.reasoning}
+            out.append(self._chunk(index, thought))
         if parts.content or delta.logprobs:
             logprobs = chat_logprobs(delta.logprobs) if self._logprobs else None
             out.append(self._chunk(index, {"content": parts.content}, logprobs=logprobs))
@@ -216,8 +220,9 @@ class ChatRenderer:
         self._finishes[index] = finish
         reason = finish_reason(finish, bool(self._calls[index]))
         chunk = self._chunk(index, {}, reason=reason)
-        if told := truncated([finish]):
-            chunk = chunk.removesuffix(b"}\n\n") + b"," + to_json(told)[1:] + b"\n\n"
+        if dropped := finish.messages_dropped:
+            truncated = b',"truncated":{"messages_dropped":%d}}\n\n' % dropped
+            chunk = chunk.removesuffix(b"}\n\n") + truncated
         out.append(chunk)
 
     def _chunk(

@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
+from runner.server.openai.answers import CompletionChoice, CompletionHeadFields, CompletionResponse
 from runner.server.openai.logprobs import EchoedText, echoed_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import CompletionRequest
@@ -30,13 +31,13 @@ async def completions(http: HttpRequest) -> None:
         prepare(http.services, *requests, n=n) as generation,
     ):
         echoes = [await _echo(generation, request) if body.echo else "" for request in requests]
-        shape = CompletionHead(new_id("cmpl"), int(time.time()), body.model, n, echoes)
+        head = CompletionHead(new_id("cmpl"), int(time.time()), body.model, n, echoes)
         count = len(generation.requests)
         if body.stream:
-            await send_stream(http, generation.start(), CompletionRenderer(shape, body, count))
+            await send_stream(http, generation.start(), CompletionRenderer(head, body, count))
         else:
             answers = await collect(generation.start(), count)
-            await http.reply(_completion(shape, body, answers))
+            await http.reply(_completion(head, body, answers))
 
 
 async def _echo(generation: Generation, request: GenerateRequest) -> str:
@@ -63,35 +64,32 @@ class CompletionHead:
         """The text before the choice with this index."""
         return self.echoes[index // self.n]
 
-    def head(self) -> dict[str, Any]:
+    def fields(self) -> CompletionHeadFields:
         """The common fields."""
         return {"id": self.id, "object": "text_completion", "created": self.created,
                 "model": self.model}  # fmt: skip
 
 
 def _completion(
-    shape: CompletionHead, asked: CompletionRequest, answers: Sequence[GeneratedSequence]
-) -> dict[str, Any]:
-    choices: list[dict[str, Any]] = []
-    for place in _best(answers, shape.n, asked.n or 1):
-        index, answer, echo = len(choices), answers[place], shape.echo(place)
+    head: CompletionHead, body: CompletionRequest, answers: Sequence[GeneratedSequence]
+) -> CompletionResponse:
+    choices: list[CompletionChoice] = []
+    for place in _best(answers, head.n, body.n or 1):
+        index, answer, echo = len(choices), answers[place], head.echo(place)
         logprobs = None
-        if asked.logprobs is not None:
-            shown = answer.prompt if asked.scores_prompt else []
-            prompt = [replace(item, top=item.top[: asked.logprobs]) for item in shown]
+        if body.logprobs is not None:
+            shown = answer.prompt if body.scores_prompt else []
+            prompt = [replace(item, top=item.top[: body.logprobs]) for item in shown]
             logprobs = echoed_logprobs(prompt, EchoedText(echo), answer.logprobs, len(echo))
         reason = "stop" if answer.finish is None else answer.finish.reason
-        choices.append(
-            {
-                "index": index,
-                "text": echo + answer.text,
-                "logprobs": logprobs,
-                "finish_reason": reason,
-                **prompt_logprobs(answer.prompt, asked.prompt_logprobs),
-            }
+        choice = CompletionChoice(
+            index=index, text=echo + answer.text, logprobs=logprobs, finish_reason=reason
         )
-    usage = usage_of([answer.finish for answer in answers], shape.n)
-    return {**shape.head(), "choices": choices, "usage": usage}
+        if body.prompt_logprobs is not None:
+            choice["prompt_logprobs"] = prompt_logprobs(answer.prompt, body.prompt_logprobs)
+        choices.append(choice)
+    usage = usage_of([answer.finish for answer in answers], head.n)
+    return {**head.fields(), "choices": choices, "usage": usage}
 
 
 def _best(answers: Sequence[GeneratedSequence], made: int, wanted: int) -> list[int]:
@@ -118,14 +116,14 @@ class CompletionRenderer:
 
     content_type = EVENT_STREAM
 
-    def __init__(self, shape: CompletionHead, asked: CompletionRequest, count: int) -> None:
-        self._shape = shape
-        self._include_usage = asked.include_usage
+    def __init__(self, head: CompletionHead, body: CompletionRequest, count: int) -> None:
+        self._common = head
+        self._include_usage = body.include_usage
         self._finishes: list[Finish | None] = [None] * count
         self._offsets = [0] * count
-        self._echoed = [EchoedText(shape.echo(index)) for index in range(count)]
+        self._echoed = [EchoedText(head.echo(index)) for index in range(count)]
         self._begun = [False] * count
-        self._head = b"data: " + to_json(shape.head())[:-1]
+        self._head = b"data: " + to_json(head.fields())[:-1]
         self._tail = (b',"usage":null' if self._include_usage else b"") + b"}\n\n"
         self._before_text = [
             self._head + b',"choices":[{"index":%d,"text":' % index for index in range(count)
@@ -139,8 +137,8 @@ class CompletionRenderer:
             text = delta.text
             if not self._begun[index]:
                 self._begun[index] = True
-                text = self._shape.echo(index) + text
-                self._offsets[index] = len(self._shape.echo(index))
+                text = self._common.echo(index) + text
+                self._offsets[index] = len(self._common.echo(index))
             if delta.finish is None and not delta.logprobs and not delta.prompt:
                 if text:
                     out += (self._before_text[index], to_json(text), self._after_text)
@@ -157,7 +155,7 @@ class CompletionRenderer:
         """See Renderer."""
         if not self._include_usage:
             return event(b"[DONE]")
-        usage = to_json(usage_of(self._finishes, self._shape.n))
+        usage = to_json(usage_of(self._finishes, self._common.n))
         return self._head + b',"choices":[],"usage":' + usage + b"}\n\n" + event(b"[DONE]")
 
     def _whole(self, index: int, text: str, delta: Delta) -> bytes:

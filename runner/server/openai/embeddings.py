@@ -6,6 +6,7 @@ from runner.errors import InvalidRequest
 from runner.server.embedding_inputs import as_base64, inputs_of, shortened
 from runner.server.http_request import HttpRequest
 from runner.server.leases import leased, require_embedding
+from runner.server.openai.answers import EmbeddingObject, EmbeddingResponse
 from runner.server.openai.wire import EmbeddingRequest
 
 
@@ -21,12 +22,13 @@ async def embeddings(http: HttpRequest) -> None:
         vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
         base64 = asked.encoding_format == "base64"
         data = [
-            {
-                "object": "embedding",
-                "index": index,
-                "embedding": as_base64(vector) if base64 else vector,
-            }
+            EmbeddingObject(
+                object="embedding",
+                index=index,
+                embedding=as_base64(vector) if base64 else vector,
+            )
             for index, vector in enumerate(vectors)
         ]
         usage = {"prompt_tokens": result.prompt_tokens, "total_tokens": result.prompt_tokens}
-        await http.reply({"object": "list", "data": data, "model": asked.model, "usage": usage})
+        answer = EmbeddingResponse(object="list", data=data, model=asked.model, usage=usage)
+        await http.reply(answer)

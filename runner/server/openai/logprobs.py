@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from runner.server.openai.answers import PromptLogprobs
 from runner.types import PromptToken, TokenLogprob
 
 FLOOR = -9999.0  # what OpenAI gives for impossible; JSON has no infinity
@@ -75,12 +76,10 @@ def echoed_logprobs(
     return {name: before[name] + after[name] for name in before}
 
 
-def prompt_logprobs(prompt: Sequence[PromptToken], count: int | None) -> dict[str, Any]:
+def prompt_logprobs(prompt: Sequence[PromptToken], count: int) -> PromptLogprobs:
     """The field prompt_logprobs as vLLM has it: for each token of the prompt null or, by their
-    ids, the count likeliest tokens and itself. Nothing when count is None."""
-    if count is None:
-        return {}
-    return {"prompt_logprobs": [_by_id(item, count) for item in prompt]}
+    ids, the count likeliest tokens and itself."""
+    return [_by_id(item, count) for item in prompt]
 
 
 def _by_id(item: PromptToken, count: int) -> dict[str, Any] | None:

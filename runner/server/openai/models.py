@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from runner.library.models import StoredModel
 from runner.server.http_request import HttpRequest
+from runner.server.openai.answers import ModelCard, ModelList
 
 
 async def list_models(http: HttpRequest) -> None:
     """All installed models that can be run, newest first."""
     models = [stored for stored in http.services.library.models() if stored.fault is None]
     models.sort(key=lambda stored: stored.modified_at, reverse=True)
-    await http.reply({"object": "list", "data": [_entry(stored) for stored in models]})
+    await http.reply(ModelList(object="list", data=[_entry(stored) for stored in models]))
 
 
 async def show_model(http: HttpRequest) -> None:
@@ -22,7 +21,7 @@ async def show_model(http: HttpRequest) -> None:
     await http.reply({**_entry(stored), "id": ident})
 
 
-def _entry(stored: StoredModel) -> dict[str, Any]:
+def _entry(stored: StoredModel) -> ModelCard:
     return {
         "id": stored.name.short,
         "object": "model",

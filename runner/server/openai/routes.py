@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from runner.server.openai.answers import (
+    BatchList,
+    BatchObject,
+    ChatCompletionResponse,
+    CompletionResponse,
+    DeletedFile,
+    DeletedResponse,
+    EmbeddingResponse,
+    FileList,
+    FileObject,
+    InputItemList,
+    ResponseObject,
+)
 from runner.server.openai.batches.handlers import (
     cancel_batch,
     create_batch,
@@ -28,19 +41,6 @@ from runner.server.openai.responses.handlers import (
 )
 from runner.server.openai.responses.wire import ResponsesRequest
 from runner.server.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingRequest
-from runner.server.openapi.openai_answers import (
-    BatchList,
-    BatchObject,
-    ChatCompletionResponse,
-    CompletionResponse,
-    DeletedFile,
-    DeletedResponse,
-    EmbeddingResponse,
-    FileList,
-    FileObject,
-    InputItemList,
-    ResponseObject,
-)
 from runner.server.routes import RouteSpec
 from runner.server.sse import EVENT_STREAM as SSE
 

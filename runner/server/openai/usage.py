@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from runner.server.openai.answers import CompletionUsage
 from runner.types import Finish
 
 
 def usage_of(
     finishes: Sequence[Finish | None], n: int | None = None, reasoning_tokens: int | None = None
-) -> dict[str, Any]:
+) -> CompletionUsage:
     """The tokens of all choices. n: how many choices share one prompt, whose tokens count once;
     None: all of them. reasoning_tokens: of the completion; None: reasoning was not looked for."""
     used = [finish.usage for finish in finishes if finish is not None]
     prompts = used[:: n or max(1, len(used))]
     prompt = sum(usage.prompt_tokens for usage in prompts)
     completion = sum(usage.completion_tokens for usage in used)
-    told = {} if reasoning_tokens is None else {"reasoning_tokens": reasoning_tokens}
-    return {
+    answer: CompletionUsage = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
-        **({"completion_tokens_details": told} if told else {}),
     }
+    if reasoning_tokens is not None:
+        answer["completion_tokens_details"] = {"reasoning_tokens": reasoning_tokens}
+    return answer

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic import TypeAdapter
 
+from runner.server.error_bodies import AnthropicError, OllamaError, OpenAIError
 from runner.server.errors import AnthropicErrors, OllamaErrors, OpenAIErrors, surface_of
-from runner.server.openapi.answers import AnthropicError, OllamaError, OpenAIError
 from runner.server.openapi.examples import EXAMPLES
 from runner.server.routes import RouteSpec
 
@@ -23,7 +22,7 @@ _REF = "#/components/schemas/"
 _JSON = "application/json"
 _OWN_TAG = "hearth"
 _TAGS = {AnthropicErrors: "Anthropic", OpenAIErrors: "OpenAI", OllamaErrors: "Ollama"}
-ERRORS: dict[type, type[BaseModel]] = {
+ERRORS: dict[type, type[Any]] = {
     AnthropicErrors: AnthropicError,
     OpenAIErrors: OpenAIError,
     OllamaErrors: OllamaError,
@@ -57,23 +56,24 @@ def describe(paths: Sequence[RouteSpec], version: str) -> dict[str, Any]:
     }
 
 
-def _models(paths: Iterable[RouteSpec]) -> list[type[BaseModel]]:
+def _models(paths: Iterable[RouteSpec]) -> list[type[Any]]:
     found = [model for path in paths for model in (path.takes, path.gives)]
     models = [model for model in found if isinstance(model, type)]
     return list(dict.fromkeys([*ERRORS.values(), *models]))
 
 
-def _schemas(
-    models: Sequence[type[BaseModel]],
-) -> tuple[dict[type[BaseModel], dict[str, Any]], dict[str, Any]]:
+def _schemas(models: Sequence[type[Any]]) -> tuple[dict[type[Any], dict[str, Any]], dict[str, Any]]:
     """The reference of each model, and all schemas that these lead to."""
-    refs, whole = models_json_schema(
-        [(model, "validation") for model in models], ref_template=_REF + "{model}"
+    refs, whole = TypeAdapter.json_schemas(
+        [(number, "validation", TypeAdapter(model)) for number, model in enumerate(models)],
+        ref_template=_REF + "{model}",
     )
     schemas = whole.get("$defs", {})
     names = {long: _short(long) for long in schemas}
     renamed = {names[long]: _renamed(schema, names) for long, schema in schemas.items()}
-    found = {model: _renamed(refs[model, "validation"], names) for model in models}
+    found = {
+        model: _renamed(refs[number, "validation"], names) for number, model in enumerate(models)
+    }
     return found, renamed
 
 
@@ -92,7 +92,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _operation(
-    path: RouteSpec, method: str, refs: Mapping[type[BaseModel], dict[str, Any]]
+    path: RouteSpec, method: str, refs: Mapping[type[Any], dict[str, Any]]
 ) -> dict[str, Any]:
     summary, _, more = (inspect.getdoc(path.handler) or "").partition(". ")
     surface = type(surface_of(path.path))
@@ -139,7 +139,7 @@ def _parameter(name: str) -> dict[str, Any]:
 def _responses(
     path: RouteSpec,
     method: str,
-    refs: Mapping[type[BaseModel], dict[str, Any]],
+    refs: Mapping[type[Any], dict[str, Any]],
     error: Mapping[str, Any],
 ) -> dict[str, Any]:
     content: dict[str, Any] = {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from runner.library.gc import RemovedFile, StoreUsage, collect_garbage, measure_store
+from runner.server.answers import DiskUsageResponse, GcRemovedFile, GcResponse, ModelSpace
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import printable
 from runner.server.upkeep.wire import GcRequest
@@ -24,17 +24,17 @@ async def gc(http: HttpRequest) -> None:
         dry_run=asked.dry_run,
     )
     await http.reply(
-        {
-            "blobs": [_removed(item) for item in result.blobs],
-            "partials": [_removed(item) for item in result.partials],
-            "size": result.size_bytes,
-            "skipped": result.skipped,
-            "dry_run": asked.dry_run,
-        }
+        GcResponse(
+            blobs=[_removed(item) for item in result.blobs],
+            partials=[_removed(item) for item in result.partials],
+            size=result.size_bytes,
+            skipped=result.skipped,
+            dry_run=asked.dry_run,
+        )
     )
 
 
-def _removed(item: RemovedFile) -> dict[str, Any]:
+def _removed(item: RemovedFile) -> GcRemovedFile:
     return {"path": printable(item.path), "size": item.size_bytes}
 
 
@@ -44,15 +44,15 @@ async def du(http: HttpRequest) -> None:
     await http.reply(usage_fields(usage))
 
 
-def usage_fields(usage: StoreUsage) -> dict[str, Any]:
+def usage_fields(usage: StoreUsage) -> DiskUsageResponse:
     """The answer; all sizes in bytes."""
     models = [
-        {
-            "name": item.name,
-            "size": item.size_bytes,
-            "own": item.own_bytes,
-            "shared": item.shared_bytes,
-        }
+        ModelSpace(
+            name=item.name,
+            size=item.size_bytes,
+            own=item.own_bytes,
+            shared=item.shared_bytes,
+        )
         for item in usage.models
     ]
     return {

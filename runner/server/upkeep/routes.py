@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.server.openapi.answers import DiskUsageResponse, GcResponse
+from runner.server.answers import DiskUsageResponse, GcResponse
 from runner.server.routes import RouteSpec
 from runner.server.sse import NDJSON
 from runner.server.upkeep.fsck import fsck

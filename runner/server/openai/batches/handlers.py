@@ -9,13 +9,14 @@ from runner.errors import Conflict, InvalidRequest
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
+from runner.server.openai.answers import BatchList
 from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.batches.journal import Batch
 from runner.server.openai.batches.wire import WINDOW_S, BatchRequest, described
 from runner.server.openai.files.handlers import (
+    ends_of,
     lifetime_s,
     limit_of,
-    page_of,
     query_of,
     unknown_file,
 )
@@ -60,7 +61,11 @@ async def list_batches(http: HttpRequest) -> None:
     limit = limit_of(query, _USUAL_PAGE, MAX_PAGE)
     journal = _batches(http).journal
     found, more = await asyncio.to_thread(journal.page, query.get("after"), limit)
-    await http.reply(page_of([described(batch) for batch in found], more))
+    data = [described(batch) for batch in found]
+    first, last = ends_of(data)
+    await http.reply(
+        BatchList(object="list", data=data, has_more=more, first_id=first, last_id=last)
+    )
 
 
 async def show_batch(http: HttpRequest) -> None:

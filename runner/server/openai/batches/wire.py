@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from runner.errors import InvalidRequest
+from runner.server.openai.answers import BatchObject
 from runner.server.openai.batches.journal import Batch
 from runner.server.request_body import WireModel
 
@@ -55,7 +56,7 @@ class BatchRequest(WireModel):
             )
 
 
-def described(batch: Batch) -> dict[str, Any]:
+def described(batch: Batch) -> BatchObject:
     """A batch in OpenAI's words. Its files are named once they are there."""
     ended = not batch.is_open
     return {
@@ -71,7 +72,13 @@ def described(batch: Batch) -> dict[str, Any]:
         "error_file_id": batch.error_file_id if ended else None,
         "created_at": batch.created_at,
         "expires_at": batch.expires_at,
-        **{name: batch.times.get(name) for name in _TIMES},
+        "in_progress_at": batch.times.get("in_progress_at"),
+        "finalizing_at": batch.times.get("finalizing_at"),
+        "completed_at": batch.times.get("completed_at"),
+        "failed_at": batch.times.get("failed_at"),
+        "expired_at": batch.times.get("expired_at"),
+        "cancelling_at": batch.times.get("cancelling_at"),
+        "cancelled_at": batch.times.get("cancelled_at"),
         "request_counts": {
             "total": batch.total,
             "completed": batch.completed,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any, BinaryIO, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO, Literal, get_args
 from urllib.parse import parse_qs
 
 from runner.errors import InvalidRequest
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
+from runner.server.openai.answers import BatchObject, DeletedFile, FileList, FileObject
 from runner.server.openai.files.file_store import (
     FileQuery,
     FileStore,
@@ -57,7 +58,11 @@ async def list_files(http: HttpRequest) -> None:
     limit = limit_of(query, MAX_PAGE, MAX_PAGE)
     asked = FileQuery(query.get("purpose"), query.get("after"), limit, order)  # type: ignore[arg-type]
     files, more = await asyncio.to_thread(file_store_of(http).page, asked)
-    await http.reply(page_of([described(file) for file in files], more))
+    data = [described(file) for file in files]
+    first, last = ends_of(data)
+    await http.reply(
+        FileList(object="list", data=data, has_more=more, first_id=first, last_id=last)
+    )
 
 
 async def show_file(http: HttpRequest) -> None:
@@ -84,7 +89,7 @@ async def delete_file(http: HttpRequest) -> None:
     ident = http.parameter("id")
     if not await asyncio.to_thread(file_store_of(http).delete, ident):
         raise unknown_file(ident)
-    await http.reply({"id": ident, "object": "file", "deleted": True})
+    await http.reply(DeletedFile(id=ident, object="file", deleted=True))
 
 
 def file_store_of(http: HttpRequest) -> FileStore:
@@ -92,7 +97,7 @@ def file_store_of(http: HttpRequest) -> FileStore:
     return http.services.batches.files
 
 
-def described(file: StoredFile) -> dict[str, Any]:
+def described(file: StoredFile) -> FileObject:
     """A file in OpenAI's words."""
     return {
         "id": file.id,
@@ -129,10 +134,9 @@ def limit_of(query: Mapping[str, str], usual: int, most: int) -> int:
     return int(text)
 
 
-def page_of(data: list[dict[str, Any]], more: bool) -> dict[str, Any]:
-    """A page of a list."""
-    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
-    return {"object": "list", "data": data, "has_more": more, "first_id": first, "last_id": last}
+def ends_of(data: Sequence[FileObject] | Sequence[BatchObject]) -> tuple[str | None, str | None]:
+    """The first and the last id of a page."""
+    return (data[0]["id"], data[-1]["id"]) if data else (None, None)
 
 
 class _Upload:

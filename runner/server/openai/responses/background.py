@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from runner.server.errors import failure_of
+from runner.server.openai.answers import ResponseObject
 from runner.server.openai.responses.builder import ResponseBuilder
 from runner.server.openai.responses.events import EventLog
 from runner.server.openai.responses.response_store import ResponseStore, StoredResponse
@@ -39,7 +39,7 @@ class BackgroundResponses:
         ident: str,
         make: Make,
         builder: ResponseBuilder,
-        stored: Callable[[dict[str, Any]], StoredResponse],
+        stored: Callable[[ResponseObject], StoredResponse],
     ) -> EventLog:
         """Make a response with builder, and log its events. stored: what to keep of it."""
         running = _Running(builder, EventLog())
@@ -48,7 +48,7 @@ class BackgroundResponses:
         running.task = asyncio.create_task(self._run(ident, running, make, stored))
         return running.log
 
-    def state(self, ident: str) -> dict[str, Any] | None:
+    def state(self, ident: str) -> ResponseObject | None:
         """A response in the making as it stands; None when it is not one."""
         running = self._running.get(ident)
         return None if running is None else running.builder.response()
@@ -83,7 +83,7 @@ class BackgroundResponses:
         ident: str,
         running: _Running,
         make: Make,
-        stored: Callable[[dict[str, Any]], StoredResponse],
+        stored: Callable[[ResponseObject], StoredResponse],
     ) -> None:
         builder, log = running.builder, running.log
         try:

@@ -15,6 +15,7 @@ from runner.chat.reasoning import ReasoningText
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.server.errors import HttpFailure
 from runner.server.ids import new_id
+from runner.server.openai.answers import ResponseObject, ResponseStatus
 from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs
 from runner.server.openai.responses.logprobs import PendingTokens
@@ -61,7 +62,7 @@ class ResponseBuilder:
 
     def __init__(self, asked: ResponsesRequest, ident: str, parser: OutputParser | None) -> None:
         self.output: list[dict[str, Any]] = []
-        self.status = "in_progress"
+        self.status: ResponseStatus = "in_progress"
         self._asked = asked
         self._ident = ident
         self._parser = parser
@@ -115,7 +116,7 @@ class ResponseBuilder:
         self.status = "cancelled"
         return self._close("incomplete")
 
-    def response(self) -> dict[str, Any]:
+    def response(self) -> ResponseObject:
         """The response as it stands."""
         asked, reasoning = self._asked, self._asked.reasoning
         cut = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
@@ -300,7 +301,7 @@ class ResponseBuilder:
         return _sse(kind, self._sequence - 1, **fields)
 
 
-def failed(response: dict[str, Any]) -> bytes:
+def failed(response: ResponseObject) -> bytes:
     """The events of a response that ended before any was kept."""
     kinds = ("response.created", "response.failed")
     return b"".join(_sse(kind, number, response=response) for number, kind in enumerate(kinds))

@@ -14,6 +14,7 @@ from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
 from runner.server.images import require_vision
+from runner.server.openai.answers import DeletedResponse, InputItemList, ResponseObject
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.responses.builder import ResponseBuilder, failed
 from runner.server.openai.responses.events import EventLog
@@ -36,7 +37,7 @@ class _NewResponse:
     input_from: int
     request: GenerateRequest
 
-    def stored(self, response: dict[str, Any]) -> StoredResponse:
+    def stored(self, response: ResponseObject) -> StoredResponse:
         """It with what came of it."""
         return StoredResponse(response, self.history, self.input_from)
 
@@ -78,8 +79,8 @@ async def list_input(http: HttpRequest) -> None:
     if b"order=asc" not in http.scope["query_string"]:
         items = items[::-1]
     first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
-    answer = {"object": "list", "data": items, "has_more": False}
-    await http.reply({**answer, "first_id": first, "last_id": last})
+    answer = InputItemList(object="list", data=items, has_more=False, first_id=first, last_id=last)
+    await http.reply(answer)
 
 
 async def delete_response(http: HttpRequest) -> None:
@@ -88,7 +89,7 @@ async def delete_response(http: HttpRequest) -> None:
     await _background(http).cancel(ident)
     if not await asyncio.to_thread(_file(http).delete, ident):
         raise _unknown(ident)
-    await http.reply({"id": ident, "object": "response", "deleted": True})
+    await http.reply(DeletedResponse(id=ident, object="response", deleted=True))
 
 
 async def cancel_response(http: HttpRequest) -> None:
@@ -165,7 +166,8 @@ async def _begin_in_background(http: HttpRequest, new: _NewResponse) -> None:
     generated without its client."""
     services = http.services
     first = ResponseBuilder(new.body, new.ident, None)
-    waiting = {**first.response(), "status": "queued"}
+    waiting = first.response()
+    waiting["status"] = "queued"
     await asyncio.to_thread(_file(http).save, new.stored(waiting))
 
     async def make(builder: ResponseBuilder, log: EventLog) -> None:
@@ -181,7 +183,7 @@ async def _begin_in_background(http: HttpRequest, new: _NewResponse) -> None:
         await http.reply(waiting)
 
 
-async def _response(http: HttpRequest) -> dict[str, Any]:
+async def _response(http: HttpRequest) -> ResponseObject:
     ident = http.parameter("id")
     running = _background(http).state(ident)
     return running or (await _find(http, ident)).response

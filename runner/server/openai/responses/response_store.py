@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.server.openai.answers import ResponseObject
 from runner.server.openai.database import Database
 from runner.server.openai.responses import image_store
 
@@ -36,7 +37,7 @@ class StoredResponse:
     """A response with all items that came before its output. input_from: where among them its
     own input begins."""
 
-    response: dict[str, Any]
+    response: ResponseObject
     history: list[dict[str, Any]]
     input_from: int
 

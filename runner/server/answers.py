@@ -1,0 +1,92 @@
+"""What hearth's own routes answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import TypedDict
+
+
+class StatusResponse(TypedDict):
+    """What came of it."""
+
+    status: str
+
+
+class VersionResponse(TypedDict):
+    """Who answers."""
+
+    version: str
+    name: str
+    pid: int
+    store: str
+    read_only: bool
+    uptime_s: float
+
+
+class KeyEntry(TypedDict):
+    """A key, which cannot be read back."""
+
+    name: str
+    scopes: list[str]
+    created_at: Any
+
+
+class KeyList(TypedDict):
+    """All keys."""
+
+    keys: list[KeyEntry]
+
+
+class CreatedKey(TypedDict):
+    """A key, the only time that it is shown."""
+
+    name: str
+    scopes: list[str]
+    key: str
+
+
+class RemovedKey(TypedDict):
+    """A key that is no more."""
+
+    name: str
+    removed: bool
+
+
+class ModelSpace(TypedDict):
+    """The bytes of one model; own: that only it uses."""
+
+    name: str
+    size: int
+    own: int
+    shared: int
+
+
+class DiskUsageResponse(TypedDict):
+    """What the store takes, in bytes."""
+
+    models: list[ModelSpace]
+    blobs: int
+    unused: int
+    linked: int
+    partials: int
+    other: int
+    total: int
+    free: int | None
+
+
+class GcRemovedFile(TypedDict):
+    """A file that is gone, or would be."""
+
+    path: str
+    size: int
+
+
+class GcResponse(TypedDict):
+    """What was removed, in bytes."""
+
+    blobs: list[GcRemovedFile]
+    partials: list[GcRemovedFile]
+    size: int
+    skipped: str | None
+    dry_run: bool

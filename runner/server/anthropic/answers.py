@@ -1,0 +1,87 @@
+"""What Anthropic's routes answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+
+class AnthropicUsage(TypedDict):
+    """The tokens of a request."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+
+
+class MessageHead(TypedDict):
+    """What a message begins with."""
+
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+
+
+class MessageEnding(TypedDict):
+    """Why a message ended."""
+
+    stop_reason: str | None
+    stop_sequence: str | None
+
+
+class MessagesResponse(MessageHead, MessageEnding):
+    """The answer to a conversation. content: blocks of text, thinking and tool_use."""
+
+    content: list[dict[str, Any]]
+    usage: AnthropicUsage
+
+
+class CountTokensResponse(TypedDict):
+    """The tokens of a request that was not run."""
+
+    input_tokens: int
+
+
+class AnthropicModel(TypedDict):
+    """An installed model."""
+
+    type: Literal["model"]
+    id: str
+    display_name: str
+    created_at: str
+    lifecycle: Literal["active"]
+
+
+class AnthropicModelList(TypedDict):
+    """The installed models, on one page."""
+
+    data: list[AnthropicModel]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class AnyModel(TypedDict):
+    """An installed model: OpenAI's fields, or Anthropic's for a request with anthropic-version."""
+
+    id: str
+    object: NotRequired[Literal["model"]]
+    created: NotRequired[int]
+    owned_by: NotRequired[str]
+    type: NotRequired[Literal["model"]]
+    display_name: NotRequired[str]
+    created_at: NotRequired[str]
+    lifecycle: NotRequired[Literal["active"]]
+
+
+class AnyModelList(TypedDict):
+    """The installed models: OpenAI's fields, or Anthropic's."""
+
+    data: list[AnyModel]
+    object: NotRequired[Literal["list"]]
+    has_more: NotRequired[bool]
+    first_id: NotRequired[str | None]
+    last_id: NotRequired[str | None]

@@ -1,0 +1,153 @@
+"""What Ollama's routes answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+
+class OllamaTimings(TypedDict):
+    """What every whole answer has; durations in nanoseconds."""
+
+    model: str
+    created_at: str
+    done: bool
+    done_reason: NotRequired[str]
+    total_duration: NotRequired[int]
+    load_duration: NotRequired[int]
+    prompt_eval_count: NotRequired[int]
+    prompt_eval_duration: NotRequired[int]
+    eval_count: NotRequired[int]
+    eval_duration: NotRequired[int]
+    cached_count: NotRequired[int]
+    truncated: NotRequired[dict[str, int]]
+    logprobs: NotRequired[list[dict[str, Any]]]
+
+
+class OllamaGenerateResponse(OllamaTimings):
+    """The continuation of a prompt."""
+
+    response: str
+    thinking: NotRequired[str]
+    context: NotRequired[Sequence[int]]
+
+
+class OllamaMessage(TypedDict):
+    """What the model said."""
+
+    role: str
+    content: str
+    thinking: NotRequired[str]
+    tool_calls: NotRequired[list[dict[str, Any]]]
+
+
+class OllamaChatResponse(OllamaTimings):
+    """The answer to a conversation."""
+
+    message: OllamaMessage
+
+
+class OllamaEmbedResponse(TypedDict):
+    """One vector for each input."""
+
+    model: str
+    embeddings: list[list[float]]
+    total_duration: int
+    load_duration: int
+    prompt_eval_count: int
+
+
+class LegacyEmbedResponse(TypedDict):
+    """One vector."""
+
+    embedding: list[float]
+
+
+class OllamaModelDetails(TypedDict):
+    """What kind of model it is."""
+
+    parent_model: str
+    format: str
+    family: str
+    families: list[str]
+    parameter_size: str
+    quantization_level: str
+
+
+class OllamaModelEntry(TypedDict):
+    """An installed model."""
+
+    name: str
+    model: str
+    modified_at: str
+    size: int
+    digest: str
+    details: OllamaModelDetails
+    fault: NotRequired[str]
+
+
+class TagsResponse(TypedDict):
+    """The installed models."""
+
+    models: list[OllamaModelEntry]
+
+
+class RunningModelEntry(TypedDict):
+    """A model in memory. expires_at null: it stays. stats null: its
+    worker does not answer."""
+
+    name: str
+    model: str
+    digest: str
+    size: int
+    size_vram: int
+    details: OllamaModelDetails
+    expires_at: str | None
+    context_length: int
+    pool_tokens: int
+    state: Literal["loaded", "loading"]
+    requests: int
+    stats: dict[str, Any] | None
+
+
+class PsResponse(TypedDict):
+    """The models in memory."""
+
+    models: list[RunningModelEntry]
+
+
+class OllamaModelFile(TypedDict):
+    """A file beside the model's own. fault: why a projector cannot be used."""
+
+    architecture: str
+    parameter_size: str | None
+    quantization_level: str | None
+    size: int
+    fault: NotRequired[str | None]
+
+
+class ShowResponse(TypedDict):
+    """Everything about one model."""
+
+    license: str
+    modelfile: str
+    parameters: str
+    template: str
+    system: str
+    details: OllamaModelDetails
+    model_info: dict[str, Any]
+    capabilities: list[str]
+    modified_at: str
+    messages: list[dict[str, str]]
+    projector_info: NotRequired[dict[str, Any]]
+    digest: str
+    size: int
+    bits_per_weight: float | None
+    memory: dict[str, Any] | None
+    renderer: str
+    parser: str
+    requires: str
+    draft: OllamaModelFile | None
+    projector: OllamaModelFile | None

@@ -1,0 +1,249 @@
+"""What OpenAI's routes answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+PromptLogprobs = list[dict[str, Any] | None]
+
+
+class CompletionUsage(TypedDict):
+    """The tokens of a request."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: dict[str, int]
+    completion_tokens_details: NotRequired[dict[str, int]]
+
+
+class ChatToolCall(TypedDict):
+    """A tool call: function and its arguments, or custom and its input, as type says."""
+
+    id: str
+    type: Literal["function", "custom"]
+    function: NotRequired[dict[str, str]]
+    custom: NotRequired[dict[str, str]]
+
+
+class ChatCompletionMessage(TypedDict):
+    """The message of a choice. reasoning_content: what a reasoning model thought first, under both
+    names that clients look for."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+    reasoning: NotRequired[str]
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[ChatToolCall]]
+
+
+class ChatChoice(TypedDict):
+    """One of n answers."""
+
+    index: int
+    message: ChatCompletionMessage
+    logprobs: dict[str, Any] | None
+    finish_reason: str | None
+
+
+class ChatCompletionResponse(TypedDict):
+    """The answer to a conversation."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: CompletionUsage
+    truncated: NotRequired[dict[str, int]]
+    prompt_logprobs: NotRequired[PromptLogprobs]
+
+
+class CompletionChoice(TypedDict):
+    """One of n continuations."""
+
+    index: int
+    text: str
+    logprobs: dict[str, Any] | None
+    finish_reason: str | None
+    prompt_logprobs: NotRequired[PromptLogprobs]
+
+
+class CompletionHeadFields(TypedDict):
+    """What all events of one continuation have in common."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+
+
+class CompletionResponse(CompletionHeadFields):
+    """The continuation of a prompt."""
+
+    choices: list[CompletionChoice]
+    usage: CompletionUsage
+
+
+class EmbeddingObject(TypedDict):
+    """A vector; a string where base64 was asked for."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingResponse(TypedDict):
+    """One vector for each input."""
+
+    object: Literal["list"]
+    data: list[EmbeddingObject]
+    model: str
+    usage: dict[str, int]
+
+
+class ModelCard(TypedDict):
+    """An installed model."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(TypedDict):
+    """The installed models."""
+
+    object: Literal["list"]
+    data: list[ModelCard]
+
+
+ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+
+
+class ResponseObject(TypedDict):
+    """A response of the Responses API. output: messages, reasoning and function calls."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    completed_at: int | None
+    status: ResponseStatus
+    background: bool
+    error: dict[str, Any] | None
+    incomplete_details: dict[str, Any] | None
+    instructions: str | None
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    metadata: dict[str, str]
+    model: str
+    output: list[dict[str, Any]]
+    parallel_tool_calls: bool
+    previous_response_id: str | None
+    reasoning: dict[str, str | None]
+    store: bool
+    temperature: float | None
+    text: dict[str, Any]
+    tool_choice: Any
+    tools: list[dict[str, Any]]
+    top_logprobs: int
+    top_p: float | None
+    truncation: str
+    usage: dict[str, Any] | None
+    user: str | None
+
+
+class InputItemList(TypedDict):
+    """What a response was asked."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class DeletedResponse(TypedDict):
+    """A response that is no more."""
+
+    id: str
+    object: Literal["response"]
+    deleted: bool
+
+
+class FileObject(TypedDict):
+    """A stored file."""
+
+    id: str
+    object: Literal["file"]
+    bytes: int
+    created_at: int
+    expires_at: int | None
+    filename: str
+    purpose: str
+    status: Literal["processed"]
+    status_details: None
+
+
+class FileList(TypedDict):
+    """Stored files."""
+
+    object: Literal["list"]
+    data: list[FileObject]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class DeletedFile(TypedDict):
+    """A file that is no more."""
+
+    id: str
+    object: Literal["file"]
+    deleted: bool
+
+
+BatchStatus = Literal[
+    "validating", "in_progress", "finalizing", "completed",
+    "failed", "expired", "cancelling", "cancelled",
+]  # fmt: skip
+
+
+class BatchObject(TypedDict):
+    """A batch. Its files are named once it has ended."""
+
+    id: str
+    object: Literal["batch"]
+    endpoint: str
+    model: str | None
+    errors: dict[str, Any] | None
+    input_file_id: str
+    completion_window: str
+    status: BatchStatus
+    output_file_id: str | None
+    error_file_id: str | None
+    created_at: int
+    expires_at: int
+    in_progress_at: int | None
+    finalizing_at: int | None
+    completed_at: int | None
+    failed_at: int | None
+    expired_at: int | None
+    cancelling_at: int | None
+    cancelled_at: int | None
+    request_counts: dict[str, int]
+    usage: dict[str, Any] | None
+    metadata: dict[str, str] | None
+
+
+class BatchList(TypedDict):
+    """Batches, the newest first."""
+
+    object: Literal["list"]
+    data: list[BatchObject]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
