@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from runner.chat.tools.delimited import begun
+
 THINK: Final = ("<think>", "</think>")
 REASONING_TAGS: Final = (
     THINK,
@@ -92,7 +94,7 @@ class ReasoningParser:
             thought, self._held = self._held[:end], self._held[end + len(self._closing) :]
             self._state = self._blanks_after
         else:
-            keep = _overlap(self._held, self._closing)
+            keep = begun(self._held, self._closing)
             cut = len(self._held) - keep
             thought, self._held = self._held[:cut], self._held[cut:]
             if not thought:
@@ -114,11 +116,3 @@ class ReasoningParser:
             return None
         self._state = then
         return []
-
-
-def _overlap(text: str, tag: str) -> int:
-    """How many characters at the end of text may be the beginning of tag."""
-    for length in range(min(len(text), len(tag) - 1), 0, -1):
-        if text.endswith(tag[:length]):
-            return length
-    return 0

@@ -13,7 +13,7 @@ import re
 from runner.chat.family import Family
 from runner.chat.reasoning import ReasoningText
 from runner.chat.tools.calls import Tools, collect_calls, name_of, typed_call
-from runner.chat.tools.delimited import DelimitedParser, Delimiters
+from runner.chat.tools.delimited import DelimitedParser, Delimiters, token_begun
 from runner.types import ToolCall
 
 _TOKENS = ("<|start|>", "<|message|>", "<|eom|>", "<|eot|>")
@@ -81,7 +81,7 @@ class GlimmerSplitter:
             parts = self._parts_of(body)
             self._in_header, self._to_self = True, False
             return parts
-        cut = len(self._held) - _begun(self._held)
+        cut = len(self._held) - token_begun(self._held, _TOKENS)
         body, self._held = self._held[:cut], self._held[cut:]
         return self._parts_of(body) if body else None
 
@@ -89,13 +89,6 @@ class GlimmerSplitter:
         if not body:
             return []
         return [ReasoningText(body) if self._to_self else body]
-
-
-def _begun(text: str) -> int:
-    """How many characters at the end may be the beginning of a marker."""
-    start = text.rfind("<", max(0, len(text) - len(_MESSAGE)))
-    tail = text[start:] if start >= 0 else ""
-    return len(tail) if tail and any(marker.startswith(tail) for marker in _TOKENS) else 0
 
 
 def _parser(tools: Tools) -> DelimitedParser:

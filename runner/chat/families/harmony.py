@@ -17,7 +17,7 @@ from runner.chat.tools.argument_grammar import as_json, lark_text
 from runner.chat.tools.call_grammar import CallGrammar
 from runner.chat.tools.call_stream import CallHeads, CallStream
 from runner.chat.tools.calls import new_call
-from runner.chat.tools.delimited import MAX_CALL_CHARS
+from runner.chat.tools.delimited import MAX_CALL_CHARS, token_begun
 
 _CHANNEL = "<|channel|>"
 _MESSAGE = "<|message|>"
@@ -108,8 +108,8 @@ class HarmonySplitter:
             return parts
         if self._recipient is not None:
             self._searched = max(0, len(self._held) - len("<|return|>"))
-            return self._shown(len(self._held) - _begun(self._held)) or None
-        keep = _begun(self._held)
+            return self._shown(len(self._held) - token_begun(self._held, _TOKENS)) or None
+        keep = token_begun(self._held, _TOKENS)
         body, self._held = self._held[: len(self._held) - keep], self._held[-keep:] * bool(keep)
         return list(self._parts_of(body, whole=False)) if body else None
 
@@ -147,13 +147,6 @@ class HarmonySplitter:
                 return
         if body:
             yield ReasoningText(body) if self._channel == "analysis" else body
-
-
-def _begun(text: str) -> int:
-    """How many characters at the end may be the beginning of a marker."""
-    start = text.rfind("<", max(0, len(text) - len("<|return|>")))
-    tail = text[start:] if start >= 0 else ""
-    return len(tail) if any(marker.startswith(tail) for marker in _TOKENS) and tail else 0
 
 
 FAMILY = Family(
