@@ -37,7 +37,8 @@ from runner.models.model_shape import model_shape
 from runner.models.observer import NullObserver, Observer
 from runner.models.options import check_options
 from runner.models.resident import Resident
-from runner.models.supervisor import Timeouts, WorkerHandle
+from runner.models.supervisor import WorkerHandle
+from runner.models.watchdog import Timeouts
 from runner.settings import Settings
 from runner.types import LoadPlan
 
@@ -71,7 +72,7 @@ class Lease:
         return self.resident.parameters
 
     @property
-    def abilities(self) -> ModelCapabilities:
+    def capabilities(self) -> ModelCapabilities:
         """What it can be asked for."""
         return model_capabilities(self.bundle)
 

@@ -7,11 +7,9 @@ those requests an error; whether and when to start another is the manager's busi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from runner.errors import (
@@ -26,6 +24,7 @@ from runner.errors import (
 from runner.models.connection import FrameConnection
 from runner.models.delta_stream import DeltaStream
 from runner.models.observer import NullObserver, Observer
+from runner.models.watchdog import Timeouts, Watchdog
 from runner.models.worker_process import WorkerProcess
 from runner.types import Embeddings, GenerateRequest, LoadPlan, WorkerStats
 from runner.worker.json_codec import from_json, to_json
@@ -34,16 +33,7 @@ from runner.worker.protocol import ProtocolError, WorkerInfo, delta_from_wire
 log = logging.getLogger("hearth.worker")
 
 _EXIT_GRACE_S = 2.0
-_STATS_TIMEOUT_S = 2.0
 _DEATH_GRACE_S = 0.5  # from a lost connection to SIGKILL
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Seconds; None: no limit. load_s is the longest time without progress."""
-
-    load_s: float | None = 300.0
-    step_s: float | None = 120.0
 
 
 class WorkerHandle:
@@ -55,16 +45,13 @@ class WorkerHandle:
         self.observer: Observer = NullObserver()
         self.progress = 0.0
         self.crashed = False
-        self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._sequences: dict[str, tuple[DeltaStream, int]] = {}
         self._calls: dict[str, asyncio.Future[Any]] = {}
         self._ready: asyncio.Future[WorkerInfo] = self._loop.create_future()
         self._ended: asyncio.Future[HearthError] = self._loop.create_future()
-        self._heard_at = self._loop.time()
-        self._watchdog: asyncio.TimerHandle | None = None
-        self._examination: asyncio.Task[None] | None = None
+        self._watchdog = Watchdog(name, timeouts, lambda: self.busy, self.stats, self._end_with)
         self._fault: HearthError | None = None
         self._closing = False
         self._connection = FrameConnection(self._on_frame, self._on_lost)
@@ -102,21 +89,21 @@ class WorkerHandle:
     def generate(self, requests: Sequence[GenerateRequest]) -> DeltaStream:
         """Start the sequences of requests; their ids must be unique in this worker."""
         ids = [request.id for request in requests]
-        generation = DeltaStream(len(ids), lambda: self._abort(ids))
+        stream = DeltaStream(len(ids), lambda: self._abort(ids))
         if (error := self._dead()) is not None:
-            generation.fail(error)
-            return generation
+            stream.fail(error)
+            return stream
         for index, request in enumerate(requests):
-            self._sequences[request.id] = (generation, index)
+            self._sequences[request.id] = (stream, index)
             frame = {"op": "generate", "id": request.id, "request": to_json(request)}
             try:
                 self._send(frame)
             except InvalidRequest as refusal:
                 self._cancel(ids)
-                generation.fail(refusal)
+                stream.fail(refusal)
                 break
-        self._touch()
-        return generation
+        self._watchdog.touch()
+        return stream
 
     async def embed(
         self,
@@ -180,7 +167,7 @@ class WorkerHandle:
         ident = f"call-{next(self._ids)}"
         future: asyncio.Future[Any] = self._loop.create_future()
         self._calls[ident] = future
-        self._touch()
+        self._watchdog.touch()
         try:
             self._send({"op": op, "id": ident, **values})
             return await future
@@ -190,9 +177,9 @@ class WorkerHandle:
 
     def fail_all(self, error: HearthError) -> None:
         """End every request in flight with error; the worker forgets them."""
-        for generation, _ in list(self._sequences.values()):
-            generation.cancel()
-            generation.fail(error)
+        for stream, _ in list(self._sequences.values()):
+            stream.cancel()
+            stream.fail(error)
         self._sequences.clear()
         for future in self._calls.values():
             if not future.done():
@@ -217,7 +204,7 @@ class WorkerHandle:
         except OSError as error:
             raise ModelLoadFailed(f"no worker process could be started: {error}") from None
         await self._loop.create_unix_connection(lambda: self._connection, sock=sock)
-        self._touch()
+        self._watchdog.touch()
         self._send({"op": "load", "plan": to_json(self.plan)})
 
     async def _abandon(self) -> None:
@@ -253,46 +240,6 @@ class WorkerHandle:
             return self._ended.result()
         return self._fault
 
-    def _touch(self) -> None:
-        """Start or keep the watchdog; silence counts from when there is something to do."""
-        examined = self._examination is not None and not self._examination.done()
-        if self._watchdog is None and not examined:
-            self._heard_at = self._loop.time()
-            self._watch()
-
-    def _watch(self) -> None:
-        limit_s = self._timeouts.step_s if self._ready.done() else self._timeouts.load_s
-        idle = self._ready.done() and not self.busy
-        self._watchdog = None
-        if idle or limit_s is None or self._ended.done():
-            return
-        silent_s = self._loop.time() - self._heard_at
-        if silent_s < limit_s:
-            self._watchdog = self._loop.call_later(limit_s - silent_s + 0.01, self._watch)
-        elif self._ready.done():
-            self._examination = self._loop.create_task(self._examine(limit_s))
-        else:
-            self._end_with(
-                WorkerTimeout(
-                    f"{self.name} made no progress in loading for {limit_s:g} s and was ended"
-                )
-            )
-
-    async def _examine(self, limit_s: float) -> None:
-        """Silence alone proves nothing: steps that only read a long prompt send no frame. The
-        worker's other thread knows how long the step under way has taken."""
-        age_s: float | None = limit_s
-        with contextlib.suppress(TimeoutError, HearthError):
-            stats = await asyncio.wait_for(self.stats(), _STATS_TIMEOUT_S)
-            age_s = stats.step_age_s
-        if age_s is not None and age_s >= limit_s:
-            self._end_with(
-                WorkerTimeout(f"a step of {self.name} took more than {limit_s:g} s; it was ended")
-            )
-            return
-        self._heard_at = self._loop.time() - (age_s or 0.0)
-        self._watch()
-
     def _end_with(self, error: HearthError) -> None:
         self._fault = self._fault or error
         self._process.kill()
@@ -300,7 +247,7 @@ class WorkerHandle:
     def _on_frame(self, frame: dict[str, Any]) -> None:
         op = frame["op"]
         if op != "reply" or not self._sequences:  # stats are answered even while a step hangs
-            self._heard_at = self._loop.time()
+            self._watchdog.heard()
         if op == "step":
             self._on_step(frame["deltas"])
         elif op == "reply":
@@ -345,9 +292,7 @@ class WorkerHandle:
     def _on_ready(self, info: dict[str, Any]) -> None:
         ready = from_json(WorkerInfo, info)
         self.progress = 1.0
-        if self._watchdog is not None:  # it was set for the load, whose limit is another
-            self._watchdog.cancel()
-            self._watchdog = None
+        self._watchdog.loaded()
         if not self._ready.done():
             self._ready.set_result(ready)
 
@@ -357,20 +302,19 @@ class WorkerHandle:
         self._reaper = self._loop.create_task(self._reap())
 
     async def _reap(self) -> None:
-        ending = await self._process.wait(_EXIT_GRACE_S if self._closing else _DEATH_GRACE_S)
+        status = await self._process.wait(_EXIT_GRACE_S if self._closing else _DEATH_GRACE_S)
         self.crashed = not self._closing and (self._fault is None or self._was_running())
         error = self._fault or WorkerCrashed(
-            f"the worker of {self.name} ended unexpectedly ({ending}); the next request starts it"
+            f"the worker of {self.name} ended unexpectedly ({status}); the next request starts it"
             " again",
-            signal=ending.signal_name,
-            exit_code=ending.exit_code,
+            signal=status.signal_name,
+            exit_code=status.exit_code,
         )
         if self.crashed:
             log.error(
-                "worker %d of %s: %s\n%s", self.pid, self.name, ending, self._process.stderr_tail
+                "worker %d of %s: %s\n%s", self.pid, self.name, status, self._process.stderr_tail
             )
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        self._watchdog.stop()
         self.fail_all(error)
         if not self._ready.done():
             self._ready.set_exception(error)

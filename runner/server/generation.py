@@ -91,7 +91,7 @@ def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
     if tools:
         _require_tools(lease)
     think = request.think
-    if request.think_if_able and not lease.abilities.thinking:
+    if request.think_if_able and not lease.capabilities.thinking:
         think = None
     completed = replace(
         request,
@@ -179,7 +179,7 @@ def _is_chat(request: GenerateRequest) -> bool:
 
 
 def _with_suffix(lease: Lease, request: GenerateRequest, suffix: str) -> GenerateRequest:
-    if request.template is None and not lease.abilities.insert:
+    if request.template is None and not lease.capabilities.insert:
         raise Unsupported(
             f"{lease.bundle.name.short} does not support insert: its template reads no .Suffix",
             param="suffix",
@@ -203,7 +203,7 @@ def _shown(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _require_tools(lease: Lease) -> None:
-    if not lease.abilities.tools:
+    if not lease.capabilities.tools:
         raise Unsupported(
             f"{lease.bundle.name.short} does not support tools: its chat template does not "
             "mention them",
@@ -219,7 +219,7 @@ def _think_options(lease: Lease, think: bool | str | None) -> dict[str, Any]:
     if isinstance(think, str) and think not in EFFORTS:
         known = ", ".join(EFFORTS)
         raise InvalidRequest(f"think={think[:40]!r}: expected true, false, {known}", param="think")
-    if think is not False and not lease.abilities.thinking:
+    if think is not False and not lease.capabilities.thinking:
         raise Unsupported(
             f"{lease.bundle.name.short} does not support thinking: its chat template does not "
             "mention it",

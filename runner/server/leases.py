@@ -29,7 +29,7 @@ async def leased(
 def require_embedding(lease: Lease) -> None:
     """Raises Unsupported when the model generates text only."""
     name = lease.bundle.name.short
-    if lease.abilities.rerank:
+    if lease.capabilities.rerank:
         raise Unsupported(f"{name} is a reranker: it scores texts with /v1/rerank and /v1/score")
-    if not lease.abilities.embedding:
+    if not lease.capabilities.embedding:
         raise Unsupported(f"{name} generates text; load an embedding model for embeddings")

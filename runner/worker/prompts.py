@@ -6,69 +6,31 @@ engine's thread: templates are Python, tokenizers do not touch the backend. Know
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from modelfile.errors import ModelfileError
-from modelfile.templates.chat_template import Capabilities, ChatTemplate
+from modelfile.templates.chat_template import ChatTemplate
 from modelfile.templates.dialect import compile_template
 from modelfile.templates.named import DEFAULT, TOOL_USE, NamedTemplates
 from runner.backends.backend import Tokenizer
-from runner.errors import InvalidRequest, ModelInvalid, Unsupported
-from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Message, ToolCall
+from runner.errors import InvalidRequest, Unsupported
+from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Message
+from runner.worker.fallback_templates import BrokenTemplate, PlainTemplate
 from runner.worker.images import ImageCache, images_of
+from runner.worker.template_messages import (
+    absent_marker,
+    content_parts,
+    template_message,
+    with_marker,
+)
 from runner.worker.tool_results import match_tool_results
 
 log = logging.getLogger(__name__)
 
 MAX_COMPILED_TEMPLATES = 8  # templates of requests that are kept compiled
-
-
-class PlainTemplate(ChatTemplate):
-    """The prompt for a model without a chat template: "User: ...", "Assistant: ...", one blank
-    line between turns, system text first and without a label. Tools are not shown."""
-
-    capabilities = Capabilities(optional_generation_prompt=True)
-
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **options: Any,
-    ) -> str:
-        """See ChatTemplate."""
-        turns = [_plain_turn(message) for message in messages]
-        return "\n\n".join(turns + ["Assistant:"] * add_generation_prompt)
-
-
-class BrokenTemplate(ChatTemplate):
-    """Stands for a chat template that cannot be compiled: the model still completes text."""
-
-    def __init__(self, fault: ModelfileError) -> None:
-        self._fault = fault
-        self.capabilities = Capabilities()
-
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **options: Any,
-    ) -> str:
-        """Raises ModelInvalid."""
-        raise ModelInvalid(
-            f"the model's chat template cannot be used: {self._fault}; give it another one "
-            "(TEMPLATE in a Modelfile), or use it without chat"
-        )
-
-
-def _plain_turn(message: Mapping[str, Any]) -> str:
-    role, content = str(message["role"]), str(message["content"])
-    return content if role == "system" else f"{role.capitalize()}: {content}"
 
 
 class PromptEncoder:
@@ -91,7 +53,7 @@ class PromptEncoder:
         self._bos = _text(tokenizer, tokenizer.bos)
         self._eos = _text(tokenizer, tokenizer.eos)
         self._template = _compile(chat_template, tool_template, self._bos, self._eos, engine)
-        self._given: OrderedDict[str, ChatTemplate] = OrderedDict()  # those of requests, by source
+        self._requested: OrderedDict[str, ChatTemplate] = OrderedDict()  # by source
 
     def render(self, request: GenerateRequest) -> str:
         """The prompt as text. Raises InvalidRequest when the template refuses the messages, or
@@ -106,10 +68,8 @@ class PromptEncoder:
                 raise InvalidRequest(f"the template option {name!r} is set by hearth itself")
         try:
             if "suffix" in options:
-                return self._fill(request.messages, options, self._chosen(request))
-            messages = [
-                _message_for_template(message) for message in match_tool_results(request.messages)
-            ]
+                return self._fill(request.messages, options, self._template_for(request))
+            messages = [template_message(one) for one in match_tool_results(request.messages)]
             if images_of(request):
                 return self._with_images(request, messages, options)
             return self._conversation(request, messages, options)
@@ -124,19 +84,19 @@ class PromptEncoder:
     ) -> str:
         tools = [dict(tool) for tool in request.tools] or None
         if request.continues:
-            return self._continued(messages, tools, options, self._chosen(request))
-        return self._chosen(request).render(messages, tools, **options)
+            return self._continued(messages, tools, options, self._template_for(request))
+        return self._template_for(request).render(messages, tools, **options)
 
     def _with_images(
         self, request: GenerateRequest, messages: list[dict[str, Any]], options: dict[str, Any]
     ) -> str:
-        """The prompt with IMAGE_MARK where each image goes. Templates that want contents as lists
-        of parts get the text with its marks as the one part, as in llama.cpp's server: what stands
-        around an image the projector says, not the template."""
+        """The prompt with IMAGE_PLACEHOLDER where each image goes. Templates that want contents as
+        lists of parts get the text with its placeholders as the one part, as in llama.cpp's server:
+        what stands around an image the projector says, not the template."""
         self._check_images(request)
         expected, found = len(images_of(request)), 0
         faults: list[ModelfileError | InvalidRequest] = []
-        for shape in (str, _parts):
+        for shape in (str, content_parts):
             shaped = [{**message, "content": shape(message["content"])} for message in messages]
             try:
                 text = self._conversation(request, shaped, options)
@@ -167,21 +127,21 @@ class PromptEncoder:
                     param="messages",
                 )
 
-    def _chosen(self, request: GenerateRequest) -> ChatTemplate:
+    def _template_for(self, request: GenerateRequest) -> ChatTemplate:
         """The template of the request, else the model's. Raises InvalidRequest for a faulty
         one."""
         source = request.template
         if source is None:
             return self._template
-        if source not in self._given:
+        if source not in self._requested:
             try:
-                self._given[source] = compile_template(source, self._bos, self._eos)
+                self._requested[source] = compile_template(source, self._bos, self._eos)
             except ModelfileError as error:
                 raise InvalidRequest(f"the template: {error}", param="template") from error
-            if len(self._given) > MAX_COMPILED_TEMPLATES:
-                self._given.popitem(last=False)
-        self._given.move_to_end(source)
-        return self._given[source]
+            if len(self._requested) > MAX_COMPILED_TEMPLATES:
+                self._requested.popitem(last=False)
+        self._requested.move_to_end(source)
+        return self._requested[source]
 
     def _continued(
         self,
@@ -190,22 +150,22 @@ class PromptEncoder:
         options: dict[str, Any],
         template: ChatTemplate,
     ) -> str:
-        """The prompt up to the end of the last message's content. A mark is put there and looked
+        """The prompt up to the end of the last message's content. A marker is put there and looked
         for in what the template makes of it: what follows would end the turn."""
-        mark = _absent(messages)
-        content = _followed(messages[-1]["content"], mark)
+        marker = absent_marker(messages)
+        content = with_marker(messages[-1]["content"], marker)
         if template.capabilities.optional_generation_prompt:
             options = {**options, "add_generation_prompt": False}
         whole = template.render([*messages[:-1], {**messages[-1], "content": content}],
                                       tools, **options)  # fmt: skip
-        text, found, _ = whole.rpartition(mark)
+        text, found, _ = whole.rpartition(marker)
         if not found:
             raise InvalidRequest(
                 "the model's chat template does not write the last message, so that it cannot be "
                 "continued",
                 param="messages",
             )
-        return text.replace(mark, "")
+        return text.replace(marker, "")
 
     def _fill(
         self, messages: Sequence[Message], options: dict[str, Any], template: ChatTemplate
@@ -267,50 +227,8 @@ def _compile(
         return BrokenTemplate(fault)
 
 
-def _parts(content: str) -> list[dict[str, str]]:
-    """A content as a list of parts."""
-    return [{"type": "text", "text": content}]
-
-
-def _followed(content: str | list[dict[str, str]], mark: str) -> str | list[dict[str, str]]:
-    """The content with mark behind it."""
-    return content + mark if isinstance(content, str) else _parts(content[0]["text"] + mark)
-
-
-def _absent(messages: Sequence[Mapping[str, Any]]) -> str:
-    """A text that stands in no content, of private characters that no template looks for."""
-    length = 2
-    while any("\ue0c7" * length in str(message["content"]) for message in messages):
-        length *= 2
-    return "\ue0c7" * length
-
-
 def _text(tokenizer: Tokenizer, token: int | None) -> str | None:
     return None if token is None else tokenizer.text(token)
-
-
-def _message_for_template(message: Message) -> dict[str, Any]:
-    """A message in the shape that chat templates on the hub expect."""
-    result: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.reasoning is not None:
-        result["reasoning_content"] = message.reasoning
-    if message.tool_calls:
-        result["tool_calls"] = [_call_for_template(call) for call in message.tool_calls]
-    if message.tool_call_id is not None:
-        result["tool_call_id"] = message.tool_call_id
-    if message.name is not None:
-        result["name"] = message.name
-    return result
-
-
-def _call_for_template(call: ToolCall) -> dict[str, Any]:
-    """Templates write arguments with tojson, so they get the object rather than its text."""
-    try:
-        arguments = json.loads(call.arguments)
-    except ValueError:
-        arguments = call.arguments
-    function = {"name": call.name, "arguments": arguments}
-    return {**({"id": call.id} if call.id else {}), "type": "function", "function": function}
 
 
 def inputs_to_tokens(inputs: Sequence[Any], prompts: PromptEncoder) -> list[list[int]]:

@@ -25,7 +25,7 @@ from runner.errors import (
 from runner.library.library import Library
 from runner.models.manager import Manager
 from runner.models.memory_tracker import HEADROOM_BYTES, MemoryTracker
-from runner.models.supervisor import Timeouts
+from runner.models.watchdog import Timeouts
 from runner.settings import Settings
 from runner.types import LoadPlan
 from tests.echo_models import install_echo

@@ -18,7 +18,8 @@ from runner.errors import (
     WorkerTimeout,
 )
 from runner.models import connection, worker_process
-from runner.models.supervisor import Timeouts, WorkerHandle
+from runner.models.supervisor import WorkerHandle
+from runner.models.watchdog import Timeouts
 from runner.types import GenerateRequest, LoadPlan
 from runner.worker.protocol import encode_frame
 

@@ -205,7 +205,7 @@ def test_faulty_templates_of_requests_are_refused_and_few_are_kept() -> None:
     for number in range(3 * MAX_COMPILED_TEMPLATES):
         source = f"{{{{ messages[0].content }}}} {number}"
         assert shared.render(chat(Message("user", "hi"), template=source)) == f"hi {number}"
-    assert len(shared._given) == MAX_COMPILED_TEMPLATES
+    assert len(shared._requested) == MAX_COMPILED_TEMPLATES
 
 
 def test_a_template_of_a_request_can_fill_in_and_continue() -> None:
