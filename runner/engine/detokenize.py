@@ -65,8 +65,8 @@ class TokenTexts(dict[int, TokenText]):
     def __missing__(self, token: int) -> TokenText:
         piece = self._tokenizer.piece(token)
         if not piece and self._kept:
-            mark = self._tokenizer.text(token)
-            piece = mark.encode("utf-8") if mark in self._kept else b""
+            name = self._tokenizer.text(token)
+            piece = name.encode("utf-8") if name in self._kept else b""
         try:
             text = piece.decode("utf-8")
         except UnicodeDecodeError:

@@ -50,17 +50,17 @@ class SequenceImages:
         """The part that begins at start."""
         return self._parts.get(start)
 
-    def portion(self, start: int, budget: int, room: int, alone: bool) -> int:
-        """How many tokens from start on may be computed together, when there is room for so many
+    def portion(self, start: int, budget: int, free: int, alone: bool) -> int:
+        """How many tokens from start on may be computed together, when free cells there are so many
         and budget is less: text up to the next part, or a part. One that is larger than budget
         only if nothing else is computed (alone); 0: nothing may."""
         part = self._parts.get(start)
         if part is not None:
-            fits = part.tokens <= room if alone else part.tokens <= min(budget, room)
+            fits = part.tokens <= free if alone else part.tokens <= min(budget, free)
             return part.tokens if fits else 0
         place = bisect_left(self._starts, start)
         until = self._starts[place] - start if place < len(self._starts) else budget
-        return min(budget, room, until)
+        return min(budget, free, until)
 
 
 def _stands(tokens: array[int], start: int, count: int) -> bool:

@@ -81,13 +81,13 @@ class LaunchAheadBackend:
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         """See Backend. Rows that are in flight are read, the others computed, and the step after
         this one begun."""
-        flying = {row.sequence for row in rows if self._is_flying(row)}
-        for sequence in [one for one in self._expected if one not in flying]:
+        in_flight = {row.sequence for row in rows if self._is_in_flight(row)}
+        for sequence in [one for one in self._expected if one not in in_flight]:
             self._settle(sequence)
-        others = [row for row in rows if row.sequence not in flying]
+        others = [row for row in rows if row.sequence not in in_flight]
         sampled, faulty, message = self._computed(others)
         pending, self._pending, self._expected = self._pending, None, {}
-        self.launches.kept += len(flying)
+        self.launches.kept += len(in_flight)
         if pending is not None and not others:
             self._begin(rows, pending)
         if pending is not None:
@@ -102,7 +102,7 @@ class LaunchAheadBackend:
             raise RowFault(message, sampled=result, sequences=faulty)
         return result
 
-    def _is_flying(self, row: Row) -> bool:
+    def _is_in_flight(self, row: Row) -> bool:
         expected = self._expected.get(row.sequence)
         return expected is not None and expected.is_row(row)
 
@@ -132,13 +132,12 @@ class LaunchAheadBackend:
         """Begin the step that follows rows, if all of them can go on so. tokens: those that rows
         gave, where after is None."""
         known = tokens or {}
-        longest = self.capacity.context_length
         next_rows: list[Row] = []
         for row in rows:
             if row.sampler is None or not _is_plain(row) or not self._launching.follows(row):
                 return
             position = row.position + len(row.tokens)
-            if position < longest:
+            if position < self.capacity.context_length:
                 token = known.get(row.sequence, 0)
                 next_rows.append(Row(row.sequence, (token,), position, row.sampler))
         if not next_rows:

@@ -42,16 +42,16 @@ class Pacer:
         self._prefill_s = self._prefill_s * fade + spent_s
         self._prefill_tokens = self._prefill_tokens * fade + prefill_tokens
 
-    def prefill_budget(self, most: int, decode_rows: int) -> int:
-        """Prompt tokens for the next step, at most most: all of them when nobody decodes."""
+    def prefill_budget(self, limit: int, decode_rows: int) -> int:
+        """Prompt tokens for the next step, at most limit: all of them when nobody decodes."""
         token_s = self.prefill_token_s
         if decode_rows == 0:
-            return most
+            return limit
         if token_s is None or token_s <= 0:
-            return min(most, MIN_CHUNK_TOKENS)
+            return min(limit, MIN_CHUNK_TOKENS)
         decode_s = self.decode_s or 0.0
         allowed_s = max(SLOWDOWN * decode_s, MAX_STEP_S) - decode_s
-        return min(most, max(int(allowed_s / token_s), MIN_CHUNK_TOKENS))
+        return min(limit, max(int(allowed_s / token_s), MIN_CHUNK_TOKENS))
 
     def enough_prefill(self) -> int:
         """Prompt tokens that make a step worth its time. More prompts in the same step would only

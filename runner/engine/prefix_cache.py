@@ -162,7 +162,7 @@ class PrefixCache:
         """The finished sequence that was used least recently, other than besides."""
         return next((entry for entry in self._finished.values() if entry is not besides), None)
 
-    def longest(
+    def longest_match(
         self, tokens: array[int], salt: str | None = None
     ) -> PrefixMatch[SlotSource] | None:
         """The source that holds most of the beginning of tokens. At least one token is left

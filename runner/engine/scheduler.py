@@ -200,7 +200,9 @@ class Scheduler:
             return False
         if self.running + admitted > self._max_running:
             return True
-        return not self._fits(sequence, self.cache.prefixes.longest(sequence.tokens, sequence.salt))
+        return not self._fits(
+            sequence, self.cache.prefixes.longest_match(sequence.tokens, sequence.salt)
+        )
 
     def _make_room_to_decode(self) -> None:
         while self.cache.pool.free < len(self.decoding):
@@ -285,8 +287,8 @@ class Scheduler:
         """Where to begin: in the pool, or with a copy if that gives more and has room."""
         if sequence.unscored:
             return None
-        resident = self.cache.prefixes.longest(sequence.tokens, sequence.salt)
-        swapped = self.cache.swap.longest(sequence.tokens, sequence.salt)
+        resident = self.cache.prefixes.longest_match(sequence.tokens, sequence.salt)
+        swapped = self.cache.swap.longest_match(sequence.tokens, sequence.salt)
         worth = RESTORE_TOKENS + (0 if resident is None else resident.length)
         if swapped is None or swapped.length < worth or not self._fits(sequence, swapped):
             return resident

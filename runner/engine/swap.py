@@ -78,7 +78,7 @@ class SwapSpace:
         """A new step may copy again."""
         self._step_bytes = 0
 
-    def longest(
+    def longest_match(
         self, tokens: array[int], salt: str | None = None
     ) -> PrefixMatch[SwappedSequence] | None:
         """The copy that holds most of the beginning of tokens. At least one token is left

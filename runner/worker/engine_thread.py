@@ -51,7 +51,7 @@ class EngineThread(threading.Thread):
         self._wake = threading.Condition()
         self._engine: Engine | None = None
         self._step_began_s: float | None = None
-        self._begun: dict[str, str] = {}  # what the prompt has written of an answer; by id
+        self._prefixes: dict[str, str] = {}  # what the prompt has written of an answer; by id
         self._dropped: dict[str, int] = {}  # messages left out of its prompt; by id
 
     def submit(
@@ -61,12 +61,12 @@ class EngineThread(threading.Thread):
         arrived_s: float,
         matcher: GrammarMatcher | None = None,
     ) -> None:
-        """Generate from a prompt. What it has begun comes before the text of the first delta.
+        """Generate from a prompt. Its answer_prefix comes before the text of the first delta.
         matcher: of the request's grammar."""
 
         def add(engine: Engine) -> None:
-            if prompt.begun:
-                self._begun[request.id] = prompt.begun
+            if prompt.answer_prefix:
+                self._prefixes[request.id] = prompt.answer_prefix
             if prompt.messages_dropped:
                 self._dropped[request.id] = prompt.messages_dropped
             engine.submit(request, prompt.tokens, arrived_s, matcher, prompt.parts)
@@ -159,12 +159,12 @@ class EngineThread(threading.Thread):
         _cancel(engine, id, prepared)
 
     def _forget(self, id: str) -> None:
-        self._begun.pop(id, None)
+        self._prefixes.pop(id, None)
         self._dropped.pop(id, None)
 
     def _report(self, output: StepOutput) -> None:
         if output.deltas:
-            if self._begun or self._dropped:
+            if self._prefixes or self._dropped:
                 output.deltas = [(id, self._completed(id, delta)) for id, delta in output.deltas]
             deltas = [[id, delta_to_wire(delta)] for id, delta in output.deltas]
             self._sink.send({"op": "step", "deltas": deltas})
@@ -175,9 +175,9 @@ class EngineThread(threading.Thread):
 
     def _completed(self, id: str, delta: Delta) -> Delta:
         """With what the engine does not know of the prompt."""
-        begun = self._begun.pop(id, "")
-        if begun:
-            delta = replace(delta, text=begun + delta.text)
+        prefix = self._prefixes.pop(id, "")
+        if prefix:
+            delta = replace(delta, text=prefix + delta.text)
         if delta.finish is not None and (dropped := self._dropped.pop(id, 0)):
             delta = replace(delta, finish=replace(delta.finish, messages_dropped=dropped))
         return delta

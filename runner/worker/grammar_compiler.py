@@ -31,7 +31,7 @@ class GrammarCompiler:
         reasoning = request.grammar.reasoning
         if self._grammars is None:
             self._check(request.grammar)
-        opened = reasoning is not None and prompt.begun == reasoning[0]
+        opened = reasoning is not None and prompt.answer_prefix == reasoning[0]
         return self._ready().matcher(request.grammar, opened=opened)
 
     def _check(self, grammar: Grammar) -> None:

@@ -1,7 +1,7 @@
-"""Picture files as pixels: PNG, JPEG, WebP, GIF (the first frame) and BMP, by Pillow.
+"""Image files as pixels: PNG, JPEG, WebP, GIF (the first frame) and BMP, by Pillow.
 
 What comes in is untrusted. Nothing is decoded before its size is known and allowed. Pillow is
-optional: without it pictures are refused with the way to install it. Knows no model.
+optional: without it images are refused with the way to install it. Knows no model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WHITE: Final = (255, 255, 255, 255)
 
 
 def decode(data: bytes) -> DecodedImage:
-    """The picture upright, on white where it is transparent. Raises InvalidRequest, Unsupported
+    """The image upright, on white where it is transparent. Raises InvalidRequest, Unsupported
     where Pillow is missing."""
     try:
         from PIL import Image

@@ -1,9 +1,9 @@
-"""The pictures that a worker has seen: what stands for them in a prompt, and their embeddings.
+"""The images that a worker has seen: what stands for them in a prompt, and their embeddings.
 
-A picture is known by the SHA-256 and the size of its file. Each part of it has a run of negative
+An image is known by the SHA-256 and the size of its file. Each part of it has a run of negative
 numbers of its own for the life of the worker (runner.engine.images), which are told from the file
 alone; embeddings are computed when a request needs them and kept while there is room, so that the
-pictures of a conversation are encoded once. Knows neither templates nor the engine.
+images of a conversation are encoded once. Knows neither templates nor the engine.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from runner.worker.image_decoder import decode
 
 MAX_IDLE_BYTES: Final = 256 << 20  # of embeddings that no request needs
 MAX_BYTES: Final = 1 << 30  # of all embeddings
-MAX_KNOWN: Final = 4096  # pictures whose numbers are kept: a few hundred bytes each
-MAX_PREPARED: Final = 4  # pictures that are prepared and not encoded: some 10 MB each
+MAX_KNOWN: Final = 4096  # images whose numbers are kept: a few hundred bytes each
+MAX_PREPARED: Final = 4  # images that are prepared and not encoded: some 10 MB each
 MAX_NUMBER: Final = (1 << 31) - 1
 
 Key = tuple[bytes, int]
@@ -32,7 +32,7 @@ Key = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A part of a picture: first, first - 1, ... in the array of tokens."""
+    """A part of an image: first, first - 1, ... in the array of tokens."""
 
     first: int
     tokens: int
@@ -46,7 +46,7 @@ Piece = list[int] | _Run
 
 
 class ImageCache:
-    """The pictures of one worker. read and encode are for one thread, tokens for any."""
+    """The images of one worker. read and encode are for one thread, tokens for any."""
 
     def __init__(
         self, vision: VisionEncoder, decoder: Callable[[bytes], DecodedImage] = decode
@@ -63,14 +63,14 @@ class ImageCache:
         self._alive: weakref.WeakValueDictionary[int, ImagePart] = weakref.WeakValueDictionary()
 
     def read(self, image: Image) -> None:
-        """Know what stands for the picture; it is decoded unless it was seen before. Raises
+        """Know what stands for the image; it is decoded unless it was seen before. Raises
         InvalidRequest, Unsupported."""
         key = _key(image)
         if not self._pieces(key):
             self._read(key, image)
 
     def tokens(self, image: Image) -> list[int]:
-        """What stands for the picture in a prompt: tokens, and negative numbers for its parts.
+        """What stands for the image in a prompt: tokens, and negative numbers for its parts.
         Raises as read does."""
         key = _key(image)
         pieces = self._pieces(key) or self._read(key, image)
@@ -80,7 +80,7 @@ class ImageCache:
         return found
 
     def encode(self, image: Image) -> dict[int, ImagePart]:
-        """The embeddings of the picture's parts by the first of their numbers. Raises as read
+        """The embeddings of the image's parts by the first of their numbers. Raises as read
         does, InternalError when they cannot be computed, and CapacityError when those of running
         requests take all the memory there may be."""
         key = _key(image)
@@ -148,14 +148,14 @@ class ImageCache:
 
 
 def images_of(request: GenerateRequest) -> list[Image]:
-    """The pictures of the request's messages, in order."""
+    """The images of the request's messages, in order."""
     return [image for message in request.messages or () for image in message.images]
 
 
-def images_in(images: Sequence[Image], tokens: Sequence[int], library: ImageCache) -> list[Image]:
+def images_in(images: Sequence[Image], tokens: Sequence[int], cache: ImageCache) -> list[Image]:
     """Those of images that stand in tokens: not all, where turns were left out."""
     present = set(tokens)
-    return [image for image in images if present.issuperset(library.tokens(image))]
+    return [image for image in images if present.issuperset(cache.tokens(image))]
 
 
 def _key(image: Image) -> Key:

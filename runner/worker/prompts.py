@@ -193,7 +193,7 @@ class PromptEncoder:
             return list(request.tokens), ""
         text = self.render(request)
         end = text.rstrip() if request.messages is not None else ""
-        begun = next((opening for opening in request.answer_prefixes if end.endswith(opening)), "")
+        prefix = next((one for one in request.answer_prefixes if end.endswith(one)), "")
         head, *rest = text.split(IMAGE_PLACEHOLDER) if images_of(request) else [text]
         if request.preceding:
             tokens = self._tokenizer.encode(head, add_bos=False, parse_special=True)
@@ -204,7 +204,7 @@ class PromptEncoder:
             assert self._images is not None
             tokens += self._images.tokens(image)
             tokens += self._tokenizer.encode(piece, add_bos=False, parse_special=True)
-        return tokens, begun
+        return tokens, prefix
 
     def encode_text(self, text: str) -> list[int]:
         """Token ids of a whole prompt: control tokens in it count, and BOS comes first where

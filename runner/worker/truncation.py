@@ -22,38 +22,39 @@ ANSWER_SHARE = 4  # a dropped conversation leaves at most 1/4 of the context for
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
-    """A prompt as the engine gets it. begun: see Prompts.prepare. parts: of its images."""
+    """A prompt as the engine gets it. answer_prefix: see PromptEncoder.prepare. parts: of its
+    images."""
 
     tokens: list[int]
-    begun: str
+    answer_prefix: str
     messages_dropped: int = 0
     parts: ImageParts | None = None
 
 
 def fit_prompt(prompts: PromptEncoder, request: GenerateRequest, context: int) -> EncodedPrompt:
     """The prompt of a request. When it does not fit into context tokens and the request allows
-    it, the fewest oldest turns are left out with which it does, and the answer has some room: what
-    it may have at most, or a quarter of the context. Where nothing helps, the whole prompt comes
+    it, the fewest oldest turns are left out with which it does and leaves the answer what that
+    may have at most, or a quarter of the context. Where nothing helps, the whole prompt comes
     back and is for the engine to refuse. Raises InvalidRequest."""
-    tokens, begun = prompts.prepare(request)
-    whole = EncodedPrompt(tokens, begun)
+    tokens, answer_prefix = prompts.prepare(request)
+    whole = EncodedPrompt(tokens, answer_prefix)
     if not request.truncate_messages or request.messages is None or len(tokens) < context:
         return whole
-    room = max(1, min(request.max_tokens or context, context // ANSWER_SHARE))
-    units = droppable_turns(request.messages)
-    fitted = _fewest(prompts, request, units, context - room)
-    if fitted is None:
+    reserve = max(1, min(request.max_tokens or context, context // ANSWER_SHARE))
+    turns = droppable_turns(request.messages)
+    prompt = _fewest(prompts, request, turns, context - reserve)
+    if prompt is None:
         return whole
     log.warning(
         "request %s: its prompt of %d tokens is longer than the context of %d; the %d oldest"
         " messages were left out, %d tokens remain",
-        *(request.id, len(tokens), context, fitted.messages_dropped, len(fitted.tokens)),
+        *(request.id, len(tokens), context, prompt.messages_dropped, len(prompt.tokens)),
     )
-    return fitted
+    return prompt
 
 
 def n_keep_tokens(
-    prompts: PromptEncoder, request: GenerateRequest, fitted: EncodedPrompt
+    prompts: PromptEncoder, request: GenerateRequest, prompt: EncodedPrompt
 ) -> int | None:
     """How many tokens at the beginning of the prompt stay when a full context is shifted: those
     that the request says, and the system messages with which it begins."""
@@ -61,12 +62,12 @@ def n_keep_tokens(
     count = next((at for at, each in enumerate(messages) if each.role != "system"), len(messages))
     if keep is None or keep < 0 or not count or request.preceding:
         return keep
-    asked = replace(request, messages=(*messages[:count], Message("user", "")), continues=False)
+    system_only = (*messages[:count], Message("user", ""))
     try:
-        begin, _ = prompts.prepare(asked)
+        begin, _ = prompts.prepare(replace(request, messages=system_only, continues=False))
     except InvalidRequest:  # the template wants something else after them
         return keep
-    pairs = enumerate(zip(begin, fitted.tokens, strict=False))
+    pairs = enumerate(zip(begin, prompt.tokens, strict=False))
     alike = next((at for at, (one, other) in pairs if one != other), len(begin))
     return max(keep, alike)
 
@@ -96,15 +97,18 @@ def _split(
 
 
 def _fewest(
-    prompts: PromptEncoder, request: GenerateRequest, units: Sequence[Sequence[int]], most: int
+    prompts: PromptEncoder,
+    request: GenerateRequest,
+    turns: Sequence[Sequence[int]],
+    max_tokens: int,
 ) -> EncodedPrompt | None:
     """By bisection: rendering is what costs, and a prompt shrinks with each turn that goes."""
     found: EncodedPrompt | None = None
-    low, high = 1, len(units)
+    low, high = 1, len(turns)
     while low <= high:
         count = (low + high) // 2
-        attempt = _without(prompts, request, units[:count])
-        if len(attempt.tokens) <= most:
+        attempt = _without(prompts, request, turns[:count])
+        if len(attempt.tokens) <= max_tokens:
             found, high = attempt, count - 1
         else:
             low = count + 1
@@ -112,9 +116,9 @@ def _fewest(
 
 
 def _without(
-    prompts: PromptEncoder, request: GenerateRequest, units: Sequence[Sequence[int]]
+    prompts: PromptEncoder, request: GenerateRequest, turns: Sequence[Sequence[int]]
 ) -> EncodedPrompt:
-    gone = {index for unit in units for index in unit}
-    kept = tuple(m for index, m in enumerate(request.messages or ()) if index not in gone)
-    tokens, begun = prompts.prepare(replace(request, messages=kept))
-    return EncodedPrompt(tokens, begun, len(gone))
+    dropped = {index for turn in turns for index in turn}
+    kept = tuple(m for index, m in enumerate(request.messages or ()) if index not in dropped)
+    tokens, answer_prefix = prompts.prepare(replace(request, messages=kept))
+    return EncodedPrompt(tokens, answer_prefix, len(dropped))

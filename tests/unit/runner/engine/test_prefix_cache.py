@@ -41,7 +41,7 @@ def test_the_longest_source_wins_running_or_finished() -> None:
     cache = PrefixCache()
     finish(cache, 0, [1, 2, 3, 9])
     cache.add(holder(1, [1, 2, 3, 4, 5, 6]))
-    match = cache.longest(array("i", [1, 2, 3, 4, 5, 7]))
+    match = cache.longest_match(array("i", [1, 2, 3, 4, 5, 7]))
     assert match is not None
     assert (match.source.slot, match.length) == (1, 5)
 
@@ -49,7 +49,7 @@ def test_the_longest_source_wins_running_or_finished() -> None:
 def test_only_computed_tokens_count() -> None:
     cache = PrefixCache()
     cache.add(holder(1, [1, 2, 3, 4, 5, 6], computed=2))
-    match = cache.longest(array("i", [1, 2, 3, 4]))
+    match = cache.longest_match(array("i", [1, 2, 3, 4]))
     assert match is not None
     assert match.length == 2
 
@@ -57,7 +57,7 @@ def test_only_computed_tokens_count() -> None:
 def test_one_token_is_always_left_to_compute() -> None:
     cache = PrefixCache()
     finish(cache, 0, [1, 2, 3])
-    match = cache.longest(array("i", [1, 2, 3]))
+    match = cache.longest_match(array("i", [1, 2, 3]))
     assert match is not None
     assert match.length == 2
 
@@ -65,8 +65,8 @@ def test_one_token_is_always_left_to_compute() -> None:
 def test_nothing_in_common_is_no_match() -> None:
     cache = PrefixCache()
     finish(cache, 0, [1, 2, 3])
-    assert cache.longest(array("i", [2, 3, 4])) is None
-    assert cache.longest(array("i", [1])) is None
+    assert cache.longest_match(array("i", [2, 3, 4])) is None
+    assert cache.longest_match(array("i", [1])) is None
 
 
 def test_a_finished_prefix_of_another_is_redundant() -> None:
@@ -89,17 +89,17 @@ def test_without_partial_sharing_only_whole_sources_match() -> None:
     cache = PrefixCache(PrefixSharing(partial=False))
     finish(cache, 0, [1, 2])
     finish(cache, 1, [1, 2, 3, 9])
-    match = cache.longest(array("i", [1, 2, 3, 4]))
+    match = cache.longest_match(array("i", [1, 2, 3, 4]))
     assert match is not None
     assert (match.source.slot, match.length) == (0, 2)
-    assert cache.longest(array("i", [1, 2])) is None
+    assert cache.longest_match(array("i", [1, 2])) is None
 
 
 def test_the_least_recently_used_goes_first() -> None:
     cache = PrefixCache()
     finish(cache, 0, [1, 1])
     finish(cache, 1, [2, 2])
-    cache.longest(array("i", [1, 1, 1]))
+    cache.longest_match(array("i", [1, 1, 1]))
     oldest = cache.oldest()
     assert oldest is not None
     assert oldest.slot == 1
@@ -111,7 +111,7 @@ def test_the_least_recently_used_goes_first() -> None:
 def test_matches_are_whole_blocks_unless_the_source_ends() -> None:
     cache = PrefixCache(PrefixSharing(block_size=4))
     finish(cache, 0, [1, 2, 3, 4, 5, 6, 7])
-    match = cache.longest(array("i", [1, 2, 3, 4, 5, 6, 9]))
+    match = cache.longest_match(array("i", [1, 2, 3, 4, 5, 6, 9]))
     assert match is not None
     assert match.length == 4
 
@@ -136,9 +136,9 @@ def test_a_source_of_another_salt_gives_nothing() -> None:
     tokens = array("i", range(40))
     secret = FinishedSequence(0, tokens, 40, "mine")
     cache.add(secret)
-    assert cache.longest(tokens) is None
-    assert cache.longest(tokens, "yours") is None
-    match = cache.longest(tokens, "mine")
+    assert cache.longest_match(tokens) is None
+    assert cache.longest_match(tokens, "yours") is None
+    match = cache.longest_match(tokens, "mine")
     assert match is not None
     assert match.length == 39
     secret.computed = 5
@@ -153,6 +153,6 @@ def test_a_finished_sequence_keeps_its_salt_beside_an_equal_one_of_another() -> 
         cache.add(FinishedSequence(slot, tokens, 40, salt))
         assert cache.finish(slot) == []
     for slot, salt in enumerate((None, "mine")):
-        match = cache.longest(tokens, salt)
+        match = cache.longest_match(tokens, salt)
         assert match is not None
         assert match.source.slot == slot

@@ -31,12 +31,12 @@ class Gated(FakeVision):
     """Encodes nothing before it is let; then fails if it shall."""
 
     def __init__(self) -> None:
-        self.begun = threading.Event()
+        self.answer_prefix = threading.Event()
         self.let = threading.Event()
         self.faulty = False
 
     def encode(self, slot: ImageSlot) -> ImagePart:
-        self.begun.set()
+        self.answer_prefix.set()
         assert self.let.wait(TIMEOUT_S)
         if self.faulty:
             raise BackendError("no memory")
@@ -122,7 +122,7 @@ SHOWN = Image(b"a picture")
 async def test_others_are_answered_while_a_picture_is_encoded(vision: Gated) -> None:
     worker, frames = await start()
     ask(worker, "picture", f"see {IMAGE_PLACEHOLDER}", SHOWN)
-    await asyncio.to_thread(vision.begun.wait, TIMEOUT_S)
+    await asyncio.to_thread(vision.answer_prefix.wait, TIMEOUT_S)
     ask(worker, "text", "hello")
     await frames.end_of("text")
     vision.let.set()
@@ -135,7 +135,7 @@ async def test_a_request_that_is_cancelled_while_its_picture_is_encoded_says_not
 ) -> None:
     worker, frames = await start()
     ask(worker, "gone", f"see {IMAGE_PLACEHOLDER}", SHOWN)
-    await asyncio.to_thread(vision.begun.wait, TIMEOUT_S)
+    await asyncio.to_thread(vision.answer_prefix.wait, TIMEOUT_S)
     worker.take({"op": "cancel", "id": "gone"})
     vision.let.set()
     ask(worker, "next", f"see {IMAGE_PLACEHOLDER}", SHOWN)
