@@ -56,31 +56,31 @@ class GcResult:
         return sum(removed.size_bytes for removed in (*self.blobs, *self.partials))
 
 
-def collect(store: Store, rules: GcOptions) -> GcResult:
+def collect(store: Store, options: GcOptions) -> GcResult:
     """Remove the blobs that no model uses and nobody works with, and the parts of transfers that
     nobody goes on with. No blob is removed while a manifest cannot be read, for it may be what
     keeps it. Blocks on the disk; other changes of the store wait.
 
     Raises StoreReadOnly unless rules.dry_run, StoreFault.
     """
-    if store.read_only and not rules.dry_run:
+    if store.read_only and not options.dry_run:
         raise StoreReadOnly("remove unused files")
-    collected = GcResult()
+    result = GcResult()
     with store.unchanging() as used:
         if used is None:
-            collected.skipped = (
+            result.skipped = (
                 "a manifest cannot be read, and what it needs is not known; "
                 "run: hearth fsck --repair"
             )
         else:
-            for digest in _garbage(store, used | rules.in_use, rules.grace_s):
-                size = store.blob_size(digest) if rules.dry_run else store.remove_blob(digest)
-                collected.blobs.append(RemovedFile(f"blobs/{digest.file_name}", size))
-            _forget(store, used, rules.dry_run)
-    if not rules.dry_run:
+            for digest in _garbage(store, used | options.in_use, options.grace_s):
+                size = store.blob_size(digest) if options.dry_run else store.remove_blob(digest)
+                result.blobs.append(RemovedFile(f"blobs/{digest.file_name}", size))
+            _forget(store, used, options.dry_run)
+    if not options.dry_run:
         store.records.sweep(time.time() - GRACE_S)
-    collected.partials = list(_sweep(store.root / "tmp", rules))
-    return collected
+    result.partials = list(_sweep(store.root / "tmp", options))
+    return result
 
 
 def _garbage(store: Store, used: Iterable[Digest], grace_s: float) -> list[Digest]:
@@ -99,14 +99,14 @@ def _forget(store: Store, used: set[Digest], dry_run: bool) -> None:
             store.records.drop_blob(digest)
 
 
-def _sweep(folder: Path, rules: GcOptions) -> Iterator[RemovedFile]:
-    oldest_s = time.time() - rules.partial_keep_s
+def _sweep(folder: Path, options: GcOptions) -> Iterator[RemovedFile]:
+    oldest_s = time.time() - options.partial_keep_s
     for path in sorted(folder.glob(f"{PREFIX}*")):
         with contextlib.suppress(OSError):
             status = path.lstat()
             if status.st_mtime > oldest_s or _has_file(path) or _is_open(path):
                 continue
-            if not rules.dry_run:
+            if not options.dry_run:
                 path.unlink()
             yield RemovedFile(f"tmp/{path.name}", status.st_blocks * 512)
 

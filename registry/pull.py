@@ -63,18 +63,18 @@ async def _no_check(file: RemoteFile, digest: Digest) -> None:
 @dataclass(frozen=True, slots=True)
 class ModelBuilder:
     """How a model is made of files that came without a manifest. check: raises when a file that
-    has arrived shows that none can be made, which spares the rest of the transfer. hopeless: the
+    has arrived shows that none can be made, which spares the rest of the transfer. unbuildable: the
     errors that say so; after others the files are kept for the next try."""
 
     build: Build
     check: Check = _no_check
-    hopeless: tuple[type[Exception], ...] = ()
+    unbuildable: tuple[type[Exception], ...] = ()
 
 
-async def pull(host: Host, fetcher: Fetcher, state: PullState, making: ModelBuilder) -> None:
+async def pull(host: Host, fetcher: Fetcher, state: PullState, builder: ModelBuilder) -> None:
     """Bring a model into the store.
 
-    Raises RemoteError, InvalidManifest, StoreFull, StoreFault, StoreReadOnly, and what making
+    Raises RemoteError, InvalidManifest, StoreFull, StoreFault, StoreReadOnly, and what building
     raises; then the store is as it was, but for the parts that the next pull goes on from.
     """
     state.steps.append("pulling manifest")
@@ -86,10 +86,10 @@ async def pull(host: Host, fetcher: Fetcher, state: PullState, making: ModelBuil
         digests: dict[str, Digest] = {}
         try:
             with ExitStack() as held:
-                await _fetch(remote, fetcher, state, making, digests, held)
+                await _fetch(remote, fetcher, state, builder, digests, held)
                 state.steps.append("verifying sha256 digest")
-                await _install(remote, fetcher, state, digests, making)
-        except making.hopeless:
+                await _install(remote, fetcher, state, digests, builder)
+        except builder.unbuildable:
             await asyncio.to_thread(fetcher.store.discard, digests.values())
             raise
         if remote.manifest is None:
@@ -104,7 +104,7 @@ async def _fetch(
     remote: RemoteModel,
     fetcher: Fetcher,
     state: PullState,
-    making: ModelBuilder,
+    builder: ModelBuilder,
     digests: dict[str, Digest],
     held: ExitStack,
 ) -> None:
@@ -118,7 +118,7 @@ async def _fetch(
         held.enter_context(fetcher.store.holding([digest]))
         digests[file.title] = digest
         if remote.manifest is None:
-            await making.check(file, digest)
+            await builder.check(file, digest)
 
 
 async def _install(
@@ -126,10 +126,10 @@ async def _install(
     fetcher: Fetcher,
     state: PullState,
     digests: dict[str, Digest],
-    making: ModelBuilder,
+    builder: ModelBuilder,
 ) -> None:
     if remote.manifest is None:
-        await making.build(remote, digests, state)
+        await builder.build(remote, digests, state)
         return
     state.steps.append("writing manifest")
     store = fetcher.store

@@ -377,7 +377,7 @@ class Store:
                     self.records.keep_origin(layer.digest, layer.size_bytes, origin)
 
     def keep_copy(self, name: Name) -> None:
-        """Keep a copy of a manifest from which damage can be mended. Never raises."""
+        """Keep a copy of a manifest from which damage can be repaired. Never raises."""
         with contextlib.suppress(RegistryError, OSError):
             file = self._manifests.read(name)
             self.records.keep_manifest(name, ManifestRecord(file.content, file.modified_ns))

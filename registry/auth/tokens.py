@@ -51,9 +51,9 @@ class RegistryAuthority:
     requests with, for a host."""
 
     def __init__(
-        self, web: HttpClient, registry: httpx.URL, credentials: CredentialSource, key_of: KeyOf
+        self, client: HttpClient, registry: httpx.URL, credentials: CredentialSource, key_of: KeyOf
     ) -> None:
-        self._web = web
+        self._client = client
         self._registry = registry
         self._credentials = credentials
         self._key_of = key_of
@@ -94,8 +94,8 @@ class RegistryAuthority:
         realm = self._realm(given.get("realm", ""))
         query = {name: given[name] for name in ("service",) if name in given}
         pairs = [*query.items(), *(("scope", scope) for scope in given.get("scope", "").split())]
-        ask = await self._ask(realm, pairs, credential)
-        response = await self._web.fetch(ask, _MAX_TOKEN_BYTES)
+        request = await self._ask(realm, pairs, credential)
+        response = await self._client.fetch(request, _MAX_TOKEN_BYTES)
         if response.status_code in (401, 403):
             raise RemoteDenied(_refusal(self._registry, credential))
         raise_for_status(response, "a token")

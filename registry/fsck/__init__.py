@@ -1,1 +1,1 @@
-"""The check of a store: what is damaged, missing or out of place, and how it is mended."""
+"""The check of a store: what is damaged, missing or out of place, and how it is repaired."""

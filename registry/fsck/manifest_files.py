@@ -42,7 +42,7 @@ class Survey:
 
 def check_manifests(store: Store, survey: Survey) -> Iterator[Finding]:
     """What is wrong with manifests; survey is filled with what can be read. Of each good one a
-    copy is kept from which it can be mended later."""
+    copy is kept from which it can be repaired later."""
     files = Manifests(store.root / "manifests", store.root / "tmp")
     for name in files.names():
         with contextlib.suppress(FileNotFoundError):

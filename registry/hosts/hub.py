@@ -70,7 +70,7 @@ class HubAuthority:
 class HuggingFaceHost:
     """A repository. memory_bytes: what the choice of a file is made for."""
 
-    web: HttpClient
+    client: HttpClient
     reference: Reference
     memory_bytes: int
 
@@ -78,10 +78,10 @@ class HuggingFaceHost:
         """See registry.hosts.host.Host."""
         repo = self.reference.repo or ""
         info = await asyncio.to_thread(self._ask, repo)
-        picked = select_files(repo, _entries(info), self.reference.selector, self.memory_bytes)
-        files = await asyncio.to_thread(self._files, repo, info.sha or "main", picked)
+        selected = select_files(repo, _entries(info), self.reference.selector, self.memory_bytes)
+        files = await asyncio.to_thread(self._files, repo, info.sha or "main", selected)
         base = base_in_tags(info.tags or [])
-        return RemoteModel(self.reference.name, files, notes=picked.notes, base=base)
+        return RemoteModel(self.reference.name, files, notes=selected.notes, base=base)
 
     def _ask(self, repo: str) -> ModelInfo:
         revision = self.reference.revision
@@ -97,18 +97,18 @@ class HuggingFaceHost:
         except Exception as error:
             raise _refusal(error, repo, revision) from None
 
-    def _files(self, repo: str, commit: str, picked: SelectedFiles) -> tuple[RemoteFile, ...]:
+    def _files(self, repo: str, commit: str, selected: SelectedFiles) -> tuple[RemoteFile, ...]:
         endpoint = httpx.URL(constants.ENDPOINT)
         sent = build_hf_headers(library_name="hearth")
         kept = {name: value for name, value in sent.items() if name.lower() == "authorization"}
         authority = HubAuthority(endpoint, kept)
         files = []
-        for entry, role in picked.files:
+        for entry, role in selected.files:
             url = httpx.URL(hf_hub_url(repo, entry.path, revision=commit))
             digest = None if entry.sha256 is None else _digest(entry.sha256)
             key = str(digest) if digest else f"{entry.git_id or commit}/{repo}/{entry.path}"
-            source = WebFile(self.web, url, authority, _gated(repo))
-            title, cached = picked.title(entry), _cached(repo, entry.path, commit)
+            source = WebFile(self.client, url, authority, _gated(repo))
+            title, cached = selected.title(entry), _cached(repo, entry.path, commit)
             files.append(RemoteFile(title, entry.size_bytes, digest, key, source, cached, role))
         return tuple(files)
 

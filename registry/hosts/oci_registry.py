@@ -52,7 +52,7 @@ def base_url(host: str, plain: bool) -> httpx.URL:
 class Repository:
     """One repository of a registry."""
 
-    web: HttpClient
+    client: HttpClient
     base: httpx.URL
     path: str
     authority: Authority
@@ -64,7 +64,7 @@ class Repository:
     def blob(self, layer: Descriptor) -> RemoteFile:
         """A blob, to be fetched."""
         url = self.url(f"blobs/{layer.digest}")
-        source = WebFile(self.web, url, self.authority)
+        source = WebFile(self.client, url, self.authority)
         return RemoteFile(
             layer.digest.short, layer.size_bytes, layer.digest, str(layer.digest), source
         )
@@ -76,7 +76,7 @@ class Repository:
         for _ in range(_MAX_TAG_PAGES):
             if url is None:
                 break
-            response = await self.web.fetch(ClientRequest("GET", url, {}, None, self.authority))
+            response = await self.client.fetch(ClientRequest("GET", url, {}, None, self.authority))
             raise_for_status(response, f"repository {self.path}")
             tags += _tags_in(response.content)
             url = _next_page(response, self.base)
@@ -137,8 +137,8 @@ class OciHost:
         """See registry.hosts.host.Host."""
         url = self.repository.url(f"manifests/{self.reference}")
         accept = {"Accept": f"{MANIFEST_TYPE}, {OCI_MANIFEST_TYPE}"}
-        ask = ClientRequest("GET", url, accept, None, self.repository.authority)
-        response = await self.repository.web.fetch(ask, MAX_MANIFEST_BYTES)
+        request = ClientRequest("GET", url, accept, None, self.repository.authority)
+        response = await self.repository.client.fetch(request, MAX_MANIFEST_BYTES)
         raise_for_status(response, f"model {self.repository.path}:{self.reference}")
         content = response.content
         self._check_digest(response, content)
@@ -162,9 +162,9 @@ class OciHost:
     def _check_digest(self, response: httpx.Response, content: bytes) -> None:
         """The manifest must be what the reference, and the registry itself, say that it is."""
         actual = str(Digest.of(content))
-        told = response.headers.get("docker-content-digest", actual)
-        wanted = self.reference if self.reference.startswith("sha256:") else told
-        for expected in (wanted, told):
+        promised = response.headers.get("docker-content-digest", actual)
+        wanted = self.reference if self.reference.startswith("sha256:") else promised
+        for expected in (wanted, promised):
             if expected.startswith("sha256:") and expected != actual:
                 raise RemoteRefused(
                     f"the manifest has the digest {actual}, not {shown(expected)} as promised"

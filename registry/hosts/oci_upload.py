@@ -70,8 +70,10 @@ class Upload:
         if self.layer.source is not None:
             mount = {"mount": str(self.layer.digest), "from": self.layer.source.split(":")[0]}
             url = url.copy_merge_params(mount)
-        ask = ClientRequest("POST", url, {"Content-Length": "0"}, None, self.repository.authority)
-        response = await self._fetch(ask)
+        request = ClientRequest(
+            "POST", url, {"Content-Length": "0"}, None, self.repository.authority
+        )
+        response = await self._fetch(request)
         raise_for_status(response, f"an upload to {self.repository.path}")
         if response.status_code == 201:
             return None
@@ -106,8 +108,8 @@ class Upload:
             "Content-Range": f"{at}-{stop - 1}",
         }
         content = self._read(at, stop)
-        ask = ClientRequest("PATCH", location, headers, content, self.repository.authority)
-        async with self.repository.web.open(ask) as response:
+        request = ClientRequest("PATCH", location, headers, content, self.repository.authority)
+        async with self.repository.client.open(request) as response:
             raise_if_transient(response)
             if response.status_code in (401, 416):
                 raise RetryLater(f"the registry answers {response.status_code} to a part")
@@ -119,8 +121,8 @@ class Upload:
         """Where the upload stands, asked of the registry. One that it has forgotten begins
         anew."""
         try:
-            ask = ClientRequest("GET", location, {}, None, self.repository.authority)
-            response = await self._fetch(ask)
+            request = ClientRequest("GET", location, {}, None, self.repository.authority)
+            response = await self._fetch(request)
         except RemoteError:
             return location, at
         if response.status_code == 404:
@@ -145,8 +147,8 @@ class Upload:
                 self.progress.completed_bytes = max(self.progress.completed_bytes, at)
                 yield part
 
-    async def _fetch(self, ask: ClientRequest) -> httpx.Response:
-        return await self.repository.web.fetch(ask)
+    async def _fetch(self, request: ClientRequest) -> httpx.Response:
+        return await self.repository.client.fetch(request)
 
     async def _next(self, source: httpx.URL, response: httpx.Response) -> httpx.URL:
         """The URL for the next part. Raises RemoteRefused for one that must not be asked."""
@@ -158,7 +160,7 @@ class Upload:
         except httpx.InvalidURL:
             raise RemoteRefused(f"an upload leads to {shown(given)}, which is no URL") from None
         if not same_origin(source, target):
-            await self.repository.web.follow(source, target)
+            await self.repository.client.follow(source, target)
         return target
 
 
@@ -168,13 +170,13 @@ async def put_manifest(
     """Give a tag its manifest. Raises RemoteError."""
     url = repository.url(f"manifests/{reference}")
     headers = {"Content-Type": media_type}
-    response = await repository.web.fetch(
+    response = await repository.client.fetch(
         ClientRequest("PUT", url, headers, content, repository.authority)
     )
     raise_for_status(response, f"the manifest of {repository.path}:{reference}")
-    told = response.headers.get("docker-content-digest", "")
-    if told.startswith("sha256:") and told != str(Digest.of(content)):
-        raise RemoteRefused(f"the registry has stored another manifest: {shown(told)}")
+    stored = response.headers.get("docker-content-digest", "")
+    if stored.startswith("sha256:") and stored != str(Digest.of(content)):
+        raise RemoteRefused(f"the registry has stored another manifest: {shown(stored)}")
 
 
 def _opened(path: Path) -> BufferedReader:

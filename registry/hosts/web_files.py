@@ -33,7 +33,7 @@ _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE | re.ASCII | 
 class WebFile:
     """A file behind a URL. denied: see ClientRequest. See registry.hosts.host.RangeSource."""
 
-    web: HttpClient
+    client: HttpClient
     url: httpx.URL
     authority: Authority | None = None
     denied: str | None = None
@@ -41,8 +41,8 @@ class WebFile:
     @contextlib.asynccontextmanager
     async def read(self, start: int, stop: int) -> AsyncIterator[AsyncIterator[bytes]]:
         """See registry.hosts.host.RangeSource."""
-        ask = ClientRequest("GET", self.url, {}, None, self.authority, self.denied)
-        async with open_range(self.web, ask, start, stop) as parts:
+        request = ClientRequest("GET", self.url, {}, None, self.authority, self.denied)
+        async with open_range(self.client, request, start, stop) as parts:
             yield parts
 
 
@@ -50,7 +50,7 @@ class WebFile:
 class UrlHost:
     """One file, or all parts of a model when the URL names one of them."""
 
-    web: HttpClient
+    client: HttpClient
     reference: Reference
 
     async def resolve(self) -> RemoteModel:
@@ -60,13 +60,13 @@ class UrlHost:
         return RemoteModel(self.reference.name, tuple(files))
 
     async def _file(self, url: httpx.URL) -> RemoteFile:
-        async with self.web.open(ClientRequest("GET", url, {"Range": "bytes=0-0"})) as response:
+        async with self.client.open(ClientRequest("GET", url, {"Range": "bytes=0-0"})) as response:
             raise_for_status(response, f"file {url.path}")
             size = _size(response)
             version = response.headers.get("etag") or response.headers.get("last-modified") or ""
         key = f"{url.copy_with(query=None)}|{version[:128]}"
         title = url.path.rpartition("/")[2]
-        return RemoteFile(title, size, None, key, WebFile(self.web, url))
+        return RemoteFile(title, size, None, key, WebFile(self.client, url))
 
 
 def part_urls(url: httpx.URL) -> list[httpx.URL]:

@@ -1,7 +1,7 @@
 """Fetches one remote file into a partial file: ranges in parallel, each chunk journalled.
 
-Owns the streams, their faults and the mending of a wrong digest. Knows neither HTTP nor where the
-content goes afterwards.
+Owns the streams, their faults and the second fetch after a wrong digest. Knows neither HTTP nor
+where the content goes afterwards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HASH_BYTES = 8 * 1024 * 1024
 MAX_SEGMENT_BYTES = 64 * 1024 * 1024
 MEASURE_S = 1.0
 MIN_BYTES_PER_S = 256
-_MEND_ROUNDS = 8
+_REFETCH_ROUNDS = 8
 
 
 @dataclass(slots=True)
@@ -53,15 +53,19 @@ class Download:
     """One download. run ends with the digest of the content, which the partial file then has."""
 
     def __init__(
-        self, file: RemoteFile, partial: PartialFile, progress: BlobProgress, rules: DownloadOptions
+        self,
+        file: RemoteFile,
+        partial: PartialFile,
+        progress: BlobProgress,
+        options: DownloadOptions,
     ) -> None:
         self._file = file
         self._partial = partial
         self._plan = partial.plan
         self._progress = progress
-        self._rules = rules
-        self._backoff = Backoff(rules.wait_scale)
-        self._streams = Streams(rules.streams)
+        self._options = options
+        self._backoff = Backoff(options.wait_scale)
+        self._streams = Streams(options.streams)
         self._missing = sorted(set(range(self._plan.count)) - partial.arrived)
         self._taken: set[int] = set()
         self._suspects: dict[int, None] = {}
@@ -76,7 +80,7 @@ class Download:
         await self._fetch_all()
         digest = self._partial.digest()
         if self._file.digest is not None and digest != self._file.digest:
-            digest = await self._mend(self._file.digest)
+            digest = await self._refetch_wrong(self._file.digest)
         return digest
 
     async def _fetch_all(self) -> None:
@@ -180,12 +184,12 @@ class Download:
         if not self._missing:
             return []
         share = len(self._missing) // (2 * self._streams.wanted)
-        most = max(1, min(share, MAX_SEGMENT_BYTES // self._plan.chunk_bytes))
+        max_chunks = max(1, min(share, MAX_SEGMENT_BYTES // self._plan.chunk_bytes))
         if self._rangeless:
-            most = len(self._missing)
+            max_chunks = len(self._missing)
         first = self._missing[0]
         segment = [first]
-        for index in self._missing[1:most]:
+        for index in self._missing[1:max_chunks]:
             if index != segment[-1] + 1:
                 break
             segment.append(index)
@@ -214,12 +218,15 @@ class Download:
         since_s, received = time.monotonic(), 0
         async for part in parts:
             view = memoryview(part)
-            if self._rules.limit.set:
-                await self._rules.limit.take(len(view))
+            if self._options.limit.set:
+                await self._options.limit.take(len(view))
             received += len(view)
             now_s = time.monotonic()
-            if now_s - since_s >= self._rules.stall_s:
-                if received < MIN_BYTES_PER_S * self._rules.stall_s and not self._rules.limit.set:
+            if now_s - since_s >= self._options.stall_s:
+                if (
+                    received < MIN_BYTES_PER_S * self._options.stall_s
+                    and not self._options.limit.set
+                ):
                     raise RetryLater(f"only {received} bytes came in {now_s - since_s:.0f} s")
                 since_s, received = now_s, 0
             if skipped_bytes < len(view):
@@ -254,7 +261,7 @@ class Download:
         self._backoff.progressed()
         self._wake.set()
 
-    async def _mend(self, expected: Digest) -> Digest:
+    async def _refetch_wrong(self, expected: Digest) -> Digest:
         """The digest is wrong: fetch again what is not what arrived, then what is under
         suspicion, then the rest, part by part, until it is right. Nothing is thrown away.
 
@@ -264,7 +271,7 @@ class Download:
             lambda: [i for i in range(self._plan.count) if not self._partial.is_intact(i)]
         )
         rest = [i for i in range(self._plan.count) if i not in self._suspects]
-        step = -(-len(rest) // _MEND_ROUNDS) or 1
+        step = -(-len(rest) // _REFETCH_ROUNDS) or 1
         parts = [rest[i : i + step] for i in range(0, len(rest), step)]
         groups = [bad, list(self._suspects), *parts]
         digest = self._partial.digest()

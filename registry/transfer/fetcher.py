@@ -23,7 +23,7 @@ class Fetcher:
     """Fetches for one store."""
 
     store: Store
-    rules: DownloadOptions = field(default_factory=DownloadOptions)
+    options: DownloadOptions = field(default_factory=DownloadOptions)
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
     )
@@ -79,7 +79,7 @@ class Fetcher:
     async def _download(self, file: RemoteFile, progress: BlobProgress) -> Digest:
         partial = await asyncio.to_thread(self.store.partial, _plan(file))
         try:
-            digest = await Download(file, partial, progress, self.rules).run()
+            digest = await Download(file, partial, progress, self.options).run()
             await asyncio.to_thread(self.store.adopt, partial, digest)
         except DigestMismatch as error:
             partial.discard()

@@ -61,8 +61,8 @@ class Backoff:
         self.faults += 1
         if self.faults > MAX_FAULTS:
             return None
-        longest = min(_MAX_WAIT_S, _FIRST_WAIT_S * 2.0 ** (self.faults - 1))
-        wait_s = longest * (0.5 + 0.5 * self._random_unit()) * self._scale
+        max_wait_s = min(_MAX_WAIT_S, _FIRST_WAIT_S * 2.0 ** (self.faults - 1))
+        wait_s = max_wait_s * (0.5 + 0.5 * self._random_unit()) * self._scale
         if after_s is not None:
             self._not_before_s = max(self._not_before_s, now_s + after_s)
         return max(wait_s, self._not_before_s - now_s)
@@ -76,9 +76,9 @@ class Streams:
     """How many streams at once: one more as long as that makes the whole faster, half as many
     after a refusal."""
 
-    def __init__(self, most: int = MAX_STREAMS) -> None:
-        self.wanted = min(FIRST_STREAMS, most)
-        self._most = most
+    def __init__(self, max_streams: int = MAX_STREAMS) -> None:
+        self.wanted = min(FIRST_STREAMS, max_streams)
+        self._max_streams = max_streams
         self._best_rate = 0.0
         self._settled = False
 
@@ -88,7 +88,7 @@ class Streams:
             return
         if rate > self._best_rate * _GAIN:
             self._best_rate = rate
-            self.wanted = min(self.wanted + 1, self._most)
+            self.wanted = min(self.wanted + 1, self._max_streams)
         else:
             self.wanted = max(1, self.wanted - 1)
             self._settled = True
@@ -100,5 +100,5 @@ class Streams:
 
     def single(self) -> None:
         """The server sends whole files only."""
-        self.wanted = self._most = 1
+        self.wanted = self._max_streams = 1
         self._settled = True

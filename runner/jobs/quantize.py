@@ -20,7 +20,7 @@ from runner.jobs.llamacpp.quantization import QuantizeOptions, quantize
 def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """Quantize. Raises BuildError, InvalidGguf, StoreFull, OSError, InternalError."""
     kind = quantization_type(job["type"])
-    order = QuantizeOptions(
+    options = QuantizeOptions(
         source=Path(job["source"]),
         target=Path(job["target"]),
         kind=kind,
@@ -30,5 +30,5 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
         threads=job.get("threads"),
     )
     start_library()
-    bits = quantize(order, lambda done, total: report("quantizing", done, total))
+    bits = quantize(options, lambda done, total: report("quantizing", done, total))
     return {"type": kind.name, "bits_per_weight": bits}

@@ -38,7 +38,7 @@ _HOPELESS = (ModelfileError, InvalidGguf, InvalidSafetensors, RequestError)
 
 def model_builder(store: Store, find_base: FindBase | None = None) -> ModelBuilder:
     """How models are made in this store, as by a Modelfile with nothing but FROM, and ADAPTER for
-    an adapter. find_base: see Bases.find; without it adapters are refused."""
+    an adapter. find_base: see BaseModels.find; without it adapters are refused."""
 
     async def make(remote: RemoteModel, digests: dict[str, Digest], state: PullState) -> None:
         await _Build(store, remote, digests, state, find_base).make()
@@ -54,7 +54,7 @@ def model_builder(store: Store, find_base: FindBase | None = None) -> ModelBuild
 
 @dataclass(frozen=True, slots=True)
 class _Build:
-    """The making of one model."""
+    """The build of one model."""
 
     store: Store
     remote: RemoteModel
@@ -63,7 +63,7 @@ class _Build:
     find_base: FindBase | None
 
     async def make(self) -> None:
-        """Raises what Workshop.make and build raise; then nothing of the model is left."""
+        """Raises what WeightsBuilder.make and build raise; then nothing of the model is left."""
         weights, adapter = self._of_role("weights"), self._of_role("adapter")
         check_names({**weights, **adapter})
         if await asyncio.to_thread(_is_adapter, self.store, weights):

@@ -85,14 +85,14 @@ class BuiltWeights:
 
 
 class WeightsBuilder:
-    """The making of one model's weights in a folder of the store. report is called with its
+    """The build of one model's weights in a folder of the store. report is called with its
     progress."""
 
     def __init__(
-        self, store: Store, given: WeightsInput, report: ReportProgress, run: RunJob = run_job
+        self, store: Store, request: WeightsInput, report: ReportProgress, run: RunJob = run_job
     ) -> None:
         self._store = store
-        self._given = given
+        self._request = request
         self._report = report
         self._run = run
         self._made: list[Digest] = []
@@ -118,56 +118,56 @@ class WeightsBuilder:
         made = source is None
         if source is None:
             source = await self._whole(folder / "whole.gguf")
-        wanted = self._given.quantization
+        wanted = self._request.quantization
         if wanted is not None and not (made and self._converts_to(wanted.type)):
             quantized = await self._quantized(wanted, folder, source)
             if made:
                 source.unlink()
             source, made = quantized, True
-        model = await self._taken(source) if made else self._given_model()
+        model = await self._take(source) if made else self._given_model()
         path = source if model is None else self._store.blob_path(model)
         return BuiltWeights(model, await self._adapters(folder, path), tuple(self._made))
 
     def _needs_folder(self) -> bool:
-        given = self._given
-        kinds = [weights_format(self._store, files) for files in given.groups]
-        return given.quantization is not None or any(
+        request = self._request
+        kinds = [weights_format(self._store, files) for files in request.groups]
+        return request.quantization is not None or any(
             kind is not WeightsFormat.GGUF for kind in kinds
         )
 
     def _source(self) -> Path | None:
         """The GGUF that is there already; None when it must be made first."""
-        given = self._given
-        if given.from_model is not None:
-            manifest = self._store.get(given.from_model).manifest
+        request = self._request
+        if request.from_model is not None:
+            manifest = self._store.get(request.from_model).manifest
             path = self._store.blob_path(model_layer(manifest).digest)
-        elif weights_format(self._store, given.files) is WeightsFormat.GGUF:
-            (digest,) = given.files.values()
+        elif weights_format(self._store, request.files) is WeightsFormat.GGUF:
+            (digest,) = request.files.values()
             path = self._store.blob_path(digest)
         else:
             return None
         header = model_header(path)
         check_header(header)
-        if given.quantization is not None and header.keeps_checkpoint:
+        if request.quantization is not None and header.keeps_checkpoint:
             raise BuildError(
                 f"the model's weights are already quantized ({header.quantization}); they cannot be"
                 " quantized again"
             )
-        if given.quantization is not None and not header.tensors:
+        if request.quantization is not None and not header.tensors:
             raise BuildError("the model holds no weights; there is nothing to quantize")
         return path
 
     def _given_model(self) -> Digest | None:
-        return next(iter(self._given.files.values()), None)
+        return next(iter(self._request.files.values()), None)
 
     def _given_adapters(self) -> tuple[Digest, ...] | None:
-        return tuple(self._given.adapter_files.values()) or None
+        return tuple(self._request.adapter_files.values()) or None
 
     def _needed_bytes(self, source: Path | None) -> int:
         """About the bytes of all files that will be written, the adapter's left out."""
-        wanted = self._given.quantization
+        wanted = self._request.quantization
         if source is None:
-            whole = written = sum(file_sizes(self._store, self._given.files).values())
+            whole = written = sum(file_sizes(self._store, self._request.files).values())
         else:
             whole, written = model_header(source).file_size_bytes, 0
         if wanted is None or (source is None and self._converts_to(wanted.type)):
@@ -176,14 +176,14 @@ class WeightsBuilder:
 
     def _converts_to(self, kind: str) -> bool:
         """Whether the conversion gives this type by itself."""
-        files = self._given.files
+        files = self._request.files
         return (
             kind in PLAIN_TYPES and weights_format(self._store, files) is WeightsFormat.SAFETENSORS
         )
 
     async def _whole(self, target: Path) -> Path:
         """Merge the parts, or convert the safetensors, into target."""
-        files, wanted = self._given.files, self._given.quantization
+        files, wanted = self._request.files, self._request.quantization
         if weights_format(self._store, files) is WeightsFormat.PARTS:
             parts = list(self._paths(files).values())
             await self._job("merge", {"parts": parts, "target": str(target)})
@@ -200,7 +200,7 @@ class WeightsBuilder:
             "target": str(target),
             "type": kind,
             "adapter": base is not None,
-            "keep": self._given.keep_quantized and self._given.quantization is None,
+            "keep": self._request.keep_quantized and self._request.quantization is None,
             "base": None if base is None else str(base),
         }
         await self._job("convert", job)
@@ -237,17 +237,17 @@ class WeightsBuilder:
         return target
 
     async def _adapters(self, folder: Path, base: Path) -> tuple[Digest, ...] | None:
-        files = self._given.adapter_files
+        files = self._request.adapter_files
         if not files or weights_format(self._store, files) is WeightsFormat.GGUF:
             return self._given_adapters()
         target = folder / "adapter.gguf"
         await self._convert(files, target, "F16", base)
-        return (await self._taken(target),)
+        return (await self._take(target),)
 
     async def _job(self, name: str, job: Mapping[str, Any]) -> None:
         await self._run(name, job, self._report, _UNITS.get(name))
 
-    async def _taken(self, path: Path) -> Digest:
+    async def _take(self, path: Path) -> Digest:
         """A file of the workspace as a blob."""
         store, size_bytes = self._store, _size(path)
         digest, _ = await run_with_progress(

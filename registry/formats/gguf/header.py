@@ -148,11 +148,6 @@ class GgufHeader:
         return sum(heads) * (key + value)
 
     @property
-    def sliding_window(self) -> int | None:
-        """The window of local attention, where the model has one."""
-        return self._number("attention.sliding_window")
-
-    @property
     def expert_count(self) -> int | None:
         """Experts of a mixture-of-experts model."""
         return self._number("expert_count")

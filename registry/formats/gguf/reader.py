@@ -83,12 +83,12 @@ def _read_version(source: HeaderSource) -> int:
 
 
 def _check_count(
-    source: HeaderSource, count: int, most: int, smallest_bytes: int, what: str
+    source: HeaderSource, count: int, max_count: int, min_bytes: int, what: str
 ) -> None:
-    if count > most:
-        raise InvalidGguf(f"{count} {what}, at most {most} are allowed", what)
-    if count * smallest_bytes > source.left_bytes:
-        needed = source.position + count * smallest_bytes
+    if count > max_count:
+        raise InvalidGguf(f"{count} {what}, at most {max_count} are allowed", what)
+    if count * min_bytes > source.left_bytes:
+        needed = source.position + count * min_bytes
         raise InvalidGguf(
             f"truncated: {count} {what} needs {needed} bytes, has {source.size_bytes}", what
         )

@@ -64,12 +64,12 @@ def check_metadata(raw: Mapping[str, RawValue]) -> None:
     if architecture not in _NO_DECODER and _is_model(raw):
         for key in _REQUIRED:
             rules.require(key)
-    for key, most in _POSITIVE.items():
-        rules.check_scalar(key, 1, most)
-    for key, most in _BOUNDED.items():
-        rules.check_scalar(key, 0, most)
-    for key, most in _PER_BLOCK.items():
-        rules.check_per_block(key, most)
+    for key, maximum in _POSITIVE.items():
+        rules.check_scalar(key, 1, maximum)
+    for key, maximum in _BOUNDED.items():
+        rules.check_scalar(key, 0, maximum)
+    for key, maximum in _PER_BLOCK.items():
+        rules.check_per_block(key, maximum)
     rules.check_heads()
     rules.check_experts()
 
@@ -113,30 +113,30 @@ class _Rules:
         if full not in self._raw:
             raise InvalidGguf(f"{full} is missing", full)
 
-    def check_scalar(self, key: str, least: int, most: int) -> None:
+    def check_scalar(self, key: str, minimum: int, maximum: int) -> None:
         item = self._get(key)
-        if item is None or (item.kind == ARRAY and least == 0):
+        if item is None or (item.kind == ARRAY and minimum == 0):
             return
-        if item.kind != UINT32 or not least <= item.value <= most:
-            self._refuse(key, item, f"a uint32 from {least} to {most}")
+        if item.kind != UINT32 or not minimum <= item.value <= maximum:
+            self._refuse(key, item, f"a uint32 from {minimum} to {maximum}")
 
-    def check_per_block(self, key: str, most: int) -> None:
+    def check_per_block(self, key: str, maximum: int) -> None:
         """One number for all layers, or an array with one for each."""
         item, blocks = self._get(key), self._get("block_count")
         if item is None:
             return
         if item.kind != ARRAY:
-            least = 1 if key == "attention.head_count" else 0
-            if item.kind != UINT32 or not least <= item.value <= most:
-                self._refuse(key, item, f"a uint32 from {least} to {most}")
+            minimum = 1 if key == "attention.head_count" else 0
+            if item.kind != UINT32 or not minimum <= item.value <= maximum:
+                self._refuse(key, item, f"a uint32 from {minimum} to {maximum}")
             return
         numbers = item.value
         if numbers.kind not in (UINT32, INT32) or (
             blocks is not None and len(numbers.items) < blocks.value
         ):
             self._refuse(key, item, "an array of one uint32 for each block")
-        if any(not 0 <= number <= most for number in numbers.items):
-            self._refuse(key, item, f"numbers from 0 to {most}")
+        if any(not 0 <= number <= maximum for number in numbers.items):
+            self._refuse(key, item, f"numbers from 0 to {maximum}")
 
     def check_heads(self) -> None:
         """Heads divide by the heads of keys and values, the width by the heads."""

@@ -70,9 +70,9 @@ def _array(raw: Mapping[str, RawValue], name: str, kinds: tuple[int, ...]) -> Se
 def _check_tokens(tokens: Sequence[bytes]) -> None:
     if not tokens:
         _refuse("tokens", "empty, expected at least one token")
-    longest = max(map(len, tokens))
-    if longest > MAX_TOKEN_BYTES:
-        _refuse("tokens", f"a token of {longest} bytes, at most {MAX_TOKEN_BYTES} are allowed")
+    max_bytes = max(map(len, tokens))
+    if max_bytes > MAX_TOKEN_BYTES:
+        _refuse("tokens", f"a token of {max_bytes} bytes, at most {MAX_TOKEN_BYTES} are allowed")
     _check_text("tokens", tokens)
     if len(set(tokens)) == len(tokens):
         return

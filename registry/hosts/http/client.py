@@ -94,35 +94,35 @@ class HttpClient:
             await client.aclose()
 
     @contextlib.asynccontextmanager
-    async def open(self, ask: ClientRequest) -> AsyncIterator[httpx.Response]:
+    async def open(self, request: ClientRequest) -> AsyncIterator[httpx.Response]:
         """The answer to a request, its body still to be read. Redirects of GET and HEAD are
         followed. Raises RemoteRefused, RetryLater for faults of the connection."""
-        response = await self._send(ask)
+        response = await self._send(request)
         try:
-            with _connection_faults(ask.url):
+            with _connection_faults(request.url):
                 yield response
         finally:
             with contextlib.suppress(httpx.HTTPError):
                 await response.aclose()
 
-    async def _send(self, ask: ClientRequest) -> httpx.Response:
-        url = ask.url
+    async def _send(self, request: ClientRequest) -> httpx.Response:
+        url = request.url
         check_scheme(url, self.insecure)
         challenged = False
         for _ in range(_MAX_REDIRECTS + 2):
-            response = await self._once(ask, url)
-            if response.status_code == 401 and ask.authority is not None and not challenged:
+            response = await self._once(request, url)
+            if response.status_code == 401 and request.authority is not None and not challenged:
                 challenged = True
-                if await ask.authority.challenged(response):
+                if await request.authority.challenged(response):
                     await response.aclose()
                     continue
-            if response.status_code not in _REDIRECTS or ask.method not in ("GET", "HEAD"):
+            if response.status_code not in _REDIRECTS or request.method not in ("GET", "HEAD"):
                 return response
             await response.aclose()
             target = _location(response)
             await self.follow(url, target)
             url = target
-        raise RemoteRefused(f"{shown(ask.url.host)} redirects more than {_MAX_REDIRECTS} times")
+        raise RemoteRefused(f"{shown(request.url.host)} redirects more than {_MAX_REDIRECTS} times")
 
     async def follow(self, source: httpx.URL, target: httpx.URL) -> None:
         """Take note that source sends on to target. Raises RemoteRefused when it must not; a
@@ -131,29 +131,29 @@ class HttpClient:
         if await check_redirect(source, target, self.insecure, is_private):
             self._peers.guard(target)
 
-    async def _once(self, ask: ClientRequest, url: httpx.URL) -> httpx.Response:
+    async def _once(self, request: ClientRequest, url: httpx.URL) -> httpx.Response:
         assert self._client is not None
-        headers = dict(ask.headers)
-        if ask.authority is not None:
-            headers |= await ask.authority.headers(url)
+        headers = dict(request.headers)
+        if request.authority is not None:
+            headers |= await request.authority.headers(url)
         with _connection_faults(url):
-            request = self._client.build_request(
-                ask.method,
+            built = self._client.build_request(
+                request.method,
                 url,
                 headers=headers,
-                content=ask.content,
+                content=request.content,
                 extensions={"trace": self._peers.watch(url)},
             )
-            return await self._client.send(request, stream=True)
+            return await self._client.send(built, stream=True)
 
     async def fetch(
-        self, ask: ClientRequest, limit_bytes: int = MAX_ANSWER_BYTES
+        self, request: ClientRequest, limit_bytes: int = MAX_ANSWER_BYTES
     ) -> httpx.Response:
         """The whole answer to a request, at most limit_bytes; asked again a few times when that
         may help. Raises RemoteError."""
         for attempt in range(_MAX_ATTEMPTS):
             try:
-                async with self.open(ask) as response:
+                async with self.open(request) as response:
                     raise_if_transient(response)
                     content = await _body(response, limit_bytes)
                 return httpx.Response(
@@ -248,8 +248,8 @@ def raise_for_status(response: httpx.Response, what: str) -> None:
         return
     if status == 404:
         raise RemoteMissing(f"{host} has no {what}")
-    told = error_message(response)
-    reason = f": {told}" if told else ""
+    answer = error_message(response)
+    reason = f": {answer}" if answer else ""
     if status in (401, 403):
         raise RemoteDenied(f"{host} refuses {what} ({status}){reason}; see: hearth login {host}")
     raise RemoteUnreachable(f"{host} answers {status} to a request for {what}{reason}")
@@ -273,26 +273,28 @@ def same_origin(left: httpx.URL, right: httpx.URL) -> bool:
 
 @contextlib.asynccontextmanager
 async def open_range(
-    web: HttpClient, ask: ClientRequest, start: int, stop: int
+    client: HttpClient, request: ClientRequest, start: int, stop: int
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """The bytes [start, stop) of a file as they arrive. Raises RetryLater also for a range that
     was not asked for, RangesIgnored, RemoteError."""
     wanted = {"Range": f"bytes={start}-{stop - 1}"}
-    ranged = ClientRequest("GET", ask.url, {**ask.headers, **wanted}, None, ask.authority)
-    async with web.open(ranged) as response:
+    ranged = ClientRequest(
+        "GET", request.url, {**request.headers, **wanted}, None, request.authority
+    )
+    async with client.open(ranged) as response:
         raise_if_transient(response)
-        is_origin = same_origin(response.request.url, ask.url)
-        if ask.denied is not None and response.status_code in (401, 403) and is_origin:
-            raise RemoteDenied(ask.denied)
+        is_origin = same_origin(response.request.url, request.url)
+        if request.denied is not None and response.status_code in (401, 403) and is_origin:
+            raise RemoteDenied(request.denied)
         raise_for_status(response, "this file")
         check_plain(response)
         if response.status_code == 200:
             if start > 0:
                 raise RangesIgnored
         elif not _is_range(response, start, stop):
-            told = response.headers.get("content-range", "nothing")
+            answer = response.headers.get("content-range", "nothing")
             raise RetryLater(
-                f"{response.request.url.host} sent {shown(told)} for bytes {start}-{stop - 1}"
+                f"{response.request.url.host} sent {shown(answer)} for bytes {start}-{stop - 1}"
             )
         yield response.aiter_raw()
 

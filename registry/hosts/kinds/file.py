@@ -75,8 +75,8 @@ class FileHost:
                 folder, entries = path.parent, _beside(path)
         except (OSError, RuntimeError) as error:
             raise RemoteMissing(_cannot_read(path, error)) from None
-        picked = select_files(path.name, entries, None, self.memory_bytes)
-        return RemoteModel(self.reference.name, _files(folder, picked), notes=picked.notes)
+        selected = select_files(path.name, entries, None, self.memory_bytes)
+        return RemoteModel(self.reference.name, _files(folder, selected), notes=selected.notes)
 
 
 def _entries(folder: Path, depth: int) -> list[RepositoryFile]:
@@ -113,13 +113,13 @@ def _beside(path: Path) -> list[RepositoryFile]:
     ]
 
 
-def _files(folder: Path, picked: SelectedFiles) -> tuple[RemoteFile, ...]:
+def _files(folder: Path, selected: SelectedFiles) -> tuple[RemoteFile, ...]:
     files = []
-    for entry, role in picked.files:
+    for entry, role in selected.files:
         path = (folder / entry.path).resolve()
         status = path.stat()
         key = f"file:{path}|{status.st_size}|{status.st_mtime_ns}|{status.st_ino}"
-        title = picked.title(entry)
+        title = selected.title(entry)
         files.append(
             RemoteFile(title, status.st_size, None, key, LocalFileSource(path), None, role)
         )

@@ -55,8 +55,8 @@ def select_files(
         variant, note = _chosen(repo, found, projectors_of(entries), (selector, memory_bytes))
         beside = projector_for(variant, found, projectors_of(entries))
         notes = [note, None if beside is None else with_projector(beside)]
-        told = tuple(text for text in notes if text is not None)
-        return SelectedFiles(variant.entries, projector=beside, notes=told)
+        message = tuple(text for text in notes if text is not None)
+        return SelectedFiles(variant.entries, projector=beside, notes=message)
     adapter = adapter_of(repo, entries)
     variant = adapter or checkpoint_of(repo, entries)
     if selector is not None:

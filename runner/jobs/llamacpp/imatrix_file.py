@@ -126,11 +126,11 @@ class _LegacyReader:
         self._content = content
         self._position = 0
 
-    def number(self, what: str, least: int, most: int) -> int:
+    def number(self, what: str, minimum: int, maximum: int) -> int:
         (value,) = _I32.unpack(self.take(4, what))
-        if not least <= value <= most:
+        if not minimum <= value <= maximum:
             raise BuildError(
-                f"not an importance matrix: {what} is {value}, expected {least} to {most}"
+                f"not an importance matrix: {what} is {value}, expected {minimum} to {maximum}"
             )
         return int(value)
 

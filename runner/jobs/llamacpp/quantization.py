@@ -54,45 +54,45 @@ class QuantizeOptions:
     threads: int | None = None
 
 
-def quantize(order: QuantizeOptions, progress: Progress) -> float:
+def quantize(options: QuantizeOptions, progress: Progress) -> float:
     """Write order.target and give its bits per weight. It appears when it is whole; a failure
     leaves nothing.
 
     Raises BuildError, InvalidGguf, StoreFull, OSError, InternalError.
     """
-    header = read_header(order.source)
-    _check_source(order, header)
-    types = override_types(order, header)
-    partial = order.target.with_name(order.target.name + ".partial")
+    header = read_header(options.source)
+    _check_source(options, header)
+    types = override_types(options, header)
+    partial = options.target.with_name(options.target.name + ".partial")
     try:
-        _run(order, types, partial, progress)
+        _run(options, types, partial, progress)
         written = read_header(partial)
         with partial.open("rb") as file:
             os.fsync(file.fileno())
-        os.replace(partial, order.target)
-        sync_directory(order.target.parent)
+        os.replace(partial, options.target)
+        sync_directory(options.target.parent)
     finally:
         partial.unlink(missing_ok=True)
     return 8 * written.tensors_size_bytes / written.parameter_count
 
 
-def _check_source(order: QuantizeOptions, header: GgufHeader) -> None:
-    kind = order.kind
+def _check_source(options: QuantizeOptions, header: GgufHeader) -> None:
+    kind = options.kind
     if not any(len(tensor.dimensions) > 1 for tensor in header.tensors):
         raise BuildError("the model holds no weights; there is nothing to quantize")
     stored = {tensor.type for tensor in header.tensors} - _UNQUANTIZED
-    if stored and not order.allow_requantize:
+    if stored and not options.allow_requantize:
         raise BuildError(
             f"the weights are quantized already ({header.quantization}); quantize a file of F16,"
             " BF16 or F32, or allow it with --allow-requantize"
         )
-    if kind.needs_imatrix and not order.matrix:
+    if kind.needs_imatrix and not options.matrix:
         raise BuildError(
             f"{kind.name} needs an importance matrix; give --imatrix FILE or --calibrate TEXT"
         )
-    if order.overrides and not kind.quantized:
+    if options.overrides and not kind.quantized:
         raise BuildError(f"{kind.name} stores every tensor alike; types of tensors need another")
-    _check_matrix(order.matrix, header)
+    _check_matrix(options.matrix, header)
 
 
 def _check_matrix(matrix: Matrix, header: GgufHeader) -> None:
@@ -113,27 +113,27 @@ def _check_matrix(matrix: Matrix, header: GgufHeader) -> None:
         raise BuildError("the importance matrix is for another model: no tensor's name is in it")
 
 
-def override_types(order: QuantizeOptions, header: GgufHeader) -> dict[str, int]:
+def override_types(options: QuantizeOptions, header: GgufHeader) -> dict[str, int]:
     """ggml's type for each tensor that an override names. Raises BuildError for a pattern that
     is none, or that no tensor matches."""
-    if len(order.overrides) > MAX_OVERRIDES:
-        raise BuildError(f"{len(order.overrides)} tensor types; at most {MAX_OVERRIDES}")
+    if len(options.overrides) > MAX_OVERRIDES:
+        raise BuildError(f"{len(options.overrides)} tensor types; at most {MAX_OVERRIDES}")
     types: dict[str, int] = {}
-    for text, kind in order.overrides:
+    for text, kind in options.overrides:
         number, pattern = tensor_type(kind), _compiled(text)
         names = [tensor.name for tensor in header.tensors if pattern.search(tensor.name)]
         if not names:
             raise BuildError(f"no tensor's name matches {text!r}; see them with hearth show")
         for name in names:
             types.setdefault(name, number)
-        _check_needs_matrix(kind, names, order)
+        _check_needs_matrix(kind, names, options)
     return types
 
 
-def _check_needs_matrix(kind: str, names: Sequence[str], order: QuantizeOptions) -> None:
+def _check_needs_matrix(kind: str, names: Sequence[str], options: QuantizeOptions) -> None:
     demanding = ("IQ3_XXS", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ1_M", "IQ1_S")
     exempt = ("token_embd.weight", "output.weight")
-    missing = [name for name in names if name not in order.matrix and name not in exempt]
+    missing = [name for name in names if name not in options.matrix and name not in exempt]
     if kind.strip().upper() in demanding and missing:
         raise BuildError(
             f"{kind.upper()} for {missing[0]} needs an importance matrix that has it; give"
@@ -154,11 +154,11 @@ def _compiled(text: str) -> re.Pattern[str]:
 
 
 def _run(
-    order: QuantizeOptions, types: Mapping[str, int], partial: Path, progress: Progress
+    options: QuantizeOptions, types: Mapping[str, int], partial: Path, progress: Progress
 ) -> None:
-    with _listening(progress) as said:
-        params = _parameters(order, types)
-        source, target = os.fsencode(order.source), os.fsencode(partial)
+    with _log_lines(progress) as complaints:
+        params = _parameters(options, types)
+        source, target = os.fsencode(options.source), os.fsencode(partial)
         failed: list[int] = []
 
         def work() -> None:
@@ -171,7 +171,7 @@ def _run(
         thread.start()
         thread.join()
     if failed != [0]:
-        raise _failure(order, partial, said)
+        raise _failure(options, partial, complaints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +182,16 @@ class _Parameters:
     kept: tuple[Any, ...]
 
 
-def _parameters(order: QuantizeOptions, types: Mapping[str, int]) -> _Parameters:
+def _parameters(options: QuantizeOptions, types: Mapping[str, int]) -> _Parameters:
     params = native.llama_model_quantize_default_params()
-    params.ftype = order.kind.file_type
-    params.nthread = order.threads or 0
-    params.allow_requantize = order.allow_requantize
+    params.ftype = options.kind.file_type
+    params.nthread = options.threads or 0
+    params.allow_requantize = options.allow_requantize
     overrides = _overrides(types)
-    entries, arrays = _matrix_entries(order.matrix)
+    entries, arrays = _matrix_entries(options.matrix)
     if types:
         params.tt_overrides = overrides
-    if order.matrix:
+    if options.matrix:
         params.imatrix = entries
     return _Parameters(params, (overrides, entries, arrays))
 
@@ -218,31 +218,31 @@ def _matrix_entries(matrix: Matrix) -> tuple[Any, list[NDArray[np.float32]]]:
 
 
 @contextmanager
-def _listening(progress: Progress) -> Iterator[list[str]]:
+def _log_lines(progress: Progress) -> Iterator[list[str]]:
     """Inside, llama.cpp's lines about tensors become progress; its complaints are given."""
-    said: list[str] = []
+    complaints: list[str] = []
 
     def receive(level: int, text: bytes, _user_data: object) -> None:
         line = text.decode("utf-8", "replace").strip()
         if step := _STEP.match(line):
             progress(int(step[1]) - 1, int(step[2]))
         elif level >= 4 and line.strip("= \n"):
-            said.append(line)
+            complaints.append(line)
 
     callback = native.llama_log_callback(receive)
     native.llama_log_set(callback, ctypes.c_void_p(0))
     try:
-        yield said
+        yield complaints
     finally:
         native_log.install()
 
 
-def _failure(order: QuantizeOptions, partial: Path, said: Sequence[str]) -> Exception:
-    reason = said[-1] if said else "it gave no reason"
+def _failure(options: QuantizeOptions, partial: Path, complaints: Sequence[str]) -> Exception:
+    reason = complaints[-1] if complaints else "it gave no reason"
     free, folder = free_bytes(partial.parent), partial.parent
     if "iostream" in reason or "basic_ios" in reason:
         if free < _MIN_FREE_BYTES:
-            needed = int(order.source.stat().st_size * order.kind.bits_per_weight / 16)
+            needed = int(options.source.stat().st_size * options.kind.bits_per_weight / 16)
             return StoreFull("write the quantized model", _ENOSPC, needed, free)
         return OSError(5, f"cannot write to {folder.name}")
-    return InternalError(f"llama.cpp cannot quantize to {order.kind.name}: {reason[:300]}")
+    return InternalError(f"llama.cpp cannot quantize to {options.kind.name}: {reason[:300]}")

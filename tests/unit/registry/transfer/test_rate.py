@@ -32,7 +32,7 @@ def test_a_server_that_asks_for_time_gets_it_from_all_streams() -> None:
 
 
 def test_streams_grow_while_that_makes_it_faster_and_then_stay() -> None:
-    streams = Streams(most=8)
+    streams = Streams(max_streams=8)
     for rate in (10.0, 15.0, 20.0):
         streams.measured(rate)
     grown = streams.wanted
@@ -43,14 +43,14 @@ def test_streams_grow_while_that_makes_it_faster_and_then_stay() -> None:
 
 
 def test_streams_never_exceed_the_most_nor_fall_below_one() -> None:
-    streams = Streams(most=3)
+    streams = Streams(max_streams=3)
     for rate in range(1, 50):
         streams.measured(2.0**rate)
     assert streams.wanted == 3
     for _ in range(10):
         streams.refused()
     assert streams.wanted == 1
-    assert Streams(most=1).wanted == 1
+    assert Streams(max_streams=1).wanted == 1
 
 
 async def test_a_limit_spreads_the_bytes_over_time(monkeypatch: pytest.MonkeyPatch) -> None:

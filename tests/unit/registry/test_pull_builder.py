@@ -73,9 +73,9 @@ class Shop:
 
     async def pull(self) -> PullState:
         state = PullState()
-        making = ModelBuilder(self.build, hopeless=(InvalidGguf,))
+        builder = ModelBuilder(self.build, unbuildable=(InvalidGguf,))
         await pull(
-            self, Fetcher(self.shelf, DownloadOptions(wait_scale=0.0, streams=2)), state, making
+            self, Fetcher(self.shelf, DownloadOptions(wait_scale=0.0, streams=2)), state, builder
         )
         return state
 
@@ -151,9 +151,9 @@ async def test_a_refusal_of_the_first_file_spares_the_others(shop: Shop) -> None
     async def refuse(file: RemoteFile, digest: Digest) -> None:
         raise RemoteUnreachable(file.title)
 
-    making = ModelBuilder(shop.build, refuse)
+    builder = ModelBuilder(shop.build, refuse)
     with pytest.raises(RemoteUnreachable, match="00001"):
-        await pull(shop, Fetcher(shop.shelf, DownloadOptions(streams=2)), PullState(), making)
+        await pull(shop, Fetcher(shop.shelf, DownloadOptions(streams=2)), PullState(), builder)
     assert sum(shop.asked) == MIN_BLOB_BYTES
 
 
@@ -161,6 +161,6 @@ async def test_a_collection_takes_no_file_of_a_pull_under_way(shop: Shop) -> Non
     async def collect(file: RemoteFile, digest: Digest) -> None:
         gc.collect(shop.shelf, gc.GcOptions(grace_s=0.0))
 
-    making = ModelBuilder(shop.build, collect)
-    await pull(shop, Fetcher(shop.shelf, DownloadOptions(streams=2)), PullState(), making)
+    builder = ModelBuilder(shop.build, collect)
+    await pull(shop, Fetcher(shop.shelf, DownloadOptions(streams=2)), PullState(), builder)
     assert shop.shelf.get(NAME).fault is None
