@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from runner.client import Client, ClientError
-    from runner.replies import Progress
+    from runner.replies import TaskProgress
 
 Style = Literal["bars", "lines", "json", "quiet"]
 _LINE_EVERY_S = 1.0
@@ -31,7 +31,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 class ProgressView(Protocol):
     """A way to show progress."""
 
-    def show(self, line: Progress) -> None:
+    def show(self, line: TaskProgress) -> None:
         """Take one line of the daemon."""
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ def style_for(as_json: bool, quiet: bool) -> Style:
     return "bars" if can_move(sys.stderr) else "lines"
 
 
-def follow(lines: Generator[Progress, None, None], style: Style) -> str | None:
+def follow(lines: Generator[TaskProgress, None, None], style: Style) -> str | None:
     """Show all lines; gives the name that the last one has. Ctrl-C and errors close lines,
     which cancels the transfer, and are raised again."""
     view = view_for(style)
@@ -100,7 +100,7 @@ def view_for(style: Style) -> ProgressView:
 class NoProgress:
     """Shows nothing."""
 
-    def show(self, line: Progress) -> None:
+    def show(self, line: TaskProgress) -> None:
         """See View."""
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class NoProgress:
 class JsonProgress:
     """The daemon's lines on stdout, as they are."""
 
-    def show(self, line: Progress) -> None:
+    def show(self, line: TaskProgress) -> None:
         """See View."""
         print(json.dumps(line, ensure_ascii=False), flush=True)
 
@@ -145,7 +145,7 @@ class LineProgress:
         self._shown_s = 0.0
         self._rate = TransferRate()
 
-    def show(self, line: Progress) -> None:
+    def show(self, line: TaskProgress) -> None:
         """See View."""
         now_s, step, total = self._clock(), line.get("status", ""), line.get("total")
         if step != self._step:
@@ -196,7 +196,7 @@ class BarProgress:
         self._all: TaskID | None = None
         self._table.start()
 
-    def show(self, line: Progress) -> None:
+    def show(self, line: TaskProgress) -> None:
         """See View."""
         step, total = line.get("status", ""), line.get("total")
         if total is None:
@@ -228,7 +228,7 @@ class BarProgress:
         self._table.update(self._all, total=total, completed=done)
 
 
-def resumed(line: Progress) -> str:
+def resumed(line: TaskProgress) -> str:
     """What to say of a file of which an earlier run has left a part."""
     kept = line.get("resumed")
     return f", resuming at {size(kept)}" if kept else ""

@@ -24,7 +24,7 @@ from runner.http_transport import (
     TransportError,
     translated,
 )
-from runner.replies import InstalledModel, JsonObject, Progress, ReplyChunk, RunningModel
+from runner.replies import InstalledModel, JsonObject, ReplyChunk, RunningModel, TaskProgress
 
 ANSWER_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
@@ -153,18 +153,18 @@ class Client:
         """The prompt that the model of body["model"] gets for body["messages"]."""
         return str(self._call("POST", "/apply-template", body, None)["prompt"])
 
-    def create(self, body: Mapping[str, Any]) -> Generator[Progress, None, None]:
+    def create(self, body: Mapping[str, Any]) -> Generator[TaskProgress, None, None]:
         """Build a model from a description; yields what is being done until "success". Closing
         the iterator ends the work, of which nothing is left."""
         lost = "the daemon stopped before the model was complete; try again"
         return self._until_success("/api/create", body, lost)
 
-    def pull(self, model: str, insecure: bool = False) -> Generator[Progress, None, None]:
+    def pull(self, model: str, insecure: bool = False) -> Generator[TaskProgress, None, None]:
         """Bring a model into the store; yields what is being done until "success", whose line
         has the model's name there. Closing the iterator cancels it, unless others wait."""
         return self._transfer("/api/pull", model, insecure)
 
-    def push(self, model: str, insecure: bool = False) -> Generator[Progress, None, None]:
+    def push(self, model: str, insecure: bool = False) -> Generator[TaskProgress, None, None]:
         """Send a model to its registry; see pull."""
         return self._transfer("/api/push", model, insecure)
 
@@ -210,7 +210,7 @@ class Client:
             raise ClientError(f"the daemon answered {status} for {digest}", status=status)
         return status == 200
 
-    def take_blob(self, name: str) -> Generator[Progress, None, None]:
+    def take_blob(self, name: str) -> Generator[TaskProgress, None, None]:
         """Have the daemon make a file that lies in its store's folder for incoming files a blob;
         the last line has the digest. Closing the iterator ends it."""
         lost = "the daemon stopped before the file was read; try again"
@@ -223,7 +223,9 @@ class Client:
         with self._request("POST", path, headers, content, timeout_s=None) as response:
             _raise_for_status(response)
 
-    def _transfer(self, path: str, model: str, insecure: bool) -> Generator[Progress, None, None]:
+    def _transfer(
+        self, path: str, model: str, insecure: bool
+    ) -> Generator[TaskProgress, None, None]:
         return self._until_success(path, {"model": model, "insecure": insecure}, _CUT)
 
     def _until_success(

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 JsonObject = dict[str, Any]
 
 
-class ModelDetails(TypedDict, total=False):
+class ModelDetailsReply(TypedDict, total=False):
     """What a model is made of."""
 
     parent_model: str
@@ -27,7 +27,7 @@ class InstalledModel(TypedDict, total=False):
     modified_at: str
     size: int
     digest: str
-    details: ModelDetails
+    details: ModelDetailsReply
     fault: str
 
 
@@ -39,7 +39,7 @@ class RunningModel(TypedDict, total=False):
     size: int
     size_vram: int
     digest: str
-    details: ModelDetails
+    details: ModelDetailsReply
     expires_at: str
     context_length: int
 
@@ -71,7 +71,7 @@ class ReplyChunk(TypedDict, total=False):
     eval_duration: int
 
 
-class Progress(TypedDict, total=False):
+class TaskProgress(TypedDict, total=False):
     """One line of a long task: what is being done, and how many bytes of it."""
 
     status: str

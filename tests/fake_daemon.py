@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from runner.models import worker_process
-from runner.server.serve import main
+from runner.server.daemon import main
 
 
 def fake_worker_command(*arguments: str) -> list[str]:

@@ -63,7 +63,7 @@ def _measure(
     from contextlib import closing
 
     from cli.progress import style_for, view_for
-    from runner.replies import Progress
+    from runner.replies import TaskProgress
 
     view = view_for(style_for(as_json=False, quiet=quiet))
     result: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def _measure(
                 if line.get("status") == "success":
                     result = {key: value for key, value in line.items() if key != "status"}
                 else:
-                    view.show(Progress(**{**line, "status": f"evaluating {model}"}))  # type: ignore[typeddict-item]
+                    view.show(TaskProgress(**{**line, "status": f"evaluating {model}"}))  # type: ignore[typeddict-item]
     finally:
         view.close()
     return result

@@ -51,7 +51,7 @@ def command(repair: bool, quick: bool, as_json: bool) -> None:
 
 def _show(lines: Iterable[dict[str, Any]], view: ProgressView) -> dict[str, Any]:
     """Show all lines as they come; gives the last one."""
-    from runner.replies import Progress
+    from runner.replies import TaskProgress
 
     last: dict[str, Any] = {}
     for line in lines:
@@ -61,7 +61,7 @@ def _show(lines: Iterable[dict[str, Any]], view: ProgressView) -> dict[str, Any]
         elif "outcome" in line:
             print(outcome(line["outcome"]))
         elif "total" in line:
-            view.show(Progress(**line))  # type: ignore[typeddict-item]
+            view.show(TaskProgress(**line))  # type: ignore[typeddict-item]
     return last
 
 

@@ -78,7 +78,7 @@ def _shown(lines: Iterable[dict[str, Any]], list_only: bool) -> int:
 
 
 def _step(line: dict[str, Any], view: ProgressView) -> None:
-    from runner.replies import Progress
+    from runner.replies import TaskProgress
 
     result = line.get("imported")
     if isinstance(result, dict):
@@ -87,7 +87,7 @@ def _step(line: dict[str, Any], view: ProgressView) -> None:
     elif "note" in line:
         print(line["note"])
     elif "total" in line:
-        view.show(Progress(**line))  # type: ignore[typeddict-item]
+        view.show(TaskProgress(**line))  # type: ignore[typeddict-item]
 
 
 def _table(found: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from runner.server.serve import main
+from runner.server.daemon import main
 
 if __name__ == "__main__":
     sys.exit(main())

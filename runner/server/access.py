@@ -33,11 +33,11 @@ def check_access(http: HttpRequest, needed: Needed | None) -> None:
     if not services.keys:
         return
     if key is None:
-        told = "this API key is not known" if given else "an API key is needed"
+        reason = "this API key is not known" if given else "an API key is needed"
         raise HttpError(
             401,
             "invalid_api_key",
-            f"{told}; send one as Authorization: Bearer KEY or x-api-key: KEY",
+            f"{reason}; send one as Authorization: Bearer KEY or x-api-key: KEY",
             **{"www-authenticate": "Bearer"},
         )
     if needed is not None and not key.may(needed):

@@ -2,7 +2,7 @@
 
 A connection has HEADER_TIMEOUT_S for the head of each request, so that a client that sends a byte
 a minute holds nothing; beyond MAX_CONNECTIONS new ones are closed at once. Owns this on top of
-uvicorn's protocol; bodies and slow readers are bounded in exchange and stream.
+uvicorn's protocol; bodies and slow readers are bounded in http_request and stream.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _STATUS: dict[type[runner.HearthError], int] = {
 
 
 class HttpError(Exception):
-    """A fault of the HTTP exchange itself, before any of the runner's business."""
+    """A fault of the HTTP request itself, before any of the runner's business."""
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
         super().__init__(message)

@@ -159,18 +159,18 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
     )
 
 
-def _grammar(lease: Lease, asked: GenerateRequest, completed: GenerateRequest) -> Grammar | None:
+def _grammar(lease: Lease, request: GenerateRequest, completed: GenerateRequest) -> Grammar | None:
     """What the answer must match: as the request has it, else the Modelfile or the options. These
     say nothing of a conversation with tools: calls would not match them."""
-    grammar = asked.grammar
-    if _is_chat(asked):
-        functions = [tool["function"] for tool in asked.tools] if completed.tools else []
-        grammar = grammar_of_tools(lease, functions, asked.tool_choice, grammar, completed.think)
-    written = {**lease.parameters, **asked.options}.get("grammar")
+    grammar = request.grammar
+    if _is_chat(request):
+        functions = [tool["function"] for tool in request.tools] if completed.tools else []
+        grammar = grammar_of_tools(lease, functions, request.tool_choice, grammar, completed.think)
+    written = {**lease.parameters, **request.options}.get("grammar")
     if grammar is not None or not written or completed.tools:
         return grammar
     grammar = Grammar("gbnf", str(written), "grammar")
-    return after_reasoning(grammar, lease, None) if _is_chat(asked) else grammar
+    return after_reasoning(grammar, lease, None) if _is_chat(request) else grammar
 
 
 def _is_chat(request: GenerateRequest) -> bool:

@@ -1,4 +1,4 @@
-"""From what a surface was asked to the grammar of its answers. Knows no wire format.
+"""From the fields of a request to the grammar of its answers. Knows no wire format.
 
 A grammar is checked and compiled by the worker; here only what would be too much to send is
 refused.

@@ -70,8 +70,8 @@ class Guard:
         if writes and scope["path"] == _FORM_PATH:
             _check_form(headers)
         elif writes and not scope["path"].startswith("/api/blobs/"):
-            most = body_limit_bytes(scope["path"])
-            _check_body(headers, most, browser=origin is not None)
+            max_bytes = body_limit_bytes(scope["path"])
+            _check_body(headers, max_bytes, browser=origin is not None)
         return origin
 
     def _check_host(self, values: list[str]) -> None:
@@ -126,10 +126,10 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _check_body(headers: list[tuple[bytes, bytes]], most: int, *, browser: bool) -> None:
+def _check_body(headers: list[tuple[bytes, bytes]], max_bytes: int, *, browser: bool) -> None:
     lengths = _values(headers, b"content-length")
-    if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > most:
-        raise too_large(most)
+    if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > max_bytes:
+        raise too_large(max_bytes)
     if lengths == ["0"] or not (lengths or _values(headers, b"transfer-encoding")):
         return
     kinds = [value.split(";")[0].strip().lower() for value in _values(headers, b"content-type")]

@@ -69,13 +69,13 @@ class HttpRequest:
 
     async def body(self) -> bytes:
         """The whole body. Raises HttpError 413 and 408, ClientGone."""
-        parts, size, most = [], 0, body_limit_bytes(self.scope["path"])
+        parts, size, max_bytes = [], 0, body_limit_bytes(self.scope["path"])
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):
                 async for chunk in self.chunks():
                     size += len(chunk)
-                    if size > most:
-                        raise too_large(most)
+                    if size > max_bytes:
+                        raise too_large(max_bytes)
                     parts.append(chunk)
         except TimeoutError:
             raise HttpError(408, "timeout", "the request body did not arrive in time") from None

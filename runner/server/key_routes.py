@@ -26,10 +26,10 @@ async def list_keys(http: HttpRequest) -> None:
 
 async def add_key(http: HttpRequest) -> None:
     """Make a key; answer {"name", "scopes", "key"}."""
-    asked = await http.read(KeyRequest)
-    scopes = list(dict.fromkeys(asked.scopes))
-    text = await asyncio.to_thread(http.services.keys.add, asked.name, tuple(scopes))
-    await http.reply(CreatedKey(name=asked.name, scopes=[*scopes], key=text))
+    body = await http.read(KeyRequest)
+    scopes = list(dict.fromkeys(body.scopes))
+    text = await asyncio.to_thread(http.services.keys.add, body.name, tuple(scopes))
+    await http.reply(CreatedKey(name=body.name, scopes=[*scopes], key=text))
 
 
 async def remove_key(http: HttpRequest) -> None:

@@ -37,15 +37,15 @@ class EvalRequest(WireModel):
 
 async def evaluate(http: HttpRequest) -> None:
     """Measure, telling how far it is. A client that leaves ends it."""
-    asked = await http.read(EvalRequest)
+    body = await http.read(EvalRequest)
     library = http.services.library
-    answer = ProgressStream(http, asked.stream is not False)
+    answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
-        bundle = await asyncio.to_thread(lambda: library.read(library.find(asked.model)))
+        bundle = await asyncio.to_thread(lambda: library.read(library.find(body.model)))
         if bundle.header.architecture == ECHO_ARCHITECTURE:
             raise InvalidRequest(f"{bundle.name.short} only echoes; it has no perplexity")
-        _require_memory(bundle, asked.context or _CONTEXT)
-        result = await measure_perplexity(bundle, asked.text, asked.context, answer.report)
+        _require_memory(bundle, body.context or _CONTEXT)
+        result = await measure_perplexity(bundle, body.text, body.context, answer.report)
         result["standard_error"] = result.pop("error")  # a line with "error" tells a failure
         await answer.finish({"status": "success", "model": bundle.name.short, **result})
 

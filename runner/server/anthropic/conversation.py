@@ -11,13 +11,13 @@ from runner.server.images import image_of_base64, join_parts, without_placeholde
 from runner.types import Image, Message, ToolCall
 
 
-def messages_of(asked: CountTokensRequest) -> tuple[Message, ...]:
+def messages_of(body: CountTokensRequest) -> tuple[Message, ...]:
     """The system text and the turns. The results of tools stand before what the user said with
     them. Raises InvalidRequest, Unsupported."""
-    system = _system(asked.system)
+    system = _system(body.system)
     messages = [Message("system", system)] if system else []
     names: dict[str, str] = {}
-    for index, turn in enumerate(asked.messages):
+    for index, turn in enumerate(body.messages):
         where = f"messages.{index}.content"
         if turn.role == "assistant":
             messages.append(_assistant(turn, where, names))

@@ -40,7 +40,7 @@ class TemplatePart(WireModel):
     image_url: TemplateImageUrl | str | None = None
 
 
-class TemplateFunction(WireModel):
+class TemplateCalledFunction(WireModel):
     """function of a tool call."""
 
     name: str
@@ -51,7 +51,7 @@ class TemplateToolCall(WireModel):
     """A tool call in the history."""
 
     id: str | None = None
-    function: TemplateFunction
+    function: TemplateCalledFunction
 
 
 class TemplateMessage(WireModel):
@@ -84,26 +84,26 @@ class ApplyTemplateRequest(WireModel):
 
 async def apply_template(http: HttpRequest) -> None:
     """Answer {"prompt": ...}."""
-    asked = await http.read(ApplyTemplateRequest)
-    messages = messages_of(asked.messages)
-    options = check_options(asked.options or {})
-    await require_vision(http.services.library, asked.model, messages, options)
+    body = await http.read(ApplyTemplateRequest)
+    messages = messages_of(body.messages)
+    options = check_options(body.options or {})
+    await require_vision(http.services.library, body.model, messages, options)
     request = GenerateRequest(
         messages=messages,
-        continues=asked.continue_final_message,
-        tools=tuple(asked.tools or ()),
-        template_options=_template_options(asked),
+        continues=body.continue_final_message,
+        tools=tuple(body.tools or ()),
+        template_options=_template_options(body),
     )
-    async with leased(http, asked.model, asked.keep_alive, options) as lease:
+    async with leased(http, body.model, body.keep_alive, options) as lease:
         prompt = await lease.worker.render(complete_prompt(lease, request))
         await http.reply(ApplyTemplateResponse(prompt=prompt))
 
 
-def _template_options(asked: ApplyTemplateRequest) -> dict[str, Any]:
-    options = dict(asked.chat_template_kwargs or {})
-    if asked.think is not None:
-        options |= {"think": asked.think, "enable_thinking": bool(asked.think)}
-    if not asked.add_generation_prompt:
+def _template_options(body: ApplyTemplateRequest) -> dict[str, Any]:
+    options = dict(body.chat_template_kwargs or {})
+    if body.think is not None:
+        options |= {"think": body.think, "enable_thinking": bool(body.think)}
+    if not body.add_generation_prompt:
         options["add_generation_prompt"] = False
     return options
 

@@ -53,25 +53,25 @@ class ScoreRequest(WireModel):
 
 async def rerank(http: HttpRequest) -> None:
     """The documents, the nearest to the query first."""
-    asked = await http.read(RerankRequest)
-    texts = [each if isinstance(each, str) else each.text for each in asked.documents]
-    async with leased(http, asked.model, asked.keep_alive) as lease:
-        scores, tokens = await _scores(lease, [asked.query], texts, asked.truncate)
-    order = sorted(range(len(texts)), key=lambda index: -scores[index])[: asked.top_n]
+    body = await http.read(RerankRequest)
+    texts = [each if isinstance(each, str) else each.text for each in body.documents]
+    async with leased(http, body.model, body.keep_alive) as lease:
+        scores, tokens = await _scores(lease, [body.query], texts, body.truncate)
+    order = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
     results = [RerankResult(index=index, relevance_score=scores[index]) for index in order]
-    if asked.return_documents is not False:
+    if body.return_documents is not False:
         for result in results:
             result["document"] = {"text": texts[result["index"]]}
     answer = RerankResponse(
-        id=new_id("rerank"), model=asked.model, results=results, usage=_usage(tokens)
+        id=new_id("rerank"), model=body.model, results=results, usage=_usage(tokens)
     )
     await http.reply(answer)
 
 
 async def score(http: HttpRequest) -> None:
     """One score for each pair of texts."""
-    asked = await http.read(ScoreRequest)
-    left, right = _texts(asked.text_1, "text_1"), _texts(asked.text_2, "text_2")
+    body = await http.read(ScoreRequest)
+    left, right = _texts(body.text_1, "text_1"), _texts(body.text_2, "text_2")
     if len(left) != len(right) and len(left) != 1:
         raise InvalidRequest(
             f"text_1 has {len(left)} texts and text_2 {len(right)}: give one, or as many",
@@ -79,13 +79,13 @@ async def score(http: HttpRequest) -> None:
         )
     if len(left) + len(right) > MAX_INPUTS:
         raise InvalidRequest(f"more than {MAX_INPUTS} texts", param="text_2")
-    async with leased(http, asked.model, asked.keep_alive) as lease:
-        scores, tokens = await _scores(lease, left, right, asked.truncate)
+    async with leased(http, body.model, body.keep_alive) as lease:
+        scores, tokens = await _scores(lease, left, right, body.truncate)
     answer = ScoreResponse(
         id=new_id("score"),
         object="list",
         created=int(time.time()),
-        model=asked.model,
+        model=body.model,
         data=[
             PairScore(index=index, object="score", score=value)
             for index, value in enumerate(scores)
@@ -103,15 +103,15 @@ async def _scores(
     ContextOverflow."""
     if lease.plan.ranking:
         firsts = left if len(left) == len(right) else list(left) * len(right)
-        told = await lease.worker.rank(list(zip(firsts, right, strict=True)), truncate=truncate)
-        return [vector[0] for vector in told.vectors], told.prompt_tokens
+        result = await lease.worker.rank(list(zip(firsts, right, strict=True)), truncate=truncate)
+        return [vector[0] for vector in result.vectors], result.prompt_tokens
     require_embedding(lease)
-    told = await lease.worker.embed([*left, *right], truncate=truncate)
-    known, others = told.vectors[: len(left)], told.vectors[len(left) :]
+    result = await lease.worker.embed([*left, *right], truncate=truncate)
+    known, others = result.vectors[: len(left)], result.vectors[len(left) :]
     if len(known) == 1:
         known = known * len(others)
     scores = [_cosine(one, other) for one, other in zip(known, others, strict=True)]
-    return scores, told.prompt_tokens
+    return scores, result.prompt_tokens
 
 
 def _texts(given: str | list[str], where: str) -> list[str]:

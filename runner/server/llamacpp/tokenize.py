@@ -56,34 +56,34 @@ class DetokenizeRequest(WireModel):
 async def tokenize(http: HttpRequest) -> None:
     """Answer {"count", "max_model_len", "tokens", "token_strs"}; with_pieces: "tokens" as
     llama.cpp's objects {"id", "piece"}."""
-    asked = await http.read(TokenizeRequest)
-    given = [part for part in (asked.prompt, asked.content, asked.messages) if part is not None]
+    body = await http.read(TokenizeRequest)
+    given = [part for part in (body.prompt, body.content, body.messages) if part is not None]
     if len(given) != 1:
         raise InvalidRequest("send exactly one of prompt, content and messages", param="prompt")
-    turns = messages_of(asked.messages or ())
-    await require_vision(http.services.library, asked.model, turns, {})
-    options = {} if asked.add_generation_prompt else {"add_generation_prompt": False}
+    turns = messages_of(body.messages or ())
+    await require_vision(http.services.library, body.model, turns, {})
+    options = {} if body.add_generation_prompt else {"add_generation_prompt": False}
     request = GenerateRequest(
         messages=turns,
-        continues=asked.continue_final_message,
-        tools=tuple(asked.tools or ()),
+        continues=body.continue_final_message,
+        tools=tuple(body.tools or ()),
         template_options=options,
     )
-    async with leased(http, asked.model, asked.keep_alive) as lease:
+    async with leased(http, body.model, body.keep_alive) as lease:
         worker = lease.worker
-        if asked.messages is not None:
+        if body.messages is not None:
             tokens = await worker.encode(complete_prompt(lease, request))
         else:
-            tokens = await worker.tokenize(str(given[0]), add_special=asked.special)
+            tokens = await worker.tokenize(str(given[0]), add_special=body.special)
         answer: TokenizeResponse = {
             "count": len(tokens),
             "max_model_len": lease.plan.context_length,
             "tokens": tokens,
             "token_strs": None,
         }
-        if asked.return_token_strs or asked.with_pieces:
+        if body.return_token_strs or body.with_pieces:
             answer["token_strs"] = pieces = await worker.pieces(tokens)
-        if asked.with_pieces:
+        if body.with_pieces:
             both = zip(tokens, pieces, strict=True)
             answer["tokens"] = [TokenPiece(id=token, piece=piece) for token, piece in both]
         await http.reply(answer)
@@ -91,7 +91,7 @@ async def tokenize(http: HttpRequest) -> None:
 
 async def detokenize(http: HttpRequest) -> None:
     """Answer {"prompt", "content"}, the same text."""
-    asked = await http.read(DetokenizeRequest)
-    async with leased(http, asked.model, asked.keep_alive) as lease:
-        text = await lease.worker.detokenize(asked.tokens)
+    body = await http.read(DetokenizeRequest)
+    async with leased(http, body.model, body.keep_alive) as lease:
+        text = await lease.worker.detokenize(body.tokens)
         await http.reply(DetokenizeResponse(prompt=text, content=text))

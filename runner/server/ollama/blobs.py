@@ -30,8 +30,8 @@ async def take_blob(http: HttpRequest) -> None:
     """Make a file of the store's folder for incoming files a blob: progress as NDJSON, the digest
     in the last line. 400 when it is not there: the client means another store. The file is gone
     afterwards, also when the client leaves before the end."""
-    asked = await http.read(IncomingRequest)
-    answer = ProgressStream(http, asked.stream is not False)
+    body = await http.read(IncomingRequest)
+    answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
-        digest, size_bytes = await take_file(http.services.library, asked.file, answer.report)
+        digest, size_bytes = await take_file(http.services.library, body.file, answer.report)
         await answer.finish({"status": "success", "digest": digest, "total": size_bytes})

@@ -11,33 +11,33 @@ from runner.server.ollama.wire import CreateRequest
 async def create(http: HttpRequest) -> None:
     """Build a model from an installed one, one to be pulled, or uploaded files. A client that
     leaves before the end leaves nothing behind."""
-    asked = await http.read(CreateRequest)
-    answer = ProgressStream(http, asked.stream is not False)
+    body = await http.read(CreateRequest)
+    answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
-        await create_model(http.services.library, _options(asked), answer.report)
+        await create_model(http.services.library, _options(body), answer.report)
         await answer.finish({"status": "success"})
 
 
-def _options(asked: CreateRequest) -> CreateOptions:
-    messages = asked.messages
+def _options(body: CreateRequest) -> CreateOptions:
+    messages = body.messages
     return CreateOptions(
-        name=asked.model_name,
-        from_model=asked.from_,
-        files=asked.files or {},
-        adapters=asked.adapters or {},
-        draft_files=asked.draft_files or {},
-        quantize=asked.quantize,
-        draft_quantize=asked.draft_quantize,
-        imatrix=asked.imatrix,
-        calibrate=asked.calibrate,
-        tensor_types=asked.tensor_types or {},
-        allow_requantize=bool(asked.allow_requantize),
-        template=asked.template,
-        system=asked.system,
-        parameters=asked.parameters or {},
+        name=body.model_name,
+        from_model=body.from_,
+        files=body.files or {},
+        adapters=body.adapters or {},
+        draft_files=body.draft_files or {},
+        quantize=body.quantize,
+        draft_quantize=body.draft_quantize,
+        imatrix=body.imatrix,
+        calibrate=body.calibrate,
+        tensor_types=body.tensor_types or {},
+        allow_requantize=bool(body.allow_requantize),
+        template=body.template,
+        system=body.system,
+        parameters=body.parameters or {},
         messages=None if messages is None else [(item.role, item.content) for item in messages],
-        licenses=[asked.license] if isinstance(asked.license, str) else asked.license or [],
-        renderer=asked.renderer,
-        parser=asked.parser,
-        requires=asked.requires,
+        licenses=[body.license] if isinstance(body.license, str) else body.license or [],
+        renderer=body.renderer,
+        parser=body.parser,
+        requires=body.requires,
     )

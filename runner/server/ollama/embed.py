@@ -15,20 +15,20 @@ from runner.server.ollama.wire import EmbedRequest, LegacyEmbedRequest
 
 async def embed(http: HttpRequest) -> None:
     """One vector for each input; without input the model is loaded only."""
-    asked = await http.read(EmbedRequest)
-    inputs = [] if asked.input is None else inputs_of(asked.input)
-    options = check_options(asked.options or {})
+    body = await http.read(EmbedRequest)
+    inputs = [] if body.input is None else inputs_of(body.input)
+    options = check_options(body.options or {})
     began_s = asyncio.get_running_loop().time()
-    async with leased(http, asked.model_name, asked.keep_alive, options) as lease:
+    async with leased(http, body.model_name, body.keep_alive, options) as lease:
         vectors: list[list[float]] = []
         tokens = 0
         if inputs:
             require_embedding(lease)
-            result = await lease.worker.embed(inputs, truncate=asked.truncate is not False)
-            vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
+            result = await lease.worker.embed(inputs, truncate=body.truncate is not False)
+            vectors = [shortened(vector, body.dimensions) for vector in result.vectors]
             tokens = result.prompt_tokens
         answer = OllamaEmbedResponse(
-            model=asked.model_name,
+            model=body.model_name,
             embeddings=vectors,
             total_duration=nanoseconds(asyncio.get_running_loop().time() - began_s),
             load_duration=nanoseconds(lease.load_s),
@@ -39,11 +39,11 @@ async def embed(http: HttpRequest) -> None:
 
 async def embed_one(http: HttpRequest) -> None:
     """The vector of one prompt; without a prompt the model is loaded only."""
-    asked = await http.read(LegacyEmbedRequest)
-    options = check_options(asked.options or {})
-    async with leased(http, asked.model_name, asked.keep_alive, options) as lease:
+    body = await http.read(LegacyEmbedRequest)
+    options = check_options(body.options or {})
+    async with leased(http, body.model_name, body.keep_alive, options) as lease:
         vector: tuple[float, ...] = ()
-        if asked.prompt:
+        if body.prompt:
             require_embedding(lease)
-            (vector,) = (await lease.worker.embed([asked.prompt], truncate=True)).vectors
+            (vector,) = (await lease.worker.embed([body.prompt], truncate=True)).vectors
         await http.reply(LegacyEmbedResponse(embedding=list(vector)))

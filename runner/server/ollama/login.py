@@ -11,14 +11,14 @@ from runner.server.ollama.wire import LoginRequest
 
 async def login(http: HttpRequest) -> None:
     """Check a name and a password with the registry, and keep them."""
-    asked = await http.read(LoginRequest)
+    body = await http.read(LoginRequest)
     library = http.services.library
-    await library.login(asked.host, asked.username, asked.password, bool(asked.insecure))
+    await library.login(body.host, body.username, body.password, bool(body.insecure))
     await http.reply({"status": "success"})
 
 
 async def logout(http: HttpRequest) -> None:
     """Forget what login kept. removed: false when there was nothing."""
-    asked = await http.read(LoginRequest)
-    removed = await http.services.library.logout(asked.host)
+    body = await http.read(LoginRequest)
+    removed = await http.services.library.logout(body.host)
     await http.reply({"status": "success", "removed": removed})

@@ -121,13 +121,13 @@ def _expiry(left_s: float) -> str | None:
 
 async def show(http: HttpRequest) -> None:
     """Everything about one installed model."""
-    asked = await http.read(ShowRequest)
+    body = await http.read(ShowRequest)
     services = http.services
-    stored = services.library.find(asked.model_name)
+    stored = services.library.find(body.model_name)
     bundle = await asyncio.to_thread(services.library.read, stored)
     need = memory_requirement(bundle, services.settings)
     bits = bits_per_weight(bundle)
-    projector, verbose = _file(bundle.projector), bool(asked.verbose)
+    projector, verbose = _file(bundle.projector), bool(body.verbose)
     if projector is not None:
         projector["fault"] = vision_unsupported(bundle)
     answer: ShowResponse = {
@@ -186,13 +186,13 @@ def _plain(value: Any, verbose: bool) -> Any:
 
 async def copy(http: HttpRequest) -> None:
     """Give a model a second name."""
-    asked = await http.read(CopyRequest)
-    await http.services.library.copy(asked.source, asked.destination)
+    body = await http.read(CopyRequest)
+    await http.services.library.copy(body.source, body.destination)
     await http.reply_bytes(b"", "application/json")
 
 
 async def delete(http: HttpRequest) -> None:
     """Remove a model. It leaves the memory first, or after the answers that are running."""
-    asked = await http.read(OllamaModelRequest)
-    await http.services.library.delete(asked.model_name)
+    body = await http.read(OllamaModelRequest)
+    await http.services.library.delete(body.model_name)
     await http.reply_bytes(b"", "application/json")

@@ -25,17 +25,17 @@ Wording = Callable[[OutputDelta], dict[str, Any]]
 
 
 async def load_or_unload(
-    http: HttpRequest, asked: OllamaGenerateFields, empty: dict[str, Any]
+    http: HttpRequest, body: OllamaGenerateFields, empty: dict[str, Any]
 ) -> None:
     """Answer a request without a prompt: load the model, or unload it with keep_alive 0."""
-    if keep_alive_s(asked.keep_alive) == 0:
-        await http.services.models.unload(asked.model_name)
+    if keep_alive_s(body.keep_alive) == 0:
+        await http.services.models.unload(body.model_name)
         reason = "unload"
     else:
-        options = check_options(asked.options or {})
-        async with leased(http, asked.model_name, asked.keep_alive, options):
+        options = check_options(body.options or {})
+        async with leased(http, body.model_name, body.keep_alive, options):
             reason = "load"
-    head = {"model": asked.model_name, "created_at": now_text()}
+    head = {"model": body.model_name, "created_at": now_text()}
     await http.reply({**head, **empty, "done": True, "done_reason": reason})
 
 

@@ -14,14 +14,14 @@ from runner.server.sockets import is_loopback
 
 async def pull(http: HttpRequest) -> None:
     """Bring a model into the store. The last line also has the name that it has there."""
-    asked = await http.read(TransferRequest)
-    answer = ProgressStream(http, asked.stream is not False)
+    body = await http.read(TransferRequest)
+    answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         name = await pull_model(
             http.services.library,
-            asked.model_name,
+            body.model_name,
             answer.report,
-            insecure=bool(asked.insecure),
+            insecure=bool(body.insecure),
             allow_paths=is_on_this_machine(http),
         )
         await answer.finish({"status": "success"}, model=name.short)
@@ -29,11 +29,11 @@ async def pull(http: HttpRequest) -> None:
 
 async def push(http: HttpRequest) -> None:
     """Send a model of the store to its registry."""
-    asked = await http.read(TransferRequest)
-    answer = ProgressStream(http, asked.stream is not False)
+    body = await http.read(TransferRequest)
+    answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         name = await push_model(
-            http.services.library, asked.model_name, answer.report, insecure=bool(asked.insecure)
+            http.services.library, body.model_name, answer.report, insecure=bool(body.insecure)
         )
         await answer.finish({"status": "success"}, model=name.short)
 

@@ -12,15 +12,15 @@ from runner.server.openai.wire import EmbeddingRequest
 
 async def embeddings(http: HttpRequest) -> None:
     """One vector for each input."""
-    asked = await http.read(EmbeddingRequest)
-    inputs = inputs_of(asked.input)
+    body = await http.read(EmbeddingRequest)
+    inputs = inputs_of(body.input)
     if not inputs or any(len(item) == 0 for item in inputs):
         raise InvalidRequest("input is empty or holds an empty entry", param="input")
-    async with leased(http, asked.model, asked.keep_alive) as lease:
+    async with leased(http, body.model, body.keep_alive) as lease:
         require_embedding(lease)
-        result = await lease.worker.embed(inputs, truncate=False, priority=asked.priority or 0)
-        vectors = [shortened(vector, asked.dimensions) for vector in result.vectors]
-        base64 = asked.encoding_format == "base64"
+        result = await lease.worker.embed(inputs, truncate=False, priority=body.priority or 0)
+        vectors = [shortened(vector, body.dimensions) for vector in result.vectors]
+        base64 = body.encoding_format == "base64"
         data = [
             EmbeddingObject(
                 object="embedding",
@@ -30,5 +30,5 @@ async def embeddings(http: HttpRequest) -> None:
             for index, vector in enumerate(vectors)
         ]
         usage = {"prompt_tokens": result.prompt_tokens, "total_tokens": result.prompt_tokens}
-        answer = EmbeddingResponse(object="list", data=data, model=asked.model, usage=usage)
+        answer = EmbeddingResponse(object="list", data=data, model=body.model, usage=usage)
         await http.reply(answer)

@@ -19,12 +19,10 @@ from runner.server.upkeep.wire import FsckRequest
 
 async def fsck(http: HttpRequest) -> None:
     """Check the store. A client that leaves ends it; what was repaired stays repaired."""
-    asked = await http.read(FsckRequest)
+    body = await http.read(FsckRequest)
     answer = ProgressStream(http)
     async with http.cancelled_on_disconnect():
-        async with aclosing(
-            check_store(http.services.library, asked.quick, asked.repair)
-        ) as events:
+        async with aclosing(check_store(http.services.library, body.quick, body.repair)) as events:
             async for event in events:
                 if isinstance(event, Progress):
                     await answer.report(event)

@@ -14,14 +14,14 @@ from runner.server.upkeep.wire import GcRequest
 async def gc(http: HttpRequest) -> None:
     """Remove unused blobs and parts of transfers. What a pull, a build or a model in memory uses
     stays. With dry_run the same answer, and nothing goes."""
-    asked = await http.read(GcRequest)
+    body = await http.read(GcRequest)
     result = await asyncio.to_thread(
         collect_garbage,
         http.services.library,
-        grace_s=asked.grace_s,
-        partial_age_s=asked.partial_age_s,
+        grace_s=body.grace_s,
+        partial_age_s=body.partial_age_s,
         in_use=[resident.bundle.model_path for resident in http.services.models.present],
-        dry_run=asked.dry_run,
+        dry_run=body.dry_run,
     )
     await http.reply(
         GcResponse(
@@ -29,7 +29,7 @@ async def gc(http: HttpRequest) -> None:
             partials=[_removed(item) for item in result.partials],
             size=result.size_bytes,
             skipped=result.skipped,
-            dry_run=asked.dry_run,
+            dry_run=body.dry_run,
         )
     )
 

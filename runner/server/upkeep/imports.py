@@ -28,11 +28,11 @@ from runner.server.upkeep.wire import ImportRequest
 async def import_models(http: HttpRequest) -> None:
     """List another program's models, and take those that are asked for. A client that leaves
     ends it; the models that were taken stay."""
-    asked = await http.read(ImportRequest)
-    if asked.path is not None and not is_on_this_machine(http):
+    body = await http.read(ImportRequest)
+    if body.path is not None and not is_on_this_machine(http):
         raise InvalidRequest("path is for clients on the daemon's machine", param="path")
     options = ImportOptions(
-        asked.source, asked.path, tuple(asked.names), asked.copy_files, asked.dry_run
+        body.source, body.path, tuple(body.names), body.copy_files, body.dry_run
     )
     answer = ProgressStream(http)
 

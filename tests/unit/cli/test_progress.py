@@ -19,9 +19,9 @@ from cli.progress import (
     style_for,
 )
 from runner.client import Client, ClientError
-from runner.replies import Progress
+from runner.replies import TaskProgress
 
-STEPS: list[Progress] = [
+STEPS: list[TaskProgress] = [
     {"status": "pulling manifest"},
     {"status": "pulling abc", "total": 1000, "completed": 0, "resumed": 250},
     {"status": "pulling abc", "total": 1000, "completed": 500, "resumed": 250},
@@ -30,7 +30,7 @@ STEPS: list[Progress] = [
 ]
 
 
-def stream(lines: list[Progress]) -> Generator[Progress, None, None]:
+def stream(lines: list[TaskProgress]) -> Generator[TaskProgress, None, None]:
     yield from lines
 
 
@@ -76,7 +76,7 @@ def test_bars_show_each_file_and_a_total(capsys: pytest.CaptureFixture[str]) -> 
 def test_ctrl_c_closes_the_stream() -> None:
     closed = False
 
-    def endless() -> Generator[Progress, None, None]:
+    def endless() -> Generator[TaskProgress, None, None]:
         nonlocal closed
         try:
             yield STEPS[0]
@@ -135,7 +135,7 @@ def test_only_what_is_not_installed_is_pulled(code: str, model: str, expected: b
 
 
 def test_offline_the_first_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> Generator[Progress, None, None]:
+    def refuse(*_: Any) -> Generator[TaskProgress, None, None]:
         raise ClientError("offline", code="offline")
         yield
 

@@ -12,7 +12,7 @@ import pytest
 from cli.errors import CliError
 from cli.upload import CHUNK_BYTES, BlobUploader, digest, send
 from runner.client import Client, ClientError
-from runner.replies import Progress
+from runner.replies import TaskProgress
 from tests.unit.cli.conftest import FakeDaemon
 
 
@@ -64,7 +64,7 @@ class Storing:
         self.taken: list[str] = []
         self.sent: list[str] = []
 
-    def take_blob(self, name: str) -> Generator[Progress]:
+    def take_blob(self, name: str) -> Generator[TaskProgress]:
         if self.other:
             raise ClientError("not in the store", status=400, code="invalid_value")
         content = (self.store / "tmp" / name).read_bytes()
@@ -84,9 +84,9 @@ class Shown:
     """Keeps what it is shown."""
 
     def __init__(self) -> None:
-        self.lines: list[Progress] = []
+        self.lines: list[TaskProgress] = []
 
-    def show(self, line: Progress) -> None:
+    def show(self, line: TaskProgress) -> None:
         self.lines.append(line)
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ def test_a_blob_of_the_store_is_named_without_being_read(store: Path, model: Pat
 
 def test_a_daemon_that_refuses_the_file_is_believed(store: Path, model: Path) -> None:
     class Refusing(Storing):
-        def take_blob(self, name: str) -> Generator[Progress]:
+        def take_blob(self, name: str) -> Generator[TaskProgress]:
             raise ClientError("it changed", status=400, code="model_invalid")
 
     daemon = Refusing(store)

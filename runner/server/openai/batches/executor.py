@@ -138,8 +138,8 @@ class BatchExecutor:
         async with running.changing:
             batch = replace(running.batch, total=found.total, model=found.model)
             if found.faults:
-                told = [fault.told() for fault in found.faults]
-                batch = _came_to(replace(batch, total=0, errors=told), "failed")
+                errors = [fault.to_json() for fault in found.faults]
+                batch = _came_to(replace(batch, total=0, errors=errors), "failed")
             elif batch.status == "validating":
                 batch = _came_to(batch, "in_progress")
             await self._save(running, batch)
@@ -239,5 +239,5 @@ def _may_try(answered: LineResponse, tries: int) -> int | None:
 
 def _wait_s(answered: LineResponse, tries: int) -> float:
     """How long to wait before the line is tried again: as the answer says, or ever longer."""
-    asked = _error(answered).get("retry_after_s")
-    return min(MAX_WAIT_S, float(asked) if asked else 2.0**tries)
+    body = _error(answered).get("retry_after_s")
+    return min(MAX_WAIT_S, float(body) if body else 2.0**tries)

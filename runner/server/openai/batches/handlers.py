@@ -28,14 +28,14 @@ _USUAL_PAGE = 20
 async def create_batch(http: HttpRequest) -> None:
     """Answer the requests in a file, beside live ones and after them. The file was uploaded with
     purpose=batch; each line holds custom_id, method, url and body."""
-    asked = await http.read(BatchRequest)
-    asked.check_metadata()
-    stay = asked.output_expires_after
+    body = await http.read(BatchRequest)
+    body.check_metadata()
+    stay = body.output_expires_after
     output_stay_s = None if stay is None else lifetime_s(stay.seconds)
     batches = _batches(http)
-    file = await asyncio.to_thread(batches.files.find, asked.input_file_id)
+    file = await asyncio.to_thread(batches.files.find, body.input_file_id)
     if file is None:
-        raise unknown_file(asked.input_file_id)
+        raise unknown_file(body.input_file_id)
     if file.purpose != "batch":
         raise InvalidRequest(
             f"the file has purpose={file.purpose!r}; upload it with purpose='batch'",
@@ -44,11 +44,11 @@ async def create_batch(http: HttpRequest) -> None:
     now = int(time.time())
     batch = Batch(
         id=new_id("batch").replace("-", "_"),
-        endpoint=asked.endpoint,
+        endpoint=body.endpoint,
         input_file_id=file.id,
         created_at=now,
         expires_at=now + WINDOW_S,
-        metadata=asked.metadata,
+        metadata=body.metadata,
         output_stay_s=output_stay_s,
     )
     await batches.create(batch)

@@ -41,7 +41,7 @@ class InputFault:
     line: int | None = None
     param: str | None = None
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """It as JSON values."""
         return asdict(self)
 

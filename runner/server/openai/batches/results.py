@@ -42,16 +42,16 @@ def result_of(line: InputLine, answered: LineResponse) -> LineResult:
     return LineResult(line.number, answered.status != 200, text)
 
 
-def finish(shelf: FileStore, journal: BatchJournal, batch: Batch, now: int) -> Batch:
+def finish(files: FileStore, journal: BatchJournal, batch: Batch, now: int) -> Batch:
     """Write the files of a batch that is finalizing, and keep its end. The same batch gives the
     same files again, were it interrupted. Raises StorageFailed, OSError."""
-    pair = _Pair(shelf, batch, now)
+    pair = _Pair(files, batch, now)
     try:
         done = set()
         for result in journal.results(batch.id):
             done.add(result.line)
             pair.add(result)
-        for result in _undone(shelf, batch, done):
+        for result in _undone(files, batch, done):
             pair.add(result)
         kept = pair.keep()
     finally:
@@ -65,19 +65,19 @@ def finish(shelf: FileStore, journal: BatchJournal, batch: Batch, now: int) -> B
         failed=pair.counts[True],
         output_file_id=batch.output_file_id if pair.counts[False] else None,
         error_file_id=batch.error_file_id if pair.counts[True] else None,
-        usage=pair.usage.told() if pair.usage.seen else None,
+        usage=pair.usage.to_json() if pair.usage.seen else None,
     )
     journal.finish(ended, kept)
     return ended
 
 
-def _undone(shelf: FileStore, batch: Batch, done: set[int]) -> Iterator[LineResult]:
+def _undone(files: FileStore, batch: Batch, done: set[int]) -> Iterator[LineResult]:
     """The lines that were not answered. A batch that is complete has none."""
     reason = _UNDONE.get(batch.ending or "")
     if reason is None or not batch.total:
         return
     code, message = reason
-    for line in parsed(shelf.path_of(batch.input_file_id), batch.endpoint):
+    for line in parsed(files.path_of(batch.input_file_id), batch.endpoint):
         if isinstance(line, InputLine) and line.number not in done:
             text = _text(line.custom_id, None, {"code": code, "message": message})
             yield LineResult(line.number, True, text)
@@ -96,10 +96,10 @@ def _text(custom_id: str, response: Any, error: Any) -> str:
 class _Pair:
     """The output file and the error file, in the making."""
 
-    def __init__(self, shelf: FileStore, batch: Batch, now: int) -> None:
+    def __init__(self, files: FileStore, batch: Batch, now: int) -> None:
         self.counts = {False: 0, True: 0}
         self.usage = BatchUsage()
-        self._shelf = shelf
+        self._files = files
         self._batch = batch
         self._now = now
         self._open: dict[bool, FileWriter] = {}
@@ -108,7 +108,7 @@ class _Pair:
         """Add a line to the file that it belongs to."""
         incoming = self._open.get(result.failed)
         if incoming is None:
-            incoming = self._open[result.failed] = self._shelf.writing(self._ident(result.failed))
+            incoming = self._open[result.failed] = self._files.writing(self._ident(result.failed))
         incoming.write(result.text.encode() + b"\n")
         self.counts[result.failed] += 1
         if not result.failed:
@@ -120,7 +120,7 @@ class _Pair:
         files = []
         for failed, incoming in self._open.items():
             ident = self._ident(failed)
-            incoming.finish(self._shelf.path_of(ident))
+            incoming.finish(self._files.path_of(ident))
             name = f"{self._batch.id}_{'error' if failed else 'output'}.jsonl"
             expires_at = None if stay_s is None else self._now + stay_s
             size = incoming.size_bytes
@@ -160,7 +160,7 @@ class BatchUsage:
             for name in names:
                 self._count(kind, usage.get(name) or {}, f"{kind}_tokens")
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """It in OpenAI's words."""
         given, made = self._sums.get("input", 0), self._sums.get("output", 0)
         return {

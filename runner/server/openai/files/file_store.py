@@ -120,22 +120,22 @@ class FileStore:
         file = None if row is None else StoredFile(*row)
         return None if file is None or _gone(file, time.time()) else file
 
-    def page(self, asked: FileQuery) -> tuple[list[StoredFile], bool]:
+    def page(self, query: FileQuery) -> tuple[list[StoredFile], bool]:
         """The files asked for, and whether there are more. Raises StorageFailed."""
         if not self._database.exists:
             return [], False
         self.expire()
-        down = asked.order == "desc"
+        down = query.order == "desc"
         sign, order = ("<", "DESC") if down else (">", "ASC")
-        query = (
+        statement = (
             f"SELECT {_COLUMNS} FROM files WHERE (?1 IS NULL OR purpose = ?1) AND (?2 IS NULL OR "
             f"number {sign} (SELECT number FROM files WHERE id = ?2)) ORDER BY number {order} "
             "LIMIT ?3"
         )
-        values = (asked.purpose, asked.after, asked.limit + 1)
+        values = (query.purpose, query.after, query.limit + 1)
         with self._database.opened() as database:
-            rows = database.execute(query, values).fetchall()
-        return [StoredFile(*row) for row in rows[: asked.limit]], len(rows) > asked.limit
+            rows = database.execute(statement, values).fetchall()
+        return [StoredFile(*row) for row in rows[: query.limit]], len(rows) > query.limit
 
     def delete(self, ident: str) -> bool:
         """Forget a file; False when there is none. Raises Conflict while something reads it,

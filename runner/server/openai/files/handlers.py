@@ -33,17 +33,17 @@ _PIECE_BYTES = 1 << 20
 async def upload_file(http: HttpRequest) -> None:
     """Store a file, sent as a form with the fields file and purpose. expires_after[anchor] and
     expires_after[seconds] say how long it stays."""
-    settings, shelf = http.services.settings, file_store_of(http)
-    used = await asyncio.to_thread(shelf.used_bytes)
-    most = min(settings.max_file_size, max(0, settings.max_files_size - used))
-    upload = _Upload(settings.max_file_size, most, settings.max_files_size)
+    settings, store = http.services.settings, file_store_of(http)
+    used = await asyncio.to_thread(store.used_bytes)
+    max_bytes = min(settings.max_file_size, max(0, settings.max_files_size - used))
+    upload = _Upload(settings.max_file_size, max_bytes, settings.max_files_size)
     form = FormReader(_content_type(http), upload.add)
     ident = new_file_id()
-    incoming = await asyncio.to_thread(shelf.writing, ident)
+    incoming = await asyncio.to_thread(store.writing, ident)
     try:
         await _receive(http, form, upload, incoming)
         file = _file(ident, form, incoming.size_bytes)
-        await asyncio.to_thread(shelf.keep, file, incoming, settings.max_files_size)
+        await asyncio.to_thread(store.keep, file, incoming, settings.max_files_size)
     finally:
         await asyncio.shield(asyncio.to_thread(incoming.drop))
     await http.reply(described(file))
@@ -56,8 +56,8 @@ async def list_files(http: HttpRequest) -> None:
     if order not in ("asc", "desc"):
         raise InvalidRequest(f"order={order[:40]!r}: expected asc or desc", param="order")
     limit = limit_of(query, MAX_PAGE, MAX_PAGE)
-    asked = FileQuery(query.get("purpose"), query.get("after"), limit, order)  # type: ignore[arg-type]
-    files, more = await asyncio.to_thread(file_store_of(http).page, asked)
+    selection = FileQuery(query.get("purpose"), query.get("after"), limit, order)  # type: ignore[arg-type]
+    files, more = await asyncio.to_thread(file_store_of(http).page, selection)
     data = [described(file) for file in files]
     first, last = ends_of(data)
     await http.reply(
@@ -126,11 +126,11 @@ def query_of(http: HttpRequest) -> dict[str, str]:
         raise InvalidRequest("the query has more than 50 fields") from None
 
 
-def limit_of(query: Mapping[str, str], usual: int, most: int) -> int:
+def limit_of(query: Mapping[str, str], usual: int, max_bytes: int) -> int:
     """limit of a query. Raises InvalidRequest."""
     text = query.get("limit", str(usual))
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise InvalidRequest(f"limit={text[:40]!r}: expected 1 to {most}", param="limit")
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= max_bytes):
+        raise InvalidRequest(f"limit={text[:40]!r}: expected 1 to {max_bytes}", param="limit")
     return int(text)
 
 
@@ -198,9 +198,9 @@ def _file(ident: str, form: FormReader, size_bytes: int) -> StoredFile:
     purpose = fields.get("purpose")
     known = get_args(Purpose)
     if purpose is None or purpose not in known:
-        told = "missing" if purpose is None else f"{purpose[:40]!r}"
+        shown = "missing" if purpose is None else f"{purpose[:40]!r}"
         raise InvalidRequest(
-            f"purpose is {told}: expected one of {', '.join(known)}", param="purpose"
+            f"purpose is {shown}: expected one of {', '.join(known)}", param="purpose"
         )
     now = int(time.time())
     anchor, seconds = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")

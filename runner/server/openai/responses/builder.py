@@ -60,10 +60,10 @@ _CALLS = {
 class ResponseBuilder:
     """One response. Each method gives the events of what it does, in order."""
 
-    def __init__(self, asked: ResponsesRequest, ident: str, parser: OutputParser | None) -> None:
+    def __init__(self, body: ResponsesRequest, ident: str, parser: OutputParser | None) -> None:
         self.output: list[dict[str, Any]] = []
         self.status: ResponseStatus = "in_progress"
-        self._asked = asked
+        self._body = body
         self._ident = ident
         self._parser = parser
         self._created_at = int(time.time())
@@ -73,7 +73,7 @@ class ResponseBuilder:
         self._sequence = 0
         self._open: dict[str, Any] | None = None  # the item being written, if it has text
         self._tokens = PendingTokens()
-        self._custom = CustomCalls(asked.custom_names)
+        self._custom = CustomCalls(body.custom_names)
 
     def start(self) -> bytes:
         """The response exists."""
@@ -118,7 +118,7 @@ class ResponseBuilder:
 
     def response(self) -> ResponseObject:
         """The response as it stands."""
-        asked, reasoning = self._asked, self._asked.reasoning
+        body, reasoning = self._body, self._body.reasoning
         cut = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
         return {
             "id": self._ident,
@@ -126,31 +126,31 @@ class ResponseBuilder:
             "created_at": self._created_at,
             "completed_at": self._completed_at,
             "status": self.status,
-            "background": bool(asked.background),
+            "background": bool(body.background),
             "error": self._error,
             "incomplete_details": cut,
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
-            "max_tool_calls": asked.max_tool_calls,
-            "metadata": asked.metadata or {},
-            "model": asked.model,
+            "instructions": body.instructions,
+            "max_output_tokens": body.max_output_tokens,
+            "max_tool_calls": body.max_tool_calls,
+            "metadata": body.metadata or {},
+            "model": body.model,
             "output": self.output,
-            "parallel_tool_calls": asked.parallel_tool_calls is not False,
-            "previous_response_id": asked.previous_response_id,
+            "parallel_tool_calls": body.parallel_tool_calls is not False,
+            "previous_response_id": body.previous_response_id,
             "reasoning": {
                 "effort": reasoning.effort if reasoning else None,
                 "summary": reasoning.summary if reasoning else None,
             },
-            "store": asked.store is not False,
-            "temperature": asked.temperature,
-            "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},
-            "tool_choice": asked.tool_choice if asked.tool_choice is not None else "auto",
-            "tools": asked.shown_tools,
-            "top_logprobs": asked.top_logprobs or 0,
-            "top_p": asked.top_p,
-            "truncation": asked.truncation or "disabled",
+            "store": body.store is not False,
+            "temperature": body.temperature,
+            "text": {"format": (body.text and body.text.format) or {"type": "text"}},
+            "tool_choice": body.tool_choice if body.tool_choice is not None else "auto",
+            "tools": body.shown_tools,
+            "top_logprobs": body.top_logprobs or 0,
+            "top_p": body.top_p,
+            "truncation": body.truncation or "disabled",
             "usage": self._usage(),
-            "user": asked.user,
+            "user": body.user,
         }
 
     def _part(self, part: str | ReasoningText | ToolCallDelta) -> bytes:
@@ -205,8 +205,8 @@ class ResponseBuilder:
         form = self._form(item["type"])
         part = item[form.place][0]
         item["status"] = status
-        told = {name: part[name] for name in ("text", "logprobs") if name in part}
-        out = self._part_event(f"response.{form.text}.done", **told)
+        fields = {name: part[name] for name in ("text", "logprobs") if name in part}
+        out = self._part_event(f"response.{form.text}.done", **fields)
         out += self._part_event(f"response.{form.part}.done", part=part)
         self._open = None
         return out + self._item("response.output_item.done", item, len(self.output) - 1)
@@ -246,8 +246,8 @@ class ResponseBuilder:
         assert item is not None
         field = _CALLS[item["type"]].field
         name = {"name": item["name"]} if item["type"] == "function_call" else {}
-        told = {**name, field: item[field]}
-        out = self._call_event("done", **told)
+        fields = {**name, field: item[field]}
+        out = self._call_event("done", **fields)
         item["status"], self._open = status, None
         return out + self._item("response.output_item.done", item, at)
 
@@ -293,8 +293,8 @@ class ResponseBuilder:
     def _form(self, kind: str) -> _Form:
         if kind == "message":
             return _MESSAGE
-        asked = self._asked.reasoning
-        return _SUMMARY if asked is not None and asked.summary is not None else _REASONING
+        body = self._body.reasoning
+        return _SUMMARY if body is not None and body.summary is not None else _REASONING
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         self._sequence += 1

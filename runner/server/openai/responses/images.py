@@ -32,7 +32,7 @@ def image_of(part: ResponsePart, where: str) -> Image:
     return image_of_url(part.image_url, f"{where}.image_url")
 
 
-async def with_files(items: list[dict[str, Any]], shelf: FileStore) -> list[dict[str, Any]]:
+async def with_files(items: list[dict[str, Any]], files: FileStore) -> list[dict[str, Any]]:
     """items, with the bytes of the stored files that their images name. Raises InvalidRequest,
     StorageFailed."""
     named = list(_naming_files(items))
@@ -42,7 +42,7 @@ async def with_files(items: list[dict[str, Any]], shelf: FileStore) -> list[dict
         )
     left = MAX_IMAGES_BYTES
     for where, part in named:
-        data = await asyncio.to_thread(_read, shelf, part["file_id"], where)
+        data = await asyncio.to_thread(_read, files, part["file_id"], where)
         left -= len(data)
         if left < 0:
             raise InvalidRequest(
@@ -62,12 +62,12 @@ def _naming_files(items: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[s
                     yield f"input.{index}.{name}.{at}.file_id", part
 
 
-def _read(shelf: FileStore, ident: str, where: str) -> bytes:
-    file = shelf.find(ident)
+def _read(files: FileStore, ident: str, where: str) -> bytes:
+    file = files.find(ident)
     if file is None:
         raise InvalidRequest(f"{where}: there is no file {ident[:80]!r}", param=where)
     try:
-        with shelf.path_of(file.id).open("rb") as stream:
+        with files.path_of(file.id).open("rb") as stream:
             return stream.read(MAX_IMAGE_BYTES + 1)
     except FileNotFoundError:
         raise InvalidRequest(f"{where}: the file {ident[:80]!r} is gone", param=where) from None

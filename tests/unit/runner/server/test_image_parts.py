@@ -92,19 +92,19 @@ def test_items_of_responses_keep_their_order_in_messages_and_in_outputs() -> Non
 
 
 async def test_a_stored_file_becomes_a_part_that_needs_it_no_more(tmp_path: Path) -> None:
-    shelf = FileStore(tmp_path / "files", Database(tmp_path / "db", TABLES, "files"))
-    incoming = shelf.writing("file-a")
+    store = FileStore(tmp_path / "files", Database(tmp_path / "db", TABLES, "files"))
+    incoming = store.writing("file-a")
     incoming.write(PNG)
-    shelf.keep(StoredFile("file-a", "a.png", "vision", len(PNG), 0), incoming, 1 << 20)
+    store.keep(StoredFile("file-a", "a.png", "vision", len(PNG), 0), incoming, 1 << 20)
     part = {"type": "input_image", "file_id": "file-a"}
     given = items.input_items([ResponseItem.model_validate({"role": "user", "content": [part]})])
-    filled = await with_files(given, shelf)
-    assert shelf.delete("file-a")
+    filled = await with_files(given, store)
+    assert store.delete("file-a")
     (message,) = items.messages_of(filled, None)
     assert message == Message("user", MARK, images=ONE)
     again = items.input_items([ResponseItem.model_validate({"role": "user", "content": [part]})])
     with pytest.raises(InvalidRequest, match=r"input\.0\.content\.0\.file_id: there is no file"):
-        await with_files(again, shelf)
+        await with_files(again, store)
 
 
 def test_texts_of_every_surface_lose_the_mark() -> None:

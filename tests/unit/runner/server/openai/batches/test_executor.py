@@ -51,13 +51,13 @@ class World:
     def __post_init__(self) -> None:
         self.clear.set()
         database = Database(self.folder / "index.sqlite3", (*FILES, *TABLES), "the index")
-        self.shelf, self.journal = FileStore(self.folder, database), BatchJournal(database)
+        self.files, self.journal = FileStore(self.folder, database), BatchJournal(database)
 
     def daemon(self) -> BatchExecutor:
         async def clear() -> None:
             await self.clear.wait()
 
-        return BatchExecutor(self.shelf, self.journal, Traffic(self.call, self.parallel, clear))
+        return BatchExecutor(self.files, self.journal, Traffic(self.call, self.parallel, clear))
 
     async def call(self, _: str, body: dict[str, Any]) -> LineResponse:
         self.asked.append(body["prompt"])
@@ -69,13 +69,13 @@ class World:
             self.busy -= 1
 
     def batch(self, ident: str, count: int, left_s: int = 1000) -> Batch:
-        incoming = self.shelf.writing(name := f"file-{ident}")
+        incoming = self.files.writing(name := f"file-{ident}")
         for number in range(count):
             value = {"custom_id": f"{number}", "method": "POST", "url": URL}
             line = {**value, "body": {"prompt": f"{ident}{number}"}}
             incoming.write(json.dumps(line).encode() + b"\n")
         file = StoredFile(name, "in", "batch", incoming.size_bytes, 1)
-        self.shelf.keep(file, incoming, 1 << 20)
+        self.files.keep(file, incoming, 1 << 20)
         now = int(time.time())
         return Batch(ident, URL, name, now, now + left_s)
 
@@ -94,7 +94,7 @@ class World:
     def told(self, batch: Batch) -> Counter[str]:
         """How often each line is in the files of batch."""
         names = [name for name in (batch.output_file_id, batch.error_file_id) if name]
-        texts = [self.shelf.path_of(name).read_text() for name in names]
+        texts = [self.files.path_of(name).read_text() for name in names]
         lines = [json.loads(line) for text in texts for line in text.splitlines()]
         return Counter(line["custom_id"] for line in lines)
 
@@ -242,7 +242,7 @@ async def test_a_disk_that_is_full_delays_a_batch(
 async def test_an_input_that_is_gone_fails_the_batch(tmp_path: Path) -> None:
     world = World(tmp_path)
     batch = world.batch("a", 1)
-    world.shelf.path_of(batch.input_file_id).unlink()
+    world.files.path_of(batch.input_file_id).unlink()
     await world.daemon().create(batch)
     ended = await world.ended("a")
     assert ended.errors is not None

@@ -28,13 +28,13 @@ class Place:
 
     def __init__(self, folder: Path, count: int = 4) -> None:
         database = Database(folder / "index.sqlite3", (*FILES, *TABLES), "the index")
-        self.shelf, self.journal = FileStore(folder, database), BatchJournal(database)
-        incoming = self.shelf.writing("file-in")
+        self.files, self.journal = FileStore(folder, database), BatchJournal(database)
+        incoming = self.files.writing("file-in")
         for number in range(1, count + 1):
             value = {"custom_id": f"r{number}", "method": "POST", "url": URL, "body": {}}
             incoming.write(json.dumps(value).encode() + b"\n")
         size = incoming.size_bytes
-        self.shelf.keep(StoredFile("file-in", "in", "batch", size, 1), incoming, 1 << 20)
+        self.files.keep(StoredFile("file-in", "in", "batch", size, 1), incoming, 1 << 20)
         self.batch = Batch("batch_1", URL, "file-in", 1, 2, "in_progress", total=count)
         self.journal.save(self.batch)
 
@@ -47,11 +47,11 @@ class Place:
         batch = replace(self.batch, output_file_id="file-out", error_file_id="file-err")
         batch = replace(batch, status="finalizing", ending=ending)
         self.journal.save(batch)
-        ended = finish(self.shelf, self.journal, batch, 99)
+        ended = finish(self.files, self.journal, batch, 99)
         found = {}
         for name in (ended.output_file_id, ended.error_file_id):
             if name is not None:
-                text = self.shelf.path_of(name).read_text()
+                text = self.files.path_of(name).read_text()
                 found[name] = [json.loads(each) for each in text.splitlines()]
         return ended, found
 
@@ -78,10 +78,10 @@ def test_an_open_batch_is_told_with_what_is_done(place: Place) -> None:
 
 def test_the_input_is_held_until_the_end(place: Place) -> None:
     with pytest.raises(Conflict, match="batch_1"):
-        place.shelf.delete("file-in")
+        place.files.delete("file-in")
     place.answer(1)
     place.end("cancelled")
-    assert place.shelf.delete("file-in")
+    assert place.files.delete("file-in")
 
 
 def test_a_completed_batch_has_a_file_for_each_kind_that_there_is(place: Place) -> None:
@@ -95,7 +95,7 @@ def test_a_completed_batch_has_a_file_for_each_kind_that_there_is(place: Place) 
     assert ended.times["completed_at"] == 99
     assert place.journal.done("batch_1") == set()
     assert not place.journal.open_batches()
-    assert place.shelf.find("file-err") is None
+    assert place.files.find("file-err") is None
 
 
 def test_an_end_that_was_interrupted_is_done_again(place: Place, tmp_path: Path) -> None:
