@@ -65,7 +65,7 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSp
     """[t, H, D]: the last t tokens' query [t, H, D] over the context's key, value [c, K, D]."""
     query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
     if spec.softcap is not None:
-        return _by_hand(query, key, value, spec).transpose(0, 1)
+        return _explicit_attention(query, key, value, spec).transpose(0, 1)
     tokens, context = query.shape[1], key.shape[1]
     triangle = spec.causal and tokens == context > 1 and not spec.window_hides(context)
     triangle = triangle and spec.sinks is None
@@ -112,7 +112,7 @@ def _with_sinks(
     return functional.pad(key, (0, 0, 0, 1)), functional.pad(value, (0, 0, 0, 1)), mask
 
 
-def _by_hand(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
+def _explicit_attention(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
     """With the scores in memory, for the soft cap: [H, t, D] of query [H, t, D], key, value
     [K, c, D]; in float32."""
     heads, tokens, width = query.shape

@@ -49,7 +49,7 @@ def sample(logits: Tensor, draw: Draw, mask: Tensor | None) -> Tensor:
     grouped = _grouped(logits, -torch.inf)
     peaks = grouped.amax(dim=-1)
     best = peaks.amax(dim=-1)
-    tokens = _at_best(grouped, peaks)
+    tokens = _argmax(grouped, peaks)
     drawn = (draw.temperature > 0) & (draw.top_k != 1) & best.isfinite()
     filtered = drawn & ((draw.top_k > 0) | (draw.top_p < 1))
     at_once = max(1, _LOGITS_AT_ONCE // logits.shape[1])
@@ -77,7 +77,7 @@ def _grouped(rows: Tensor, filler: float) -> Tensor:
     return whole.unflatten(1, (-1, GROUP))
 
 
-def _at_best(grouped: Tensor, peaks: Tensor) -> Tensor:
+def _argmax(grouped: Tensor, peaks: Tensor) -> Tensor:
     """The lowest token id with the highest logit. In two steps: torch's argmax over a vocabulary
     of 150,000 takes 0.7 ms, its amax 10 µs."""
     group = peaks.argmax(dim=-1)
@@ -109,7 +109,7 @@ def _draw_sorted(grouped: Tensor, best: Tensor, draw: Draw) -> Tensor:
     """The same draw among the tokens that top_k, top_p and min_p leave."""
     values, ids = _candidates(grouped.flatten(1), draw)
     weights = ((values - best[:, None]) / draw.temperature[:, None]).exp()
-    weights.masked_fill_(_left_out(values, grouped.flatten(1), draw), 0)
+    weights.masked_fill_(_filtered_out(values, grouped.flatten(1), draw), 0)
     weights.masked_fill_(values < _min_p_floor(best, draw)[:, None], 0)
     of_group = ids // GROUP
     sums = weights.new_zeros(grouped.shape[:2]).scatter_add_(1, of_group, weights)
@@ -136,7 +136,7 @@ def _candidates(logits: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
     return values, ids
 
 
-def _left_out(values: Tensor, logits: Tensor, draw: Draw) -> Tensor:
+def _filtered_out(values: Tensor, logits: Tensor, draw: Draw) -> Tensor:
     """Which of the descending values [R, N] top_k or top_p take away."""
     rank = torch.arange(values.shape[1], device=values.device)
     ranked_out = (draw.top_k[:, None] > 0) & (rank >= draw.top_k[:, None])

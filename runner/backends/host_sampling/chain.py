@@ -102,15 +102,15 @@ class CandidateArray:
 
     def selected(self) -> int:
         """The id that the chain drew."""
-        return int(self._data["id"][self._begin() + self._array.selected])
+        return int(self._data["id"][self._start() + self._array.selected])
 
-    def rest(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def remaining(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Ids and probabilities of what the chain left."""
-        begin = self._begin()
+        begin = self._start()
         left = self._data[begin : begin + self._array.size]
         return left["id"].copy(), left["p"].copy()
 
-    def _begin(self) -> int:
+    def _start(self) -> int:
         """Where the candidates that are left begin: xtc moves the pointer on."""
         address = ctypes.cast(self._array.data, ctypes.c_void_p).value or 0
         return (address - self._data.ctypes.data) // _CANDIDATE_DTYPE.itemsize

@@ -43,7 +43,7 @@ class DryPenalty:
             return
         for token in tokens:
             before = self._occurrences.setdefault(token, [])
-            start = self._start(len(self._tokens) + 1)
+            start = self._window_start(len(self._tokens) + 1)
             if before and before[0] < start - 1024:
                 del before[: bisect_left(before, start)]
             runs = self._runs
@@ -54,7 +54,7 @@ class DryPenalty:
     def _extend_by_many(self, tokens: Sequence[int]) -> None:
         """As extend, in time in proportion to the window, whatever is repeated."""
         self._tokens += tokens
-        start = self._start(len(self._tokens))
+        start = self._window_start(len(self._tokens))
         self._occurrences = {}
         for at in range(start, len(self._tokens)):
             self._occurrences.setdefault(self._tokens[at], []).append(at)
@@ -65,7 +65,7 @@ class DryPenalty:
     def penalties(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The tokens that would continue a run, and what their logits lose."""
         tokens = self._tokens
-        start, max_run = self._start(len(tokens)), self._reach()
+        start, max_run = self._window_start(len(tokens)), self._run_limit()
         longest_runs: dict[int, int] = {}
         allowed_length = self._params.dry_allowed_length
         for at, length in self._runs.items():
@@ -81,15 +81,15 @@ class DryPenalty:
         values = np.fromiter(amounts.values(), np.float32, size)
         return np.fromiter(amounts, np.int64, size), values
 
-    def _start(self, size: int) -> int:
+    def _window_start(self, size: int) -> int:
         """Where the window begins when there are size tokens."""
         last = self._params.dry_penalty_last_n
         return 0 if last < 0 else max(0, size - last)
 
-    def _reach(self) -> int:
+    def _run_limit(self) -> int:
         """Tokens after the last breaker in the window."""
         tokens, end = self._tokens, len(self._tokens)
-        start = self._start(end)
+        start = self._window_start(end)
         # The longest run bounds it: what lies further back changes nothing
         first = max(start, end - max(self._runs.values(), default=0) - _MAX_BREAKER_TOKENS)
         for at in range(end - 1, first - 1, -1):

@@ -9,7 +9,7 @@ import atexit
 import ctypes
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from llama_cpp import llama_cpp as native
@@ -64,8 +64,13 @@ def _uninstall() -> None:
 
 
 @contextmanager
-def complaints() -> Iterator[deque[str]]:
+def library_errors() -> Iterator[deque[str]]:
     """The warnings and errors that arrive inside the block, oldest first, at most 20."""
     install()  # somebody else in this process may have set the library's one callback
     _recent.clear()
     yield _recent
+
+
+def last_errors(errors: Iterable[str]) -> str:
+    """The last three of them, for a message."""
+    return "; ".join(" ".join(line.split()) for line in list(errors)[-3:]) or "it gave no reason"

@@ -14,16 +14,17 @@ from typing import Any
 
 from llama_cpp import llama_cpp as native
 
+from runner.backends.host_sampling import native_log
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 
 
-def apply_adapters(plan: LoadPlan, model: Any, context: Any, complaints: Sequence[str]) -> None:
+def apply_adapters(plan: LoadPlan, model: Any, context: Any, library_errors: Sequence[str]) -> None:
     """Load the plan's adapters for model and set them, with their scales, on context. They are
     freed with the model. Raises ModelLoadFailed with the library's last words."""
     if not plan.adapters:
         return
-    handles = [_load(Path(path), model, complaints) for path, _ in plan.adapters]
+    handles = [_load(Path(path), model, library_errors) for path, _ in plan.adapters]
     count = len(handles)
     adapters = (native.llama_adapter_lora_p_ctypes * count)()
     for at, handle in enumerate(handles):
@@ -34,12 +35,12 @@ def apply_adapters(plan: LoadPlan, model: Any, context: Any, complaints: Sequenc
         raise ModelLoadFailed(f"llama.cpp does not take the adapters (code {code})")
 
 
-def _load(path: Path, model: Any, complaints: Sequence[str]) -> Any:
+def _load(path: Path, model: Any, library_errors: Sequence[str]) -> Any:
     handle = native.llama_adapter_lora_init(model, os.fsencode(path))
     if not handle:
-        said = "; ".join(list(complaints)[-3:]) or "it gave no reason"
+        reason = native_log.last_errors(library_errors)
         raise ModelLoadFailed(
-            f"the adapter {path.name} was refused: llama.cpp cannot load it ({said})"
+            f"the adapter {path.name} was refused: llama.cpp cannot load it ({reason})"
         )
     if native.llama_adapter_get_alora_n_invocation_tokens(handle):
         raise ModelLoadFailed(

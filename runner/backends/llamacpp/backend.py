@@ -96,9 +96,9 @@ class LlamaCppBackend(Backend):
         began_s = time.perf_counter()
         decoding = all(row.sampler is not None and len(row.tokens) == 1 and not row.draft
                        for row in rows)  # fmt: skip
-        if decoding and self.capacity.partial_share and self._grouping.apart(len(rows)):
-            logits = self._compute_apart(rows)
-            self._grouping.measured_apart(len(rows), time.perf_counter() - began_s)
+        if decoding and self.capacity.partial_share and self._grouping.separately(len(rows)):
+            logits = self._compute_separately(rows)
+            self._grouping.record_separate(len(rows), time.perf_counter() - began_s)
             return logits
         self._batch.fill(rows, sequence_positions=self._positions or None)
         self._context.decode(self._batch)
@@ -106,10 +106,10 @@ class LlamaCppBackend(Backend):
             return None
         view = self._context.logits(outputs)
         if decoding:
-            self._grouping.measured_together(len(rows), time.perf_counter() - began_s)
+            self._grouping.record_together(len(rows), time.perf_counter() - began_s)
         return view
 
-    def _compute_apart(self, rows: Sequence[Row]) -> LogitRows:
+    def _compute_separately(self, rows: Sequence[Row]) -> LogitRows:
         logits = np.empty((len(rows), self.capacity.vocabulary), np.float32)
         for at, row in enumerate(rows):
             try:
@@ -184,7 +184,7 @@ class LlamaCppBackend(Backend):
         end = self._position(source, length) if self.capacity.partial_share else -1
         native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
         if self._positions:
-            self._positions.set(target, self._positions.until(source, length))
+            self._positions.set_spans(target, self._positions.spans_before(source, length))
 
     def merge(self, source: int, target: int, length: int) -> None:
         """See Backend.merge."""
@@ -203,7 +203,7 @@ class LlamaCppBackend(Backend):
         start = self._position(sequence, length)
         done = bool(native.llama_memory_seq_rm(self._context.memory, sequence, start, -1))
         if done and self._positions:
-            self._positions.cut(sequence, length)
+            self._positions.truncate(sequence, length)
         return done
 
     def release(self, sequence: int) -> None:
@@ -211,7 +211,7 @@ class LlamaCppBackend(Backend):
         self._check(sequence)
         native.llama_memory_seq_rm(self._context.memory, sequence, -1, -1)
         if self._positions:
-            self._positions.cut(sequence, 0)
+            self._positions.truncate(sequence, 0)
 
     def state_bytes(self, sequence: int) -> int:
         """See Backend.state_bytes."""
@@ -222,7 +222,7 @@ class LlamaCppBackend(Backend):
         """See Backend.save."""
         self._check(sequence)
         saved = copy_out(self._context, sequence)
-        saved.layout = self._positions.layout(sequence) if self._positions else ()
+        saved.image_spans = self._positions.image_spans(sequence) if self._positions else ()
         return saved
 
     def load(self, state: SavedState, sequence: int) -> None:
@@ -232,7 +232,7 @@ class LlamaCppBackend(Backend):
             raise BackendError(f"a {type(state).__name__} is no state of this backend")
         copy_in(self._context, state, sequence)
         if self._positions is not None:
-            self._positions.set(sequence, state.layout)
+            self._positions.set_spans(sequence, state.image_spans)
 
     def reset(self) -> None:
         """See Backend.reset."""

@@ -49,19 +49,19 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     ModelLoadFailed with the library's own last words, and what progress raises."""
     start_library()
     plan = _with_kernels(plan)
-    with native_log.complaints() as complaints:
-        model = load_model(plan, progress, complaints)
+    with native_log.library_errors() as library_errors:
+        model = load_model(plan, progress, library_errors)
         vision = None
         try:
             params = _context_parameters(plan, model)
-            vision = _vision(plan, model, complaints)
+            vision = _vision(plan, model, library_errors)
             if vision is not None:
                 ensure_batch_tokens(params, vision.max_noncausal_tokens)
             handle = native.llama_init_from_model(model, params)
             if not handle:
-                raise _failure(plan, "no context could be made for it", complaints)
+                raise _failure(plan, "no context could be made for it", library_errors)
             try:
-                apply_adapters(plan, model, handle, complaints)
+                apply_adapters(plan, model, handle, library_errors)
             except BaseException:
                 native.llama_free(handle)
                 raise
@@ -112,7 +112,7 @@ def _backend(
         raise
 
 
-def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Sequence[str] = ()) -> Any:
+def load_model(plan: LoadPlan, progress: LoadProgress, library_errors: Sequence[str] = ()) -> Any:
     """The native model, to be freed by the caller. Raises as load does."""
     raised: list[BaseException] = []
 
@@ -132,16 +132,18 @@ def load_model(plan: LoadPlan, progress: LoadProgress, complaints: Sequence[str]
             native.llama_model_free(model)
         raise raised[0]
     if not model:
-        raise _failure(plan, "llama.cpp cannot load it", complaints)
+        raise _failure(plan, "llama.cpp cannot load it", library_errors)
     return model
 
 
-def _vision(plan: LoadPlan, model: Any, complaints: Sequence[str]) -> LlamaCppVisionEncoder | None:
+def _vision(
+    plan: LoadPlan, model: Any, library_errors: Sequence[str]
+) -> LlamaCppVisionEncoder | None:
     if plan.projector is None or plan.embedding:
         return None
     from runner.backends.llamacpp.vision.encoder import load_vision_encoder
 
-    return load_vision_encoder(Path(plan.projector), plan, model, complaints)
+    return load_vision_encoder(Path(plan.projector), plan, model, library_errors)
 
 
 def _context_parameters(plan: LoadPlan, model: Any) -> Any:
@@ -195,10 +197,10 @@ def _embedding_capacity(plan: LoadPlan, context: Context) -> Capacity:
     )
 
 
-def _failure(plan: LoadPlan, what: str, complaints: Sequence[str]) -> ModelLoadFailed:
-    said = "; ".join(list(complaints)[-3:]) or "it gave no reason"
+def _failure(plan: LoadPlan, what: str, library_errors: Sequence[str]) -> ModelLoadFailed:
+    reason = native_log.last_errors(library_errors)
     name = Path(plan.path).name
-    return ModelLoadFailed(f"the model file {name} was refused: {what} ({said})")
+    return ModelLoadFailed(f"the model file {name} was refused: {what} ({reason})")
 
 
 def describe(model: Any, plan: LoadPlan) -> str:

@@ -54,10 +54,10 @@ class RerankerBackend(LlamaCppEmbeddingBackend):
     def _fill(self, rows: Sequence[Row]) -> None:
         super()._fill(rows)
         if self._segments is not None:
-            pairs = [(row.tokens, self._second(row.tokens)) for row in rows]
+            pairs = [(row.tokens, self._second_text_start(row.tokens)) for row in rows]
             self._batch.use_vectors(self._segments.vectors(pairs))
 
-    def _second(self, tokens: Sequence[int]) -> int:
+    def _second_text_start(self, tokens: Sequence[int]) -> int:
         """Where the second text begins."""
         wanted = self._separator
         return next((at + 1 for at, token in enumerate(tokens) if token == wanted), len(tokens))
@@ -120,7 +120,7 @@ def separator_encoder(tokenizer: LlamaCppTokenizer) -> PairEncoder:
 def template_encoder(tokenizer: LlamaCppTokenizer, template: str) -> PairEncoder:
     """A template with {query} and {document}. Its own control tokens count, those that stand in
     the texts do not."""
-    parts = _parts(tokenizer, template)
+    parts = _template_parts(tokenizer, template)
 
     def pair(query: str, document: str) -> list[int]:
         texts = {"query": query, "document": document}
@@ -136,7 +136,7 @@ def template_encoder(tokenizer: LlamaCppTokenizer, template: str) -> PairEncoder
     return pair
 
 
-def _parts(tokenizer: LlamaCppTokenizer, template: str) -> list[int | str]:
+def _template_parts(tokenizer: LlamaCppTokenizer, template: str) -> list[int | str]:
     """The template as control tokens and the texts between them."""
     parts: list[int | str] = []
     text = b""

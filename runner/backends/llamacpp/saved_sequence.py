@@ -25,7 +25,7 @@ class LlamaCppSavedSequence:
         """Raises BackendError when memory is short."""
         self.size_bytes = size_bytes
         self.tokens = tokens
-        self.layout: ImageSpans = ()  # its images, where positions are not the tokens' numbers
+        self.image_spans: ImageSpans = ()  # its images, where positions are not the tokens' numbers
         try:
             self._memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:

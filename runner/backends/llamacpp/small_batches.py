@@ -22,7 +22,7 @@ class SmallBatchPolicy:
         self._together_s: dict[int, float] = {}
         self._steps: dict[int, int] = {}
 
-    def apart(self, rows: int) -> bool:
+    def separately(self, rows: int) -> bool:
         """True: compute the rows one after the other in this step. The first step of a size is
         computed together; the second one apart, if nothing is known of single rows."""
         together_s = self._together_s.get(rows)
@@ -34,17 +34,17 @@ class SmallBatchPolicy:
         faster = rows * self._alone_s < MARGIN * together_s
         return faster is not (step % REMEASURE_STEPS == 0)
 
-    def measured_together(self, rows: int, seconds: float) -> None:
+    def record_together(self, rows: int, seconds: float) -> None:
         """A step of so many rows took so long."""
         if rows == 1:
-            self._alone_s = _mixed(self._alone_s, seconds)
+            self._alone_s = _average(self._alone_s, seconds)
         elif rows <= MAX_ROWS:
-            self._together_s[rows] = _mixed(self._together_s.get(rows), seconds)
+            self._together_s[rows] = _average(self._together_s.get(rows), seconds)
 
-    def measured_apart(self, rows: int, seconds: float) -> None:
+    def record_separate(self, rows: int, seconds: float) -> None:
         """So many rows, one after the other, took so long in all."""
-        self._alone_s = _mixed(self._alone_s, seconds / rows)
+        self._alone_s = _average(self._alone_s, seconds / rows)
 
 
-def _mixed(average_s: float | None, newest_s: float) -> float:
+def _average(average_s: float | None, newest_s: float) -> float:
     return newest_s if average_s is None else average_s + NEWEST_WEIGHT * (newest_s - average_s)

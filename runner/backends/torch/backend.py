@@ -181,15 +181,15 @@ class TorchBackend(Backend):
         try:
             return compute()
         except (torch.OutOfMemoryError, MemoryError) as error:
-            self._undo(layout)
+            self._roll_back(layout)
             raise BackendError(
                 f"no memory for a step of {len(layout.tokens)} tokens: {error}"
             ) from error
         except RuntimeError as error:
-            self._undo(layout)
+            self._roll_back(layout)
             raise BackendError(f"computing a step failed: {error}") from error
 
-    def _undo(self, layout: StepLayout) -> None:
+    def _roll_back(self, layout: StepLayout) -> None:
         for sequence, length in zip(layout.sequences, layout.positions, strict=True):
             self._pool.trim(int(sequence), int(length))
 

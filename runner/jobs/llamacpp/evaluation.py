@@ -120,15 +120,15 @@ def open_model(subject: EvaluationOptions) -> Iterator[EvaluationContext]:
         native_kernels=False,  # an observer wants every product, and figures are compared
     )
     start_library()
-    with native_log.complaints() as complaints:
-        model = load_model(plan, lambda share: None, complaints)
+    with native_log.library_errors() as library_errors:
+        model = load_model(plan, lambda share: None, library_errors)
         try:
             params = _parameters(subject, context, model)
             handle = native.llama_init_from_model(model, params)
             if not handle:
                 raise ModelLoadFailed(f"no context of {context} tokens could be made for it")
             try:
-                apply_adapters(plan, model, handle, complaints)
+                apply_adapters(plan, model, handle, library_errors)
                 opened = EvaluationContext(model, handle, context)
                 try:
                     yield opened

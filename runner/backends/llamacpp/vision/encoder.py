@@ -134,7 +134,7 @@ class LlamaCppVisionEncoder:
 
 
 def load_vision_encoder(
-    path: Path, plan: LoadPlan, model: Any, complaints: Sequence[str]
+    path: Path, plan: LoadPlan, model: Any, library_errors: Sequence[str]
 ) -> LlamaCppVisionEncoder:
     """The projector at path for model. Raises ModelLoadFailed with the library's last words."""
     check_projector(path)
@@ -146,10 +146,10 @@ def load_vision_encoder(
     params.n_threads = plan.threads or threads_for(path.stat().st_size)
     handle = mtmd.mtmd_init_from_file(os.fsencode(path), model, params)
     if not handle:
-        raise _refused(path, "llama.cpp cannot load it for this model", complaints)
+        raise _refused(path, "llama.cpp cannot load it for this model", library_errors)
     if not mtmd.mtmd_support_vision(handle):
         mtmd.mtmd_free(handle)
-        raise _refused(path, "it reads no images", complaints)
+        raise _refused(path, "it reads no images", library_errors)
     vision = LlamaCppVisionEncoder(handle, int(native.llama_model_n_embd_inp(model)))
     if vision.lacks_tokens():
         vision.close()
@@ -157,8 +157,8 @@ def load_vision_encoder(
     return vision
 
 
-def _refused(path: Path, what: str, complaints: Sequence[str]) -> ModelLoadFailed:
-    said = "; ".join(" ".join(line.split()) for line in list(complaints)[-3:])
+def _refused(path: Path, what: str, library_errors: Sequence[str]) -> ModelLoadFailed:
+    said = "; ".join(" ".join(line.split()) for line in list(library_errors)[-3:])
     reason = f" ({said})" if said else ""
     return ModelLoadFailed(f"the projector {path.name} was refused: {what}{reason}")
 

@@ -26,35 +26,35 @@ class SequencePositions:
     """The images of all sequences. Lengths never end inside of one."""
 
     def __init__(self) -> None:
-        self._layouts: dict[int, ImageSpans] = {}
+        self._image_spans: dict[int, ImageSpans] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._layouts)
+        return bool(self._image_spans)
 
     def append(self, sequence: int, image: ImageSpan) -> None:
         """The image is at the end of the sequence now."""
-        self._layouts[sequence] = (*self.layout(sequence), image)
+        self._image_spans[sequence] = (*self.image_spans(sequence), image)
 
-    def layout(self, sequence: int) -> ImageSpans:
+    def image_spans(self, sequence: int) -> ImageSpans:
         """The images of the sequence."""
-        return self._layouts.get(sequence, ())
+        return self._image_spans.get(sequence, ())
 
-    def set(self, sequence: int, layout: ImageSpans) -> None:
+    def set_spans(self, sequence: int, image_spans: ImageSpans) -> None:
         """The sequence has these images."""
-        if layout:
-            self._layouts[sequence] = layout
+        if image_spans:
+            self._image_spans[sequence] = image_spans
         else:
-            self._layouts.pop(sequence, None)
+            self._image_spans.pop(sequence, None)
 
     def position(self, sequence: int, length: int) -> int:
         """The position of the token after the first length ones."""
-        images = self.layout(sequence)
+        images = self.image_spans(sequence)
         return length + sum(x.advance - x.tokens for x in images if x.start < length)
 
     def length(self, sequence: int, last: int) -> int:
         """The number of tokens, where last is the last position in the cache. All tokens of an
         image are at its first one."""
-        images = self.layout(sequence)
+        images = self.image_spans(sequence)
         if not images:
             return last + 1
         end = images[-1]
@@ -62,15 +62,15 @@ class SequencePositions:
             return end.start + end.tokens
         return last + 1 + sum(x.tokens - x.advance for x in images)
 
-    def cut(self, sequence: int, length: int) -> None:
+    def truncate(self, sequence: int, length: int) -> None:
         """The sequence has its first length tokens only."""
-        if sequence in self._layouts:
-            self.set(sequence, self.until(sequence, length))
+        if sequence in self._image_spans:
+            self.set_spans(sequence, self.spans_before(sequence, length))
 
-    def until(self, sequence: int, length: int) -> ImageSpans:
+    def spans_before(self, sequence: int, length: int) -> ImageSpans:
         """The images within the sequence's first length tokens."""
-        return tuple(x for x in self.layout(sequence) if x.start < length)
+        return tuple(x for x in self.image_spans(sequence) if x.start < length)
 
     def clear(self) -> None:
         """Forget all sequences."""
-        self._layouts.clear()
+        self._image_spans.clear()

@@ -36,7 +36,7 @@ class BlockPool:
         )  # row: the blocks of a sequence, those past its length are of no meaning
         self._free: NDArray[np.bool_] = np.ones(blocks, np.bool_)
         self._free_count = blocks
-        self._holders: NDArray[np.int32] = np.zeros(blocks, np.int32)
+        self._ref_counts: NDArray[np.int32] = np.zeros(blocks, np.int32)
 
     @property
     def free_blocks(self) -> int:
@@ -52,9 +52,9 @@ class BlockPool:
         count = self.blocks_for(int(self.lengths[sequence]))
         return [int(block) for block in self.tables[sequence, :count]]
 
-    def holders(self, block: int) -> int:
+    def ref_count(self, block: int) -> int:
         """How many sequences hold the block."""
-        return int(self._holders[block])
+        return int(self._ref_counts[block])
 
     def extend(self, sequences: NDArray[np.int64], counts: NDArray[np.int64]) -> list[BlockCopy]:
         """Make room for counts[i] more tokens of sequences[i], in blocks that nobody else holds.
@@ -67,7 +67,7 @@ class BlockPool:
         if int(after.max()) > self.tables.shape[1]:
             raise BackendError(f"a sequence of {int(ends.max())} tokens is longer than the context")
         last = self.tables[sequences, np.minimum(lengths // size, self.tables.shape[1] - 1)]
-        shared = (lengths % size != 0) & (self._holders[last] > 1)
+        shared = (lengths % size != 0) & (self._ref_counts[last] > 1)
         changed = shared | (after > before)
         needed = int((after - before).sum()) + int(shared.sum())
         if needed > self._free_count:
@@ -77,10 +77,10 @@ class BlockPool:
         copies: list[BlockCopy] = []
         for at in np.flatnonzero(changed).tolist():
             sequence = int(sequences[at])
-            self._own_last(sequence, copies)
+            self._copy_shared_last(sequence, copies)
             for index in range(int(before[at]), int(after[at])):
                 left = int(self.tables[sequence, index - 1]) if index else None
-                self.tables[sequence, index] = self._take(left, int(after[at]) - index)
+                self.tables[sequence, index] = self._allocate(left, int(after[at]) - index)
         self.lengths[sequences] = ends
         return copies
 
@@ -92,7 +92,7 @@ class BlockPool:
         count = self.blocks_for(length)
         self.tables[target, :count] = self.tables[source, :count]
         for block in self.blocks(source)[:count]:
-            self._holders[block] += 1
+            self._ref_counts[block] += 1
         self.lengths[target] = length
 
     def merge(self, source: int, target: int, length: int) -> None:
@@ -103,8 +103,8 @@ class BlockPool:
         for at in range(length // self.block_size):
             block, own = int(self.tables[source, at]), int(self.tables[target, at])
             if block != own:
-                self._holders[block] += 1
-                self._drop(own)
+                self._ref_counts[block] += 1
+                self._release(own)
                 self.tables[target, at] = block
 
     def trim(self, sequence: int, length: int) -> None:
@@ -113,7 +113,7 @@ class BlockPool:
         if not 0 <= length <= held:
             raise BackendError(f"cannot trim sequence {sequence} of {held} tokens to {length}")
         for at in range(self.blocks_for(length), self.blocks_for(held)):
-            self._drop(int(self.tables[sequence, at]))
+            self._release(int(self.tables[sequence, at]))
         self.lengths[sequence] = length
 
     def clear(self) -> None:
@@ -125,18 +125,18 @@ class BlockPool:
         length = int(self.lengths[sequence])
         if length % self.block_size == 0:
             return False
-        return self.holders(int(self.tables[sequence, length // self.block_size])) > 1
+        return self.ref_count(int(self.tables[sequence, length // self.block_size])) > 1
 
-    def _own_last(self, sequence: int, copies: list[BlockCopy]) -> None:
+    def _copy_shared_last(self, sequence: int, copies: list[BlockCopy]) -> None:
         if not self._last_is_shared(sequence):
             return
         at = int(self.lengths[sequence]) // self.block_size
-        source, target = int(self.tables[sequence, at]), self._take()
-        self._holders[source] -= 1
+        source, target = int(self.tables[sequence, at]), self._allocate()
+        self._ref_counts[source] -= 1
         self.tables[sequence, at] = target
         copies.append(BlockCopy(source, target))
 
-    def _take(self, left: int | None = None, count: int = 1) -> int:
+    def _allocate(self, left: int | None = None, count: int = 1) -> int:
         """A free block: the one after left, else the first of count in the midst of the longest
         run of free ones. Sequences that lie in one piece are read without a copy on the CPU."""
         block = 0 if left is None else left + 1
@@ -144,7 +144,7 @@ class BlockPool:
             block = self._in_longest_run(count)
         self._free[block] = False
         self._free_count -= 1
-        self._holders[block] = 1
+        self._ref_counts[block] = 1
         return block
 
     def _in_longest_run(self, count: int) -> int:
@@ -154,9 +154,9 @@ class BlockPool:
         start, length = int(starts[max_tokens]), int(ends[max_tokens] - starts[max_tokens])
         return start + max(0, length - count) // 2
 
-    def _drop(self, block: int) -> None:
-        self._holders[block] -= 1
-        if self._holders[block] == 0:
+    def _release(self, block: int) -> None:
+        self._ref_counts[block] -= 1
+        if self._ref_counts[block] == 0:
             self._free[block] = True
             self._free_count += 1
 

@@ -67,7 +67,7 @@ def read_packed(
 def _gptq(
     config: Mapping[str, Any], weights: TensorReader, name: str, inputs: int, outputs: int
 ) -> PackedWeight:
-    _want(config, "bits", 4)
+    _require(config, "bits", 4)
     groups = _groups(config, inputs)
     return Int4PackedWeight(
         int4.from_gptq(
@@ -83,8 +83,8 @@ def _gptq(
 def _awq(
     config: Mapping[str, Any], weights: TensorReader, name: str, inputs: int, outputs: int
 ) -> PackedWeight:
-    _want(config, "bits", 4)
-    _want(config, "version", "gemm")
+    _require(config, "bits", 4)
+    _require(config, "version", "gemm")
     groups, words = _groups(config, inputs), outputs // _PER_WORD
     return Int4PackedWeight(
         int4.from_awq(
@@ -100,7 +100,7 @@ def _fp8(
 ) -> PackedWeight:
     block = config.get("weight_block_size")
     if block is not None:
-        _want(config, "weight_block_size", [128, 128])
+        _require(config, "weight_block_size", [128, 128])
     weight = weights.stored(f"{name}.weight", outputs, inputs, dtype=torch.float8_e4m3fn)
     inverse = f"{name}.weight_scale_inv"
     scale = inverse if weights.has(inverse) else f"{name}.weight_scale"
@@ -193,7 +193,7 @@ def _groups(config: Mapping[str, Any], inputs: int) -> int:
     return inputs // size
 
 
-def _want(config: Mapping[str, Any], key: str, value: object) -> None:
+def _require(config: Mapping[str, Any], key: str, value: object) -> None:
     found = config.get(key, value)
     if str(found).lower() != str(value):
         _refuse(f"{key} {shown(str(found))}", str(value))

@@ -225,7 +225,7 @@ class WeightLoader:
         extra = sorted(
             name
             for name in self._source.names
-            if name not in self._used and _counts(name) and not name.startswith(self._ignored)
+            if name not in self._used and _is_weight(name) and not name.startswith(self._ignored)
         )
         if extra:
             raise ModelLoadFailed(
@@ -244,9 +244,9 @@ class WeightLoader:
     def _dense(self, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool) -> Linear:
         if self._kernels is not None:
             return self._native(self._kernels, parts, inputs, bias=bias)
-        weight = self._rows_of(parts, inputs)
+        weight = self._gathered(parts, inputs)
         biases = [self._bias(name, outputs, bias) for name, outputs in parts]
-        return self._multiplying(weight, torch.cat(biases) if bias else None)
+        return self._linear_of(weight, torch.cat(biases) if bias else None)
 
     def _native(
         self, kernels: TorchKernels, parts: Sequence[tuple[str, int]], inputs: int, *, bias: bool
@@ -277,7 +277,7 @@ class WeightLoader:
             return WeightRows(weight.to(max_dtype))
         return WeightRows(weight if mapped else weight.clone())
 
-    def _rows_of(self, parts: Sequence[tuple[str, int]], inputs: int) -> Tensor:
+    def _gathered(self, parts: Sequence[tuple[str, int]], inputs: int) -> Tensor:
         """The parts' weights one below the other. Where they are rearranged next, they lie in the
         file or in memory that the next call uses again: fresh pages cost as much as the copy."""
         placement, rows = self.placement, sum(outputs for _, outputs in parts)
@@ -326,7 +326,7 @@ class WeightLoader:
             return BlockedLinear(to_blocked(weight), dtype=weight.dtype)
         return DenseLinear(weight)
 
-    def _multiplying(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+    def _linear_of(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
         if self._blocks:
             return BlockedLinear(to_blocked(weight), bias)
         if self.placement.narrow:
@@ -371,7 +371,7 @@ class WeightLoader:
             )
 
 
-def _counts(name: str) -> bool:
+def _is_weight(name: str) -> bool:
     return not name.endswith(_UNUSED)
 
 

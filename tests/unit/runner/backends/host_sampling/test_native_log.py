@@ -45,7 +45,7 @@ def test_bytes_that_are_no_utf8_do_no_harm(caplog: pytest.LogCaptureFixture) -> 
 def test_complaints_are_kept_for_the_message_of_a_failed_load(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with native_log.complaints() as lines:
+    with native_log.library_errors() as lines:
         native_log._receive(2, b"loading\n", None)
         native_log._receive(4, b"no such tensor\n", None)
     assert list(lines) == ["no such tensor"]

@@ -61,7 +61,7 @@ def probabilities(
     sampler = HostSampler(params, candidates, VOCABULARY)
     sampler.accept(history)
     token = sampler.choose(logits)
-    ids, p = candidates.rest()
+    ids, p = candidates.remaining()
     sampler.close()
     assert token in ids
     result = np.zeros(VOCABULARY)

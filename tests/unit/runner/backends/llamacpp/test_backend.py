@@ -330,7 +330,7 @@ def test_rows_computed_one_after_the_other_give_the_same_text(
     texts = []
     for apart in (False, True):
         monkeypatch.setattr(
-            SmallBatchPolicy, "apart", lambda self, rows, apart=apart: apart and rows > 1
+            SmallBatchPolicy, "separately", lambda self, rows, apart=apart: apart and rows > 1
         )
         backend = open_model().backend
         samplers = [backend.create_sampler(GREEDY) for _ in range(3)]
@@ -351,7 +351,7 @@ def test_rows_computed_one_after_the_other_give_the_same_text(
 def test_a_full_pool_undoes_the_rows_computed_before(
     open_model: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SmallBatchPolicy, "apart", lambda self, rows: rows > 1)
+    monkeypatch.setattr(SmallBatchPolicy, "separately", lambda self, rows: rows > 1)
     backend = open_model().backend
     samplers = [backend.create_sampler(GREEDY) for _ in range(2)]
     capacity = backend.capacity.pool_tokens

@@ -14,7 +14,7 @@ import pytest
 from runner.backends.backend import BackendError, DecodedImage, LoadedBackend, Row
 from runner.backends.llamacpp import load
 from runner.engine.engine import Engine
-from runner.engine.sequence import Sequence as Generating
+from runner.engine.running import Running
 from runner.engine.speculation import DraftTimings, PromptLookup, Speculation
 from runner.errors import HearthError, InvalidRequest
 from runner.types import GenerateRequest, Image, LoadPlan, SamplingParams, TokenLogprob
@@ -95,12 +95,12 @@ class HalfRight:
 
     answer: list[int]
 
-    def propose(self, asked: Sequence[tuple[Generating, int]]) -> list[list[int]]:
+    def propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
         found = []
-        for sequence, most in asked:
-            at = len(sequence.tokens) - sequence.prompt_length
+        for running, max_tokens in limits:
+            at = len(running.tokens) - running.sequence.prompt_length
             wrong = [(token + 1) % 256 for token in self.answer[at + 2 : at + 3]]
-            found.append([*self.answer[at : at + 2], *wrong][:most])
+            found.append([*self.answer[at : at + 2], *wrong][:max_tokens])
         return found
 
 

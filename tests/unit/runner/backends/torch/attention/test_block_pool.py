@@ -49,7 +49,7 @@ class _Mirror:
     def write(self, sequence: int) -> None:
         position = len(self.tokens[sequence])
         block = self.pool.blocks(sequence)[position // self.size]
-        assert self.pool.holders(block) == 1, "a shared block is written"
+        assert self.pool.ref_count(block) == 1, "a shared block is written"
         self.cells[block, position % self.size] = self.next_token
         self.tokens[sequence].append(self.next_token)
         self.next_token += 1
@@ -62,7 +62,7 @@ class _Mirror:
             assert self.pool.lengths[sequence] == len(tokens)
             places = [divmod(at, self.size) for at in range(len(tokens))]
             assert [self.cells[blocks[index], offset] for index, offset in places] == tokens
-        assert all(self.pool.holders(block) == held[block] for block in range(self.blocks))
+        assert all(self.pool.ref_count(block) == held[block] for block in range(self.blocks))
         assert self.pool.free_blocks == self.blocks - len(held)
 
     def operate(self, random_: random.Random) -> None:
