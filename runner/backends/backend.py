@@ -2,7 +2,7 @@
 
 A backend owns the weights and the cache of keys and values of all sequences. It knows nothing
 of requests, text, stop strings or fairness. One thread calls it; its native calls release the
-GIL. echo.py is the smallest implementation and the fake of the tests.
+GIL. echo.py is the smallest implementation, the one to copy.
 """
 
 from __future__ import annotations

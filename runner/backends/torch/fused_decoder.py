@@ -64,7 +64,7 @@ class FusedDecoder:
         return int((step.lengths * np.diff(step.starts)).sum()) <= _MAX_MEAN_CONTEXT * tokens
 
     def forward(self, tokens: Tensor, step: CpuAttentionStep) -> Tensor:
-        """See backend.Model.forward."""
+        """See backend.LanguageModel.forward."""
         tables, starts = torch.from_numpy(step.tables), torch.from_numpy(step.starts)
         given = DecodeStep(tokens, step.positions, step.slots, tables, starts)
         return self._native.forward(given, self._dtype)

@@ -78,7 +78,7 @@ class PreNormLayer:
     def __call__(
         self, x: Tensor, residual: Tensor | None, step: AttentionStep
     ) -> tuple[Tensor, Tensor]:
-        """See Layer."""
+        """See TransformerLayer."""
         x, residual = add_norm(self.input_norm, x, residual)
         x, residual = self.feed_forward_norm.add(self.attention(x, step), residual)
         return self.feed_forward(x), residual
@@ -98,7 +98,7 @@ class SandwichLayer:
     def __call__(
         self, x: Tensor, residual: Tensor | None, step: AttentionStep
     ) -> tuple[Tensor, Tensor]:
-        """See Layer."""
+        """See TransformerLayer."""
         x, residual = add_norm(self.input_norm, x, residual)
         x = self.attention_norm(self.attention(x, step))
         x, residual = self.feed_forward_norm.add(x, residual)
