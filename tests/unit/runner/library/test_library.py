@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from registry.errors import ModelMissing
+from registry.progress import Progress
+from runner.errors import InvalidRequest, ModelNotFound, NetworkForbidden
+from runner.library.create import CreateOptions, create_model
+from runner.library.errors import as_hearth_error
+from runner.library.fsck import FsckTotals, check_store
+from runner.library.library import Library
+from runner.library.pull import pull_model
+from runner.settings import load
+from tests.echo_models import install_echo
+
+
+@pytest.fixture
+async def library(tmp_path: Path) -> AsyncIterator[Library]:
+    opened = Library.open(load({"HEARTH_HOME": str(tmp_path), "HEARTH_OFFLINE": "1"}), "test")
+    install_echo(opened.store, "echo")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def changed(library: Library) -> list[str]:
+    names: list[str] = []
+
+    async def note(name: str) -> None:
+        names.append(name)
+
+    library.on_change = note
+    return names
+
+
+async def unseen(progress: Progress) -> None:
+    """Nobody watches."""
+
+
+async def test_who_has_models_loaded_hears_of_every_name_that_changes(
+    library: Library, changed: list[str]
+) -> None:
+    await library.copy("echo", "twin")
+    assert changed == ["twin"]
+    await create_model(library, CreateOptions("made", from_model="echo", system="x"), unseen)
+    assert changed == ["twin", "made"]
+    await library.delete("twin")
+    assert changed == ["twin", "made", "twin", "twin"]
+    assert sorted(model.name.short for model in library.models()) == ["echo", "made"]
+
+
+async def test_a_name_that_is_not_installed_is_told_with_near_ones(library: Library) -> None:
+    with pytest.raises(ModelNotFound) as error:
+        library.find("ecko")
+    assert error.value.details["suggestions"] == ["echo"]
+    with pytest.raises(ModelMissing):
+        await library.delete("ecko")
+
+
+async def test_offline_nothing_is_pulled_and_the_error_says_so(library: Library) -> None:
+    with pytest.raises(Exception, match="pull a/b") as error:
+        await pull_model(library, "a/b", unseen)
+    assert isinstance(as_hearth_error(error.value), NetworkForbidden)
+
+
+@pytest.mark.parametrize(
+    ("host", "username", "field"),
+    [("no host", "a", "host"), ("example.com", "", "username"), ("example.com", "a:b", "username")],
+)
+async def test_a_login_that_cannot_be_is_refused_before_anybody_is_asked(
+    library: Library, host: str, username: str, field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        await library.login(host, username, "secret", insecure=False)
+    assert error.value.details["param"] == field
+
+
+async def test_a_check_ends_with_the_totals(library: Library) -> None:
+    events = [event async for event in check_store(library, quick=False, repair=False)]
+    assert isinstance(events[-1], FsckTotals)
+    assert (events[-1].seen.models, events[-1].damage) == (1, [])
