@@ -32,7 +32,7 @@ def remote() -> Iterator[FakeRegistry]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path) -> Iterator[Store]:
     """An empty store."""
     store = Store.open(tmp_path / "models")
     yield store
@@ -56,7 +56,7 @@ def repository(
 
 
 @pytest.fixture
-def pull_model(remote: FakeRegistry, shelf: Store, tmp_path: Path) -> Pull:
+def pull_model(remote: FakeRegistry, store: Store, tmp_path: Path) -> Pull:
     """Pulls a model of the registry into the store, with no waits after faults."""
 
     async def run(
@@ -68,7 +68,7 @@ def pull_model(remote: FakeRegistry, shelf: Store, tmp_path: Path) -> Pull:
     ) -> PullState:
         shown = state or PullState()
         name = Name.parse(f"{remote.address}/{path}")
-        fetcher = Fetcher(shelf, DownloadOptions(wait_scale=0.0, streams=streams))
+        fetcher = Fetcher(store, DownloadOptions(wait_scale=0.0, streams=streams))
         async with HttpClient("hearth/test", stall_s=60.0) as web:
             source = repository(web, remote, path, credential, tmp_path)
             await pull(OciHost(source, name, reference), fetcher, shown, ModelBuilder(no_build))

@@ -24,77 +24,77 @@ def paths(collected: GcResult) -> list[str]:
     return [removed.path for removed in (*collected.blobs, *collected.partials)]
 
 
-def test_old_unused_blobs_go_and_everything_else_stays(shelf: Store) -> None:
-    used = install(shelf, "ember", b"weights")
-    fresh, old, held = (put_blob(shelf, name) for name in (b"fresh", b"old", b"held"))
+def test_old_unused_blobs_go_and_everything_else_stays(store: Store) -> None:
+    used = install(store, "ember", b"weights")
+    fresh, old, held = (put_blob(store, name) for name in (b"fresh", b"old", b"held"))
     for layer in (old, held, used.layers[0]):
-        os.utime(shelf.blob_path(layer.digest), (1, 1))
-    foreign = [shelf.root / "notes.txt", shelf.root / "blobs" / "notes.txt"]
+        os.utime(store.blob_path(layer.digest), (1, 1))
+    foreign = [store.root / "notes.txt", store.root / "blobs" / "notes.txt"]
     for path in foreign:
         path.write_text("mine")
-    with shelf.holding([held.digest]):
-        collected = collect(shelf, GcOptions())
+    with store.holding([held.digest]):
+        collected = collect(store, GcOptions())
     assert paths(collected) == [f"blobs/{old.digest.file_name}"]
     assert (collected.size_bytes, collected.skipped) == (3, None)
-    assert not shelf.has_blob(old.digest)
-    assert all(shelf.has_blob(layer.digest) for layer in (fresh, held, *used.blobs))
+    assert not store.has_blob(old.digest)
+    assert all(store.has_blob(layer.digest) for layer in (fresh, held, *used.blobs))
     assert all(path.exists() for path in foreign)
 
 
-def test_a_dry_run_says_what_would_go_and_removes_nothing(shelf: Store) -> None:
-    put_blob(shelf, b"unused")
-    shelf.partial(PartialPlan("key", 100_000, 65536)).close()
-    before = sorted(shelf.root.rglob("*"))
-    collected = collect(shelf, GcOptions(grace_s=0.0, partial_keep_s=-1.0, dry_run=True))
+def test_a_dry_run_says_what_would_go_and_removes_nothing(store: Store) -> None:
+    put_blob(store, b"unused")
+    store.partial(PartialPlan("key", 100_000, 65536)).close()
+    before = sorted(store.root.rglob("*"))
+    collected = collect(store, GcOptions(grace_s=0.0, partial_keep_s=-1.0, dry_run=True))
     assert len(collected.blobs) == 1
     assert len(collected.partials) == 1
-    assert sorted(shelf.root.rglob("*")) == before
-    assert paths(collect(shelf, NOW))[:1] == paths(collected)[:1]
+    assert sorted(store.root.rglob("*")) == before
+    assert paths(collect(store, NOW))[:1] == paths(collected)[:1]
 
 
-def test_no_blob_goes_while_a_manifest_cannot_be_read(shelf: Store) -> None:
-    install(shelf, "ember", b"weights")
-    manifest_path(shelf, "ember").write_bytes(b"")
-    before = blob_names(shelf)
-    assert "hearth fsck" in (collect(shelf, NOW).skipped or "")
-    assert blob_names(shelf) == before
+def test_no_blob_goes_while_a_manifest_cannot_be_read(store: Store) -> None:
+    install(store, "ember", b"weights")
+    manifest_path(store, "ember").write_bytes(b"")
+    before = blob_names(store)
+    assert "hearth fsck" in (collect(store, NOW).skipped or "")
+    assert blob_names(store) == before
 
 
-def test_blobs_that_a_worker_uses_stay(shelf: Store) -> None:
-    layer = put_blob(shelf, b"in memory")
-    collect(shelf, GcOptions(grace_s=0.0, in_use=frozenset({layer.digest})))
-    assert shelf.has_blob(layer.digest)
-    collect(shelf, NOW)
-    assert not shelf.has_blob(layer.digest)
+def test_blobs_that_a_worker_uses_stay(store: Store) -> None:
+    layer = put_blob(store, b"in memory")
+    collect(store, GcOptions(grace_s=0.0, in_use=frozenset({layer.digest})))
+    assert store.has_blob(layer.digest)
+    collect(store, NOW)
+    assert not store.has_blob(layer.digest)
 
 
-def test_a_part_of_a_transfer_goes_when_it_is_old_and_nobody_has_it_open(shelf: Store) -> None:
-    partial = shelf.partial(PartialPlan("key", 100_000, 65536))
+def test_a_part_of_a_transfer_goes_when_it_is_old_and_nobody_has_it_open(store: Store) -> None:
+    partial = store.partial(PartialPlan("key", 100_000, 65536))
     partial.write(0, b"x" * 65536)
-    assert collect(shelf, NOW).partials == []
+    assert collect(store, NOW).partials == []
     partial.close()
-    assert collect(shelf, GcOptions()).partials == []
-    first, second = collect(shelf, NOW).partials
+    assert collect(store, GcOptions()).partials == []
+    first, second = collect(store, NOW).partials
     assert (first.size_bytes >= 65536, second.path.endswith(".journal")) == (True, True)
-    assert list((shelf.root / "tmp").iterdir()) == []
+    assert list((store.root / "tmp").iterdir()) == []
 
 
-def test_records_of_blobs_that_are_gone_go_too(shelf: Store, tmp_path: Path) -> None:
+def test_records_of_blobs_that_are_gone_go_too(store: Store, tmp_path: Path) -> None:
     content = os.urandom(MIN_BLOB_BYTES)
-    kept = install(shelf, "ember", content).layers[0]
-    gone = put_blob(shelf, content[::-1])
+    kept = install(store, "ember", content).layers[0]
+    gone = put_blob(store, content[::-1])
     for layer in (kept, gone):
-        shelf.records.keep_origin(layer.digest, len(content), BlobOrigin("gemma3"))
-        shelf.blob_path(layer.digest).unlink()
-    assert set(shelf.records.blobs()) == {kept.digest, gone.digest}
-    collect(shelf, NOW)
-    assert list(shelf.records.blobs()) == [kept.digest]
+        store.records.keep_origin(layer.digest, len(content), BlobOrigin("gemma3"))
+        store.blob_path(layer.digest).unlink()
+    assert set(store.records.blobs()) == {kept.digest, gone.digest}
+    collect(store, NOW)
+    assert list(store.records.blobs()) == [kept.digest]
 
 
-def test_a_read_only_store_is_refused_but_for_a_dry_run(shelf: Store) -> None:
-    put_blob(shelf, b"unused")
-    reader = Store.open(shelf.root, read_only=True)
+def test_a_read_only_store_is_refused_but_for_a_dry_run(store: Store) -> None:
+    put_blob(store, b"unused")
+    reader = Store.open(store.root, read_only=True)
     with pytest.raises(StoreReadOnly, match="cannot remove unused files"):
         collect(reader, NOW)
     assert len(collect(reader, GcOptions(grace_s=0.0, dry_run=True)).blobs) == 1
-    assert shelf.has_blob(Digest.of(b"unused"))
+    assert store.has_blob(Digest.of(b"unused"))

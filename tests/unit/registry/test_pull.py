@@ -43,12 +43,12 @@ def left_over(store: Store) -> list[str]:
 
 
 async def test_a_model_arrives_whole_with_the_manifest_as_it_was(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull
+    remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     manifest = remote.add_model("t/m", CONTENT)
     state = await pull_model()
-    assert installed(shelf, remote) == CONTENT
-    stored = shelf.get(Name.parse(f"{remote.address}/t/m"))
+    assert installed(store, remote) == CONTENT
+    stored = store.get(Name.parse(f"{remote.address}/t/m"))
     assert stored.digest == Digest.of(manifest)
     words = [step for step in state.steps if isinstance(step, str)]
     assert words == [
@@ -57,7 +57,7 @@ async def test_a_model_arrives_whole_with_the_manifest_as_it_was(
         "writing manifest",
         "success",
     ]
-    assert left_over(shelf) == []
+    assert left_over(store) == []
     assert remote.served_bytes == len(CONTENT) + 2
 
 
@@ -73,17 +73,17 @@ async def test_what_is_in_the_store_is_not_fetched_again(
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_fault_of_the_server_is_survived(
-    fault: str, remote: FakeRegistry, shelf: Store, pull_model: Pull
+    fault: str, remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     remote.add_model("t/m", CONTENT)
     remote.faults.extend([None, fault, None, fault])
     await pull_model()
-    assert installed(shelf, remote) == CONTENT
+    assert installed(store, remote) == CONTENT
 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_random_faults_are_survived_and_fetch_little_again(
-    seed: int, remote: FakeRegistry, shelf: Store, pull_model: Pull
+    seed: int, remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     choice = random.Random(seed)
     remote.add_model("t/m", CONTENT)
@@ -91,82 +91,82 @@ async def test_random_faults_are_survived_and_fetch_little_again(
     for _ in range(5):
         remote.faults.extend([None, *(choice.choice(kinds) for _ in range(3))])
     await pull_model()
-    assert installed(shelf, remote) == CONTENT
+    assert installed(store, remote) == CONTENT
     assert remote.served_bytes < 2 * len(CONTENT)
 
 
 async def test_a_server_without_ranges_is_read_from_the_start(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull
+    remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     remote.add_model("t/m", CONTENT)
     remote.faults.extend(["whole"] * 20)
     await pull_model()
-    assert installed(shelf, remote) == CONTENT
+    assert installed(store, remote) == CONTENT
 
 
 async def test_one_bad_chunk_is_mended_without_throwing_the_rest_away(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull
+    remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     remote.add_model("t/m", CONTENT)
     remote.faults.extend([None, None, "wrong bytes"])
     await pull_model()
-    assert installed(shelf, remote) == CONTENT
+    assert installed(store, remote) == CONTENT
     assert remote.served_bytes <= 2 * len(CONTENT) + 4
 
 
 async def test_a_server_that_insists_on_wrong_bytes_is_refused(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull
+    remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     remote.add_model("t/m", CONTENT)
     digest = f"sha256:{Digest.of(CONTENT).hex}"
     remote.blobs[digest] = CONTENT[:-1] + b"x"
     with pytest.raises(RemoteRefused, match="digest mismatch"):
         await pull_model()
-    assert shelf.names() == []
-    assert not shelf.has_blob(Digest.of(CONTENT))
-    assert left_over(shelf) == []
+    assert store.names() == []
+    assert not store.has_blob(Digest.of(CONTENT))
+    assert left_over(store) == []
 
 
 async def test_a_server_that_keeps_failing_is_given_up_and_the_next_pull_goes_on(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull
+    remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     remote.add_model("t/m", CONTENT)
     remote.faults.extend([None, None, None, None, *["503"] * 60])
     with pytest.raises(RemoteUnreachable, match="pull again"):
         await pull_model(streams=1)
-    assert shelf.names() == []
+    assert store.names() == []
     remote.await_quiet()
     kept, remote.served_bytes = remote.served_bytes, 0
     remote.faults.clear()
     state = await pull_model()
-    assert installed(shelf, remote) == CONTENT
+    assert installed(store, remote) == CONTENT
     assert kept > 0
     assert remote.served_bytes <= len(CONTENT) - kept + 65536 + 2
     assert [s for s in state.steps if isinstance(s, BlobProgress) and s.resumed_bytes]
 
 
 async def test_a_kept_part_that_was_damaged_on_the_disk_is_fetched_again(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull
+    remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     remote.add_model("t/m", CONTENT)
     remote.faults.extend([None, None, None, None, *["503"] * 60])
     with pytest.raises(RemoteUnreachable):
         await pull_model(streams=1)
-    (partial,) = (p for p in (shelf.root / "tmp").iterdir() if not p.name.endswith("journal"))
+    (partial,) = (p for p in (store.root / "tmp").iterdir() if not p.name.endswith("journal"))
     with partial.open("r+b") as file:
         file.seek(1000)
         file.write(b"damage")
     remote.faults.clear()
     await pull_model()
-    assert installed(shelf, remote) == CONTENT
+    assert installed(store, remote) == CONTENT
 
 
 async def test_a_manifest_is_found_by_its_digest_and_must_have_it(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull
+    remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     manifest = remote.add_model("t/m", CONTENT[:100])
     await pull_model(reference=str(Digest.of(manifest)))
-    assert installed(shelf, remote) == CONTENT[:100]
+    assert installed(store, remote) == CONTENT[:100]
     wrong = str(Digest.of(b"another"))
     remote.manifests[f"t/m:{wrong}"] = remote.manifests["t/m:latest"]
     with pytest.raises(RemoteRefused, match="as promised"):
@@ -191,7 +191,7 @@ async def test_a_missing_model_is_said_to_be_missing(pull_model: Pull) -> None:
     ],
 )
 async def test_tricks_with_digests_are_refused_before_anything_is_asked_for(
-    digest: str, remote: FakeRegistry, shelf: Store, pull_model: Pull
+    digest: str, remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     config = {"mediaType": CONFIG_TYPE, "digest": remote.add_blob(b"{}"), "size": 2}
     layer = {"mediaType": MODEL_TYPE, "digest": digest, "size": 10}
@@ -199,7 +199,7 @@ async def test_tricks_with_digests_are_refused_before_anything_is_asked_for(
     with pytest.raises(InvalidManifest):
         await pull_model()
     assert remote.requests("/blobs/") == []
-    assert left_over(shelf) == []
+    assert left_over(store) == []
 
 
 @pytest.mark.parametrize(
@@ -213,14 +213,14 @@ async def test_tricks_with_digests_are_refused_before_anything_is_asked_for(
     ],
 )
 async def test_layers_that_are_no_parts_of_a_model_are_refused(
-    kind: str, fields: dict[str, object], remote: FakeRegistry, shelf: Store, pull_model: Pull
+    kind: str, fields: dict[str, object], remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     config = {"mediaType": CONFIG_TYPE, "digest": remote.add_blob(b"{}"), "size": 2}
     layer = {"mediaType": MODEL_TYPE, "digest": remote.add_blob(b"abc"), "size": 3, **fields}
     remote.add_manifest("t/m", {"config": config, "layers": [layer]})
     with pytest.raises(InvalidManifest, match="layer"):
         await pull_model()
-    assert shelf.names() == [], kind
+    assert store.names() == [], kind
 
 
 async def test_a_list_of_images_is_refused_by_name(remote: FakeRegistry, pull_model: Pull) -> None:
@@ -237,34 +237,34 @@ async def test_an_endless_manifest_is_cut_off(remote: FakeRegistry, pull_model: 
 
 
 async def test_compressed_answers_are_refused_unread(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull
+    remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     remote.add_model("t/m", CONTENT)
     remote.faults.append("gzip")
     with pytest.raises(RemoteRefused, match="compressed"):
         await pull_model()
-    assert shelf.names() == []
+    assert store.names() == []
 
 
 async def test_a_wrong_size_in_the_manifest_installs_nothing(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull
+    remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     config = {"mediaType": CONFIG_TYPE, "digest": remote.add_blob(b"{}"), "size": 2}
     layer = {"mediaType": MODEL_TYPE, "digest": remote.add_blob(b"abcdef"), "size": 3}
     remote.add_manifest("t/m", {"config": config, "layers": [layer]})
     with pytest.raises(RemoteRefused, match="digest mismatch"):
         await pull_model()
-    assert shelf.names() == []
+    assert store.names() == []
 
 
 @pytest.mark.parametrize("auth", ["basic", "token"])
 async def test_credentials_are_shown_when_they_are_asked_for(
-    auth: str, remote: FakeRegistry, shelf: Store, pull_model: Pull
+    auth: str, remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     remote.auth = auth
     remote.add_model("t/m", CONTENT)
     await pull_model(credential=Credential(USER, PASSWORD))
-    assert installed(shelf, remote) == CONTENT
+    assert installed(store, remote) == CONTENT
     assert len(remote.requests("/token")) == (auth == "token")
 
 
@@ -291,7 +291,7 @@ async def test_a_token_service_elsewhere_gets_no_request_at_all(
 
 @pytest.mark.parametrize("auth", ["basic", "token"])
 async def test_no_credential_follows_a_redirect_to_another_origin(
-    auth: str, remote: FakeRegistry, shelf: Store, pull_model: Pull
+    auth: str, remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     with fake_registry() as mirror:
         remote.auth = auth
@@ -303,7 +303,7 @@ async def test_no_credential_follows_a_redirect_to_another_origin(
             307, b"", Location=target, Set_Cookie="session=canary"
         )
         await pull_model(credential=Credential(USER, PASSWORD))
-        assert installed(shelf, remote) == CONTENT
+        assert installed(store, remote) == CONTENT
         assert len(mirror.seen) > 0
         names = {name.lower() for seen in mirror.seen for name in seen.headers}
         assert names.isdisjoint({"authorization", "cookie", "proxy-authorization"})
@@ -341,7 +341,7 @@ async def test_redirects_to_other_schemes_are_refused(
 
 
 async def test_a_model_that_does_not_fit_is_refused_before_a_byte_is_fetched(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull, monkeypatch: pytest.MonkeyPatch
+    remote: FakeRegistry, store: Store, pull_model: Pull, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote.add_model("t/m", CONTENT)
     monkeypatch.setattr("registry.store.free_bytes", lambda _: len(CONTENT) - 1)
@@ -349,11 +349,11 @@ async def test_a_model_that_does_not_fit_is_refused_before_a_byte_is_fetched(
         await pull_model()
     assert caught.value.needed_bytes == len(CONTENT) + 2
     assert remote.served_bytes == 0
-    assert shelf.names() == []
+    assert store.names() == []
 
 
 async def test_a_disk_that_fills_up_keeps_what_is_good_and_says_what_is_missing(
-    remote: FakeRegistry, shelf: Store, pull_model: Pull, monkeypatch: pytest.MonkeyPatch
+    remote: FakeRegistry, store: Store, pull_model: Pull, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import errno
     import os
@@ -375,16 +375,16 @@ async def test_a_disk_that_fills_up_keeps_what_is_good_and_says_what_is_missing(
         with pytest.raises(StoreFull) as caught:
             await pull_model()
     assert 0 < caught.value.needed_bytes < len(CONTENT) + 2
-    assert shelf.names() == []
+    assert store.names() == []
     remote.await_quiet()
     remote.served_bytes = 0
     await pull_model()
-    assert installed(shelf, remote) == CONTENT
+    assert installed(store, remote) == CONTENT
     assert remote.served_bytes < len(CONTENT) - 10 * 65536
 
 
 async def test_two_pulls_of_one_content_fetch_it_once(
-    remote: FakeRegistry, shelf: Store, tmp_path: Path
+    remote: FakeRegistry, store: Store, tmp_path: Path
 ) -> None:
     import asyncio
 
@@ -392,7 +392,7 @@ async def test_two_pulls_of_one_content_fetch_it_once(
     from tests.unit.registry.conftest import repository
 
     remote.add_model("t/m", CONTENT)
-    fetcher = fetching.Fetcher(shelf)
+    fetcher = fetching.Fetcher(store)
     async with HttpClient("hearth/test") as web:
         source = repository(web, remote, "t/m", None, tmp_path)
         manifest_layers = json.loads(remote.manifests["t/m:latest"][1])["layers"]

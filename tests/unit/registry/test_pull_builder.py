@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from registry import gc, store
+from registry import gc
+from registry import store as store_module
 from registry.digest import Digest
 from registry.errors import InvalidGguf, RemoteUnreachable, StoreFull
 from registry.hosts.host import RemoteFile, RemoteModel
@@ -45,7 +46,7 @@ class Memory:
 class Shop:
     """A host with the files, and what joins them by writing one after the other."""
 
-    shelf: Store
+    store: Store
     asked: list[int] = field(default_factory=list)
     fault: Exception | None = None
 
@@ -66,34 +67,34 @@ class Shop:
             raise self.fault
         layers = []
         for kind, data in ((CONFIG_TYPE, b"{}"), (MODEL_TYPE, b"".join(PARTS.values()))):
-            with self.shelf.blob_writer() as writer:
+            with self.store.blob_writer() as writer:
                 writer.write(data)
                 layers.append(Descriptor(kind, *writer.commit()))
-        self.shelf.put_manifest(remote.name, Manifest(layers[0], tuple(layers[1:])))
+        self.store.put_manifest(remote.name, Manifest(layers[0], tuple(layers[1:])))
 
     async def pull(self) -> PullState:
         state = PullState()
         builder = ModelBuilder(self.build, unbuildable=(InvalidGguf,))
         await pull(
-            self, Fetcher(self.shelf, DownloadOptions(wait_scale=0.0, streams=2)), state, builder
+            self, Fetcher(self.store, DownloadOptions(wait_scale=0.0, streams=2)), state, builder
         )
         return state
 
 
 @pytest.fixture
-def shop(shelf: Store) -> Shop:
-    return Shop(shelf)
+def shop(store: Store) -> Shop:
+    return Shop(store)
 
 
-def kept(shelf: Store) -> list[bool]:
+def kept(store: Store) -> list[bool]:
     """Whether each of the files is in the store."""
-    return [shelf.has_blob(Digest.of(data)) for data in PARTS.values()]
+    return [store.has_blob(Digest.of(data)) for data in PARTS.values()]
 
 
 async def test_the_files_go_when_the_model_stands(shop: Shop) -> None:
     state = await shop.pull()
-    assert shop.shelf.get(NAME).fault is None
-    assert kept(shop.shelf) == [False, False]
+    assert shop.store.get(NAME).fault is None
+    assert kept(shop.store) == [False, False]
     words = [step for step in state.steps if isinstance(step, str)]
     assert words == ["pulling manifest", "a note", "verifying sha256 digest", "success"]
     assert [step.progress for step in state.steps if isinstance(step, BuildProgress)] == [
@@ -105,7 +106,7 @@ async def test_the_files_go_when_the_model_stands(shop: Shop) -> None:
 async def test_what_was_made_of_the_same_files_is_not_made_again(shop: Shop) -> None:
     state = await shop.pull()
     assert state.recipe is not None
-    shop.shelf.keep_origin(NAME, BlobOrigin("hf.co/someone/parts", recipe=state.recipe))
+    shop.store.keep_origin(NAME, BlobOrigin("hf.co/someone/parts", recipe=state.recipe))
     before = len(shop.asked)
     assert (await shop.pull()).name == NAME
     assert len(shop.asked) == before
@@ -113,7 +114,7 @@ async def test_what_was_made_of_the_same_files_is_not_made_again(shop: Shop) -> 
 
 async def test_what_was_made_of_others_is_made_again(shop: Shop) -> None:
     await shop.pull()
-    shop.shelf.keep_origin(NAME, BlobOrigin("hf.co/someone/parts", recipe="of other files"))
+    shop.store.keep_origin(NAME, BlobOrigin("hf.co/someone/parts", recipe="of other files"))
     before = len(shop.asked)
     await shop.pull()
     assert len(shop.asked) > before
@@ -123,7 +124,7 @@ async def test_room_for_the_files_and_the_model_is_wanted_first(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = 2 * sum(len(data) for data in PARTS.values())
-    monkeypatch.setattr(store, "free_bytes", lambda _: needed - 1)
+    monkeypatch.setattr(store_module, "free_bytes", lambda _: needed - 1)
     with pytest.raises(StoreFull) as caught:
         await shop.pull()
     assert (caught.value.needed_bytes, shop.asked) == (needed, [])
@@ -133,14 +134,14 @@ async def test_files_that_make_no_model_go(shop: Shop) -> None:
     shop.fault = InvalidGguf("no parts of one model")
     with pytest.raises(InvalidGguf):
         await shop.pull()
-    assert kept(shop.shelf) == [False, False]
+    assert kept(shop.store) == [False, False]
 
 
 async def test_files_are_kept_when_another_try_may_make_the_model(shop: Shop) -> None:
     shop.fault = StoreFull("write the blob", 28, 1, 0)
     with pytest.raises(StoreFull):
         await shop.pull()
-    assert kept(shop.shelf) == [True, True]
+    assert kept(shop.store) == [True, True]
     shop.fault = None
     before = len(shop.asked)
     await shop.pull()
@@ -153,14 +154,14 @@ async def test_a_refusal_of_the_first_file_spares_the_others(shop: Shop) -> None
 
     builder = ModelBuilder(shop.build, refuse)
     with pytest.raises(RemoteUnreachable, match="00001"):
-        await pull(shop, Fetcher(shop.shelf, DownloadOptions(streams=2)), PullState(), builder)
+        await pull(shop, Fetcher(shop.store, DownloadOptions(streams=2)), PullState(), builder)
     assert sum(shop.asked) == MIN_BLOB_BYTES
 
 
 async def test_a_collection_takes_no_file_of_a_pull_under_way(shop: Shop) -> None:
     async def collect(file: RemoteFile, digest: Digest) -> None:
-        gc.collect(shop.shelf, gc.GcOptions(grace_s=0.0))
+        gc.collect(shop.store, gc.GcOptions(grace_s=0.0))
 
     builder = ModelBuilder(shop.build, collect)
-    await pull(shop, Fetcher(shop.shelf, DownloadOptions(streams=2)), PullState(), builder)
-    assert shop.shelf.get(NAME).fault is None
+    await pull(shop, Fetcher(shop.store, DownloadOptions(streams=2)), PullState(), builder)
+    assert shop.store.get(NAME).fault is None

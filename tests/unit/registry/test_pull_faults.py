@@ -45,13 +45,13 @@ def check_whole(store: Store) -> None:
 
 @pytest.mark.parametrize("at", range(1, 43))
 async def test_any_system_call_may_fail_and_the_next_pull_succeeds(
-    at: int, remote: FakeRegistry, shelf: Store, pull_model: Pull
+    at: int, remote: FakeRegistry, store: Store, pull_model: Pull
 ) -> None:
     remote.add_model("t/m", CONTENT)
     with failing(at, NUMBERS[at % 3]), contextlib.suppress(StoreError):
         await pull_model(streams=2)
-    check_whole(shelf)
+    check_whole(store)
     await pull_model(streams=2)
-    check_whole(shelf)
-    assert shelf.names() == [Name.parse(f"{remote.address}/t/m")]
-    assert list((shelf.root / "tmp").iterdir()) == []
+    check_whole(store)
+    assert store.names() == [Name.parse(f"{remote.address}/t/m")]
+    assert list((store.root / "tmp").iterdir()) == []

@@ -31,28 +31,28 @@ def described(models: list[ForeignModel]) -> dict[str, str | None]:
 
 
 def test_an_ollama_store_is_listed_with_its_digests_and_what_is_missing(
-    shelf: Store, tmp_path: Path
+    store: Store, tmp_path: Path
 ) -> None:
-    layer = install(shelf, "user/m:q4", CONTENT).layers[0]
-    gone = install(shelf, "gone", b"gone").layers[0]
-    install(shelf, "torn", b"torn")
-    shelf.blob_path(gone.digest).unlink()
-    manifest_path(shelf, "torn").write_bytes(b"{")
-    found = ollama.models(shelf.root)
+    layer = install(store, "user/m:q4", CONTENT).layers[0]
+    gone = install(store, "gone", b"gone").layers[0]
+    install(store, "torn", b"torn")
+    store.blob_path(gone.digest).unlink()
+    manifest_path(store, "torn").write_bytes(b"{")
+    found = ollama.models(store.root)
     assert [model.name.short for model in found] == ["gone", "torn", "user/m:q4"]
     assert found[0].obstacle == f"blob {gone.digest.short} is missing"
     assert "not JSON" in (found[1].obstacle or "")
     whole = found[2]
     assert (whole.obstacle, whole.size_bytes) == (None, len(CONTENT) + 2)
     assert {file.digest for file in whole.files} >= {layer.digest}
-    assert whole.content == manifest_path(shelf, "user/m:q4").read_bytes()
+    assert whole.content == manifest_path(store, "user/m:q4").read_bytes()
 
 
-def test_blobs_named_as_old_versions_of_ollama_did_are_found(shelf: Store) -> None:
-    digest = install(shelf, "m", CONTENT).layers[0].digest
-    path = shelf.blob_path(digest)
+def test_blobs_named_as_old_versions_of_ollama_did_are_found(store: Store) -> None:
+    digest = install(store, "m", CONTENT).layers[0].digest
+    path = store.blob_path(digest)
     path.rename(path.with_name(str(digest)))
-    (found,) = ollama.models(shelf.root)
+    (found,) = ollama.models(store.root)
     assert found.obstacle is None
 
 

@@ -26,68 +26,68 @@ def left(store: Store) -> list[Path]:
     return list((store.root / "tmp").iterdir())
 
 
-def test_a_file_is_taken_without_using_more_space(shelf: Store, file: ForeignFile) -> None:
+def test_a_file_is_taken_without_using_more_space(store: Store, file: ForeignFile) -> None:
     counts: list[int] = []
-    digest, way = import_file(shelf, file, False, counts.append)
+    digest, way = import_file(store, file, False, counts.append)
     assert (digest, sum(counts)) == (Digest.of(CONTENT), len(CONTENT))
     assert way in ("reflink", "link")
-    assert shelf.verify_blob(digest) == len(CONTENT)
+    assert store.verify_blob(digest) == len(CONTENT)
     if way == "link":
-        assert shelf.blob_path(digest).samefile(file.path)
-    assert left(shelf) == []
+        assert store.blob_path(digest).samefile(file.path)
+    assert left(store) == []
 
 
-def test_what_is_there_already_is_not_read(shelf: Store, file: ForeignFile) -> None:
-    digest, _ = import_file(shelf, file, False, lambda _: None)
+def test_what_is_there_already_is_not_read(store: Store, file: ForeignFile) -> None:
+    digest, _ = import_file(store, file, False, lambda _: None)
     file.path.unlink()
     known = ForeignFile(file.path, file.size_bytes, digest)
-    assert import_file(shelf, known, False, lambda _: None) == (digest, "present")
+    assert import_file(store, known, False, lambda _: None) == (digest, "present")
 
 
-def test_other_content_than_the_program_says_is_refused(shelf: Store, file: ForeignFile) -> None:
+def test_other_content_than_the_program_says_is_refused(store: Store, file: ForeignFile) -> None:
     lying = ForeignFile(file.path, file.size_bytes, Digest.of(b"else"))
     with pytest.raises(DigestMismatch):
-        import_file(shelf, lying, False, lambda _: None)
-    assert left(shelf) == list((shelf.root / "blobs").iterdir()) == []
+        import_file(store, lying, False, lambda _: None)
+    assert left(store) == list((store.root / "blobs").iterdir()) == []
     assert file.path.read_bytes() == CONTENT
 
 
 def test_what_cannot_be_linked_is_copied_only_where_that_is_allowed(
-    shelf: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch
+    store: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linking, "_reflink", lambda *_: False)
     monkeypatch.setattr(linking, "_second_name", lambda *_: False)
     with pytest.raises(NotLinkable, match=f"a copy takes {len(CONTENT)} bytes: --copy") as caught:
-        import_file(shelf, file, False, lambda _: None)
+        import_file(store, file, False, lambda _: None)
     assert caught.value.size_bytes == len(CONTENT)
-    digest, way = import_file(shelf, file, True, lambda _: None)
+    digest, way = import_file(store, file, True, lambda _: None)
     assert way == "copy"
-    assert not shelf.blob_path(digest).samefile(file.path)
-    assert shelf.blob_path(digest).stat().st_mode & 0o777 == 0o600
-    assert left(shelf) == []
+    assert not store.blob_path(digest).samefile(file.path)
+    assert store.blob_path(digest).stat().st_mode & 0o777 == 0o600
+    assert left(store) == []
 
 
 def test_a_copy_that_does_not_fit_is_refused_before(
-    shelf: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch
+    store: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linking, "_reflink", lambda *_: False)
     monkeypatch.setattr(linking, "_second_name", lambda *_: False)
     os.truncate(file.path, 2**42)
     with pytest.raises(StoreFull):
-        import_file(shelf, file, True, lambda _: None)
-    assert left(shelf) == []
+        import_file(store, file, True, lambda _: None)
+    assert left(store) == []
 
 
-def test_links_and_pipes_are_not_followed(shelf: Store, tmp_path: Path, file: ForeignFile) -> None:
+def test_links_and_pipes_are_not_followed(store: Store, tmp_path: Path, file: ForeignFile) -> None:
     link, pipe = tmp_path / "link.gguf", tmp_path / "pipe.gguf"
     link.symlink_to(file.path)
     os.mkfifo(pipe)
     for path in (link, pipe):
         with pytest.raises(BlobDamaged):
-            import_file(shelf, ForeignFile(path, 5), True, lambda _: None)
+            import_file(store, ForeignFile(path, 5), True, lambda _: None)
 
 
-def test_a_read_only_store_takes_nothing(shelf: Store, file: ForeignFile) -> None:
-    reader = Store.open(shelf.root, read_only=True)
+def test_a_read_only_store_takes_nothing(store: Store, file: ForeignFile) -> None:
+    reader = Store.open(store.root, read_only=True)
     with pytest.raises(StoreReadOnly):
         import_file(reader, file, False, lambda _: None)

@@ -30,20 +30,20 @@ def kinds(store: Store, quick: bool = False) -> list[str]:
     return [finding.kind for finding in findings(store, quick)]
 
 
-def test_a_whole_store_has_no_findings(shelf: Store) -> None:
-    install(shelf, "a", WEIGHTS)
-    install(shelf, "user/b:q4", WEIGHTS, b"template")
-    put_blob(shelf, b"unreferenced")
-    assert findings(shelf) == []
-    seen = checked(shelf)
+def test_a_whole_store_has_no_findings(store: Store) -> None:
+    install(store, "a", WEIGHTS)
+    install(store, "user/b:q4", WEIGHTS, b"template")
+    put_blob(store, b"unreferenced")
+    assert findings(store) == []
+    seen = checked(store)
     assert (seen.models, seen.blobs) == (2, 4)
     assert seen.size_bytes == len(WEIGHTS) + len(b"template{}unreferenced")
 
 
-def test_every_flipped_bit_is_found(shelf: Store) -> None:
-    install(shelf, "a", WEIGHTS[:3000])
-    install(shelf, "b", WEIGHTS[3000:4000], b"template")
-    files = [path for path in shelf.root.rglob("*") if path.is_file() and path.stat().st_size]
+def test_every_flipped_bit_is_found(store: Store) -> None:
+    install(store, "a", WEIGHTS[:3000])
+    install(store, "b", WEIGHTS[3000:4000], b"template")
+    files = [path for path in store.root.rglob("*") if path.is_file() and path.stat().st_size]
     files = [path for path in files if "blobs" in path.parts or "manifests" in path.parts]
     files = [path for path in files if ".hearth" not in path.parts]
     choice = random.Random(8)
@@ -51,128 +51,128 @@ def test_every_flipped_bit_is_found(shelf: Store) -> None:
         path = choice.choice(files)
         bit = choice.randrange(path.stat().st_size * 8)
         flip(path, bit)
-        found = findings(shelf)
-        assert str(path.relative_to(shelf.root)) in [finding.path for finding in found]
+        found = findings(store)
+        assert str(path.relative_to(store.root)) in [finding.path for finding in found]
         flip(path, bit)
-    assert findings(shelf) == []
+    assert findings(store) == []
 
 
-def test_a_flipped_bit_names_the_models(shelf: Store) -> None:
-    layer = install(shelf, "a", WEIGHTS).layers[0]
-    install(shelf, "b", WEIGHTS, b"other")
-    flip(shelf.blob_path(layer.digest), 4_000_000)
-    (finding,) = findings(shelf)
+def test_a_flipped_bit_names_the_models(store: Store) -> None:
+    layer = install(store, "a", WEIGHTS).layers[0]
+    install(store, "b", WEIGHTS, b"other")
+    flip(store.blob_path(layer.digest), 4_000_000)
+    (finding,) = findings(store)
     assert (finding.kind, finding.models, finding.digest) == ("content", ("a", "b"), layer.digest)
     assert finding.message.startswith(f"blob {layer.digest} is damaged: its content is sha256:")
 
 
-def test_a_quick_check_reads_no_blob_and_finds_what_is_short_or_gone(shelf: Store) -> None:
-    long, gone = install(shelf, "a", WEIGHTS, b"gone").layers
-    flip(shelf.blob_path(long.digest), 5)
-    assert kinds(shelf, quick=True) == []
-    os.truncate(shelf.blob_path(long.digest), 1000)
-    shelf.blob_path(gone.digest).unlink()
-    short, missing = findings(shelf, quick=True)
+def test_a_quick_check_reads_no_blob_and_finds_what_is_short_or_gone(store: Store) -> None:
+    long, gone = install(store, "a", WEIGHTS, b"gone").layers
+    flip(store.blob_path(long.digest), 5)
+    assert kinds(store, quick=True) == []
+    os.truncate(store.blob_path(long.digest), 1000)
+    store.blob_path(gone.digest).unlink()
+    short, missing = findings(store, quick=True)
     assert (short.kind, short.models) == ("size", ("a",))
     assert (missing.kind, missing.digest, missing.models) == ("missing", gone.digest, ("a",))
     assert missing.message == f"blob {gone.digest} is missing"
 
 
 def test_a_link_and_a_pipe_in_place_of_a_blob_are_not_followed(
-    shelf: Store, tmp_path: Path
+    store: Store, tmp_path: Path
 ) -> None:
-    link, pipe = install(shelf, "a", b"text", b"pipe").layers
+    link, pipe = install(store, "a", b"text", b"pipe").layers
     (tmp_path / "text").write_bytes(b"text")
     for layer in (link, pipe):
-        shelf.blob_path(layer.digest).unlink()
-    (shelf.root / "blobs" / link.digest.file_name).symlink_to(tmp_path / "text")
-    os.mkfifo(shelf.root / "blobs" / pipe.digest.file_name)
-    assert sorted(kinds(shelf)) == ["link", "link"]
+        store.blob_path(layer.digest).unlink()
+    (store.root / "blobs" / link.digest.file_name).symlink_to(tmp_path / "text")
+    os.mkfifo(store.root / "blobs" / pipe.digest.file_name)
+    assert sorted(kinds(store)) == ["link", "link"]
 
 
-def test_a_torn_manifest_is_found_and_one_that_another_program_wrote_is_not(shelf: Store) -> None:
-    install(shelf, "a", b"one")
-    other = install(shelf, "b", b"two")
-    manifest_path(shelf, "a").write_bytes(other.to_bytes())
-    assert findings(shelf) == []
-    manifest_path(shelf, "a").write_bytes(b"{")
-    (finding,) = findings(shelf)
+def test_a_torn_manifest_is_found_and_one_that_another_program_wrote_is_not(store: Store) -> None:
+    install(store, "a", b"one")
+    other = install(store, "b", b"two")
+    manifest_path(store, "a").write_bytes(other.to_bytes())
+    assert findings(store) == []
+    manifest_path(store, "a").write_bytes(b"{")
+    (finding,) = findings(store)
     assert (finding.kind, finding.models) == ("manifest", ("a",))
     assert "the manifest of a is damaged: not JSON" in finding.message
 
 
-def test_a_changed_byte_of_a_manifest_is_found_although_its_time_is_new(shelf: Store) -> None:
-    install(shelf, "a", b"one")
-    path = manifest_path(shelf, "a")
+def test_a_changed_byte_of_a_manifest_is_found_although_its_time_is_new(store: Store) -> None:
+    install(store, "a", b"one")
+    path = manifest_path(store, "a")
     path.write_bytes(path.read_bytes().replace(b"image.model", b"image.modem"))
     os.utime(path, (5, 5))
-    (finding,) = findings(shelf)
+    (finding,) = findings(store)
     assert finding.message == "the manifest of a is damaged: its content has changed by itself"
 
 
-def test_what_is_no_part_of_a_store_is_told_and_left_alone(shelf: Store) -> None:
-    install(shelf, "a", b"one")
+def test_what_is_no_part_of_a_store_is_told_and_left_alone(store: Store) -> None:
+    install(store, "a", b"one")
     strays = ["blobs/notes.txt", "manifests/readme", "tmp/mine"]
     for name in strays:
-        (shelf.root / name).write_bytes(b"")
-        (shelf.root / name).chmod(0o600)
-    (shelf.root / "blobs" / f"sha256-{'0' * 64}-partial-3").write_bytes(b"Ollama's")
-    (shelf.root / "manifests" / ".DS_Store").write_bytes(b"")
-    found = findings(shelf)
+        (store.root / name).write_bytes(b"")
+        (store.root / name).chmod(0o600)
+    (store.root / "blobs" / f"sha256-{'0' * 64}-partial-3").write_bytes(b"Ollama's")
+    (store.root / "manifests" / ".DS_Store").write_bytes(b"")
+    found = findings(store)
     assert sorted(finding.path for finding in found if finding.kind == "stray") == strays
     assert not any(finding.is_damage for finding in found)
 
 
 @pytest.mark.parametrize(("mode", "ok"), [(0o644, True), (0o600, True), (0o666, False)])
-def test_files_that_others_may_change_are_found(shelf: Store, mode: int, ok: bool) -> None:
-    layer = install(shelf, "a", b"one").layers[0]
-    shelf.blob_path(layer.digest).chmod(mode)
-    assert kinds(shelf) == ([] if ok else ["mode"])
+def test_files_that_others_may_change_are_found(store: Store, mode: int, ok: bool) -> None:
+    layer = install(store, "a", b"one").layers[0]
+    store.blob_path(layer.digest).chmod(mode)
+    assert kinds(store) == ([] if ok else ["mode"])
 
 
-def test_dangling_parts_of_transfers_are_found(shelf: Store) -> None:
+def test_dangling_parts_of_transfers_are_found(store: Store) -> None:
     for name in ("partial-a", "partial-b.journal", "partial-c", "partial-c.journal"):
-        (shelf.root / "tmp" / name).write_bytes(b"")
-        (shelf.root / "tmp" / name).chmod(0o600)
-    assert findings(shelf) == []
+        (store.root / "tmp" / name).write_bytes(b"")
+        (store.root / "tmp" / name).chmod(0o600)
+    assert findings(store) == []
     for name in ("partial-a", "partial-b.journal"):
         long_ago = time.time() - 7200
-        os.utime(shelf.root / "tmp" / name, (long_ago, long_ago))
-    found = {finding.path: finding.message for finding in findings(shelf)}
+        os.utime(store.root / "tmp" / name, (long_ago, long_ago))
+    found = {finding.path: finding.message for finding in findings(store)}
     assert found == {
         "tmp/partial-a": "tmp/partial-a is a part of a transfer without its journal",
         "tmp/partial-b.journal": "tmp/partial-b.journal is a journal without its file",
     }
     for name in ("partial-c", "partial-c.journal"):
-        os.utime(shelf.root / "tmp" / name, (5, 5))
-    assert kinds(shelf).count("partial") == 4
+        os.utime(store.root / "tmp" / name, (5, 5))
+    assert kinds(store).count("partial") == 4
 
 
-def test_how_far_the_reading_is_can_be_followed(shelf: Store) -> None:
-    install(shelf, "a", WEIGHTS, b"x")
-    steps = [event for event in check(shelf) if isinstance(event, CheckProgress)]
+def test_how_far_the_reading_is_can_be_followed(store: Store) -> None:
+    install(store, "a", WEIGHTS, b"x")
+    steps = [event for event in check(store) if isinstance(event, CheckProgress)]
     assert [step.done_bytes for step in steps] == sorted(step.done_bytes for step in steps)
     assert steps[-1].done_bytes == steps[-1].total_bytes == len(WEIGHTS) + 3
 
 
-def test_a_read_only_store_is_checked_and_not_written_to(shelf: Store) -> None:
-    layer = install(shelf, "a", WEIGHTS).layers[0]
-    before = sorted(shelf.root.rglob("*"))
-    reader = Store.open(shelf.root, read_only=True)
+def test_a_read_only_store_is_checked_and_not_written_to(store: Store) -> None:
+    layer = install(store, "a", WEIGHTS).layers[0]
+    before = sorted(store.root.rglob("*"))
+    reader = Store.open(store.root, read_only=True)
     assert findings(reader) == []
-    assert sorted(shelf.root.rglob("*")) == before
-    flip(shelf.blob_path(layer.digest), 7)
+    assert sorted(store.root.rglob("*")) == before
+    flip(store.blob_path(layer.digest), 7)
     assert kinds(reader) == ["content"]
 
 
-def test_a_model_that_is_deleted_while_it_is_read_is_no_finding(shelf: Store) -> None:
-    install(shelf, "a", WEIGHTS, b"x")
-    stored = shelf.models()[0]
+def test_a_model_that_is_deleted_while_it_is_read_is_no_finding(store: Store) -> None:
+    install(store, "a", WEIGHTS, b"x")
+    stored = store.models()[0]
     found: list[Finding] = []
-    for event in check(shelf):
-        if isinstance(event, CheckProgress) and shelf.models():
-            shelf.delete(stored.name)
+    for event in check(store):
+        if isinstance(event, CheckProgress) and store.models():
+            store.delete(stored.name)
         if isinstance(event, Finding):
             found.append(event)
     assert found == []
-    assert not shelf.has_blob(Digest.of(b"x"))
+    assert not store.has_blob(Digest.of(b"x"))

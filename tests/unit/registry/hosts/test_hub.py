@@ -42,8 +42,8 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 class Brought:
     """Pulls that end when the files are there."""
 
-    def __init__(self, shelf: Store) -> None:
-        self.shelf = shelf
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self.digests: dict[str, Digest] = {}
         self.roles: dict[str, str] = {}
 
@@ -52,14 +52,14 @@ class Brought:
     ) -> None:
         self.roles = {file.title: file.role for file in remote.files}
         for title, digest in digests.items():
-            self.shelf.verify_blob(digest)
+            self.store.verify_blob(digest)
             self.digests[title] = digest
 
     async def pull(self) -> BlobProgress:
         """Pull with one stream; gives what was shown of the large file."""
         state, fetcher = (
             PullState(),
-            Fetcher(self.shelf, DownloadOptions(wait_scale=0.0, streams=1)),
+            Fetcher(self.store, DownloadOptions(wait_scale=0.0, streams=1)),
         )
         async with HttpClient("hearth/test") as web:
             host = HuggingFaceHost(web, parse(f"hf.co/{REPO}"), 2**30)
@@ -69,10 +69,10 @@ class Brought:
 
 @pytest.mark.parametrize("disabled", [False, True])
 async def test_files_in_xet_storage_come_over_https_in_ranges(
-    hub: Hub, shelf: Store, monkeypatch: pytest.MonkeyPatch, disabled: bool
+    hub: Hub, store: Store, monkeypatch: pytest.MonkeyPatch, disabled: bool
 ) -> None:
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", disabled)
-    brought = Brought(shelf)
+    brought = Brought(store)
     hub.mirror.faults.extend(["truncated", "503", "reset"])
     await brought.pull()
     assert brought.digests[FILE] == Digest.of(CONTENT)
@@ -81,7 +81,7 @@ async def test_files_in_xet_storage_come_over_https_in_ranges(
     assert not hub.server.requests("xet") + hub.server.requests("reconstructions")
 
 
-async def test_such_a_file_is_gone_on_with_where_it_ended(hub: Hub, shelf: Store) -> None:
+async def test_such_a_file_is_gone_on_with_where_it_ended(hub: Hub, store: Store) -> None:
     path = f"/{REPO}/resolve/{COMMIT}/{FILE}"
     sent_on, asked = hub.server.special[path], []
 
@@ -94,7 +94,7 @@ async def test_such_a_file_is_gone_on_with_where_it_ended(hub: Hub, shelf: Store
 
     hub.server.special[path] = once
     hub.mirror.faults.append("truncated")
-    brought = Brought(shelf)
+    brought = Brought(store)
     with pytest.raises(RemoteMissing):
         await brought.pull()
     first = len(hub.mirror.seen)
@@ -110,9 +110,9 @@ async def test_such_a_file_is_gone_on_with_where_it_ended(hub: Hub, shelf: Store
 
 
 async def test_offline_the_way_to_what_the_cache_holds_is_told(
-    hub: Hub, shelf: Store, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(RemoteUnreachable, match="hearth import hf"):
-        await Brought(shelf).pull()
+        await Brought(store).pull()
     assert hub.server.seen == []
