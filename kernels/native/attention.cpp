@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <vector>
+#include <type_traits>
 
 #include "simd.h"
 #include "types.h"
@@ -41,8 +41,7 @@ struct Scores {
     float *row_max;  // [tile splits][rows of the block]
 
     static size_t size(const Partition &by) {
-        return blocks_of(by.max_score_rows() * TILE_CELLS + by.tile_splits * by.block_rows, 16) *
-               16;
+        return ceil_div(by.max_score_rows() * TILE_CELLS + by.tile_splits * by.block_rows, 16) * 16;
     }
     Scores(const Partition &by, float *memory)
         : score(memory), row_max(memory + by.max_score_rows() * TILE_CELLS) {}
@@ -66,7 +65,7 @@ struct ThreadScratch {
 
     static size_t size(const hearth_attention_args &a) {
         const int64_t q_and_k = (BLOCK_ROWS + TILE_CELLS) * a.q.head_dim;
-        return blocks_of(q_and_k + 2 * (2 * BLOCK_ROWS + VALUE_CELLS) * a.v.head_dim, 16) * 16;
+        return ceil_div(q_and_k + 2 * (2 * BLOCK_ROWS + VALUE_CELLS) * a.v.head_dim, 16) * 16;
     }
     ThreadScratch(const hearth_attention_args &a, float *memory) {
         v = (double *)memory;
@@ -146,10 +145,11 @@ uint32_t load_values(const hearth_attention_args &a, int64_t head, const int32_t
     return large;
 }
 
-// Calls f(r, R) for rows first to last, R of them at a time as a compile-time constant: 4, 2 or 1.
+// Calls f(r, R) for the tile's rows, R of them at a time as a compile-time constant: 4, 2 or 1.
 template <class F>
-void for_rows(int first, int last, F f) {
-    int r = first;
+void for_rows(const VisibleCells::Tile &tile, F f) {
+    int r = tile.row;
+    const int last = tile.row + tile.rows;
     for (; r + 4 <= last; r += 4) f(r, std::integral_constant<int, 4>{});
     for (; r + 2 <= last; r += 2) f(r, std::integral_constant<int, 2>{});
     for (; r < last; r++) f(r, std::integral_constant<int, 1>{});
@@ -220,44 +220,6 @@ float finish_scores(const hearth_attention_args &a, float *score, const float *m
     return reduce_max(largest);
 }
 
-// The rows of a block, scaled, in scratch.
-void load_queries(const hearth_attention_args &a, const Partition &by, const RowBlock &block,
-                  const ThreadScratch &s) {
-    for (int r = 0; r < block.rows; r++) {
-        const float *q =
-            (const float *)vector_address(a.q, block.head(by, r), (int32_t)block.row(by, r));
-        for (int64_t d = 0; d < a.q.head_dim; d += LANES)
-            store(s.q + r * a.q.head_dim + d, mul(broadcast(a.scale), load(q + d)));
-    }
-}
-
-// The scores of a block for the tiles of a split.
-void compute_scores(const hearth_attention_args &a, const Partition &by, const RowBlock &block,
-                    const VisibleCells &visible, ThreadScratch &s, const Scores &to,
-                    int64_t split) {
-    float *row_max = to.row_max + split * by.block_rows, slope[BLOCK_ROWS];
-    for (int r = 0; r < block.rows; r++) {
-        row_max[r] = -INFINITY;
-        slope[r] = alibi_slope(a, block.head(by, r));
-    }
-    const int64_t end = std::min<int64_t>(visible.tiles.size(), (split + 1) * SPLIT_TILES);
-    for (int64_t t = split * SPLIT_TILES; t < end; t++) {
-        const VisibleCells::Tile &tile = visible.tiles[t];
-        const int32_t *cells = visible.cells.data() + t * TILE_CELLS;
-        with_row(a.k.type,
-                 [&](auto row) { load_keys<decltype(row)>(a, block.head_kv, cells, s.k); });
-        const int last = tile.row + tile.rows;
-        for_rows(tile.row, last, [&](int r, auto count) {
-            multiply_keys<decltype(count)::value>(s, to, tile, r, a.q.head_dim);
-        });
-        for (int r = tile.row; r < last; r++) {
-            if (r == tile.row || block.row(by, r) != block.row(by, r - 1))
-                load_mask(a, block.row(by, r), cells, s.mask);
-            row_max[r] = finish_scores(a, to.row(tile, r), s.mask, slope[r], row_max[r]);
-        }
-    }
-}
-
 // Sums of rows r to r + R - 1 += their weights times the values in scratch, D registers from
 // dimension `first` on. cell: the first of the values' cells in the tile.
 template <int R, int D>
@@ -306,8 +268,8 @@ void add_large_values(ThreadScratch &s, const VisibleCells::Tile &tile, int cell
     }
 }
 
-// How often ROUNDER's own bits, `times` of them, are in a sum.
-uint64_t rounder_bits(int64_t times) { return (uint64_t)times * read<uint64_t>(&ROUNDER); }
+// What `count` additions of ROUNDER put into a sum of bits.
+uint64_t rounder_bits(int64_t count) { return (uint64_t)count * read<uint64_t>(&ROUNDER); }
 
 // The weights e^(score - row_max) of a row for a tile, in scratch, and their part of weight_sum.
 // False: there is a NaN among them.
@@ -326,99 +288,140 @@ bool compute_weights(ThreadScratch &s, const float *score, int r, float row_max)
     return all_below(abs_bits, MAX_FIXED_POINT);
 }
 
-// A row's sum divided by that of its weights, the head's sink counted in. A row that sees nothing
-// is 0.
-void write_row(const hearth_attention_args &a, const Partition &by, const RowBlock &block,
-               const ThreadScratch &s, int r, float row_max, int64_t first, int64_t count) {
-    const int64_t head = block.head(by, r);
-    const uint64_t bias = rounder_bits(s.products[r]);
-    double weight_sum = (double)s.weight_sum[r] * UNIT;
-    if (a.sinks) weight_sum += std::exp((double)a.sinks[head] - row_max);
-    if (s.nan_rows >> r & 1) weight_sum = NAN;
-    const double inverse = weight_sum != 0 ? 1 / weight_sum : 0;
-    float *out =
-        (float *)((char *)a.out + block.row(by, r) * a.out_row_bytes + head * a.out_head_bytes) +
-        first;
-    for (int64_t d = 0; d < count; d++) {
-        double sum = (double)(int64_t)((uint64_t)s.sum[r * count + d] - bias) * UNIT;
-        if (s.any_large) sum += s.large_sum[r * count + d];
-        out[d] = (float)(sum * inverse);
+// A block of query rows, by one thread; several may share it, each with scratch and cells of its
+// own.
+struct BlockAttention {
+    const hearth_attention_args &a;
+    const Partition &by;
+    RowBlock block;
+    ThreadScratch &s;
+    VisibleCells &visible;
+    Scores scores;
+
+    BlockAttention(const hearth_attention_args &args, const Partition &partition, int64_t task,
+                   ThreadScratch &scratch, VisibleCells &cells, float *scores_memory)
+        : a(args),
+          by(partition),
+          block(partition, task),
+          s(scratch),
+          visible(cells),
+          scores(partition, scores_memory) {}
+
+    void find_cells() { visible.find(a, by, block); }
+
+    // The rows, scaled, in scratch.
+    void load_queries() {
+        for (int r = 0; r < block.rows; r++) {
+            const char *row = vector_address(a.q, block.head(by, r), (int32_t)block.row(by, r));
+            for (int64_t d = 0; d < a.q.head_dim; d += LANES)
+                store(s.q + r * a.q.head_dim + d,
+                      mul(broadcast(a.scale), load((const float *)row + d)));
+        }
     }
-}
 
-// Sums of a tile's rows += their weights times the values of VALUE_CELLS of its cells.
-void add_values(const hearth_attention_args &a, int64_t head, ThreadScratch &s,
-                const VisibleCells::Tile &tile, const int32_t *cells, int cell, int64_t first,
-                int64_t count) {
-    const uint32_t large = with_row(a.v.type, [&](auto row) {
-        return load_values<decltype(row)>(a, head, cells + cell, first, count, s.v);
-    });
-    for (int c = 0; large >> c != 0; c++)
-        if (large >> c & 1) add_large_values(s, tile, cell, c, count, max_fixed_point(a));
-    s.any_large = s.any_large || large != 0;
-    for_rows(tile.row, tile.row + tile.rows,
-             [&](int r, auto rows) { add_products<decltype(rows)::value>(s, r, cell, count); });
-}
-
-// Numbers first to first + count - 1 of a block's results.
-void compute_output(const hearth_attention_args &a, const Partition &by, const RowBlock &block,
-                    const VisibleCells &visible, ThreadScratch &s, const Scores &from,
-                    int64_t first, int64_t count) {
-    float row_max[BLOCK_ROWS];
-    for (int r = 0; r < block.rows; r++) {
-        // without the sink: far below it the weights would be less than UNIT
-        row_max[r] = -INFINITY;
-        for (int64_t split = 0; split < visible.tile_splits(); split++)
-            row_max[r] = std::max(row_max[r], from.row_max[split * by.block_rows + r]);
-        if (row_max[r] == -INFINITY) row_max[r] = 0;  // it sees nothing, or NaN
+    // The scores of a split's tiles. Needs the cells and the queries.
+    void compute_scores(int64_t split) {
+        float *row_max = scores.row_max + split * by.block_rows, slope[BLOCK_ROWS];
+        for (int r = 0; r < block.rows; r++) {
+            row_max[r] = -INFINITY;
+            slope[r] = alibi_slope(a, block.head(by, r));
+        }
+        const int64_t end = std::min<int64_t>(visible.tiles.size(), (split + 1) * SPLIT_TILES);
+        for (int64_t t = split * SPLIT_TILES; t < end; t++) {
+            const VisibleCells::Tile &tile = visible.tiles[t];
+            const int32_t *cells = visible.cells.data() + t * TILE_CELLS;
+            with_row(a.k.type,
+                     [&](auto row) { load_keys<decltype(row)>(a, block.head_kv, cells, s.k); });
+            for_rows(tile, [&](int r, auto rows) {
+                multiply_keys<decltype(rows)::value>(s, scores, tile, r, a.q.head_dim);
+            });
+            for (int r = tile.row; r < tile.row + tile.rows; r++) {
+                if (r == tile.row || block.row(by, r) != block.row(by, r - 1))
+                    load_mask(a, block.row(by, r), cells, s.mask);
+                row_max[r] = finish_scores(a, scores.row(tile, r), s.mask, slope[r], row_max[r]);
+            }
+        }
     }
-    s.clear_sums(block.rows * count);
-    for (size_t t = 0; t < visible.tiles.size(); t++) {
-        const VisibleCells::Tile &tile = visible.tiles[t];
-        for (int r = tile.row; r < tile.row + tile.rows; r++)
-            if (!compute_weights(s, from.row(tile, r), r, row_max[r])) s.nan_rows |= 1u << r;
-        const int32_t *cells = visible.cells.data() + t * TILE_CELLS;
-        for (int cell = 0; cell < TILE_CELLS; cell += VALUE_CELLS)
-            add_values(a, block.head_kv, s, tile, cells, cell, first, count);
+
+    // Numbers first to first + count - 1 of the results. Needs the cells and all scores.
+    void compute_output(int64_t first, int64_t count) {
+        float row_max[BLOCK_ROWS];
+        for (int r = 0; r < block.rows; r++) {
+            // without the sink: far below it the weights would be less than UNIT
+            row_max[r] = -INFINITY;
+            for (int64_t split = 0; split < visible.tile_splits(); split++)
+                row_max[r] = std::max(row_max[r], scores.row_max[split * by.block_rows + r]);
+            if (row_max[r] == -INFINITY) row_max[r] = 0;  // it sees nothing, or NaN
+        }
+        s.clear_sums(block.rows * count);
+        for (size_t t = 0; t < visible.tiles.size(); t++) {
+            const VisibleCells::Tile &tile = visible.tiles[t];
+            for (int r = tile.row; r < tile.row + tile.rows; r++)
+                if (!compute_weights(s, scores.row(tile, r), r, row_max[r])) s.nan_rows |= 1u << r;
+            const int32_t *cells = visible.cells.data() + t * TILE_CELLS;
+            for (int cell = 0; cell < TILE_CELLS; cell += VALUE_CELLS)
+                add_values(tile, cells + cell, cell, first, count);
+        }
+        for (int r = 0; r < block.rows; r++) write_row(r, row_max[r], first, count);
     }
-    for (int r = 0; r < block.rows; r++) write_row(a, by, block, s, r, row_max[r], first, count);
-}
 
-void attend(const hearth_attention_args &a, const Partition &by, int64_t task, ThreadScratch &s,
-            const Scores &scores, VisibleCells &visible) {
-    const RowBlock block(by, task);
-    visible.find(a, by, block);
-    load_queries(a, by, block, s);
-    for (int64_t split = 0; split < visible.tile_splits(); split++)
-        compute_scores(a, by, block, visible, s, scores, split);
-    compute_output(a, by, block, visible, s, scores, 0, a.v.head_dim);
-}
+private:
+    // Sums of a tile's rows += their weights times the values of VALUE_CELLS cells, which are the
+    // tile's from `cell` on.
+    void add_values(const VisibleCells::Tile &tile, const int32_t *cells, int cell, int64_t first,
+                    int64_t count) {
+        const uint32_t large = with_row(a.v.type, [&](auto row) {
+            return load_values<decltype(row)>(a, block.head_kv, cells, first, count, s.v);
+        });
+        for (int c = 0; large >> c != 0; c++)
+            if (large >> c & 1) add_large_values(s, tile, cell, c, count, max_fixed_point(a));
+        s.any_large = s.any_large || large != 0;
+        for_rows(tile,
+                 [&](int r, auto rows) { add_products<decltype(rows)::value>(s, r, cell, count); });
+    }
 
-// attend() of all tasks by the threads of the team together: every split of every task's scores,
-// then of its output. scores: of `size` floats for each task.
+    // A row's sum divided by that of its weights, the head's sink counted in; 0 for a row that sees
+    // nothing.
+    void write_row(int r, float row_max, int64_t first, int64_t count) {
+        const int64_t head = block.head(by, r);
+        const uint64_t bias = rounder_bits(s.products[r]);
+        double weight_sum = (double)s.weight_sum[r] * UNIT;
+        if (a.sinks) weight_sum += std::exp((double)a.sinks[head] - row_max);
+        if (s.nan_rows >> r & 1) weight_sum = NAN;
+        const double inverse = weight_sum != 0 ? 1 / weight_sum : 0;
+        char *row = (char *)a.out + block.row(by, r) * a.out_row_bytes + head * a.out_head_bytes;
+        float *out = (float *)row + first;
+        for (int64_t d = 0; d < count; d++) {
+            double sum = (double)(int64_t)((uint64_t)s.sum[r * count + d] - bias) * UNIT;
+            if (s.any_large) sum += s.large_sum[r * count + d];
+            out[d] = (float)(sum * inverse);
+        }
+    }
+};
+
+// All blocks by the threads of the team together: every split of every block's scores, then of its
+// output. scores: `size` floats for each task.
 void attend_split(const hearth_attention_args &a, const Partition &by, ThreadScratch &s,
-                  float *scores, size_t size, VisibleCells &visible) {
+                  VisibleCells &visible, float *scores, size_t size) {
     int64_t found = -1;  // the task whose cells are in visible
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < by.tasks * by.tile_splits; i++) {
         const int64_t task = i / by.tile_splits, split = i % by.tile_splits;
-        const RowBlock block(by, task);
+        BlockAttention attention(a, by, task, s, visible, scores + task * size);
         if (task != found) {
-            visible.find(a, by, block);
-            load_queries(a, by, block, s);
+            attention.find_cells();
+            attention.load_queries();
             found = task;
         }
-        if (split < visible.tile_splits())
-            compute_scores(a, by, block, visible, s, Scores(by, scores + task * size), split);
+        if (split < visible.tile_splits()) attention.compute_scores(split);
     }
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < by.tasks * by.dim_splits; i++) {
         const int64_t task = i / by.dim_splits, first = i % by.dim_splits * SPLIT_DIMS;
-        const RowBlock block(by, task);
-        if (task != found) visible.find(a, by, block);
+        BlockAttention attention(a, by, task, s, visible, scores + task * size);
+        if (task != found) attention.find_cells();
         found = task;
-        compute_output(a, by, block, visible, s, Scores(by, scores + task * size), first,
-                       std::min(SPLIT_DIMS, a.v.head_dim - first));
+        attention.compute_output(first, std::min(SPLIT_DIMS, a.v.head_dim - first));
     }
 }
 
@@ -454,11 +457,17 @@ extern "C" void hearth_attention(const hearth_attention_args *args) {
         ThreadScratch s(a, scratch + thread * scratch_size);
         static thread_local VisibleCells visible;  // keeps its memory
         if (by.split) {
-            attend_split(a, by, s, scores, scores_size, visible);
+            attend_split(a, by, s, visible, scores, scores_size);
         } else {
-            const Scores own(by, scores + thread * scores_size);
 #pragma omp for schedule(dynamic, 1)
-            for (int64_t task = 0; task < by.tasks; task++) attend(a, by, task, s, own, visible);
+            for (int64_t task = 0; task < by.tasks; task++) {
+                BlockAttention attention(a, by, task, s, visible, scores + thread * scores_size);
+                attention.find_cells();
+                attention.load_queries();
+                for (int64_t split = 0; split < visible.tile_splits(); split++)
+                    attention.compute_scores(split);
+                attention.compute_output(0, a.v.head_dim);
+            }
         }
     }
 }

@@ -180,7 +180,7 @@ void sum_values(const VisibleHead &v, const float *weights, int64_t stride, cons
 template <class Row, int G>
 void attend(const VisibleHead &v, const float *queries, float scale, float *out) {
     static thread_local std::vector<float> memory;
-    const int64_t stride = (v.count + DOT_ROWS - 1) / DOT_ROWS * DOT_ROWS;
+    const int64_t stride = ceil_div(v.count, DOT_ROWS) * DOT_ROWS;
     float *scores = reserve(memory, G * stride), inverse[G];
     compute_scores<Row, G>(v, queries, scale, scores, stride);
     for (int g = 0; g < G; g++) inverse[g] = softmax(scores + g * stride, v.count);
@@ -195,12 +195,8 @@ void attend(const VisibleHead &v, int64_t group, const float *queries, float sca
     for (int64_t h = 0; h < group; h += MAX_GROUP) {
         const float *q = queries + h * v.head_dim;
         float *to = out + h * v.head_dim;
-        switch (group - h) {
-        case 1: attend<Row, 1>(v, q, scale, to); break;
-        case 2: attend<Row, 2>(v, q, scale, to); break;
-        case 3: attend<Row, 3>(v, q, scale, to); break;
-        default: attend<Row, MAX_GROUP>(v, q, scale, to);
-        }
+        with_count<MAX_GROUP>(
+            group - h, [&](auto heads) { attend<Row, decltype(heads)::value>(v, q, scale, to); });
     }
 }
 

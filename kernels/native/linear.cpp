@@ -24,8 +24,6 @@ constexpr int64_t MIN_ROW_BY_ROW_K = 1024;        // see dot_row_by_row()
 constexpr int MR = 2 * LANES, NR = LANES == 16 ? 12 : 4;
 constexpr int64_t KC = 1024, NC = 504;
 
-int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
-
 // y of one matrix, whose rows stand from `offset` on.
 struct Output {
     const hearth_linear_args &args;
@@ -40,12 +38,10 @@ struct Output {
     }
 };
 
-const char *weight_address(int type, const char *row, int64_t i) {
-    return with_row(type, [&](auto reader) { return reader.address(row, i); });
-}
-
-const char *row_address(const hearth_matrix &m, int64_t row, int64_t first_k) {
-    return weight_address(m.type, (const char *)m.data + row * m.stride, first_k);
+// Where weight i of a row lies behind the row's begin.
+int64_t byte_offset(int type, int64_t i) {
+    if (type == TYPE_Q8_0) return i / Q8_0Row::BLOCK_SIZE * Q8_0Row::BLOCK_BYTES;
+    return i * (type == TYPE_F32 ? 4 : 2);
 }
 
 void row_to_bf16(int type, const char *row, int64_t k, uint16_t *out) {
@@ -56,7 +52,16 @@ void row_to_bf16(int type, const char *row, int64_t k, uint16_t *out) {
     });
 }
 
-// out [columns][DOT_ROWS]: see dot_tile(); columns: Dot::MAX_COLUMNS at most.
+// k numbers of a row as float32 or bfloat16, which have `width` bytes.
+void convert_row(int type, const char *row, int64_t k, int width, char *out) {
+    if (width == 2)
+        row_to_bf16(type, row, k, (uint16_t *)out);
+    else
+        row_to_f32(type, row, k, (float *)out);
+}
+
+// out [columns][DOT_ROWS]: see dot_tile(); columns: Dot::MAX_COLUMNS at most. A switch and not
+// with_count(), of which GCC makes one function that runs short of registers.
 template <class Dot>
 void dot_columns(int columns, const char *const *rows, int64_t prefetch_bytes, const char *x,
                  int64_t x_bytes, int64_t k, float (*out)[DOT_ROWS]) {
@@ -85,18 +90,19 @@ void multiply_direct(const hearth_matrix &m, int64_t first, int64_t last, const 
                      int64_t x_bytes, const Output &to) {
     const hearth_linear_args &a = to.args;
     const bool round = Dot::INPUT_BYTES == 2 && m.type != TYPE_BF16;
-    const int64_t columns = blocks_of(a.n, blocks_of(a.n, Dot::MAX_COLUMNS));
+    const int64_t columns = ceil_div(a.n, ceil_div(a.n, Dot::MAX_COLUMNS));
     const int64_t block_k =
         std::max<int64_t>(MIN_DIRECT_K, DIRECT_BLOCK_BYTES / (a.n * Dot::INPUT_BYTES) / 32 * 32);
     static thread_local uint16_t rounded[DOT_ROWS][DIRECT_BLOCK_BYTES / 2];
     float out[6][DOT_ROWS], sums[MAX_DIRECT_COLUMNS][MR] = {};
     for (int64_t first_k = 0; first_k < a.k; first_k += block_k) {
         const int64_t k = std::min(block_k, a.k - first_k);
+        const char *weights = (const char *)m.data + byte_offset(m.type, first_k);
         for (int64_t row = first; row < last; row += DOT_ROWS) {
             const char *rows[DOT_ROWS];
-            for (int r = 0; r < DOT_ROWS; r++) {
-                rows[r] = row_address(m, std::min(row + r, last - 1), first_k);
-                if (!round) continue;
+            for (int r = 0; r < DOT_ROWS; r++)
+                rows[r] = weights + std::min(row + r, last - 1) * m.stride;
+            for (int r = 0; round && r < DOT_ROWS; r++) {
                 row_to_bf16(m.type, rows[r], k, rounded[r]);
                 rows[r] = (const char *)rounded[r];
             }
@@ -122,12 +128,9 @@ struct Panel {
 // copy.
 const char *converted_row(const hearth_matrix &m, int64_t row, int64_t first_k, int64_t count,
                           int width, char *copy) {
-    const char *at = row_address(m, row, first_k);
+    const char *at = (const char *)m.data + row * m.stride + byte_offset(m.type, first_k);
     if (m.type == (width == 2 ? TYPE_BF16 : TYPE_F32)) return at;
-    if (width == 2)
-        row_to_bf16(m.type, at, count, (uint16_t *)copy);
-    else
-        row_to_f32(m.type, at, count, (float *)copy);
+    convert_row(m.type, at, count, width, copy);
     return copy;
 }
 
@@ -176,7 +179,7 @@ void micro_kernel(const int32_t *panel, const int32_t *x, int64_t words, float (
 }
 
 // 4-byte words of k packed numbers of `width` bytes, filled up to 32 bytes.
-int64_t packed_words(int64_t k, int width) { return blocks_of(k * width, 32) * 8; }
+int64_t packed_words(int64_t k, int width) { return ceil_div(k * width, 32) * 8; }
 
 // MR rows from `row` on by all columns, which x holds packed; see Columns.
 template <class Dot>
@@ -187,7 +190,7 @@ void multiply_packed(const hearth_matrix &m, int64_t row, const int32_t *x, cons
     const int64_t tile_words = packed_words(a.k, Dot::INPUT_BYTES) * NR;
     for (int64_t first = 0; first < a.n; first += NC) {
         const int64_t columns = std::min(NC, a.n - first);
-        std::memset(sums, 0, (size_t)(blocks_of(columns, NR) * NR) * sizeof *sums);
+        std::memset(sums, 0, (size_t)(ceil_div(columns, NR) * NR) * sizeof *sums);
         for (int64_t first_k = 0; first_k < a.k; first_k += KC) {
             const int64_t count = std::min(KC, a.k - first_k);
             const int64_t words = packed_words(count, Dot::INPUT_BYTES);
@@ -243,14 +246,12 @@ struct Columns {
         const char *from = (const char *)a.x + c * a.x_stride * own;
         if (width == own)
             std::memcpy(to, from, (size_t)(a.k * width));
-        else if (width == 4)
-            row_to_f32(TYPE_BF16, from, a.k, (float *)to);
         else
-            store_bf16((uint16_t *)to, (const float *)from, a.k);
+            convert_row(a.x_type, from, a.k, width, to);
     }
 
     const char *pack(const hearth_linear_args &a, int width) {
-        const int64_t words = packed_words(a.k, width), tiles = blocks_of(a.n, NR);
+        const int64_t words = packed_words(a.k, width), tiles = ceil_div(a.n, NR);
         packed.resize((size_t)(tiles * NR * words * 4));
         int32_t *const to = (int32_t *)packed.data();
 #pragma omp parallel for schedule(static) num_threads(a.threads) if (a.threads > 1)
@@ -312,7 +313,7 @@ extern "C" bool hearth_linear(const hearth_linear_args *args) try {
         if (!x[bf16]) x[bf16] = columns[bf16].prepare(a, bf16 ? 2 : 4);
         const char *prepared = x[bf16];
         const Output to{a, offset};
-        const int64_t panels = blocks_of(m.rows, MR);
+        const int64_t panels = ceil_div(m.rows, MR);
         const int chunk = (int)std::clamp<int64_t>(panels / (a.threads * 4), 1, 8);
 #pragma omp parallel for schedule(dynamic, chunk) \
     num_threads(a.threads) if (a.threads > 1 && panels > 1)

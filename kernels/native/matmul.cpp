@@ -186,27 +186,10 @@ void micro_kernel(const Panel *panels, const ColumnTile &tile, int64_t first_k, 
         for (int p = 0; p < P; p++) store(sums[c][p], total[c][p]);
 }
 
-template <class F, int P>
-void multiply_tile(int columns, const Panel *panels, const ColumnTile &tile, int64_t first_k,
-                   int count, Sums sums) {
-    switch (columns) {
-    case 1: return micro_kernel<F, 1, P>(panels, tile, first_k, count, sums);
-    case 2: return micro_kernel<F, 2, P>(panels, tile, first_k, count, sums);
-    case 3: return micro_kernel<F, 3, P>(panels, tile, first_k, count, sums);
-    case 4: return micro_kernel<F, 4, P>(panels, tile, first_k, count, sums);
-    case 5: return micro_kernel<F, std::min(5, NR), P>(panels, tile, first_k, count, sums);
-    case 6: return micro_kernel<F, std::min(6, NR), P>(panels, tile, first_k, count, sums);
-    case 7: return micro_kernel<F, std::min(7, NR), P>(panels, tile, first_k, count, sums);
-    default: return micro_kernel<F, NR, P>(panels, tile, first_k, count, sums);
-    }
-}
-
 struct ThreadScratch {
     Panel panels[PANELS];
     alignas(64) float sums[NC][PANELS][LANES];
 };
-
-int64_t tiles_of(int64_t columns) { return (columns + NR - 1) / NR; }
 
 // Up to NC columns of a set, and the matrix that they are multiplied with.
 struct ColumnBlock {
@@ -227,10 +210,13 @@ void multiply_panels(const ColumnBlock &block, const uint8_t *w, int valid_rows,
         for (int p = 0; p < P; p++)
             unpack<F>(w + p * LANES * row_bytes, row_bytes, std::min(LANES, valid_rows - p * LANES),
                       first_k, count, P, panels[p]);
-        for (int c = 0; c < block.columns; c += NR)
-            multiply_tile<F, P>(std::min(NR, block.columns - c), panels,
-                                block.layout.at(block.tiles, (block.first + c) / NR), first_k,
-                                count, sums + c);
+        for (int c = 0; c < block.columns; c += NR) {
+            const ColumnTile tile = block.layout.at(block.tiles, (block.first + c) / NR);
+            with_count<NR>(block.columns - c, [&](auto columns) {
+                micro_kernel<F, decltype(columns)::value, P>(panels, tile, first_k, count,
+                                                             sums + c);
+            });
+        }
     }
 }
 
@@ -277,7 +263,7 @@ void quantize_columns(const hearth_matmul_args &a, const TileLayout &layout, boo
 #pragma omp for schedule(static) nowait
             for (int64_t c = 0; c < set.count; c++) quantize(c);
         }
-        tiles = (char *)tiles + tiles_of(set.count) * layout.tile_bytes;
+        tiles = (char *)tiles + ceil_div(set.count, NR) * layout.tile_bytes;
     }
     if (!replicate) {
 #pragma omp barrier
@@ -299,7 +285,7 @@ void matmul(const hearth_matmul_args &a) {
         quantize_columns<F>(a, layout, replicate, tiles, set_tiles.data());
         for (int64_t m = 0; m < a.matrices; m++) {
             const hearth_matmul_matrix &matrix = a.matrix[m];
-            const int64_t tasks = (matrix.rows + MR - 1) / MR;
+            const int64_t tasks = ceil_div(matrix.rows, MR);
             const int64_t count = a.column_set[matrix.column_set].count;
             const int chunk = (int)std::clamp<int64_t>(tasks / (a.threads * 4), 1, 16);
 #pragma omp for schedule(dynamic, chunk) nowait

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "simd.h"
 
@@ -34,6 +35,16 @@ inline T read(const void *from) {
     T value;
     std::memcpy(&value, from, sizeof value);
     return value;
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// visit(N), a compile-time constant, for a number from 1 to MAX; MAX for a larger one.
+template <int MAX, int N = 1, class Visit>
+void with_count(int64_t number, Visit visit) {
+    if constexpr (N < MAX)
+        if (number > N) return with_count<MAX, N + 1>(number, visit);
+    visit(std::integral_constant<int, N>{});
 }
 
 inline float bf16_to_f32(uint16_t bits) {

@@ -9,6 +9,7 @@
 
 #include "attention.h"
 #include "simd.h"
+#include "types.h"
 
 namespace hearth {
 
@@ -21,8 +22,6 @@ constexpr int64_t SPLIT_TILES = 4;
 constexpr int64_t SPLIT_DIMS = 4 * LANES;
 constexpr uint16_t MASKED = 0xfc00;  // -infinity in float16
 
-inline int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
-
 // How the work is divided: into tasks, each a key head and a block of query rows. A query row is a
 // row and one of the `group` heads that share the key head.
 struct Partition {
@@ -34,12 +33,12 @@ struct Partition {
         group = a.heads / a.heads_kv;
         query_rows = group * a.rows;
         block_rows = std::min<int64_t>(BLOCK_ROWS, query_rows);
-        row_blocks = blocks_of(query_rows, BLOCK_ROWS);
-        tiles = blocks_of(a.cells, TILE_CELLS);
+        row_blocks = ceil_div(query_rows, BLOCK_ROWS);
+        tiles = ceil_div(a.cells, TILE_CELLS);
         tasks = a.heads_kv * row_blocks;
         split = a.threads > 1 && tasks < 2 * a.threads;
-        tile_splits = blocks_of(max_tiles(), SPLIT_TILES);
-        dim_splits = blocks_of(a.v.head_dim, SPLIT_DIMS);
+        tile_splits = ceil_div(max_tiles(), SPLIT_TILES);
+        dim_splits = ceil_div(a.v.head_dim, SPLIT_DIMS);
     }
     // Of a block's VisibleCells, and the rows that these have together: never more than all cells
     // cost for all rows.
@@ -79,11 +78,11 @@ struct VisibleCells {
     std::vector<int32_t> cells;  // TILE_CELLS of each tile, -1 behind the last; PREFETCH_CELLS more
 
     void find(const hearth_attention_args &a, const Partition &by, const RowBlock &block);
-    int64_t tile_splits() const { return blocks_of((int64_t)tiles.size(), SPLIT_TILES); }
+    int64_t tile_splits() const { return ceil_div((int64_t)tiles.size(), SPLIT_TILES); }
 
 private:
-    std::vector<uint64_t> visible, all,
-        any;  // a bit for each cell: of each row, every row, some row
+    // A bit for each cell that each row, every row, some row sees
+    std::vector<uint64_t> visible, all, any;
 
     void add_tiles(const uint64_t *bits, int64_t words, int row, int rows);
 };
@@ -126,7 +125,7 @@ inline void VisibleCells::add_tiles(const uint64_t *bits, int64_t words, int row
 // row sees together for all, whichever is less work.
 inline void VisibleCells::find(const hearth_attention_args &a, const Partition &by,
                                const RowBlock &block) {
-    const int64_t words = blocks_of(a.cells, 64);
+    const int64_t words = ceil_div(a.cells, 64);
     const int64_t first = block.row(by, 0), last = block.row(by, block.rows - 1);
     const auto row_bits = [&](int64_t row) { return visible.data() + (row - first) * words; };
     tiles.clear();
@@ -142,7 +141,7 @@ inline void VisibleCells::find(const hearth_attention_args &a, const Partition &
         }
     // In query rows of a tile; to convert its cells costs as much as one and a half
     const auto cost = [](int64_t count, int64_t rows) {
-        return blocks_of(count, TILE_CELLS) * (2 * rows + 3);
+        return ceil_div(count, TILE_CELLS) * (2 * rows + 3);
     };
     const int64_t common = popcount(all.data(), words);
     int64_t apart = cost(common, block.rows);
