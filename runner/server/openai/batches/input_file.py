@@ -15,7 +15,6 @@ from pydantic_core import from_json
 
 from runner.server.request_body import MAX_BODY_BYTES
 
-ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 MAX_LINES = 50_000
 MAX_LINE_BYTES = MAX_BODY_BYTES
 MAX_FAULTS = 100

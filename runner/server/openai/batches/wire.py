@@ -15,15 +15,6 @@ WINDOW_S = 86400
 MAX_METADATA = 16
 MAX_KEY_CHARS = 64
 MAX_VALUE_CHARS = 512
-_TIMES = (
-    "in_progress_at",
-    "finalizing_at",
-    "completed_at",
-    "failed_at",
-    "expired_at",
-    "cancelling_at",
-    "cancelled_at",
-)
 
 
 class OutputLifetime(WireModel):

@@ -1,0 +1,79 @@
+"""What a request becomes for a leased model. Whole generations: tests/integration."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner.errors import InvalidRequest, Unsupported
+from runner.models.capabilities import ModelCapabilities
+from runner.server import generation
+from runner.server.generation import complete_prompt
+from runner.types import GenerateRequest, Message, ToolChoice
+
+USER = Message("user", "hi")
+FUNCTION = {"name": "f", "parameters": {}, "strict": True, "lark": "start: A"}
+TOOL = {"type": "function", "function": FUNCTION}
+
+
+@pytest.fixture(autouse=True)
+def _no_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "reasoning_tags", lambda lease: None)
+
+
+def lease(**capabilities: bool) -> Any:
+    bundle = SimpleNamespace(
+        parser=None, name=SimpleNamespace(short="m"), system="Be kind.", messages=()
+    )
+    able = SimpleNamespace(
+        **{field.name: capabilities.get(field.name, False) for field in fields(ModelCapabilities)}
+    )
+    return SimpleNamespace(bundle=bundle, capabilities=able, template="{{ messages }}")
+
+
+def test_a_template_sees_tools_without_what_is_for_grammars() -> None:
+    request = GenerateRequest(messages=(USER,), tools=(TOOL,))
+    shown = complete_prompt(lease(tools=True), request).tools
+    assert shown == ({"type": "function", "function": {"name": "f", "parameters": {}}},)
+
+
+def test_tools_that_may_not_be_called_are_not_shown_and_need_no_support() -> None:
+    request = GenerateRequest(messages=(USER,), tools=(TOOL,), tool_choice=ToolChoice("none"))
+    assert complete_prompt(lease(), request).tools == ()
+
+
+def test_what_the_model_cannot_do_is_refused_by_name() -> None:
+    for given, param in (
+        ({"tools": (TOOL,)}, "tools"),
+        ({"think": True}, "think"),
+        ({"suffix": "x"}, "suffix"),
+    ):
+        with pytest.raises(Unsupported) as refusal:
+            complete_prompt(lease(), GenerateRequest(messages=(USER,), **given))  # type: ignore[arg-type]
+        assert refusal.value.details["param"] == param
+
+
+def test_thinking_that_is_only_a_permission_is_dropped_where_there_is_none() -> None:
+    request = GenerateRequest(messages=(USER,), think="high", think_if_able=True)
+    assert complete_prompt(lease(), request).template_options == {}
+    options = complete_prompt(lease(thinking=True), request).template_options
+    assert options["reasoning_effort"] == "high"
+    with pytest.raises(InvalidRequest, match="think='very'"):
+        complete_prompt(lease(thinking=True), GenerateRequest(messages=(USER,), think="very"))
+
+
+def test_the_bundles_own_turns_come_first_unless_an_earlier_answer_has_them() -> None:
+    request = GenerateRequest(messages=(USER,))
+    assert complete_prompt(lease(), request).messages == (Message("system", "Be kind."), USER)
+    again = GenerateRequest(messages=(USER,), preceding=(1, 2))
+    assert complete_prompt(lease(), again).messages == (USER,)
+
+
+def test_a_suffix_is_a_variable_of_the_template() -> None:
+    request = GenerateRequest(messages=(USER,), suffix="end")
+    completed = complete_prompt(lease(insert=True), request)
+    assert completed.template_options == {"suffix": "end"}
+    assert completed.messages == (USER,)
