@@ -39,7 +39,7 @@ ANSWERS = {
         "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0"
         f"<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>",
     ),
-    "invoke": (
+    "minimax": (
         "<minimax:tool_call>",
         f'<minimax:tool_call><invoke name="add"><parameter name="text">{ARGUMENTS}</parameter>'
         "</invoke></minimax:tool_call>",
