@@ -96,9 +96,12 @@ def _type(name: str, schema: Schema) -> list[str]:
 
 
 def _fields(schema: Schema) -> str:
-    """The table of a schema's fields; those that are PARAMETERs of a Modelfile come last."""
+    """The table of a schema's fields: required ones first, PARAMETERs of a Modelfile last."""
     required = schema.get("required", ())
-    fields = sorted(schema.get("properties", {}).items(), key=lambda item: _is_parameter(*item))
+    fields = sorted(
+        schema.get("properties", {}).items(),
+        key=lambda item: (item[0] not in required, _is_parameter(*item)),
+    )
     rows = [
         (
             code(name),
