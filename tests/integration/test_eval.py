@@ -31,4 +31,5 @@ def test_eval_tells_what_is_wrong_with_a_text(start_daemon: StartDaemon, tmp_pat
     assert short.returncode != 0
     assert "give more text or a smaller context" in short.stderr
     text.write_bytes(b"\xff\xfe")
-    assert "is not UTF-8: byte 0" in hearth(env, "eval", "ember", "--text", str(text)).stderr
+    garbled = hearth(env, "eval", "ember", "--text", str(text))
+    assert "is not UTF-8: invalid byte at position 0" in garbled.stderr

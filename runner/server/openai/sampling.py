@@ -15,13 +15,22 @@ _FOREIGN = ("use_beam_search", "min_tokens", "stop_token_ids", "bad_words", "all
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
 Priority = Annotated[int, Field(ge=-(2**31), lt=2**31)]  # lower goes first; live requests have 0
 Salt = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class SamplingFields(WireModel):
-    """Beyond OpenAI's own; null means not given."""
+    """OpenAI's, and those of other servers; null means not given."""
 
+    temperature: Finite | None = None
+    top_p: Finite | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    top_k: int | None = None
+    min_p: Finite | None = None
+    typical_p: Finite | None = None
+    num_ctx: int | None = None
     logit_bias: dict[str, Finite] | list[Any] | None = None
 
     top_n_sigma: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -29,8 +29,6 @@ from runner.server.request_body import WireModel
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Message, ToolChoice
 
-Penalty = Annotated[float, Field(ge=-2, le=2)]
-
 
 class StreamOptions(WireModel):
     """stream_options."""
@@ -48,17 +46,9 @@ class OpenAIGenerateFields(SamplingFields):
     max_tokens: int | None = Field(None, ge=1)
     stop: str | list[str] | None = None
     seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
-    temperature: Finite | None = None
-    top_p: Finite | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
 
-    top_k: int | None = None
-    min_p: Finite | None = None
-    typical_p: Finite | None = None
     repetition_penalty: Finite | None = None
     repeat_penalty: Finite | None = None
-    num_ctx: int | None = None
     ignore_eos: bool = False
     priority: Priority | None = None
     cache_salt: Salt | None = None
@@ -104,15 +94,7 @@ class OpenAIGenerateFields(SamplingFields):
             "num_predict": max_tokens,
             "stop": [self.stop] if isinstance(self.stop, str) else self.stop,
             "seed": seed,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "presence_penalty": self.presence_penalty,
-            "frequency_penalty": self.frequency_penalty,
-            "top_k": self.top_k,
-            "min_p": self.min_p,
-            "typical_p": self.typical_p,
             "repeat_penalty": repeat,
-            "num_ctx": self.num_ctx,
         }
         given = {name: value for name, value in named.items() if value is not None}
         return check_options({**(self.options or {}), **given})
