@@ -7,7 +7,6 @@ shapes only, so a CUDA graph can replay it with another routing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import triton
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from kernels.moe.naive import Weights, count_experts, route
 from kernels.quant.experts import Fp8Experts, GgufExperts, Int4Experts, Int8Experts
-from kernels.quant.tiles import DENSE, FP8, GGUF_KINDS, INT4, INT8, MXFP4, weight_tile
+from kernels.quant.tiles import DENSE, FP8, GGUF_KINDS, INT4, INT8, MXFP4, Tiles, weight_tile
 
 __all__ = ["expert_mlp", "route"]
 
@@ -84,34 +83,23 @@ def _grouped_kernel(
     tl.store(at, total.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tiles:
-    """What weight_tile reads of each expert: weight [E, N, ...], scales and zeros beside it."""
-
-    kind: int
-    weight: Tensor
-    scales: Tensor
-    zeros: Tensor | None = None
-    group: int = 1
-
-
-def _tiles(weights: Weights, width: int) -> _Tiles:
+def _tiles(weights: Weights, width: int) -> Tiles:
     """The parts of weights [E, N, width]."""
     if isinstance(weights, Tensor):
-        return _Tiles(DENSE, weights, weights)
+        return Tiles(DENSE, weights, weights)
     if isinstance(weights, Int4Experts):
         group = width // weights.scales.shape[2]
-        return _Tiles(INT4, weights.packed, weights.scales, weights.zeros, group)
+        return Tiles(INT4, weights.packed, weights.scales, weights.zeros, group)
     if isinstance(weights, Int8Experts):
-        return _Tiles(INT8, weights.weight, weights.scales, None, width // weights.scales.shape[2])
+        return Tiles(INT8, weights.weight, weights.scales, None, width // weights.scales.shape[2])
     if isinstance(weights, Fp8Experts):
         if weights.scales.shape[1:] == (weights.weight.shape[1], 1):
             # A scale a row lies as that of int8 does.
-            return _Tiles(INT8, weights.weight, weights.scales, None, width)
-        return _Tiles(FP8, weights.weight, weights.scales, None, 128)
+            return Tiles(INT8, weights.weight, weights.scales, None, width)
+        return Tiles(FP8, weights.weight, weights.scales, None, 128)
     if isinstance(weights, GgufExperts):
-        return _Tiles(GGUF_KINDS[weights.kind], weights.rows, weights.rows.view(torch.float16))
-    return _Tiles(MXFP4, weights.blocks.flatten(2), weights.scales, None, 32)
+        return Tiles(GGUF_KINDS[weights.kind], weights.rows, weights.rows.view(torch.float16))
+    return Tiles(MXFP4, weights.blocks.flatten(2), weights.scales, None, 32)
 
 
 def expert_mlp(

@@ -5,11 +5,26 @@ See kernels/quant/<format>.py for what the bytes mean.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import triton
 import triton.language as tl
+from torch import Tensor
 
 DENSE, INT8, INT4, FP8, MXFP4 = range(5)
 GGUF_KINDS = {"Q4_0": 5, "Q8_0": 6, "Q4_K": 7, "Q5_K": 8, "Q6_K": 9}
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """What weight_tile reads: weight [N, ...], of experts [E, N, ...]; scales and zeros beside it.
+    group: how many columns share a scale."""
+
+    kind: int
+    weight: Tensor
+    scales: Tensor
+    zeros: Tensor | None = None
+    group: int = 1
 
 
 @triton.jit

@@ -4,16 +4,13 @@ it is multiplied. The formats' meaning is in kernels/quant/<format>.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.quant.gguf import block_format
 from kernels.quant.int4 import Int4Weight
-from kernels.quant.tiles import FP8, GGUF_KINDS, INT4, INT8, weight_tile
+from kernels.quant.tiles import FP8, GGUF_KINDS, INT4, INT8, Tiles, weight_tile
 
 
 @triton.jit
@@ -42,46 +39,30 @@ def _linear_kernel(
     tl.store(at, total.to(out.dtype.element_ty), mask=inside)
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """What weight_tile reads: columns rows of width weights."""
-
-    kind: int
-    weight: Tensor
-    scales: Tensor
-    zeros: Tensor | None
-    width: int
-    group: int
-
-
 def linear_int8(x: Tensor, weight: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
     """See kernels.ops.linear_w8a16."""
-    scales, width = scales.view(len(weight), -1), weight.shape[1]
-    return _launch(x, _Weights(INT8, weight, scales, None, width, width // scales.shape[1]), bias)
+    scales = scales.view(len(weight), -1)
+    return _launch(x, Tiles(INT8, weight, scales, None, weight.shape[1] // scales.shape[1]), bias)
 
 
 def linear_int4(x: Tensor, weight: Int4Weight, bias: Tensor | None) -> Tensor:
     """See kernels.ops.linear_w4a16."""
     x = x if weight.order is None else x[..., weight.order]
-    width = 2 * weight.packed.shape[1]
-    weights = _Weights(INT4, weight.packed, weight.scales, weight.zeros, width, weight.group)
-    return _launch(x, weights, bias)
+    return _launch(x, Tiles(INT4, weight.packed, weight.scales, weight.zeros, weight.group), bias)
 
 
 def linear_fp8(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
     """See kernels.ops.linear_fp8, for scales of blocks of 128 x 128; x is not quantized."""
-    return _launch(x, _Weights(FP8, weight, scale, None, weight.shape[1], 128), bias)
+    return _launch(x, Tiles(FP8, weight, scale, None, 128), bias)
 
 
 def linear_gguf(x: Tensor, packed: Tensor, kind: str, bias: Tensor | None) -> Tensor:
     """See kernels.ops.linear_gguf."""
-    packed, block = packed.contiguous(), block_format(kind)
-    width = packed.shape[1] // block.block_bytes * block.block_weights
-    halves = packed.view(torch.float16)
-    return _launch(x, _Weights(GGUF_KINDS[kind], packed, halves, None, width, 1), bias)
+    packed = packed.contiguous()
+    return _launch(x, Tiles(GGUF_KINDS[kind], packed, packed.view(torch.float16)), bias)
 
 
-def _launch(x: Tensor, weights: _Weights, bias: Tensor | None) -> Tensor:
+def _launch(x: Tensor, weights: Tiles, bias: Tensor | None) -> Tensor:
     flat, columns = x.reshape(-1, x.shape[-1]), len(weights.weight)
     flat = flat if flat.stride(-1) == 1 else flat.contiguous()
     out = torch.empty((*x.shape[:-1], columns), dtype=x.dtype, device=x.device)
@@ -93,7 +74,7 @@ def _launch(x: Tensor, weights: _Weights, bias: Tensor | None) -> Tensor:
         grid = (triton.cdiv(columns, of_columns), triton.cdiv(rows, of_rows))
         _linear_kernel[grid](
             flat, weights.weight, weights.scales, weights.zeros, bias, out, rows, columns,
-            weights.width, flat.stride(0), weights.weight.stride(0), weights.scales.stride(0),
+            x.shape[-1], flat.stride(0), weights.weight.stride(0), weights.scales.stride(0),
             GROUP=weights.group,
             KIND=weights.kind,
             HAS_BIAS=bias is not None,

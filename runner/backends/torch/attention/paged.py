@@ -98,41 +98,24 @@ class PagedAttentionStep:
             self.slots,
             scales=cache.scales,
         )
-        count = self.decodes
-        if count == len(self.context_lengths):
-            return self._decode(cache, query, config)
-        if count == 0:
-            return self._prefill(cache, query, config)
-        parts = (
-            self._decode(cache, query[:count], config),
-            self._prefill(cache, query[count:], config),
-        )
-        return torch.cat(parts)
-
-    def _decode(self, cache: LayerCache, query: Tensor, config: AttentionConfig) -> Tensor:
-        count = self.decodes
-        return ops.decode_attention(
-            query,
-            cache.keys,
-            cache.values,
-            self.block_tables[:count],
-            self.context_lengths[:count],
-            config,
-            scales=cache.scales,
-        )
-
-    def _prefill(self, cache: LayerCache, query: Tensor, config: AttentionConfig) -> Tensor:
-        count = self.decodes
-        return ops.prefill_attention(
-            query,
-            cache.keys,
-            cache.values,
-            self.block_tables[count:],
-            self.query_starts[count:] - count,
-            self.context_lengths[count:],
-            config,
-            scales=cache.scales,
-        )
+        count, pools = self.decodes, (cache.keys, cache.values)
+        parts = []
+        if count:
+            tables, lengths = self.block_tables[:count], self.context_lengths[:count]
+            parts.append(
+                ops.decode_attention(
+                    query[:count], *pools, tables, lengths, config, scales=cache.scales
+                )
+            )
+        if count < len(self.context_lengths):
+            tables, lengths = self.block_tables[count:], self.context_lengths[count:]
+            starts = self.query_starts[count:] - count
+            parts.append(
+                ops.prefill_attention(
+                    query[count:], *pools, tables, starts, lengths, config, scales=cache.scales
+                )
+            )
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def create_caches(
