@@ -53,7 +53,9 @@ def _content(file: Path, is_named: bool) -> bytes | None:
     except FileNotFoundError:
         if not is_named and has_model(Path()):
             return None
-        raise CliError(f"there is no file {file}; write a Modelfile or name it with -f") from None
+        raise CliError(
+            f"{file} does not exist; create it or give the path of a Modelfile with -f"
+        ) from None
     with file.open("rb") as content:
         return content.read(MAX_BYTES + 1)
 
@@ -61,8 +63,11 @@ def _content(file: Path, is_named: bool) -> bytes | None:
 def create_fields(modelfile: Modelfile, shown: str) -> dict[str, Any]:
     """What /api/create needs besides the weights. Raises Failure for what it cannot carry."""
     most = {
-        "from": (2, "a FROM names the model, a second one its projector for images"),
-        "adapter": (1, "only one ADAPTER is supported by this version"),
+        "from": (
+            2,
+            "at most two FROM are allowed: the model and its multimodal projector",
+        ),
+        "adapter": (1, "only one ADAPTER is supported"),
     }
     for instruction, (count, what) in most.items():
         found = [command for command in modelfile.commands if command.instruction == instruction]
@@ -91,7 +96,7 @@ def sources(modelfile: Modelfile, folder: Path) -> ModelSources:
     draft_text = modelfile.last("draft")
     draft = None if draft_text is None else find(draft_text, folder, "DRAFT")
     if draft is not None and _same(draft, files):
-        raise CliError(f"DRAFT {draft_text} is the model itself; name a smaller one")
+        raise CliError(f"DRAFT {draft_text} is the model itself; name a smaller model")
     return ModelSources(name, files, adapters or {}, draft or {})
 
 
@@ -109,8 +114,8 @@ def _model(sources: Sequence[str], folder: Path) -> tuple[str | None, dict[str, 
             files[f"projector-{name}" if name in files else name] = path
     if len(names) > 1:
         raise CliError(
-            f"FROM names two models ({', '.join(names)}); a second FROM names the file of the"
-            " model's projector for images"
+            f"FROM names two models ({', '.join(names)}); a second FROM must name the file of the "
+            "model's multimodal projector"
         )
     return next(iter(names), None), files
 

@@ -45,7 +45,7 @@ def start_daemon(settings: Settings, client: Client, timeout_s: float = START_TI
     except Timeout:
         raise CliError(
             f"another hearth command has been starting the daemon for {timeout_s:.0f} s; "
-            f"see {log}, or start it yourself with: hearth serve"
+            f"see {log}, or start the daemon with: hearth serve"
         ) from None
 
 
@@ -65,10 +65,10 @@ def _start(settings: Settings, log: Path, client: Client, deadline: float) -> No
         )
     if not wait_until(lambda: process.poll() is not None or answers(client), deadline):
         process.terminate()
-        raise CliError(f"the daemon does not answer. {_tail(log, offset)}")
+        raise CliError(f"the daemon does not respond. {_tail(log, offset)}")
     if process.poll() is not None and not answers(client):
         raise CliError(
-            f"the daemon ended at once with exit code {process.returncode}. {_tail(log, offset)}"
+            f"the daemon exited at once with exit code {process.returncode}. {_tail(log, offset)}"
         )
 
 
@@ -103,5 +103,7 @@ def _tail(log: Path, offset: int) -> str:
         file.seek(offset)
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
     if not lines:
-        return f"Its log {log} is empty"
-    return f"The end of its log {log}:\n" + "\n".join(f"  {line}" for line in lines[-_LOG_LINES:])
+        return f"Its log is empty: {log}"
+    return f"Last lines of its log {log}:\n" + "\n".join(
+        f"  {line}" for line in lines[-_LOG_LINES:]
+    )

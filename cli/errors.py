@@ -47,8 +47,8 @@ def explain(error: BaseException) -> tuple[str, int]:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}", ERROR
     return (
-        f"hearth made a mistake: {type(error).__name__}: {error}. "
-        "HEARTH_LOG_LEVEL=debug shows where",
+        f"internal error ({type(error).__name__}: {error}): please report it with the output of "
+        "HEARTH_LOG_LEVEL=debug",
         ERROR,
     )
 
@@ -64,5 +64,5 @@ def _of_daemon(message: str, code: str | None, details: dict[str, object]) -> tu
         message = f"{message}. Did you mean {' or '.join(near)}?"
     if "hearth list" not in message:
         message = f"{message.rstrip('.')}{'' if message.endswith('?') else '.'} "
-        message += "`hearth list` shows what is installed"
+        message += "`hearth list` shows the installed models"
     return message, MODEL_NOT_FOUND

@@ -23,7 +23,7 @@ def parse_parameter(name: str, texts: list[str]) -> Any:
     except ModelfileError as error:
         raise CliError(error.message, USAGE) from None
     if value is None:
-        raise CliError(warning(name) or f"parameter {name} has no effect", USAGE)
+        raise CliError(warning(name) or f"parameter {name} is deprecated and has no effect", USAGE)
     return value
 
 
@@ -34,7 +34,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
         if not separator or not name:
-            raise CliError(f"{assignment!r} is not NAME=VALUE, such as temperature=0.2", USAGE)
+            raise CliError(f"{assignment!r} must be NAME=VALUE, such as temperature=0.2", USAGE)
         name = name.strip()
         known = words.setdefault(name, [])
         words[name] = [*known, value] if _repeats(name) else [value]
@@ -58,7 +58,7 @@ def parameter_help(name: str | None) -> str:
     """What one parameter means and takes, or how to set one. Raises Failure."""
     if name is None:
         known = ", ".join(parameter_names())
-        return f"write a name and a value: /set parameter temperature 0.2. The names: {known}"
+        return f"give a name and a value: /set parameter temperature 0.2. Parameters: {known}"
     from modelfile.errors import ParameterError
     from modelfile.parameters import expected, lookup, warning
 
@@ -68,4 +68,4 @@ def parameter_help(name: str | None) -> str:
         raise CliError(error.message, USAGE) from None
     if row is None:
         return warning(name) or name
-    return f"{name}: {row.doc}. It takes {expected(row)}; write a name and a value"
+    return f"{name}: {row.doc}. Accepts {expected(row)}"

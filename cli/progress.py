@@ -224,7 +224,7 @@ class BarProgress:
             return
         done, total = sum(self._tasks[step][1] for step in self._totals), sum(self._totals.values())
         if self._all is None:
-            self._all = self._table.add_task("in total", total=total, completed=done)
+            self._all = self._table.add_task("total", total=total, completed=done)
         self._table.update(self._all, total=total, completed=done)
 
 

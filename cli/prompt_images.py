@@ -85,7 +85,7 @@ def read_images(paths: tuple[tuple[str, Path], ...]) -> list[str]:
             raise CliError(f"{written} cannot be read: {error.strerror}") from None
         if len(data) > MAX_IMAGE_BYTES:
             raise CliError(
-                f"{written} is larger than {MAX_IMAGE_BYTES >> 20} MiB; send a smaller picture"
+                f"{written} is larger than {MAX_IMAGE_BYTES >> 20} MiB; use a smaller image"
             )
         print(f"Added image '{written}'", file=sys.stderr)
         images.append(base64.b64encode(data).decode())
@@ -100,7 +100,7 @@ def extract_images(session: Session, text: str) -> tuple[str, list[str]]:
         return text, []
     if not session.sees:
         named = ", ".join(written for written, _ in found.paths)
-        status(f"{session.model} cannot read images; {named} stays text")
+        status(f"{session.model} cannot read images; {named} is sent as text")
         return text, []
     return found.text, read_images(found.paths)
 

@@ -21,30 +21,30 @@ Available commands:
   /bye            Leave (also /exit and Ctrl+D)
   /?, /help       This help; /help set, /help show, /help shortcuts
 
-Begin and end a message of several lines with \"\"\".
-Write the path of a picture, such as ./cat.png, to send it to a model with vision."""
+Use \"\"\" to begin and end a multi-line message.
+Include the path of an image, such as ./cat.png, to send it to a vision model."""
 
 HELP_SET = """\
 Available commands:
   /set parameter NAME VALUE   Set a parameter, such as temperature 0.2
   /set system TEXT            Set the system message
-  /set history                Keep a history of what you type
-  /set nohistory              Keep no history
+  /set history                Save what you type in the history
+  /set nohistory              Do not save a history
   /set wordwrap               Wrap lines at words
   /set nowordwrap             Do not wrap lines
-  /set format json            Ask for answers in JSON
-  /set noformat               Ask for answers in any form
-  /set think [level]          Let the model think before it answers
-  /set nothink                Ask for answers without thinking
+  /set format json            Request answers in JSON
+  /set noformat               Request answers in any format
+  /set think [level]          Enable thinking
+  /set nothink                Disable thinking
   /set verbose                Show timings after each answer
-  /set quiet                  Show no timings"""
+  /set quiet                  Do not show timings"""
 
 HELP_SHOW = """\
 Available commands:
-  /show info         The model and its details
-  /show license      Its licenses
-  /show modelfile    Its Modelfile
-  /show parameters   Its parameters, and those set in this chat
+  /show info         Details of the model
+  /show license      The licenses
+  /show modelfile    The Modelfile
+  /show parameters   The parameters, and those set in this chat
   /show system       The system message
   /show template     The prompt template"""
 
@@ -122,7 +122,7 @@ def _clear(session: Session, rest: str) -> None:
 
 def _load(session: Session, rest: str) -> None:
     if not rest:
-        raise CliError("write the name of a model: /load MODEL")
+        raise CliError("give the name of a model: /load MODEL")
     from cli.spinner import Spinner
 
     with Spinner(f"loading {rest}"):
@@ -149,7 +149,7 @@ def _set_parameter(session: Session, rest: str) -> None:
     try:
         words = shlex.split(rest)
     except ValueError as error:
-        raise CliError(f"{rest!r} cannot be read: {error}") from None
+        raise CliError(f"{rest!r} cannot be parsed: {error}") from None
     if len(words) < 2:
         print(parameter_help(words[0] if words else None))
         return
@@ -160,14 +160,14 @@ def _set_parameter(session: Session, rest: str) -> None:
 
 def _set_system(session: Session, rest: str) -> None:
     if not rest:
-        raise CliError("write the message: /set system TEXT")
+        raise CliError("give the message: /set system TEXT")
     session.system = rest
     print("Set system message.")
 
 
 def _set_format(session: Session, rest: str) -> None:
     if rest != "json":
-        raise CliError("the only format is json: /set format json")
+        raise CliError("the only supported format is json: /set format json")
     session.format = "json"
     print("Set format to 'json' mode.")
 
@@ -225,8 +225,8 @@ _SETTERS: dict[str, Callable[[Session, str], None]] = {
     "think": _set_think,
     "nothink": _switch("think", False, "Set 'nothink' mode."),
     "noformat": _switch("format", None, "Disabled format."),
-    "history": _switch("history", True, "Keeping a history."),
-    "nohistory": _switch("history", False, "Keeping no history."),
+    "history": _switch("history", True, "History is saved."),
+    "nohistory": _switch("history", False, "History is not saved."),
     "wordwrap": _switch("word_wrap", True, "Set 'wordwrap' mode."),
     "nowordwrap": _switch("word_wrap", False, "Set 'nowordwrap' mode."),
     "verbose": _switch("verbose", True, "Set 'verbose' mode."),

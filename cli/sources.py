@@ -31,7 +31,7 @@ _BESIDE = (
 _PROJECTOR = re.compile(r"^mmproj|[-._]mmproj[-._]", re.IGNORECASE)
 _INDEX = "model.safetensors.index.json"
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
-    (stat.S_ISDIR, "a folder; write the path of a file in it"),
+    (stat.S_ISDIR, "a folder; give the path of a file in it"),
     (stat.S_ISFIFO, "a named pipe, not a file"),
     (stat.S_ISCHR, "a device, not a file"),
     (stat.S_ISBLK, "a device, not a file"),
@@ -51,7 +51,7 @@ def find(text: str, folder: Path, instruction: str = "FROM") -> dict[str, Path] 
     if not _is_path(text, path, instruction):
         return None
     if not path.exists():
-        raise CliError(f"there is no file {path}; {instruction} names it")
+        raise CliError(f"{path}, named by {instruction}, does not exist")
     own_words = given.is_absolute() or ".." in given.parts
     if path.is_dir():
         return _of_folder(path, path if own_words else folder)
@@ -62,7 +62,7 @@ def find(text: str, folder: Path, instruction: str = "FROM") -> dict[str, Path] 
             _check_inside(part, folder)
         check_start(part)
     if path.name.lower().endswith(".safetensors"):
-        raise CliError(f"{path} is one file of a model; write its folder after {instruction}")
+        raise CliError(f"{path} is one file of a model; name its folder after {instruction}")
     return names
 
 
@@ -88,8 +88,8 @@ def check_start(path: Path) -> None:
     named = path.name.lower().endswith(_PICKLE_ENDS) and start[:4] != b"GGUF"
     if named or start.startswith(_PICKLE_STARTS):
         raise CliError(
-            f"{path} is a pickle, which runs code when it is read, and is not opened. Get the "
-            "model as safetensors or GGUF"
+            f"{path} is a pickle file, which can run code when opened, and is not supported. Get "
+            "the model as safetensors or GGUF"
         )
     if start[:4] != b"GGUF":
         raise CliError(
@@ -132,7 +132,7 @@ def _of_folder(path: Path, border: Path) -> dict[str, Path]:
         _check_shards(path, tensors)
         files = [*tensors, *_matching(path, _BESIDE)]
         if len(files) > MAX_FILES:
-            raise CliError(f"{path} has {len(files)} files, at most {MAX_FILES} make a model")
+            raise CliError(f"{path} has {len(files)} files; a model may have at most {MAX_FILES}")
         return {
             file.relative_to(path).as_posix(): _checked(file, border, file in tensors)
             for file in files
@@ -147,10 +147,10 @@ def _of_folder(path: Path, border: Path) -> dict[str, Path]:
         return {name: _checked(part, border, True) for name, part in parts.items()}
     if models:
         names = ", ".join(file.name for file in models[:5])
-        raise CliError(f"{path} has several models ({names}); write the path of one of them")
+        raise CliError(f"{path} contains several models ({names}); give the path of one of them")
     for pickle in _matching(path, _ends(_PICKLE_ENDS)):
         check_start(pickle)
-    raise CliError(f"{path} is a folder without a model: it has no safetensors and no GGUF file")
+    raise CliError(f"{path} contains no model: no safetensors and no GGUF file")
 
 
 def _one_projector(folder: Path, projectors: list[Path]) -> dict[str, Path]:
@@ -158,11 +158,11 @@ def _one_projector(folder: Path, projectors: list[Path]) -> dict[str, Path]:
     if len(projectors) > 1:
         names = ", ".join(file.name for file in projectors[:5])
         raise CliError(
-            f"{folder} has several projectors for images ({names}); write the paths of the model"
-            " and of one of them, each with a FROM of its own"
+            f"{folder} contains several multimodal projectors ({names}); name the model and one "
+            "projector, each with its own FROM"
         )
     for file in projectors:
-        status(f"{folder}: with {file.name}, the projector for images")
+        status(f"{folder}: with {file.name}, the multimodal projector")
     return {file.name: file for file in projectors}
 
 
@@ -190,13 +190,13 @@ def _check_shards(path: Path, tensors: Iterable[Path]) -> None:
 def _indexed(index: Path) -> set[str]:
     try:
         if index.stat().st_size > _MAX_INDEX_BYTES:
-            raise CliError(f"{index} has more than {_MAX_INDEX_BYTES} bytes")
+            raise CliError(f"{index} is larger than {_MAX_INDEX_BYTES} bytes")
         weights = json.loads(index.read_bytes())["weight_map"]
         return {str(name) for name in weights.values()}
     except FileNotFoundError:
         return set()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise CliError(f"{index} is not an index of safetensors") from None
+        raise CliError(f"{index} is not a safetensors index") from None
 
 
 def _checked(path: Path, border: Path, is_weights: bool) -> Path:

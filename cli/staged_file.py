@@ -125,8 +125,8 @@ def _copy_step(source: int, target: int) -> int:
 
 def _full(path: Path, size_bytes: int, free_bytes: int) -> str:
     return (
-        f"{path} does not fit into the model store: it needs {size_bytes} bytes, {free_bytes} are "
-        "free. Remove a model or files"
+        f"{path} does not fit into the model store: it needs {size_bytes} bytes, but only "
+        f"{free_bytes} are free. Remove models or other files"
     )
 
 

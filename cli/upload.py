@@ -121,10 +121,10 @@ def send(client: Client, path: Path, name: str, advance: Advance) -> None:
         for chunk in _chunks(path, advance):
             sent += len(chunk)
             if sent > size_bytes:
-                raise CliError(f"{path} grew while it was read; try again when it is complete")
+                raise CliError(f"{path} grew while being read; try again when it is complete")
             yield chunk
         if sent < size_bytes:
-            raise CliError(f"{path} shrank while it was read; try again when it is complete")
+            raise CliError(f"{path} shrank while being read; try again when it is complete")
 
     client.upload_blob(name, content(), size_bytes)
 

@@ -28,7 +28,7 @@ from runner.replies import InstalledModel, JsonObject, ReplyChunk, RunningModel,
 
 ANSWER_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
-_CUT = "the daemon stopped before the end; the same command goes on"
+_CUT = "the daemon stopped before the end; run the same command again to resume"
 
 
 class ClientError(Exception):
@@ -293,7 +293,7 @@ class Client:
                 f"no hearth daemon answers at {self.base_url}{error}; start it with: hearth serve"
             ) from None
         except AnswerTimeout:
-            raise ConnectionLost(f"{self.base_url} did not answer in time; try again") from None
+            raise ConnectionLost(f"{self.base_url} did not respond in time; try again") from None
         except TransportError as error:
             raise ConnectionLost(
                 f"the connection to {self.base_url} was lost: {error}. Try again"
@@ -334,7 +334,7 @@ def _content(body: Mapping[str, Any] | None) -> tuple[dict[str, str], list[bytes
     except UnicodeEncodeError as error:
         raise ClientError(f"the text is not valid UTF-8: {error.object[error.start]!r}") from None
     except ValueError as error:
-        raise ClientError(f"the request cannot be written as JSON: {error}") from None
+        raise ClientError(f"the request cannot be encoded as JSON: {error}") from None
     headers = {"Content-Type": "application/json", "Content-Length": str(len(content))}
     return headers, [content]
 

@@ -68,7 +68,7 @@ def parse_duration(text: str) -> float | None:
         return float(given)
     parts = _DURATION.findall(given)
     if not parts or "".join(n + u for n, u in parts) != given:
-        raise ValueError('write a duration such as 300, "5m" or "1h30m"; negative for ever')
+        raise ValueError('use a duration such as 300, "5m" or "1h30m"; negative for forever')
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
@@ -80,7 +80,7 @@ def parse_size(text: str) -> int:
     """Bytes of "8GiB", "8G", "500MB", "1000". Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if not match:
-        raise ValueError('write a size such as "8GiB" or "500MB"')
+        raise ValueError('use a size such as "8GiB" or "500MB"')
     number, prefix, suffix = match.groups()
     base = 1000 if (suffix or "").upper() == "B" and prefix else 1024
     return int(float(number) * base ** " KMGT".index(prefix.upper() or " "))
@@ -92,7 +92,7 @@ def _flag(text: str) -> bool:
         return True
     if word in ("0", "false", "no", "off", ""):
         return False
-    raise ValueError("write 1 or 0")
+    raise ValueError("use 1 or 0")
 
 
 def _auto_flag(text: str) -> bool | None:
@@ -101,7 +101,7 @@ def _auto_flag(text: str) -> bool | None:
 
 def _count(text: str) -> int:
     if not re.fullmatch(r"\s*\d{1,15}\s*", text):
-        raise ValueError("write a whole number that is not negative")
+        raise ValueError("use a whole number of at least 0")
     return int(text)
 
 
@@ -117,7 +117,7 @@ def _choice(*allowed: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         word = text.strip().lower()
         if word not in allowed:
-            raise ValueError(f"write one of {', '.join(allowed)}")
+            raise ValueError(f"use one of {', '.join(allowed)}")
         return word
 
     return parse
@@ -142,51 +142,53 @@ class Settings:
     host: Address = _setting(
         parse_address,
         Address("127.0.0.1", DEFAULT_PORT),
-        "address of the daemon",
+        "address that the daemon listens on",
         "OLLAMA_HOST",
     )
     home: Path | None = _setting(_path, None, "folder for all of hearth's files")
-    models: Path | None = _setting(_path, None, "where models are stored", "OLLAMA_MODELS")
+    models: Path | None = _setting(
+        _path, None, "folder in which models are stored", "OLLAMA_MODELS"
+    )
     keep_alive: float | None = _setting(
         parse_duration,
         300.0,
-        "how long an idle model stays loaded; negative for ever",
+        "how long an idle model stays loaded; negative: forever",
         "OLLAMA_KEEP_ALIVE",
     )
     context_length: int | None = _setting(
         _optional_count,
         None,
-        "default context length; 0: the model's own, at most 4096",
+        "default context length; 0: that of the model, at most 4096",
         "OLLAMA_CONTEXT_LENGTH",
     )
     num_parallel: int = _setting(
         _count,
         16,
-        "how many requests a model serves at once",
+        "maximum number of concurrent requests of a model",
         "OLLAMA_NUM_PARALLEL",
     )
     max_loaded_models: int | None = _setting(
         _optional_count,
         None,
-        "how many models may be loaded; 0: as many as memory holds",
+        "maximum number of loaded models; 0: as many as fit in memory",
         "OLLAMA_MAX_LOADED_MODELS",
     )
-    max_queue: int = _setting(_count, 512, "how many requests may wait", "OLLAMA_MAX_QUEUE")
+    max_queue: int = _setting(_count, 512, "maximum number of waiting requests", "OLLAMA_MAX_QUEUE")
     rate_limit: int | None = _setting(
         _optional_count,
         None,
-        "requests a minute of each API key, or each address where there are no keys; 0: no limit",
+        "requests per minute for each API key, or each client address without keys; 0: no limit",
     )
     max_file_size: int = _setting(
-        parse_size, 512 << 20, "most bytes of one uploaded file, such as 1GiB"
+        parse_size, 512 << 20, "maximum size of an uploaded file, such as 1GiB"
     )
     max_files_size: int = _setting(
-        parse_size, 8 << 30, "most bytes of all uploaded files together; more are refused"
+        parse_size, 8 << 30, "maximum total size of uploaded files; further uploads are rejected"
     )
     kv_cache_type: str = _setting(
         _choice(*_CACHE_TYPES),
         "f16",
-        f"type of the cache of keys and values: {_list(_CACHE_TYPES)}",
+        f"type of the KV cache: {_list(_CACHE_TYPES)}",
         "OLLAMA_KV_CACHE_TYPE",
     )
     flash_attention: bool | None = _setting(
@@ -196,59 +198,63 @@ class Settings:
         "OLLAMA_FLASH_ATTENTION",
     )
     num_threads: int | None = _setting(
-        _optional_count, None, "CPU threads of a model; 0: the cores of this machine"
+        _optional_count, None, "CPU threads per model; 0: one per physical core"
     )
     native_kernels: bool = _setting(
-        _flag, True, "0: leave hearth's own CPU kernels out and compute with the libraries' own"
+        _flag, True, "0: use the CPU kernels of llama.cpp and torch instead of hearth's"
     )
     memory_limit: int | None = _setting(
-        parse_size, None, "most memory that models may use together, such as 8GiB"
+        parse_size, None, "maximum memory for all models together, such as 8GiB"
     )
     load_timeout: float | None = _setting(
         parse_duration,
         300.0,
-        "longest time without progress while a model loads",
+        "maximum time without progress while a model loads",
         "OLLAMA_LOAD_TIMEOUT",
     )
     step_timeout: float | None = _setting(
-        parse_duration, 120.0, "longest time of one engine step before the worker is restarted"
+        parse_duration, 120.0, "maximum time for one engine step before the worker is restarted"
     )
     drain_timeout: float | None = _setting(
-        parse_duration, 30.0, "how long a stopping daemon lets streams finish"
+        parse_duration, 30.0, "how long a stopping daemon waits for streams to finish"
     )
     origins: tuple[str, ...] = _setting(
         _words,
         (),
-        "web origins allowed besides the daemon's own, comma-separated",
+        "additional allowed web origins, comma-separated",
         "OLLAMA_ORIGINS",
     )
     insecure_public: bool = _setting(
         _flag,
         False,
-        "1: listen beyond this machine without API keys: whoever reaches it may use everything",
+        "1: listen beyond this machine without API keys; anyone who can reach it has full access",
     )
     api_key: str | None = _setting(
-        str.strip, None, "key that hearth's commands send to a daemon that asks for one"
+        str.strip, None, "API key that the hearth commands send to the daemon"
     )
     tls_cert: Path | None = _setting(
-        _path, None, "file with the certificate (PEM) that the daemon shows; it then speaks https"
+        _path, None, "PEM file with the TLS certificate of the daemon; enables HTTPS"
     )
     tls_key: Path | None = _setting(
-        _path, None, "file with the private key of tls_cert, where that file does not hold it"
+        _path, None, "PEM file with the private key of tls_cert, if it is not in that file"
     )
-    offline: bool = _setting(_flag, False, "1: nothing is pulled or pushed")
+    offline: bool = _setting(_flag, False, "1: do not pull or push anything")
     transfer_rate: int | None = _setting(
-        parse_size, None, "most bytes a second that pulls and pushes take together, such as 10MB"
+        parse_size,
+        None,
+        "maximum total rate of pulls and pushes in bytes per second, such as 10MB",
     )
-    no_autostart: bool = _setting(_flag, False, "1: the CLI does not start the daemon by itself")
+    no_autostart: bool = _setting(
+        _flag, False, "1: the CLI does not start the daemon automatically"
+    )
     nohistory: bool = _setting(
-        _flag, False, "1: the chat keeps no history file", "OLLAMA_NOHISTORY"
+        _flag, False, "1: the chat saves no history file", "OLLAMA_NOHISTORY"
     )
     log_level: str = _setting(
-        _choice("debug", "info", "warning", "error"), "info", "how much the daemon logs"
+        _choice("debug", "info", "warning", "error"), "info", "log level of the daemon"
     )
     log_format: str = _setting(
-        _choice("text", "json"), "text", "form of the daemon's log: text or json"
+        _choice("text", "json"), "text", "log format of the daemon: text or json"
     )
 
     @property
@@ -296,7 +302,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
             try:
                 values[item.name] = item.metadata["parse"](text)
             except ValueError as error:
-                raise SettingsError(f"{source}={text!r} cannot be used: {error}") from None
+                raise SettingsError(f"{source}={text!r} is invalid: {error}") from None
             break
     return Settings(**values)
 

@@ -74,7 +74,7 @@ class _Recorder(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._exchange.ended_s = time.perf_counter()
         if exc is not None:
-            self._exchange.fault = f"the connection broke: {exc}"
+            self._exchange.fault = f"the connection was lost: {exc}"
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -97,7 +97,7 @@ async def send_request(
             )
             await ended
     except TimeoutError:
-        record.fault = f"no end of the answer within {timeout_s:g} s"
+        record.fault = f"the response was not complete within {timeout_s:g} s"
     except OSError as error:
         record.fault = f"{server.host}:{server.port}: {error.strerror or error}"
     finally:

@@ -33,7 +33,7 @@ def parse_response(exchange: TimedResponse) -> HttpResponse:
     lines = head.decode("latin-1").split("\r\n")
     parts = lines[0].split(" ", 2)
     if len(parts) < 2 or not parts[1].isdigit():
-        raise InvalidResponse(f"not HTTP: {lines[0][:80]!r}")
+        raise InvalidResponse(f"the response is not HTTP: {lines[0][:80]!r}")
     headers = [line.partition(":") for line in lines[1:]]
     chunked = any(
         name.strip().lower() == "transfer-encoding" and "chunked" in value.lower()
@@ -50,7 +50,7 @@ def _split_head(exchange: TimedResponse) -> tuple[bytes, Iterator[tuple[float, b
         head, found, body = pending.partition(b"\r\n\r\n")
         if found:
             return head, _and_then((moment, body), arrivals)
-    raise InvalidResponse(exchange.fault or "the server closed the connection without an answer")
+    raise InvalidResponse(exchange.fault or "the server closed the connection without a response")
 
 
 def _and_then(
@@ -73,14 +73,14 @@ def _chunks(arrivals: Iterator[tuple[float, bytes]]) -> Iterator[tuple[float, by
             try:
                 length = int(line.split(b";")[0], 16)
             except ValueError:
-                raise InvalidResponse(f"bad chunk length {line[:20]!r}") from None
+                raise InvalidResponse(f"invalid chunk length {line[:20]!r}") from None
             if length == 0:
                 return
             if len(rest) < length + 2:
                 break
             yield moment, rest[:length]
             pending = rest[length + 2 :]
-    raise InvalidResponse("the connection ended within the answer")
+    raise InvalidResponse("the connection was closed before the response was complete")
 
 
 def sse_events(answer: HttpResponse) -> Iterator[tuple[float, dict[str, Any]]]:

@@ -39,7 +39,7 @@ def calibrate(server: ServerAddress, model: str) -> TokenScale:
     try:
         return fit_scale(PROBE_WORDS[0], counts[0], PROBE_WORDS[1], counts[1])
     except ValueError as error:
-        raise LoadError(f"the server counts tokens strangely: {error}") from None
+        raise LoadError(f"the token counts of the server are inconsistent: {error}") from None
 
 
 def _prompt_tokens(server: ServerAddress, model: str, words: int) -> int:
@@ -48,7 +48,7 @@ def _prompt_tokens(server: ServerAddress, model: str, words: int) -> int:
     answer = post_json(server, CHAT, asked)
     tokens = (answer.get("usage") or {}).get("prompt_tokens")
     if not isinstance(tokens, int):
-        raise LoadError("the server's answer holds no usage.prompt_tokens")
+        raise LoadError("the response has no usage.prompt_tokens")
     return tokens
 
 
@@ -62,7 +62,7 @@ def post_json(server: ServerAddress, path: str, content: Mapping[str, Any]) -> d
         raise LoadError(f"HTTP {answer.status}: {error_text(answer.body)}")
     value = json.loads(answer.body)
     if not isinstance(value, dict):
-        raise LoadError("the server's answer is not a JSON object")
+        raise LoadError("the response is not a JSON object")
     return value
 
 

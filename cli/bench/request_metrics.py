@@ -66,7 +66,7 @@ def _of_stream(exchange: TimedResponse, answer: HttpResponse) -> RequestMetrics:
         if any(_text(choice) for choice in event.get("choices") or ()):
             times.append(moment)
     if not times:
-        raise InvalidResponse("the answer holds no text")
+        raise InvalidResponse("the response contains no text")
     details = usage.get("prompt_tokens_details")
     return RequestMetrics(
         started_s=exchange.started_s,

@@ -94,7 +94,7 @@ def client_counts(given: str) -> list[int]:
     words = [word.strip() for word in given.split(",")]
     if not all(word.isdecimal() and 1 <= int(word) <= MAX_CLIENTS for word in words):
         raise CliError(
-            f"--clients {given!r}: write numbers from 1 to {MAX_CLIENTS}, such as 1,4,8", USAGE
+            f"--clients {given!r}: use numbers from 1 to {MAX_CLIENTS}, such as 1,4,8", USAGE
         )
     return [int(word) for word in words]
 
@@ -127,7 +127,7 @@ def _runs(server: ServerAddress, model: str, works: list[Workload]) -> list[Benc
     try:
         scale = calibrate(server, model)
     except LoadError as error:
-        raise CliError(f"cannot measure {model}: {error}") from None
+        raise CliError(f"cannot benchmark {model}: {error}") from None
     return [_run(server, model, work, scale) for work in works]
 
 
@@ -180,4 +180,4 @@ def _check(runs: list[BenchRun]) -> None:
     if failed:
         total = sum(run.summary.requests for run in runs)
         reason = next(run.summary.first_error for run in runs if run.summary.errors)
-        raise CliError(f"{failed} of {total} requests failed; the first: {reason}")
+        raise CliError(f"{failed} of {total} requests failed; first error: {reason}")

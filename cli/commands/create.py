@@ -128,7 +128,7 @@ def _override(text: str) -> tuple[str, str]:
     pattern, equals, kind = text.rpartition("=")
     if not equals or not pattern or not kind:
         raise CliError(
-            f"--tensor-type {text} cannot be used: write REGEX=TYPE, such as attn_v=Q8_0", USAGE
+            f"--tensor-type {text} is invalid: use REGEX=TYPE, such as attn_v=Q8_0", USAGE
         )
     return pattern, kind
 

@@ -34,8 +34,8 @@ def command(as_json: bool) -> None:
         return
     for name, value in clients.items():
         print(f"export {name}={shlex.quote(value)}")
-    _comment(f"models are in {folders['models']}")
-    _comment(f"log and history are in {folders['state']}")
+    _comment(f"models: {folders['models']}")
+    _comment(f"log and history: {folders['state']}")
     _print_settings()
 
 

@@ -67,7 +67,6 @@ def _show(lines: Iterable[dict[str, Any]], view: ProgressView) -> dict[str, Any]
 
 def described(finding: dict[str, Any]) -> str:
     """A finding in words."""
-
     text = str(finding["message"])
     if finding.get("damage") and finding.get("models"):
         text += f"; needed by {', '.join(finding['models'])}"
@@ -78,8 +77,8 @@ def outcome(mended: dict[str, Any]) -> str:
     """What became of a finding, in words."""
     if mended["mended"]:
         how = "" if mended["how"] == "here" else f" {mended['how']}"
-        return f"mended {mended['path']}{how}"
-    return f"not mended {mended['path']}: {mended['reason']}"
+        return f"repaired {mended['path']}{how}"
+    return f"not repaired: {mended['path']}: {mended['reason']}"
 
 
 def summed_up(summary: dict[str, Any]) -> str:
@@ -89,11 +88,11 @@ def summed_up(summary: dict[str, Any]) -> str:
     models = "1 model" if summary["models"] == 1 else f"{summary['models']} models"
     seen = f"{models}, {summary['blobs']} blobs, {size(summary['size'])} checked"
     if not summary["findings"]:
-        return f"{seen}: all is well"
-    text = f"{seen}: {summary['findings']} found, {summary['mended']} mended"
+        return f"{seen}, no damage found"
+    text = f"{seen}: {summary['findings']} problems found, {summary['mended']} repaired"
     if summary["unmended"]:
-        affected = ", ".join(summary["affected"]) or "no model"
-        text += f", {summary['unmended']} damaged; affected: {affected}"
+        affected = ", ".join(summary["affected"]) or "none"
+        text += f", {summary['unmended']} still damaged; affected models: {affected}"
         if not summary["mended"]:
-            text += "\n`hearth fsck --repair` mends what can be mended"
+            text += "\n`hearth fsck --repair` repairs what can be repaired"
     return text

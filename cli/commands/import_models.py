@@ -93,7 +93,7 @@ def _step(line: dict[str, Any], view: ProgressView) -> None:
 def _table(found: list[dict[str, Any]]) -> None:
     from cli.render import print_table, size
 
-    words = {"new": "can be imported", "present": "already installed"}
+    words = {"new": "ready to import", "present": "already installed"}
     rows = [
         (item["model"], size(item["size"]), words.get(item["state"]) or str(item["reason"]))
         for item in found

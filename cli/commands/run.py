@@ -159,7 +159,7 @@ def _format(text: str | None) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise CliError(f"--format is neither json nor a JSON schema: {error}", USAGE) from None
+        raise CliError(f"--format must be json or a JSON schema: {error}", USAGE) from None
 
 
 def _wish(text: str | None) -> bool | str | None:
@@ -172,7 +172,7 @@ def _check_duration(text: str | None) -> None:
     try:
         parse_duration(text or "0")
     except ValueError as error:
-        raise CliError(f"--keepalive {text} cannot be used: {error}", USAGE) from None
+        raise CliError(f"--keepalive {text} is invalid: {error}", USAGE) from None
 
 
 def _answer(session: Session, asked: _Asked) -> None:

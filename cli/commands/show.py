@@ -46,8 +46,7 @@ def command(
     wanted = [part for part, given in asked if given]
     if len(wanted) + as_json > 1:
         raise CliError(
-            "only one of --license --modelfile --parameters --system --template --json "
-            "can be given",
+            "use only one of --license, --modelfile, --parameters, --system, --template and --json",
             USAGE,
         )
     client = connect()

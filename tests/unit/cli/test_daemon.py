@@ -110,7 +110,7 @@ def test_a_daemon_that_ends_at_once_shows_the_end_of_its_log(
     client = Client(settings.host.url)
     with pytest.raises(CliError) as caught:
         start_daemon(settings, client)
-    assert "ended at once with exit code 1" in caught.value.message
+    assert "exited at once with exit code 1" in caught.value.message
     assert "port 4327 is in use" in caught.value.message
     assert "an older line" not in caught.value.message
 
@@ -121,7 +121,7 @@ def test_a_daemon_that_never_answers_is_ended(
     script = "import signal; print('half way', flush=True); signal.pause()"
     monkeypatch.setattr(daemon, "COMMAND", (sys.executable, "-c", script))
     client = Client(settings.host.url)
-    with pytest.raises(CliError, match="does not answer"):
+    with pytest.raises(CliError, match="does not respond"):
         start_daemon(settings, client, timeout_s=0.3)
 
 

@@ -31,7 +31,8 @@ def test_an_unknown_model_is_explained_with_near_names_and_what_to_do() -> None:
         "model 'embr' is not installed", code="model_not_found", details={"suggestions": ["ember"]}
     )
     assert explain(error)[0] == (
-        "model 'embr' is not installed. Did you mean ember? `hearth list` shows what is installed"
+        "model 'embr' is not installed. Did you mean ember? "
+        "`hearth list` shows the installed models"
     )
 
 
@@ -51,7 +52,7 @@ def test_an_unforeseen_error_is_one_line_without_a_traceback(
     assert report(ZeroDivisionError("division by zero")) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("Error: hearth made a mistake: ZeroDivisionError")
+    assert shown.err.startswith("Error: internal error (ZeroDivisionError")
     assert shown.err.count("\n") == 1
 
 

@@ -119,4 +119,4 @@ def test_a_bad_setting_is_named(
 ) -> None:
     monkeypatch.setenv("HEARTH_KEEP_ALIVE", "soon")
     assert execute(["list"]) == 1
-    assert "HEARTH_KEEP_ALIVE='soon' cannot be used" in capsys.readouterr().err
+    assert "HEARTH_KEEP_ALIVE='soon' is invalid" in capsys.readouterr().err

@@ -57,7 +57,7 @@ def test_a_folder_with_a_model_wins_over_a_name(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CliError, match=r"there is no file .*/m\.gguf"):
+    with pytest.raises(CliError, match=r"/m\.gguf, named by FROM, does not exist"):
         find("./m.gguf", tmp_path)
 
 
@@ -175,7 +175,7 @@ def test_a_missing_shard_is_named(tmp_path: Path, index: bool) -> None:
 def test_an_index_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     write(tmp_path, "model.safetensors")
     (tmp_path / "model.safetensors.index.json").write_text(text)
-    with pytest.raises(CliError, match="is not an index"):
+    with pytest.raises(CliError, match="is not a safetensors index"):
         find(".", tmp_path)
 
 
@@ -187,7 +187,7 @@ def test_one_of_several_models_has_to_be_named(tmp_path: Path) -> None:
 
 def test_one_file_of_a_folder_of_safetensors_is_no_model(tmp_path: Path) -> None:
     write(tmp_path, "model.safetensors")
-    with pytest.raises(CliError, match="write its folder after FROM"):
+    with pytest.raises(CliError, match="name its folder after FROM"):
         find("./model.safetensors", tmp_path)
 
 
@@ -204,12 +204,12 @@ def test_a_projector_beside_the_model_comes_along_which_is_said(
 ) -> None:
     write(tmp_path, "model.gguf", name)
     assert list(find(".", tmp_path) or {}) == ["model.gguf", name]
-    assert f"with {name}, the projector for images" in capsys.readouterr().err
+    assert f"with {name}, the multimodal projector" in capsys.readouterr().err
 
 
 def test_one_of_several_projectors_has_to_be_named(tmp_path: Path) -> None:
     write(tmp_path, "model.gguf", "mmproj-a.gguf", "mmproj-b.gguf")
-    with pytest.raises(CliError, match=r"several projectors for images \(mmproj-a.gguf, mmproj-b"):
+    with pytest.raises(CliError, match=r"several multimodal projectors \(mmproj-a.gguf, mmproj-b"):
         find(".", tmp_path)
 
 

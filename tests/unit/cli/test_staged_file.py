@@ -113,7 +113,7 @@ def test_a_copy_that_does_not_fit_is_refused_with_the_numbers(
     assert disk.f_frsize > 0
     monkeypatch.setattr(os, "statvfs", lambda path: Disk)
     with (
-        pytest.raises(CliError, match=rf"needs {len(CONTENT)} bytes, {free} are free"),
+        pytest.raises(CliError, match=rf"needs {len(CONTENT)} bytes, but only {free} are free"),
         staged(model, store, True, ignore),
     ):
         pytest.fail("it was placed")

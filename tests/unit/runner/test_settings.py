@@ -151,7 +151,7 @@ def test_the_variable_of_hearth_wins_over_the_one_of_ollama() -> None:
 def test_a_bad_value_names_its_variable_and_itself(name: str, text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load({name: text})
-    assert str(caught.value).startswith(f"{name}={text!r} cannot be used: ")
+    assert str(caught.value).startswith(f"{name}={text!r} is invalid: ")
 
 
 @given(st.sampled_from([item.name for item in fields(Settings)]), st.text(max_size=12))
@@ -177,4 +177,4 @@ def test_every_setting_is_described() -> None:
     rows = describe()
     assert len(rows) == len(fields(Settings))
     assert all(name.startswith("HEARTH_") and doc for name, doc, _ in rows)
-    assert ("HEARTH_NUM_PARALLEL", "how many requests a model serves at once", "16") in rows
+    assert ("HEARTH_NUM_PARALLEL", "maximum number of concurrent requests of a model", "16") in rows

@@ -55,4 +55,4 @@ async def test_a_server_that_never_ends_its_answer_is_a_fault() -> None:
         server = ServerAddress("127.0.0.1", listening.sockets[0].getsockname()[1])
         record = await send_request(server, server.request("/", {}), timeout_s=0.05)
         release.set()
-    assert record.fault == "no end of the answer within 0.05 s"
+    assert record.fault == "the response was not complete within 0.05 s"

@@ -47,10 +47,10 @@ def test_an_answer_without_chunks_is_read_to_the_end_of_the_connection() -> None
     ("exchange", "reason"),
     [
         (recorded(fault="127.0.0.1:1: Connection refused"), "Connection refused"),
-        (recorded(), "without an answer"),
+        (recorded(), "without a response"),
         (recorded(b"SSH-2.0-x\r\n\r\n"), "not HTTP"),
-        (recorded(HEAD, chunk(b"data: {}\n\n")), "within the answer"),
-        (recorded(HEAD + b"zz\r\n"), "bad chunk length"),
+        (recorded(HEAD, chunk(b"data: {}\n\n")), "before the response was complete"),
+        (recorded(HEAD + b"zz\r\n"), "invalid chunk length"),
     ],
 )
 def test_broken_answers_name_what_broke(exchange: TimedResponse, reason: str) -> None:

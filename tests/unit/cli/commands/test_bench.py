@@ -108,7 +108,7 @@ def test_failed_requests_are_named_and_fail_the_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert execute(["bench", "busy", *SHORT]) == 1
-    assert "6 of 6 requests failed; the first: HTTP 503: the queue is full" in (
+    assert "6 of 6 requests failed; first error: HTTP 503: the queue is full" in (
         capsys.readouterr().err
     )
 

@@ -101,14 +101,14 @@ def test_an_impossible_name_is_refused_before_anything_is_sent(
         ("FROM ember\nPARAMETER temprature 1\n", "Modelfile: line 2, column 1: unknown parameter"),
         ("FROM ember\nPARAMETER temperature hot\n", "Modelfile: line 2, column 1"),
         ("SYSTEM x\n", "no FROM line"),
-        ("FROM ember\nDRAFT ./a.gguf\n", "there is no file a.gguf; DRAFT names it"),
-        ("FROM ember\nADAPTER ./a.gguf\n", "there is no file a.gguf; ADAPTER names it"),
+        ("FROM ember\nDRAFT ./a.gguf\n", "a.gguf, named by DRAFT, does not exist"),
+        ("FROM ember\nADAPTER ./a.gguf\n", "a.gguf, named by ADAPTER, does not exist"),
         ("FROM ember\nADAPTER ./x\nADAPTER ./y\n", "line 3, column 1: only one ADAPTER"),
-        ("FROM ember\nFROM ./b.gguf\n", "there is no file b.gguf; FROM names it"),
+        ("FROM ember\nFROM ./b.gguf\n", "b.gguf, named by FROM, does not exist"),
         ("FROM ember\nFROM other\n", "FROM names two models (ember, other)"),
-        ("FROM a\nFROM b\nFROM c\n", "line 3, column 1: a FROM names the model, a second one"),
-        ("FROM ./missing.gguf\n", "there is no file missing.gguf"),
-        ("FROM ./empty\n", "empty is a folder without a model"),
+        ("FROM a\nFROM b\nFROM c\n", "line 3, column 1: at most two FROM are allowed"),
+        ("FROM ./missing.gguf\n", "missing.gguf, named by FROM, does not exist"),
+        ("FROM ./empty\n", "empty contains no model"),
         ("FROM /dev/null\n", "is a device"),
         ("FROM ./Modelfile\n", "is not a GGUF file"),
     ],
@@ -138,7 +138,7 @@ def test_a_modelfile_that_is_not_text_names_the_line(
 
 
 @pytest.mark.parametrize(
-    ("file", "message"), [("nowhere", "no file nowhere"), ("/", "folder"), ("/dev/zero", "device")]
+    ("file", "message"), [("nowhere", "nowhere does not exist"), ("/", "folder"), ("/dev/zero", "device")]
 )
 def test_a_modelfile_that_cannot_be_read_is_named(
     daemon: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str], file: str, message: str
@@ -168,7 +168,7 @@ def test_without_a_modelfile_and_a_model_the_first_is_asked_for(
 ) -> None:
     (folder / "model.gguf").unlink()
     assert execute(["create", "mine"]) == 1
-    assert "write a Modelfile or name it with -f" in capsys.readouterr().err
+    assert "give the path of a Modelfile with -f" in capsys.readouterr().err
 
 
 def test_how_to_quantize_is_sent(builder: FakeDaemon, folder: Path) -> None:
@@ -194,7 +194,7 @@ def test_the_files_for_the_importance_matrix_are_brought(builder: FakeDaemon, fo
         (("--imatrix", "model.gguf"), "need --quantize"),
         (("--allow-requantize",), "need --quantize"),
         (("-q", "Q4_0", "--calibrate", "nowhere.txt"), "nowhere.txt does not exist"),
-        (("-q", "Q4_0", "--tensor-type", "attn"), "write REGEX=TYPE"),
+        (("-q", "Q4_0", "--tensor-type", "attn"), "use REGEX=TYPE"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused_before_the_daemon_is_asked(
