@@ -36,8 +36,8 @@ def _families() -> Iterator[Metric]:
     for metric in WORKER_METRICS:
         metric.collector(now)
     yield from now.collect()
-    yield Metric("hearth:models_loaded", "Models with a worker", "gauge")
-    yield Metric("hearth:uptime_seconds", "Age of the daemon", "gauge")
+    yield Metric("hearth:models_loaded", "Loaded models", "gauge")
+    yield Metric("hearth:uptime_seconds", "Uptime of the daemon", "gauge")
 
 
 def _name(family: Metric) -> str:

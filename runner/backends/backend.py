@@ -207,7 +207,7 @@ class Backend(Protocol):
         """One L2-normalised vector per input, with the model's own pooling; of a model that
         ranks pairs of texts, its score of 0 to 1 as the only value. Must not disturb sequences.
         Raises BackendError when the model has no embeddings."""
-        raise BackendError("this model generates text; load an embedding model for embeddings")
+        raise BackendError("this model is not an embedding model")
 
     def close(self) -> None:
         """Give everything back. The object is unusable afterwards."""

@@ -52,8 +52,7 @@ def check_prompt(
     if parts:
         if request.prompt_logprobs is not None:
             raise Unsupported(
-                "log-probabilities of a prompt with images are not given; ask for those of the "
-                "answer",
+                "log probabilities are not available for prompts with images, only for the answer",
                 param="logprobs",
             )
         images = SequenceImages(array("i", tokens), parts)
@@ -63,7 +62,8 @@ def check_prompt(
         check_tokens([token for token, _ in request.sampling.logit_bias], capacity, "logit_bias")
     if request.prompt_logprobs is not None and not capacity.score_tokens:
         raise Unsupported(
-            "this model's backend gives no log-probabilities of prompts", param="logprobs"
+            "the backend of this model does not support log probabilities for prompts",
+            param="logprobs",
         )
     return images
 

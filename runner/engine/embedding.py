@@ -54,7 +54,7 @@ class EmbeddingQueue:
         try:
             vectors = self._backend.embed(batch)
         except Exception as error:
-            log.error("an embedding failed", exc_info=error)
+            log.error("an embedding request failed", exc_info=error)
             self._waiting.remove(request)
             if not isinstance(error, HearthError):
                 error = InternalError(f"the embedding failed: {error}")

@@ -271,7 +271,7 @@ class Engine:
         except Exception as error:
             if not isinstance(error, HearthError):
                 log.exception("request %s failed", sequence.id)
-                error = InternalError("the answer could not be decoded")
+                error = InternalError("the generated tokens could not be decoded")
             output.errors.append((sequence.id, error))
             self._finish(running, beyond)
             return False
@@ -292,7 +292,7 @@ class Engine:
         scores = running.sequence.prompt_logprobs
         found = () if scores is None else scores.take()
         if found is None:
-            message = "the model computed no usable probabilities (NaN) for the prompt"
+            message = "the model produced invalid probabilities (NaN) for the prompt"
             self._discard(running, InternalError(message), output)
             return False
         if found:
@@ -350,13 +350,13 @@ class Engine:
             self._forget(sequence)
             if not isinstance(error, HearthError):
                 log.error("no sampler for request %s", sequence.id, exc_info=error)
-                error = InternalError(f"the request's sampling cannot be set up: {error}")
+                error = InternalError(f"the sampling parameters are invalid: {error}")
             output.errors.append((sequence.id, error))
         self.scheduler.failed.clear()
 
     def _fail_running(self, error: Exception, output: StepOutput) -> None:
         """All but the queued requests end; the engine goes on with an empty cache."""
-        log.error("a step failed; its requests end", exc_info=error)
+        log.error("a step failed; its requests are aborted", exc_info=error)
         self._backend.reset()
         self.scheduler.reset()
         others = {*self.scheduler.waiting, *(sequence for sequence, _ in self.scheduler.failed)}

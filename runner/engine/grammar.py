@@ -54,7 +54,7 @@ class LlguidanceMatcher:
         if not matcher.consume_token(token):
             reason = first_line(matcher.get_error())
             raise InvalidRequest(
-                f"{self._param}: the answer cannot go on: {reason}", param=self._param
+                f"{self._param}: the grammar allows no continuation: {reason}", param=self._param
             )
         self.complete = matcher.is_stopped()
         if not self.complete:

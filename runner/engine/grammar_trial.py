@@ -29,7 +29,7 @@ def compile_in_child(source: str, param: str) -> None:
     except subprocess.TimeoutExpired:
         ended = None
     if ended is None or ended.returncode != 0:
-        reason = "it takes too long to compile: a rule may lead back to itself without an end"
+        reason = "it takes too long to compile; a rule may be infinitely recursive"
         raise InvalidRequest(f"{param}: {reason}", param=param)
 
 

@@ -80,9 +80,9 @@ def _choices(grammar: Grammar) -> list[str]:
     except (ValueError, RecursionError):
         words = None
     if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
-        raise _invalid(grammar, "choices are a list of one or more strings")
+        raise _invalid(grammar, "choices must be a list of one or more strings")
     if len(words) > MAX_CHOICES:
-        raise _invalid(grammar, f"{len(words)} choices, at most {MAX_CHOICES} are allowed")
+        raise _invalid(grammar, f"{len(words)} choices; the maximum is {MAX_CHOICES}")
     if "" in words:
         raise _invalid(grammar, "a choice is empty")
     return [_quoted(word) for word in words]
@@ -95,7 +95,7 @@ def _translated(grammar: Grammar) -> str:
         depth += (character == "(") - (character == ")")
         deepest = max(deepest, depth)
     if deepest > MAX_NESTING:
-        raise _invalid(grammar, f"it nests more than {MAX_NESTING} brackets")
+        raise _invalid(grammar, f"brackets are nested more than {MAX_NESTING} levels deep")
     try:
         return any_to_lark(grammar.text)
     except Exception as error:

@@ -39,17 +39,17 @@ def read_schema(text: str, param: str) -> Any:
     try:
         schema = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
-        raise _invalid(param, "the schema nests too deeply") from None
+        raise _invalid(param, "the schema is nested too deeply") from None
     except ValueError as error:
         raise _invalid(param, f"not JSON: {error}") from None
     if not isinstance(schema, dict | bool):
-        raise _invalid(param, "a JSON schema is an object, or true")
+        raise _invalid(param, "a JSON schema must be an object or true")
     _check_size(schema, param)
     return schema
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _check_size(schema: Any, param: str) -> None:
@@ -58,7 +58,7 @@ def _check_size(schema: Any, param: str) -> None:
         value, path, depth = stack.pop()
         count += 1
         if depth > MAX_DEPTH:
-            raise _invalid(path[:200], f"the schema nests more than {MAX_DEPTH} levels")
+            raise _invalid(path[:200], f"the schema is nested more than {MAX_DEPTH} levels deep")
         if count > MAX_NODES:
             raise _invalid(path[:200], f"the schema has more than {MAX_NODES} values")
         if isinstance(value, float) and not math.isfinite(value):

@@ -107,7 +107,7 @@ class SwapSpace:
         try:
             state = self._backend.save(entry.slot)
         except BackendError as error:
-            log.warning("%d finished tokens are forgotten: %s", entry.computed, error)
+            log.warning("%d cached tokens were dropped: %s", entry.computed, error)
             return
         self._measure(state.size_bytes, self._clock() - began_s)
         min_match = entry.computed if self._backend.capacity.whole_copies else 0
@@ -123,7 +123,7 @@ class SwapSpace:
         try:
             self._backend.load(entry.state, slot)
         except BackendError as error:
-            log.warning("%d finished tokens cannot be restored: %s", entry.computed, error)
+            log.warning("%d cached tokens cannot be restored: %s", entry.computed, error)
             self._forget(entry)
             return False
         self._step_bytes += entry.state.size_bytes

@@ -82,12 +82,14 @@ def as_hearth_error(error: Exception) -> HearthError:
     if isinstance(error, RegistryError):
         return ModelInvalid(error.message)
     if isinstance(error, MemoryError):
-        return InsufficientMemory("the memory of this machine is used up; close other programs")
+        return InsufficientMemory("out of memory; close other programs")
     traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, OSError) and error.errno is not None:
         name = errno.errorcode.get(error.errno, "error")
         return StorageFailed(f"{os.strerror(error.errno)} ({name})", errno=name)
-    return InternalError(f"an unexpected fault: {type(error).__name__}; see the daemon's log")
+    return InternalError(
+        f"internal error ({type(error).__name__}): please report it with the daemon's log"
+    )
 
 
 def _own_stdout() -> TextIO:

@@ -61,9 +61,11 @@ class BaseModels:
             raise RemoteMissing(f"{error.message}. {_other_way(adapter, repo)}") from None
         found = await asyncio.to_thread(self._installed, reference.name)
         if found is not None:
-            state.steps.append(f"the adapter is put on {found.short}, which is installed")
+            state.steps.append(
+                f"using the installed model {found.short} as the base of the adapter"
+            )
             return found
-        state.steps.append(f"the adapter is for {repo}, which is pulled too")
+        state.steps.append(f"the adapter requires {repo}, which is pulled too")
         try:
             return await self._pulled(reference, state)
         except _UNUSABLE as error:

@@ -135,9 +135,7 @@ def _complete(
 
 def _description(options: CreateOptions) -> Description:
     if options.draft_quantize and not options.draft_files:
-        raise InvalidRequest(
-            "draft_quantize is for draft_files, which are missing", param="draft_quantize"
-        )
+        raise InvalidRequest("draft_quantize requires draft_files", param="draft_quantize")
     if options.from_model is None and not options.files:
         raise InvalidRequest("give either from, the name of a model, or files, uploaded blobs")
     messages = options.messages
@@ -182,10 +180,10 @@ def _quantization(options: CreateOptions) -> QuantizationRequest | None:
     if not options.quantize:
         for name in ("imatrix", "calibrate", "tensor_types", "allow_requantize"):
             if getattr(options, name) and not (name in _OF_DRAFTS and options.draft_quantize):
-                raise InvalidRequest(f"{name} says how to quantize; give quantize too", param=name)
+                raise InvalidRequest(f"{name} requires quantize", param=name)
         return None
     if options.imatrix and options.calibrate:
-        raise InvalidRequest("give either imatrix or calibrate, not both", param="calibrate")
+        raise InvalidRequest("use either imatrix or calibrate, not both", param="calibrate")
     kind = quantization_type(options.quantize)
     if kind.needs_imatrix and not (options.imatrix or options.calibrate):
         raise InvalidRequest(

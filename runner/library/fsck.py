@@ -105,7 +105,7 @@ async def _repair_manifests(library: Library, totals: FsckTotals) -> AsyncGenera
             totals.findings.append(finding)
             totals.repaired.append(finding)
             yield finding
-            yield FsckOutcome(finding, "from its copy")
+            yield FsckOutcome(finding, "from a copy")
 
 
 async def _repair_all(library: Library, totals: FsckTotals) -> AsyncGenerator[FsckEvent]:
@@ -141,7 +141,7 @@ async def _repair_blob(library: Library, finding: Finding) -> AsyncIterator[Prog
     lost = await asyncio.to_thread(lost_blob, store, digest)
     bundled = bundled_files(lost.size_bytes)
     if await asyncio.to_thread(restore_from_files, store, digest, bundled) is not None:
-        yield "from what comes with hearth"
+        yield "from the built-in model"
         return
     transfer = library.transfers.refetch(lost)
     try:
@@ -170,5 +170,5 @@ def _advice(finding: Finding) -> str:
         name = finding.models[0]
         return f"there is no copy of it; `hearth pull {name}` or `hearth create {name}` makes it"
     if finding.kind == "mode":
-        return "the file has a second name elsewhere and is left alone"
+        return "the file is also linked elsewhere and was left unchanged"
     return "it is in use"

@@ -62,11 +62,12 @@ def _root(store: Store, program: ModuleType, options: ImportOptions) -> Path:
     root = next((folder for folder in folders if folder.is_dir()), None)
     if root is None:
         raise InvalidRequest(
-            f"the folder of {_TITLES[options.program]} was not found; --path says where it is",
+            f"the folder of {_TITLES[options.program]} was not found; give it with --path",
             param="path",
         )
     if root.resolve() == store.root.resolve():
-        raise InvalidRequest("this folder is the store itself: its models are here already",
+        raise InvalidRequest(
+            "this folder is the model store itself; its models are already installed",
                              param="path")  # fmt: skip
     return root
 

@@ -168,5 +168,5 @@ class _Import:
             return None
         fault = await asyncio.to_thread(projector_fault, self.store, projector, model)
         if fault is not None:
-            await self.report(ImportNote(f"the projector is left out: {fault}"))
+            await self.report(ImportNote(f"the projector was skipped: {fault}"))
         return projector if fault is None else None

@@ -86,7 +86,7 @@ async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[dict[str,
 
 def _crash(name: str, status: ExitStatus) -> InternalError:
     details = {"signal": status.signal_name, "exit_code": status.exit_code}
-    return WorkerCrashed(f"the {name} job ended by {status}; see the daemon's log", **details)
+    return WorkerCrashed(f"the {name} job ended with {status}; see the daemon's log", **details)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -87,9 +87,11 @@ class Library:
         _check_host(host)
         for field, value in (("username", username), ("password", password)):
             if not value or not value.isprintable():
-                raise InvalidRequest(f"{field} is empty or not printable", param=field)
+                raise InvalidRequest(
+                    f"{field} is empty or contains unprintable characters", param=field
+                )
         if ":" in username:
-            raise InvalidRequest("username must not hold ':'", param="username")
+            raise InvalidRequest("username must not contain ':'", param="username")
         await self.transfers.login(host, Credential(username, password), insecure)
 
     async def logout(self, host: str) -> bool:
@@ -110,4 +112,4 @@ async def _nobody(name: str) -> None:
 
 def _check_host(host: str) -> None:
     if not is_valid_part("host", host):
-        raise InvalidRequest("host: write a registry such as registry.example.com", param="host")
+        raise InvalidRequest("host: use a registry such as registry.example.com", param="host")

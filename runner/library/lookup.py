@@ -31,7 +31,7 @@ def find(store: Store, text: str, short_names: ShortNames | None = None) -> Stor
         suggestions = list(error.suggestions)
         raise ModelNotFound(error.message, model=text, suggestions=suggestions) from None
     if stored.fault is not None:
-        raise ModelInvalid(f"model {name.short} cannot be used: {stored.fault}", model=text)
+        raise ModelInvalid(f"model {name.short} is unusable: {stored.fault}", model=text)
     return stored
 
 

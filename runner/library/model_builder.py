@@ -118,7 +118,7 @@ class _Build:
             fault = projector_fault(self.store, digest, model)
             if fault is None:
                 return digest
-            self.state.steps.append(f"{title} is left out: {fault}")
+            self.state.steps.append(f"{title} was skipped: {fault}")
         return None
 
     async def _report(self, progress: Progress) -> None:

@@ -85,11 +85,13 @@ def reference_of(text: str, insecure: bool, allow_paths: bool = False) -> Refere
     reference = parse(text)
     if reference.kind.is_local and not allow_paths:
         raise InvalidRequest(
-            f"{text[:200]} is a path; paths are pulled by clients on the daemon's machine only",
+            f"{text[:200]} is a path; only clients on the daemon's machine can pull paths",
             param="model",
         )
     if reference.plain and not insecure and not _on_loopback(reference):
-        raise InvalidRequest(f"{text[:200]} is plain http; --insecure allows that", param="model")
+        raise InvalidRequest(
+            f"{text[:200]} uses plain HTTP; allow it with --insecure", param="model"
+        )
     return reference
 
 

@@ -42,8 +42,8 @@ async def refetch(context: RefetchContext, lost: LostBlob) -> str:
             reasons.append(error.message)
         else:
             return source.reference.text or source.reference.name.short
-    message = "; ".join(dict.fromkeys(reasons)) or "nobody is known who has it"
-    raise RemoteMissing(f"blob {lost.digest.short} cannot be fetched again: {message}")
+    message = "; ".join(dict.fromkeys(reasons)) or "no source is known for it"
+    raise RemoteMissing(f"blob {lost.digest.short} cannot be downloaded again: {message}")
 
 
 async def _from_source(context: RefetchContext, lost: LostBlob, source: BlobSource) -> None:
@@ -64,7 +64,7 @@ async def _file(
     for file in (await host.resolve()).files:
         if _is_wanted(file.digest, file.size_bytes, lost):
             return file
-    raise RemoteMissing(f"{source.reference.name.short} has other content by now")
+    raise RemoteMissing(f"{source.reference.name.short} has different content now")
 
 
 def _refuse_made(records: Records, lost: LostBlob) -> None:
@@ -75,7 +75,7 @@ def _refuse_made(records: Records, lost: LostBlob) -> None:
         return
     records.keep_origin(lost.digest, lost.size_bytes, replace(origin, recipe=None))
     raise RemoteMissing(
-        f"it was made here of several files; make it again: hearth pull {origin.reference}"
+        f"it was assembled here from several files; pull it again: hearth pull {origin.reference}"
     )
 
 

@@ -28,7 +28,7 @@ async def wait_for_pull(
             break
         await asyncio.wait({transfer.task}, timeout=_TICK_S)
     if transfer.task.cancelled():
-        raise ShuttingDown("the transfer was stopped; what has arrived is kept")
+        raise ShuttingDown("the transfer was cancelled; the received data is kept")
     transfer.task.result()
     assert transfer.state.name is not None
     return transfer.state.name

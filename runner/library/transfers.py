@@ -92,7 +92,7 @@ class Transfers:
         self._require_network(f"push {reference.name.short}")
         if not reference.kind.is_registry or reference.digest is not None:
             raise RemoteRefused(
-                f"{reference.name.short} cannot be pushed: models go to a registry, under a name "
+                f"{reference.name.short} cannot be pushed: its name must begin with a registry, "
                 "such as host/namespace/model:tag"
             )
 

@@ -34,12 +34,12 @@ class WeightsFormat(enum.Enum):
 def check_names(files: Mapping[str, object]) -> None:
     """Refuse names that are no paths inside a folder. Raises BuildError."""
     if len(files) > MAX_FILES:
-        raise BuildError(f"{len(files)} files, at most {MAX_FILES} make a model")
+        raise BuildError(f"{len(files)} files; a model may have at most {MAX_FILES}")
     for name in files:
         path = PurePosixPath(name)
         inside = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
         if not inside or len(name) > _MAX_NAME_CHARACTERS or not name.isprintable():
-            raise BuildError(f"the file name {name[:80]!r} does not stay in its folder")
+            raise BuildError(f"the file name {name[:80]!r} points outside its folder")
 
 
 def weights_format(store: Store, files: Mapping[str, Digest]) -> WeightsFormat:
@@ -52,12 +52,12 @@ def weights_format(store: Store, files: Mapping[str, Digest]) -> WeightsFormat:
     tensors = [name for name in starts if name.lower().endswith(".safetensors")]
     if gguf and len(gguf) != len(files):
         other = next(name for name in sorted(files) if name not in gguf)
-        raise BuildError(f"{gguf[0]!r} is a GGUF and {other!r} is not; give either kind alone")
+        raise BuildError(f"{gguf[0]!r} is a GGUF file and {other!r} is not; use only one kind")
     if gguf or (len(files) == 1 and not tensors):
         return WeightsFormat.GGUF if len(files) == 1 else WeightsFormat.PARTS
     if not tensors:
         names = ", ".join(sorted(files)[:5])
-        raise BuildError(f"no weights: none of {names} is a GGUF or safetensors file")
+        raise BuildError(f"no weights found: none of {names} is a GGUF or safetensors file")
     return WeightsFormat.SAFETENSORS
 
 
@@ -69,7 +69,7 @@ def without_projector(
     found = {name: digest for name, digest in files.items() if _is_projector(store, digest)}
     if len(found) > 1:
         names = ", ".join(sorted(found)[:5])
-        raise BuildError(f"{len(found)} projectors ({names}), a model has one; give one of them")
+        raise BuildError(f"{len(found)} projectors ({names}); use only one")
     rest = {name: digest for name, digest in files.items() if name not in found}
     return rest, next(iter(found.values()), None)
 

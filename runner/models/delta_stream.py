@@ -87,7 +87,7 @@ class DeltaStream:
         self._joined_at = len(self._pending) + JOIN_AT
         if sum(_logprobs(delta) for _, delta in self._pending) > MAX_WAITING_LOGPROBS:
             cancel = self._cancel
-            self.fail(RequestError("the client reads too slowly; the answer was stopped"))
+            self.fail(RequestError("the client reads too slowly; the response was cancelled"))
             if cancel is not None:
                 cancel()
 

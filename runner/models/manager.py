@@ -177,7 +177,7 @@ class Manager:
 
     def stop_admitting(self) -> None:
         """From now on every new lease raises ShuttingDown."""
-        self._stopping = ShuttingDown("the daemon is stopping; send the request again later")
+        self._stopping = ShuttingDown("the daemon is stopping; retry later")
 
     def abort_all(self, error: HearthError) -> None:
         """End every request in flight with error."""
@@ -211,7 +211,8 @@ class Manager:
         )
         if queued >= self.settings.max_queue:
             raise QueueFull(
-                f"{queued} requests wait already (HEARTH_MAX_QUEUE={self.settings.max_queue}); "
+                f"{queued} requests are already waiting "
+                f"(HEARTH_MAX_QUEUE={self.settings.max_queue}); "
                 "try again later",
                 retry_after_s=min(60, 1 + queued // parallel),
             )

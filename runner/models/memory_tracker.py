@@ -84,7 +84,7 @@ async def _backends_with_gpu() -> frozenset[str]:
         found = {"llamacpp": facts["gpu_offload"], "torch": facts["torch_gpu"]}
         return frozenset(name for name, has in found.items() if has)
     except (TimeoutError, ValueError, KeyError, TypeError):
-        log.warning("the backend's probe gave no answer; models stay on the CPU")
+        log.warning("the GPU probe did not respond; models run on the CPU")
         if process.returncode is None:
             process.kill()
             await process.wait()

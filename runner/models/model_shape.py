@@ -107,7 +107,7 @@ def _adapter_weights(bundle: Bundle) -> int:
 
 def _given(value: int | None, key: str, header: GgufHeader) -> int:
     if value is None:
-        raise ModelInvalid(f"the model file does not say {header.architecture}.{key}")
+        raise ModelInvalid(f"the model file has no {header.architecture}.{key}")
     return value
 
 

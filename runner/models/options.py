@@ -40,7 +40,7 @@ def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in given.items():
         if value is not None and name in table.UNSUPPORTED:
-            raise Unsupported(f"the option {name} is not supported by this version", param=name)
+            raise Unsupported(f"the option {name} is not supported", param=name)
         if value is None or name not in table.PARAMETERS or (name == "stop" and not value):
             continue
         try:

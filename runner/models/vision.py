@@ -49,18 +49,18 @@ def vision_unsupported(bundle: Bundle, backend: str | None = None) -> str | None
     name = bundle.name.short
     if bundle.projector is None:
         return (
-            f"{name} cannot read images; it has no projector. Use a model with the capability"
-            " vision, or create it again with a second FROM that names its mmproj file"
+            f"{name} cannot process images: it has no projector. Use a model with the vision "
+            "capability, or create it again with a second FROM that names its mmproj file"
         )
     if bundle.header.keeps_checkpoint or (backend or bundle.parameters.get("backend")) == "torch":
         return (
-            f"{name} cannot read images; the backend torch has no use for its projector. Create it"
+            f"{name} cannot process images with the torch backend. Create it"
             " again without PARAMETER backend torch"
         )
     try:
         check_projector(bundle.projector.header, bundle.header)
     except BuildError as error:
-        return f"{name} cannot read images; {error}"
+        return f"{name} cannot process images: {error}"
     return None
 
 

@@ -101,7 +101,7 @@ def _enforced(
 def _as_lark(answer: Grammar) -> str:
     if answer.kind != "json_schema":
         raise Unsupported(
-            f"{answer.param}: beside tools an answer can only be constrained by a JSON schema",
+            f"{answer.param}: with tools, only a JSON schema can constrain the answer",
             param=answer.param,
         )
     return f"%json {answer.text}"

@@ -167,4 +167,4 @@ async def _resume(batches: BatchExecutor) -> None:
     try:
         await batches.resume()
     except StorageFailed as error:
-        log.error("batches are not gone on with: %s", error.message)
+        log.error("batches cannot be resumed: %s", error.message)

@@ -34,7 +34,7 @@ class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         """Start the time for the first head, or refuse."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
-            log.warning("more than %d connections: one more is refused", MAX_CONNECTIONS)
+            log.warning("more than %d connections: refusing another one", MAX_CONNECTIONS)
             transport.abort()
             return
         self._start_deadline()

@@ -126,13 +126,17 @@ class DaemonServer(uvicorn.Server):
             return
         self.should_exit = True
         services.draining = True
-        log.info("stopping: answers in progress may finish")
+        log.info("stopping: waiting for running requests to finish")
         services.models.stop_admitting()
         services.library.transfers.cancel_all()
         drain_s = services.settings.drain_timeout
         if drain_s is not None:
             loop = asyncio.get_running_loop()
-            loop.call_later(drain_s, self._cut, f"the daemon stopped after {drain_s:g} s of grace")
+            loop.call_later(
+                drain_s,
+                self._cut,
+                f"the daemon stopped after a grace period of {drain_s:g} s of grace",
+            )
 
     def _cut(self, reason: str) -> None:
         models = self._services.models

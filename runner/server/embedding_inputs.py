@@ -22,7 +22,7 @@ def inputs_of(given: str | list[str] | list[int] | list[list[int]]) -> list[str]
         return [[token for token in given if isinstance(token, int)]]
     if len(given) > MAX_INPUTS:
         raise InvalidRequest(
-            f"input holds {len(given)} entries, at most {MAX_INPUTS} are allowed", param="input"
+            f"input holds {len(given)} entries; the maximum is {MAX_INPUTS}", param="input"
         )
     return cast("list[str] | list[list[int]]", given)
 
@@ -34,7 +34,8 @@ def shortened(vector: Sequence[float], dimensions: int | None) -> list[float]:
         return list(vector)
     if dimensions > len(vector):
         raise InvalidRequest(
-            f"dimensions={dimensions}: the model's vectors have {len(vector)}", param="dimensions"
+            f"dimensions={dimensions}: the model's vectors have only {len(vector)}",
+            param="dimensions",
         )
     cut = vector[:dimensions]
     norm = math.sqrt(sum(value * value for value in cut)) or 1.0

@@ -65,13 +65,15 @@ class ErrorSurface(Protocol):
 
 
 def failure_of(error: Exception, request_id: str) -> HttpFailure:
-    """What to tell the client about error; what is not ours is logged with its traceback."""
+    """What to tell the client about error; what is not allowed is logged with its traceback."""
     if isinstance(error, HttpError):
         return HttpFailure(error.status, error.code, error.message, headers=error.headers)
     known = as_hearth_error(error)
     if known is None:
         log.error("request %s failed", request_id, exc_info=error)
-        message = f"an unexpected fault; the daemon's log tells more under {request_id}"
+        message = (
+            f"internal error: please report it with the log of the daemon for request {request_id}"
+        )
         return HttpFailure(500, "internal_error", message, {"request_id": request_id})
     retry = known.details.get("retry_after_s")
     headers = {} if retry is None else {"retry-after": str(retry)}

@@ -119,7 +119,7 @@ def _sequences(
         require_embedding(lease)
     if lease.plan.embedding:
         name = lease.bundle.name.short
-        raise Unsupported(f"{name} is an embedding model: it cannot generate text")
+        raise Unsupported(f"{name} is an embedding model and cannot generate text")
     if len(requests) * n > MAX_SEQUENCES:
         raise InvalidRequest(
             f"{len(requests)} prompts with n={n} are more than {MAX_SEQUENCES} answers", param="n"
@@ -181,7 +181,7 @@ def _is_chat(request: GenerateRequest) -> bool:
 def _with_suffix(lease: Lease, request: GenerateRequest, suffix: str) -> GenerateRequest:
     if request.template is None and not lease.capabilities.insert:
         raise Unsupported(
-            f"{lease.bundle.name.short} does not support insert: its template reads no .Suffix",
+            f"{lease.bundle.name.short} does not support insert: its template does not use .Suffix",
             param="suffix",
         )
     return replace(request, template_options={**request.template_options, "suffix": suffix})
@@ -237,11 +237,11 @@ def _n_keep(lease: Lease, request: GenerateRequest) -> int:
 
 def _logit_bias(given: Mapping[str, float], vocabulary: int) -> tuple[tuple[int, float], ...]:
     if len(given) > MAX_LOGIT_BIAS:
-        raise _bad_bias(f"{len(given)} entries, at most {MAX_LOGIT_BIAS} are allowed")
+        raise _bad_bias(f"{len(given)} entries; the maximum is {MAX_LOGIT_BIAS}")
     pairs = []
     for key, bias in given.items():
         if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < vocabulary):
-            raise _bad_bias(f"{key[:40]!r} is no token id of this model (0..{vocabulary - 1})")
+            raise _bad_bias(f"{key[:40]!r} is not a token id of this model (0..{vocabulary - 1})")
         if not -100 <= bias <= 100:
             raise _bad_bias(f"the bias {bias:g} of token {key} is not within -100..100")
         pairs.append((int(key), float(bias)))

@@ -80,7 +80,7 @@ class Guard:
         # Any port: rebinding needs a foreign name, and tunnels (ssh -L) come by another port.
         host, _ = _split_host(values[0])
         if host not in self._hosts and not (self._public and _is_address(host)):
-            raise HttpError(403, "host_not_allowed", f"the Host {values[0][:100]!r} is not ours")
+            raise HttpError(403, "host_not_allowed", f"the Host {values[0][:100]!r} is not allowed")
 
     def _check_origin(self, origins: list[str], sites: list[str]) -> str | None:
         if origins:
@@ -89,12 +89,11 @@ class Guard:
                 raise HttpError(
                     403,
                     "origin_not_allowed",
-                    f"the web origin {origins[0][:100]!r} may not use this daemon; "
-                    "HEARTH_ORIGINS can allow it",
+                    f"the web origin {origins[0][:100]!r} is not allowed; add it to HEARTH_ORIGINS",
                 )
             return origins[0]
         if any(site not in ("same-origin", "none") for site in sites):
-            raise HttpError(403, "origin_not_allowed", "requests from other sites are refused")
+            raise HttpError(403, "origin_not_allowed", "cross-site requests are not allowed")
         return None
 
     def _origin_allowed(self, origin: str) -> bool:

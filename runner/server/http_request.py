@@ -78,7 +78,7 @@ class HttpRequest:
                         raise too_large(max_bytes)
                     parts.append(chunk)
         except TimeoutError:
-            raise HttpError(408, "timeout", "the request body did not arrive in time") from None
+            raise HttpError(408, "timeout", "the request body was not received in time") from None
         return b"".join(parts)
 
     async def read(self, model: type[WireT]) -> WireT:

@@ -51,13 +51,13 @@ def image_of_bytes(data: bytes, where: str, media_type: str = "") -> Image:
     found = _kind(data)
     if found is None:
         raise InvalidRequest(
-            f"{where}: the data is no PNG, JPEG, WebP, GIF or BMP: it begins with {data[:8]!r}",
+            f"{where}: the data is not PNG, JPEG, WebP, GIF or BMP: it begins with {data[:8]!r}",
             param=where,
         )
     said = media_type.strip().lower()
     if said not in _SAYS_NOTHING and _MEDIA_TYPES.get(said) != found:
         raise InvalidRequest(
-            f"{where}: the data is a {found}, and its media type says {media_type[:60]!r}",
+            f"{where}: the data is a {found}, but its media type is {media_type[:60]!r}",
             param=where,
         )
     return Image(data)
@@ -82,10 +82,10 @@ def image_of_url(url: str, where: str) -> Image:
     if not colon or scheme.strip().lower() != "data":
         if scheme.lower() in ("http", "https"):
             raise Unsupported(
-                f"{where}: pictures are not fetched from the network ({url[:60]!r}); {_WAYS}",
+                f"{where}: images are not fetched from the network ({url[:60]!r}); {_WAYS}",
                 param=where,
             )
-        raise InvalidRequest(f"{where} is {url[:60]!r}, no data: URL; {_WAYS}", param=where)
+        raise InvalidRequest(f"{where} is {url[:60]!r}, not a data: URL; {_WAYS}", param=where)
     head, comma, content = rest.partition(",")
     media_type, *options = (option.strip().lower() for option in head[:200].split(";"))
     if not comma or "base64" not in options:
@@ -121,10 +121,12 @@ def check_images(messages: Sequence[Message], answers: int = 1) -> bool:
     """Whether there are any. Raises InvalidRequest for more than a request may have."""
     sizes = [len(image.data) for message in messages for image in message.images]
     if len(sizes) > MAX_IMAGES:
-        raise _too_much(f"{len(sizes)} images, at most {MAX_IMAGES} are allowed in a request")
+        raise _too_much(f"{len(sizes)} images; the maximum per request is {MAX_IMAGES}")
     total = sum(sizes)
     if total > MAX_IMAGES_BYTES:
-        raise _too_much(f"the images have {_mib(total)}, at most {_mib(MAX_IMAGES_BYTES)} together")
+        raise _too_much(
+            f"the images have {_mib(total)} in total; the maximum is {_mib(MAX_IMAGES_BYTES)}"
+        )
     if total * answers > MAX_COPIED_BYTES:
         raise _too_much(f"{answers} answers to {_mib(total)} of images: ask for fewer at a time")
     return bool(sizes)

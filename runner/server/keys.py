@@ -73,12 +73,13 @@ class KeyRing:
         Conflict, StorageFailed."""
         if _NAME.fullmatch(name) is None:
             raise InvalidRequest(
-                f"{name[:64]!r} is no name for a key: at most 64 letters, digits, '.', '_' and '-'",
+                f"{name[:64]!r} is not a valid key name: use at most 64 letters, digits, '.', "
+                "'_' and '-'",
                 param="name",
             )
         if name in self._keys:
             raise Conflict(
-                f"there is a key {name!r} already; remove it first: hearth key rm {name}"
+                f"a key named {name!r} already exists; remove it first: hearth key rm {name}"
             )
         text = PREFIX + secrets.token_urlsafe(32)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -102,7 +103,7 @@ class KeyRing:
         except OSError as error:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            raise StorageFailed(f"the file of keys cannot be written: {error.strerror}") from None
+            raise StorageFailed(f"the key file cannot be written: {error.strerror}") from None
         self._keys = keys
 
 
@@ -135,5 +136,5 @@ def _read(path: Path) -> list[ApiKey]:
         ]
     except (ValueError, TypeError, LookupError, RecursionError):
         raise StorageFailed(
-            f"{path} does not hold keys; mend or remove it, then make the keys anew"
+            f"{path} is not a valid key file; repair it, or remove it and create the keys again"
         ) from None

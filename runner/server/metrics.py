@@ -77,14 +77,14 @@ REQUEST_METRICS: Final = (
     RequestMetric("vllm:request_decode_time_seconds", lambda usage: usage.decode_s, _SECONDS),
     RequestMetric("vllm:request_prompt_tokens", lambda usage: usage.prompt_tokens, _TOKENS),
     RequestMetric("vllm:request_generation_tokens", lambda usage: usage.completion_tokens, _TOKENS),
+    RequestMetric("vllm:prompt_tokens", lambda usage: usage.prompt_tokens, help="Prompt tokens"),
     RequestMetric(
-        "vllm:prompt_tokens", lambda usage: usage.prompt_tokens, help="Tokens of prompts"
+        "vllm:generation_tokens", lambda usage: usage.completion_tokens, help="Generated tokens"
     ),
     RequestMetric(
-        "vllm:generation_tokens", lambda usage: usage.completion_tokens, help="Tokens generated"
-    ),
-    RequestMetric(
-        "vllm:prefix_cache_queries", lambda usage: usage.prompt_tokens, help="Tokens looked up"
+        "vllm:prefix_cache_queries",
+        lambda usage: usage.prompt_tokens,
+        help="Tokens looked up in the prefix cache",
     ),
     RequestMetric(
         "vllm:prefix_cache_hits",
@@ -96,10 +96,10 @@ WORKER_METRICS: Final = (
     WorkerMetric(
         "vllm:num_requests_running", "Sequences in the batch", lambda stats: stats.running
     ),
-    WorkerMetric("vllm:num_requests_waiting", "Sequences that wait", lambda stats: stats.waiting),
+    WorkerMetric("vllm:num_requests_waiting", "Waiting sequences", lambda stats: stats.waiting),
     WorkerMetric(
         "vllm:kv_cache_usage_perc",
-        "Share of the cache in use, 1 is all of it",
+        "Fraction of the KV cache in use, from 0 to 1",
         lambda stats: stats.pool_used / max(1, stats.pool_tokens),
     ),
     WorkerMetric(
@@ -109,19 +109,19 @@ WORKER_METRICS: Final = (
     ),
     WorkerMetric(
         "vllm:num_preemptions",
-        "Sequences set back for cache or more urgent ones",
+        "Preempted sequences",
         lambda stats: stats.preemptions,
         Counter,
     ),
     WorkerMetric(
         "vllm:spec_decode_num_draft_tokens",
-        "Tokens proposed before they were computed",
+        "Draft tokens proposed",
         lambda stats: stats.drafted_tokens,
         Counter,
     ),
     WorkerMetric(
         "vllm:spec_decode_num_accepted_tokens",
-        "Tokens of those that were confirmed",
+        "Draft tokens accepted",
         lambda stats: stats.confirmed_tokens,
         Counter,
     ),
@@ -136,14 +136,14 @@ class Metrics:
         self._of_requests = [(metric, self._collector(metric)) for metric in REQUEST_METRICS]
         self._success = Counter(
             "vllm:request_success",
-            "Requests ended, by reason: stop, length, abort",
+            "Finished requests, by reason: stop, length, abort",
             (*_LABEL, "finished_reason"),
             registry=self.registry,
         )
-        self._loads = self._counter("hearth:model_loads", "Loads of a model")
+        self._loads = self._counter("hearth:model_loads", "Model loads")
         self._load_s = self._histogram("hearth:model_load_seconds", _SECONDS)
-        self._evictions = self._counter("hearth:model_evictions", "Unloads to make room")
-        self._crashes = self._counter("hearth:worker_crashes", "Workers ended by a fault")
+        self._evictions = self._counter("hearth:model_evictions", "Models evicted to free memory")
+        self._crashes = self._counter("hearth:worker_crashes", "Workers that crashed")
 
     def finished(self, model: str, finish: Finish) -> None:
         """See Observer."""
@@ -180,8 +180,8 @@ class Metrics:
         residents = [resident for resident in present if resident.loaded]
         states = await asyncio.gather(*(_stats(resident) for resident in residents))
         now = CollectorRegistry()
-        Gauge("hearth:models_loaded", "Models with a worker", registry=now).set(len(residents))
-        Gauge("hearth:uptime_seconds", "Age of the daemon", registry=now).set(uptime_s)
+        Gauge("hearth:models_loaded", "Loaded models", registry=now).set(len(residents))
+        Gauge("hearth:uptime_seconds", "Uptime of the daemon", registry=now).set(uptime_s)
         for metric in WORKER_METRICS:
             collector = metric.collector(now)
             for resident, stats in zip(residents, states, strict=True):

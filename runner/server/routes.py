@@ -92,7 +92,7 @@ def _dispatch(items: Sequence[RouteSpec], services: Services) -> Endpoint:
             raise HttpError(
                 405,
                 "method_not_allowed",
-                f"{http.scope['method']} is not possible here; use {allowed}",
+                f"{http.scope['method']} is not allowed here; use {allowed}",
                 allow=allowed,
             )
         await item.handler(http)
@@ -103,4 +103,4 @@ def _dispatch(items: Sequence[RouteSpec], services: Services) -> Endpoint:
 async def _unknown(http: HttpRequest) -> None:
     check_access(http, None)
     path = str(http.scope["path"])[:200]
-    raise HttpError(404, "not_found", f"there is nothing at {path!r}")
+    raise HttpError(404, "not_found", f"no such path: {path!r}")

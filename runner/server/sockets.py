@@ -34,7 +34,8 @@ def listen(address: Address, guarded: bool) -> tuple[socket.socket, Address]:
     ListenError."""
     if not guarded and not is_loopback(address.host):
         raise ListenError(
-            f"{address.host} is reachable from other machines, and whoever reaches it may use and"
+            f"{address.host} can be reached from other machines, and anyone who can reach it has "
+            "full use and"
             " change everything. Make a key first (hearth key add NAME), listen on 127.0.0.1, or"
             " set HEARTH_INSECURE_PUBLIC=1 if something else protects the port"
         )

@@ -23,7 +23,7 @@ def tool_choice_of(value: Any, *, parallel: bool | None = None) -> ToolChoice:
         return ToolChoice("required", (_name(value),), single=True)
     if isinstance(value, dict) and value.get("type") == "allowed_tools":
         return _allowed(value.get("allowed_tools", value), single)
-    raise _invalid('it is "none", "auto", "required" or an object that names a function')
+    raise _invalid('must be "none", "auto", "required" or an object that names a function')
 
 
 def _name(value: Any) -> str:
@@ -39,17 +39,17 @@ def _allowed(value: Any, single: bool) -> ToolChoice:
     tools = value.get("tools") if isinstance(value, dict) else None
     mode = value.get("mode", "auto") if isinstance(value, dict) else None
     if not isinstance(tools, list) or not tools or mode not in ("auto", "required"):
-        raise _invalid('allowed_tools needs tools, and the mode "auto" or "required"')
+        raise _invalid('allowed_tools requires tools and the mode "auto" or "required"')
     return ToolChoice(mode, tuple(_name(tool) for tool in tools), single)
 
 
 def check_tools(choice: ToolChoice, names: Sequence[str]) -> None:
     """Raises InvalidRequest when choice needs tools that are not offered."""
     if choice.mode == "required" and not names:
-        raise _invalid("a call is required, but the request offers no tools")
+        raise _invalid("a tool call is required, but the request has no tools")
     missing = next((name for name in choice.names or () if name not in names), None)
     if missing is not None:
-        raise _invalid(f"no tool is called {missing[:80]!r}")
+        raise _invalid(f"there is no tool named {missing[:80]!r}")
 
 
 def _invalid(reason: str) -> InvalidRequest:

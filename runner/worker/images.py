@@ -125,7 +125,7 @@ class ImageCache:
         """A run that no other has, and one number that none has after it."""
         first = self._next
         if first + tokens >= MAX_NUMBER:
-            raise InternalError("this worker has seen too many images; unload the model")
+            raise InternalError("this worker has processed too many images; unload the model")
         self._next = first + tokens + 1
         return _Run(-first, tokens)
 

@@ -18,7 +18,7 @@ def probe() -> int:
 
         print(json.dumps({**facts(), "torch_gpu": torch_gpu()}))
     except Exception as error:
-        print(json.dumps({"error": f"llama.cpp cannot be used: {error}"}))
+        print(json.dumps({"error": f"llama.cpp is unusable: {error}"}))
         return 1
     return 0
 

@@ -66,7 +66,7 @@ def test_a_model_without_a_projector_is_named(client: httpx.Client, path: str) -
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_pictures_are_not_fetched(client: httpx.Client, path: str, scheme: str) -> None:
     message = refused(client, path, bodies(url=f"{scheme}://example.com/a.png")[path])
-    assert "pictures are not fetched from the network" in message
+    assert "images are not fetched from the network" in message
     assert "data:image/png;base64," in message
 
 
@@ -76,7 +76,7 @@ def test_a_media_type_that_the_data_contradicts_is_told_with_both(
 ) -> None:
     given = bodies(url=f"data:image/png;base64,{JPEG}", data=JPEG)
     message = refused(client, path, given[path])
-    assert "the data is a JPEG, and its media type says 'image/png'" in message
+    assert "the data is a JPEG, but its media type is 'image/png'" in message
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -102,17 +102,17 @@ def test_what_is_no_picture_is_refused(
         (
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-            "a part of type 'image_url' cannot be read",
+            "a part of type 'image_url' is not supported",
         ),
         (
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
-            "a part of type 'input_audio' cannot be read; send text or image_url",
+            "a part of type 'input_audio' is not supported; send text or image_url",
         ),
         (
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]},
-            "a part of type 'file' cannot be read",
+            "a part of type 'file' is not supported",
         ),
         (
             "/v1/messages",
@@ -137,7 +137,7 @@ def test_what_is_no_picture_is_refused(
         (
             "/v1/responses",
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
-            "input.0.content.0: an input_image needs image_url or file_id",
+            "input.0.content.0: an input_image requires image_url or file_id",
         ),
         (
             "/v1/responses",
@@ -147,7 +147,7 @@ def test_what_is_no_picture_is_refused(
         (
             "/v1/responses",
             {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]},
-            "a part of type 'input_file' cannot be read",
+            "a part of type 'input_file' is not supported",
         ),
     ],
 )

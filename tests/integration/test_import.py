@@ -97,7 +97,7 @@ def test_models_of_ollama_are_listed_and_taken_without_a_copy(
     listed = hearth(of_daemon(daemon), "import", "ollama", "--list")
     assert listed.returncode == 0, listed.stderr
     assert [line.split()[0] for line in listed.stdout.splitlines()] == ["NAME", "one", "two"]
-    assert "can be imported" in listed.stdout
+    assert "ready to import" in listed.stdout
     ran = hearth(of_daemon(daemon), "import", "ollama", "one")
     assert (ran.returncode, "imported 'one'" in ran.stdout) == (0, True), ran.stderr
     assert "copied" not in ran.stdout
@@ -147,7 +147,7 @@ def test_projectors_beside_the_weights_are_taken_along(
     write(studio / "blind" / "mmproj-m-F16.gguf", projector_file(kind="model"))
     ran = hearth(of_daemon(daemon), "import", "lmstudio", "--path", str(tmp_path / "studio"))
     assert ran.returncode == 0, ran.stderr
-    assert "the projector is left out: the file is no projector but model" in ran.stdout
+    assert "the projector was skipped: the file is no projector but model" in ran.stdout
     kinds = {}
     for name, tag in (("seeing", "Q8_0"), ("blind", "Q4_0")):
         path = daemon.home.joinpath("models/manifests/registry.ollama.ai/pub", name, tag)

@@ -86,7 +86,7 @@ def test_the_sdks_send_their_keys_and_read_the_refusals(start_daemon: StartDaemo
                 texts = [each.messages.create(**given).content[0].text for each in theirs]
                 assert texts == ["hi", "hi"]
                 continue
-            with pytest.raises(openai.AuthenticationError, match="this API key is not known"):
+            with pytest.raises(openai.AuthenticationError, match="the API key is invalid"):
                 ours.chat.completions.create(**given)
             for each in theirs:
                 with pytest.raises(anthropic.AuthenticationError, match="authentication_error"):

@@ -93,7 +93,7 @@ def test_the_parts_of_a_model_are_joined_and_removed(daemon: RunningDaemon, hub:
         "verifying sha256 digest",
         "merging the parts",
         "verifying",
-        "mmproj-tiny-F16.gguf is left out: the projector makes embeddings of 4 numbers, the model's"
+        "mmproj-tiny-F16.gguf was skipped: the projector makes embeddings of 4 numbers, the model's"
         f" have {read_header(EMBER).embedding_length}: it was made for another model",
         "writing manifest",
         "success",
@@ -260,7 +260,8 @@ def test_a_damaged_model_that_was_made_is_made_again_by_a_pull(
     with daemon.client() as http:
         told = http.post("/api/fsck", json={"repair": True}).text
     assert (
-        f"it was made here of several files; make it again: hearth pull hf.co/{REPO}:Q8_0" in told
+        f"it was assembled here from several files; pull it again: hearth pull hf.co/{REPO}:Q8_0"
+        in told
     )
     assert pull(daemon, f"hf.co/{REPO}:Q8_0")[-1]["status"] == "success"
     assert path.read_bytes() == whole == bytes(content)

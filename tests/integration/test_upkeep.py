@@ -126,7 +126,7 @@ def test_the_bundled_model_is_mended_without_a_network(start_daemon: StartDaemon
         assert done == {
             "path": f"blobs/{blobs[-1].name}",
             "mended": True,
-            "how": "from what comes with hearth",
+            "how": "from the built-in model",
         }
         assert whole[-1]["unmended"] == 0
 
@@ -137,7 +137,7 @@ def test_a_torn_manifest_is_mended_and_the_model_answers_again(start_daemon: Sta
     with daemon.client() as http:
         path.write_bytes(b"{")
         lines = lines_of(http, "/api/fsck", repair=True)
-        assert [item["how"] for item in mended(lines)] == ["from its copy"]
+        assert [item["how"] for item in mended(lines)] == ["from a copy"]
         asked = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
         assert http.post("/v1/chat/completions", json=asked).is_success
 

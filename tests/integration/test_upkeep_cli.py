@@ -26,7 +26,7 @@ def test_fsck_tells_finds_and_mends(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     env = of_daemon(daemon)
     well = hearth(env, "fsck")
-    assert (well.returncode, well.stdout.endswith(": all is well\n")) == (0, True), well.stderr
+    assert (well.returncode, well.stdout.endswith(", no damage found\n")) == (0, True), well.stderr
     path = damage(daemon.home)
     found = hearth(env, "fsck")
     assert found.returncode == 1
@@ -37,7 +37,7 @@ def test_fsck_tells_finds_and_mends(start_daemon: StartDaemon) -> None:
     assert hearth(env, "fsck", "--quick").returncode == 0
     mended = hearth(env, "fsck", "--repair")
     assert mended.returncode == 0
-    assert f"mended blobs/{path.name} from what comes with hearth" in mended.stdout
+    assert f"repaired blobs/{path.name} from the built-in model" in mended.stdout
     lines = hearth(env, "fsck", "--json").stdout.splitlines()
     assert json.loads(lines[-1])["findings"] == 0
 

@@ -55,7 +55,7 @@ class Collector:
         else:
             _add_dense(entry, squares, weight)
         if not np.isfinite(entry.squares).all():
-            raise InternalError(f"the inputs of {name} are no numbers; the model is damaged")
+            raise InternalError(f"the inputs of {name} are NaN; the model is damaged")
 
     def _entry(self, name: str, weight: Any, experts: bool) -> ActivationSums:
         found = self.sums.get(name)

@@ -102,7 +102,7 @@ class EvaluationContext:
             rows += wanted
         code = native.llama_decode(self._handle, batch)
         if code != 0:
-            raise InternalError(f"llama.cpp cannot compute the text (code {code})")
+            raise InternalError(f"llama.cpp failed to evaluate the text (code {code})")
         return rows
 
 
@@ -148,18 +148,20 @@ def read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the text is not UTF-8: byte {error.start} is wrong") from None
+        raise InvalidRequest(
+            f"the text is not UTF-8: invalid byte at position {error.start}"
+        ) from None
 
 
 def _context_of(subject: EvaluationOptions) -> int:
     header = read_header(subject.path)
     if header.is_embedding:
-        raise InvalidRequest("the model only gives embeddings; it does not predict text")
+        raise InvalidRequest("the model is an embedding model and has no perplexity")
     trained = header.context_length or DEFAULT_CONTEXT
     context = subject.context or min(DEFAULT_CONTEXT, trained)
     if not MIN_CONTEXT <= context <= trained:
         raise InvalidRequest(
-            f"a context of {context} cannot be used, expected {MIN_CONTEXT} to {trained}"
+            f"invalid context of {context} tokens, expected {MIN_CONTEXT} to {trained}"
         )
     return context
 

@@ -43,7 +43,7 @@ def perplexity(
     values = np.concatenate(losses)
     mean, count = float(values.mean()), len(values)
     if not math.isfinite(mean):
-        raise InternalError("the model's outputs are no numbers; its weights are damaged")
+        raise InternalError("the model's outputs are NaN; its weights are damaged")
     variance = max(0.0, float((values**2).mean()) - mean * mean)
     value = math.exp(min(mean, 700.0))
     error = math.sqrt(variance / (count - 1)) * value

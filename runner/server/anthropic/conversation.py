@@ -102,8 +102,8 @@ def _part(block: AnthropicBlock, where: str) -> str | Image:
         raise InvalidRequest(f"{where}.source.data is missing", param=f"{where}.source")
     if source.type != "base64":
         raise Unsupported(
-            f"{where}.source: an image of type {source.type[:40]!r} is not fetched; send it as"
-            " base64",
+            f"{where}.source: an image of type {source.type[:40]!r} is not supported; send it "
+            "as base64",
             param=f"{where}.source",
         )
     return image_of_base64(source.data or "", f"{where}.source.data", source.media_type or "")
@@ -116,7 +116,7 @@ def _text(block: AnthropicBlock, where: str) -> str:
         return f"{block.title}\n{source.data}" if block.title else source.data
     if block.type != "text":
         raise Unsupported(
-            f"{where}: a block of type {block.type[:40]!r} cannot be read; send text", param=where
+            f"{where}: a block of type {block.type[:40]!r} is not supported; send text", param=where
         )
     if block.text is None:
         raise InvalidRequest(f"{where}.text is missing", param=f"{where}.text")

@@ -145,7 +145,7 @@ class CountTokensRequest(WireModel):
             if tool.type not in (None, "custom"):
                 raise Unsupported(
                     f"the tool {tool.name[:60]!r} of type {(tool.type or '')[:60]!r} runs on "
-                    "Anthropic's servers; offer tools of your own, with input_schema",
+                    "Anthropic's servers; use your own tools, with input_schema",
                     param="tools",
                 )
 
@@ -168,7 +168,7 @@ class MessagesRequest(CountTokensRequest):
         super().refuse_unsupported()
         for name in ("mcp_servers", "container"):
             if getattr(self, name):
-                raise Unsupported(f"{name}: that is run by Anthropic's servers only", param=name)
+                raise Unsupported(f"{name}: only available on Anthropic's servers", param=name)
 
     def generate_request(self, messages: Sequence[Message]) -> GenerateRequest:
         """What is asked for, with the prompt of messages. Raises InvalidRequest, Unsupported."""

@@ -74,7 +74,7 @@ async def score(http: HttpRequest) -> None:
     left, right = _texts(body.text_1, "text_1"), _texts(body.text_2, "text_2")
     if len(left) != len(right) and len(left) != 1:
         raise InvalidRequest(
-            f"text_1 has {len(left)} texts and text_2 {len(right)}: give one, or as many",
+            f"text_1 has {len(left)} texts and text_2 {len(right)}: give one, or the same number",
             param="text_1",
         )
     if len(left) + len(right) > MAX_INPUTS:
@@ -117,7 +117,7 @@ async def _scores(
 def _texts(given: str | list[str], where: str) -> list[str]:
     texts = [given] if isinstance(given, str) else given
     if not texts or not all(texts):
-        raise InvalidRequest(f"{where} is empty or holds an empty text", param=where)
+        raise InvalidRequest(f"{where} is empty or contains an empty string", param=where)
     return texts
 
 

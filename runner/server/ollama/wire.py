@@ -146,9 +146,9 @@ class OllamaGenerateRequest(OllamaGenerateFields):
         super().refuse_unsupported()
         for name in ("raw", "suffix"):
             if self.images and getattr(self, name):
-                raise Unsupported(f"{name} and images exclude each other", param="images")
+                raise Unsupported(f"{name} and images cannot be combined", param="images")
         if self.raw and self.system:
-            raise InvalidRequest("raw and system exclude each other", param="raw")
+            raise InvalidRequest("raw and system cannot be combined", param="raw")
 
     def generate_request(self, message: Message) -> GenerateRequest:
         """What is asked for. message: the prompt with its images. Raises InvalidRequest."""

@@ -54,7 +54,7 @@ def _part(part: ContentPart | str, where: str, at: int) -> str | Image:
     text = part.refusal if part.type == "refusal" else part.text
     if part.type not in ("text", "refusal") or text is None:
         raise Unsupported(
-            f"{where}.content: a part of type {part.type[:40]!r} cannot be read; send text or"
+            f"{where}.content: a part of type {part.type[:40]!r} is not supported; send text or"
             " image_url",
             param=where,
         )

@@ -29,7 +29,7 @@ def _grammar(value: Any, param: str) -> Grammar:
 
 def _object(value: Any, param: str) -> Grammar:
     if value is not True:
-        raise InvalidRequest(f"{param}: only true has a meaning", param=param)
+        raise InvalidRequest(f"{param}: only true is supported", param=param)
     return json_object_grammar(param)
 
 
@@ -95,13 +95,13 @@ def _of_format(value: Any) -> Grammar | None:
 def _of_structured(value: Any) -> Grammar | None:
     where = "structured_outputs"
     if not isinstance(value, dict):
-        raise InvalidRequest(f"{where}: it must be an object", param=where)
+        raise InvalidRequest(f"{where}: must be an object", param=where)
     given = {name: item for name, item in value.items() if item is not None and item is not False}
     unknown = next((name for name in given if name not in _STRUCTURED), None)
     if unknown is not None:
         known = ", ".join(_STRUCTURED)
         path = f"{where}.{unknown[:40]}"
-        raise Unsupported(f"{path} is not supported; there are {known}", param=path)
+        raise Unsupported(f"{path} is not supported; supported: {known}", param=path)
     paths = {f"{where}.{name}": name for name in given}
     return single_grammar(
         {path: _STRUCTURED[name](given[name], path) for path, name in paths.items()}

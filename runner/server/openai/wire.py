@@ -69,7 +69,7 @@ class OpenAIGenerateFields(SamplingFields):
         """Raises Unsupported for what would silently change the answer if it were ignored."""
         self.refuse_foreign()
         if self.prompt_logprobs is not None and self.stream:
-            raise unsupported("prompt_logprobs", "prompt_logprobs and stream exclude each other")
+            raise unsupported("prompt_logprobs", "prompt_logprobs and stream cannot be combined")
 
     def _generate_request(self, max_tokens: int | None) -> GenerateRequest:
         """What both ask for, without a prompt. Raises InvalidRequest, Unsupported."""
@@ -276,25 +276,27 @@ class ChatCompletionRequest(OpenAIGenerateFields):
         """See OpenAIGenerateFields."""
         super().refuse_unsupported()
         if self.best_of is not None and self.best_of != 1:
-            raise unsupported("best_of", "best_of is not for chats; use n")
+            raise unsupported("best_of", "best_of is not supported for chat completions; use n")
         if self.web_search_options is not None:
-            raise unsupported("web_search_options", "no web search here; offer it as a tool")
+            raise unsupported(
+                "web_search_options", "web search is not built in; provide it as a tool"
+            )
         for name in ("functions", "function_call"):
             if getattr(self, name) is not None:
                 raise unsupported(name, f"{name} is obsolete and not supported; use tools")
         if self.continue_final_message and self.add_generation_prompt:
             raise InvalidRequest(
-                "continue_final_message and add_generation_prompt exclude each other",
+                "continue_final_message and add_generation_prompt cannot be combined",
                 param="continue_final_message",
             )
         last = self.messages[-1] if self.messages else None
         if self.continue_final_message and (last is None or last.role != "assistant"):
             raise InvalidRequest(
-                "continue_final_message needs a last message by the assistant",
+                "continue_final_message requires the last message to be from the assistant",
                 param="continue_final_message",
             )
         if self.audio is not None or (self.modalities or ["text"]) != ["text"]:
-            raise unsupported("modalities", "only text can be generated")
+            raise unsupported("modalities", "only text output is supported")
 
     @property
     def _closed(self) -> bool:
@@ -318,7 +320,7 @@ class ChatCompletionRequest(OpenAIGenerateFields):
         """Alternatives for each token; None: no log-probabilities."""
         if not self.logprobs:
             if self.top_logprobs:
-                raise InvalidRequest("top_logprobs needs logprobs: true", param="top_logprobs")
+                raise InvalidRequest("top_logprobs requires logprobs: true", param="top_logprobs")
             return None
         return self.top_logprobs or 0
 
@@ -341,9 +343,9 @@ class CompletionRequest(OpenAIGenerateFields):
                 f"best_of={self.best_of} is less than n={self.n or 1}", param="best_of"
             )
         if self.best_of is not None and self.best_of > 1 and self.stream:
-            raise unsupported("best_of", "best_of and stream exclude each other")
+            raise unsupported("best_of", "best_of and stream cannot be combined")
         if self.scores_prompt and self.suffix:
-            raise unsupported("suffix", "suffix excludes echo with logprobs")
+            raise unsupported("suffix", "suffix cannot be combined with echo and logprobs")
 
     @property
     def scores_prompt(self) -> bool:
@@ -374,9 +376,9 @@ class CompletionRequest(OpenAIGenerateFields):
                 return replace(wanted, text=prompt)
             return replace(wanted, messages=(Message("user", prompt),), suffix=self.suffix)
         if not prompt:
-            raise InvalidRequest("prompt holds an empty list of tokens", param="prompt")
+            raise InvalidRequest("prompt contains an empty list of tokens", param="prompt")
         if self.suffix:
-            raise InvalidRequest("suffix needs the prompt as a text", param="prompt")
+            raise InvalidRequest("suffix requires the prompt to be a string", param="prompt")
         return replace(wanted, tokens=tuple(prompt))
 
 

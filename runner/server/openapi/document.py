@@ -28,8 +28,8 @@ ERRORS: dict[type, type[Any]] = {
     OllamaErrors: OllamaError,
 }
 _ABOUT = (
-    "Three surfaces and hearth's own routes on one port. As long as there are no API keys, none "
-    "is needed; with the first key every route that is not public asks for one."
+    "The OpenAI, Anthropic and Ollama APIs and hearth's own routes on one port. While no API key "
+    "exists, none is required; after that, every route that is not public requires one."
 )
 
 
@@ -149,7 +149,7 @@ def _responses(
         content[path.streams.partition(";")[0]] = {}
     about = None if path.gives is None else path.gives.__doc__
     done: dict[str, Any] = {"description": about or "Done."}
-    failed: dict[str, Any] = {"description": "What went wrong, in the words of this surface."}
+    failed: dict[str, Any] = {"description": "An error in the format of this API."}
     if method != "HEAD":
         done |= {"content": content} if content else {}
         failed["content"] = {_JSON: {"schema": error}}

@@ -103,7 +103,7 @@ def test_broken_weights_are_logged_and_leave_nothing(
 ) -> None:
     (source / "tiny" / "tiny.gguf").write_bytes(b"broken")
     assert seed_builtin(store, source) == []
-    assert "the built-in model tiny is left out: invalid GGUF" in caplog.text
+    assert "the built-in model tiny was skipped: invalid GGUF" in caplog.text
     assert not list((store.root / "blobs").iterdir())
 
 

@@ -52,7 +52,7 @@ def _priority(given: Any) -> Any:
 
 
 def _refusal(name: str) -> dict[str, Any]:
-    message = f"{name} is not possible in a batch: its answers go to a file"
+    message = f"{name} is not supported in a batch"
     error = {"message": message, "type": "invalid_request_error", "param": name}
     return {"error": {**error, "code": "unsupported"}}
 

@@ -69,7 +69,7 @@ class BatchExecutor:
         """Begin a batch. Raises QueueFull, StorageFailed."""
         if len(self._running) >= MAX_OPEN:
             raise QueueFull(
-                f"{MAX_OPEN} batches are under way already; cancel one or wait",
+                f"{MAX_OPEN} batches are already in progress; cancel one or wait",
                 retry_after_s=round(MAX_WAIT_S),
             )
         await asyncio.to_thread(self.journal.save, batch)
@@ -110,11 +110,11 @@ class BatchExecutor:
                 try:
                     await self._carry_out(running)
                 except* (StorageFailed, OSError) as group:
-                    log.error("batch %s waits for the disk: %s", ident, group.exceptions[0])
+                    log.error("batch %s is waiting for disk space: %s", ident, group.exceptions[0])
                     await asyncio.sleep(MAX_WAIT_S)
             log.info("batch %s: %s", ident, running.batch.status)
         except Exception:
-            log.exception("batch %s stopped; it goes on when the daemon starts again", ident)
+            log.exception("batch %s stopped; it resumes when the daemon restarts", ident)
         finally:
             del self._running[ident]
 

@@ -79,7 +79,9 @@ async def cancel_batch(http: HttpRequest) -> None:
     if not await _batches(http).cancel(batch.id):
         batch = await _find(http)
         if batch.status not in ("cancelling", "cancelled"):
-            raise Conflict(f"batch {batch.id} is {batch.status}: too late to cancel", param="id")
+            raise Conflict(
+                f"batch {batch.id} is {batch.status} and can no longer be cancelled", param="id"
+            )
     await http.reply(described(await _find(http)))
 
 
@@ -91,5 +93,5 @@ async def _find(http: HttpRequest) -> Batch:
     ident = http.parameter("id")
     batch = await asyncio.to_thread(_batches(http).journal.find, ident)
     if batch is None:
-        raise HttpError(404, "batch_not_found", f"there is no batch {ident[:80]!r}")
+        raise HttpError(404, "batch_not_found", f"no such batch: {ident[:80]!r}")
     return batch

@@ -61,12 +61,12 @@ def check(path: Path, endpoint: str) -> InputCheck:
         if isinstance(item, InputFault):
             found.faults.append(item)
         elif item.custom_id in seen:
-            message = f"the custom_id {item.custom_id[:80]!r} is on an earlier line too"
+            message = f"the custom_id {item.custom_id[:80]!r} is already used on an earlier line"
             found.faults.append(
                 InputFault("duplicate_custom_id", message, item.number, "custom_id")
             )
         elif found.total == MAX_LINES:
-            message = f"the file holds more than {MAX_LINES} requests"
+            message = f"the file contains more than {MAX_LINES} requests"
             found.faults.append(InputFault("too_many_requests", message, item.number))
             return found
         else:
@@ -77,7 +77,7 @@ def check(path: Path, endpoint: str) -> InputCheck:
         if len(found.faults) >= MAX_FAULTS:
             return found
     if not found.total and not found.faults:
-        found.faults.append(InputFault("empty_file", "the file holds no requests"))
+        found.faults.append(InputFault("empty_file", "the file contains no requests"))
     return found
 
 
@@ -88,7 +88,7 @@ def parsed(path: Path, endpoint: str) -> Iterator[InputLine | InputFault]:
         while data := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(data) > MAX_LINE_BYTES:
-                message = f"the line has more than {MAX_LINE_BYTES} bytes; the rest is not read"
+                message = f"the line is longer than {MAX_LINE_BYTES} bytes; reading stopped there"
                 yield InputFault("line_too_long", message, number)
                 return
             if number == 1:
@@ -107,7 +107,7 @@ def parse(number: int, data: bytes, endpoint: str) -> InputLine | InputFault:
         return InputFault("invalid_json_line", "the line is not a JSON object", number)
     ident, body = value.get("custom_id"), value.get("body")
     if not isinstance(ident, str) or not 1 <= len(ident) <= MAX_ID_CHARS:
-        message = f"custom_id must be a text of 1 to {MAX_ID_CHARS} characters"
+        message = f"custom_id must be a string of 1 to {MAX_ID_CHARS} characters"
         return InputFault("missing_custom_id", message, number, "custom_id")
     if value.get("method") != "POST":
         return InputFault("invalid_method", _expected("method", "POST", value), number, "method")

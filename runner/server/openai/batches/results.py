@@ -17,8 +17,8 @@ from runner.server.openai.batches.journal import Batch, BatchJournal, LineResult
 from runner.server.openai.files.file_store import FileStore, FileWriter, StoredFile
 
 _UNDONE = {
-    "expired": ("batch_expired", "the batch's time was over before this request was answered"),
-    "cancelled": ("batch_cancelled", "the batch was cancelled before this request was answered"),
+    "expired": ("batch_expired", "the batch expired before this request was processed"),
+    "cancelled": ("batch_cancelled", "the batch was cancelled before this request was processed"),
 }
 
 

@@ -41,7 +41,7 @@ class BatchRequest(WireModel):
         )
         if len(given) > MAX_METADATA or long:
             raise InvalidRequest(
-                f"metadata may hold {MAX_METADATA} pairs, of {MAX_KEY_CHARS} and "
+                f"metadata may have at most {MAX_METADATA} pairs, of {MAX_KEY_CHARS} and "
                 f"{MAX_VALUE_CHARS} characters at most",
                 param="metadata",
             )

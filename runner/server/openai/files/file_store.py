@@ -146,7 +146,10 @@ class FileStore:
             query = "SELECT holder FROM holds WHERE file = ?"
             holder = database.execute(query, (ident,)).fetchone()
             if holder is not None:
-                raise Conflict(f"{holder[0]} reads this file; cancel it first or wait", param="id")
+                raise Conflict(
+                    f"{holder[0]} is using this file; cancel it or wait until it finishes",
+                    param="id",
+                )
             found = database.execute("DELETE FROM files WHERE id = ?", (ident,)).rowcount > 0
         if found:
             with _faults():
@@ -232,6 +235,6 @@ def _faults() -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageFailed(
-            f"the folder of stored files cannot be used: {error.strerror}",
+            f"the folder of uploaded files is unusable: {error.strerror}",
             errno=errno.errorcode.get(error.errno or 0),
         ) from None

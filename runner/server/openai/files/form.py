@@ -37,7 +37,7 @@ class FormReader:
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
         if kind != b"multipart/form-data" or not boundary:
-            raise InvalidRequest("send the file as multipart/form-data, in a field named file")
+            raise InvalidRequest("send the file as multipart/form-data in a field named file")
         with _refusals():
             self._parser = MultipartParser(
                 boundary,
@@ -61,9 +61,9 @@ class FormReader:
     def finish(self) -> None:
         """There is no more. Raises InvalidRequest when there should be."""
         if not self._whole:
-            raise InvalidRequest("the form ends before its last boundary")
+            raise InvalidRequest("the form data ends before its last boundary")
         if self.filename is None:
-            raise InvalidRequest("the form holds no file", param="file")
+            raise InvalidRequest("the form data contains no file", param="file")
 
     def _begin_part(self) -> None:
         self._parts += 1
@@ -88,7 +88,7 @@ class FormReader:
         if self._name != "file":
             return
         if self.filename is not None:
-            raise InvalidRequest("the form holds more than one file", param="file")
+            raise InvalidRequest("the form data contains more than one file", param="file")
         self._is_file = True
         self.filename = _filename(options.get(b"filename", b""))
 
@@ -98,7 +98,9 @@ class FormReader:
             return
         self._field_bytes += len(data)
         if self._field_bytes > MAX_FIELD_BYTES:
-            raise InvalidRequest(f"the form's fields are longer than {MAX_FIELD_BYTES} bytes")
+            raise InvalidRequest(
+                f"the fields of the form data are longer than {MAX_FIELD_BYTES} bytes"
+            )
         self._value.extend(data)
 
     def _end_part(self) -> None:
@@ -114,7 +116,7 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except FormParserError as error:
-        raise InvalidRequest(f"the form cannot be read: {error}") from None
+        raise InvalidRequest(f"the form data is invalid: {error}") from None
 
 
 def _filename(given: bytes) -> str:

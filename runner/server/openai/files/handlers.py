@@ -114,7 +114,7 @@ def described(file: StoredFile) -> FileObject:
 
 def unknown_file(ident: str) -> HttpError:
     """There is none with this id."""
-    return HttpError(404, "file_not_found", f"there is no file {ident[:80]!r}")
+    return HttpError(404, "file_not_found", f"no such file: {ident[:80]!r}")
 
 
 def query_of(http: HttpRequest) -> dict[str, str]:
@@ -187,7 +187,7 @@ async def _receive(
                     await asyncio.to_thread(incoming.write, upload.take())
                 patience.reschedule(loop.time() + _IDLE_S)
     except TimeoutError:
-        raise HttpError(408, "timeout", "the file did not arrive in time") from None
+        raise HttpError(408, "timeout", "the file was not received in time") from None
     form.finish()
     await asyncio.to_thread(incoming.write, upload.take())
 
@@ -208,7 +208,7 @@ def _file(ident: str, form: FormReader, size_bytes: int) -> StoredFile:
     if anchor is not None or seconds is not None:
         if anchor != "created_at" or not (seconds and seconds.isascii() and seconds.isdigit()):
             raise InvalidRequest(
-                "expires_after needs anchor=created_at and seconds", param="expires_after"
+                "expires_after requires anchor=created_at and seconds", param="expires_after"
             )
         expires_at = now + lifetime_s(int(seconds[:20]))
     return StoredFile(ident, form.filename or "file", purpose, size_bytes, now, expires_at)
@@ -218,7 +218,7 @@ def lifetime_s(seconds: int) -> int:
     """seconds, if a file may stay for so long. Raises InvalidRequest."""
     if not MIN_LIFETIME_S <= seconds <= MAX_LIFETIME_S:
         raise InvalidRequest(
-            f"seconds={seconds}: a file stays {MIN_LIFETIME_S} to {MAX_LIFETIME_S} seconds",
+            f"seconds={seconds}: expected {MIN_LIFETIME_S} to {MAX_LIFETIME_S}",
             param="expires_after",
         )
     return seconds

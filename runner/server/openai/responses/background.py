@@ -63,7 +63,10 @@ class BackgroundResponses:
         response = stored.response
         if response["status"] not in _UNFINISHED or response["id"] in self._running:
             return stored
-        error = {"code": "server_error", "message": "the daemon ended before the response did"}
+        error = {
+            "code": "server_error",
+            "message": "the daemon stopped before the response was complete",
+        }
         return replace(stored, response={**response, "status": "failed", "error": error})
 
     async def cancel(self, ident: str) -> None:

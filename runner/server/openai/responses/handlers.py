@@ -97,7 +97,7 @@ async def cancel_response(http: HttpRequest) -> None:
     ident = http.parameter("id")
     stored = await _find(http, ident)
     if not stored.response.get("background"):
-        raise Conflict(f"response {ident[:80]} was not made in the background", param="id")
+        raise Conflict(f"response {ident[:80]} was not created in the background", param="id")
     await _background(http).cancel(ident)
     await http.reply(await _response(http))
 
@@ -190,7 +190,7 @@ async def _response(http: HttpRequest) -> ResponseObject:
 
 
 async def _log(http: HttpRequest) -> EventLog:
-    """The events of a response. Raises Unsupported for one that was not made in the background."""
+    """The events of a response. Raises Unsupported unless it was created in the background."""
     ident = http.parameter("id")
     running = _background(http).log(ident)
     if running is not None:
@@ -198,7 +198,8 @@ async def _log(http: HttpRequest) -> EventLog:
     stored = await _find(http, ident)
     if not stored.response.get("background"):
         raise Unsupported(
-            f"response {ident[:80]} was not made in the background: its events are not kept; ask "
+            f"response {ident[:80]} was not created in the background: its events are not kept; "
+            "ask "
             "without stream",
             param="stream",
         )
@@ -214,7 +215,7 @@ async def _find(http: HttpRequest, ident: str) -> StoredResponse:
 
 
 def _unknown(ident: str) -> ResponseNotFound:
-    return ResponseNotFound(f"there is no stored response {ident[:80]!r}")
+    return ResponseNotFound(f"no such stored response: {ident[:80]!r}")
 
 
 def _file(http: HttpRequest) -> ResponseStore:
@@ -249,7 +250,7 @@ def _starting_after(query: bytes) -> int | None:
         raise InvalidRequest(f"stream={streamed[:20]!r} is not true or false", param="stream")
     if after and not (after.isascii() and after.isdigit() and len(after) < 10):
         raise InvalidRequest(
-            f"starting_after={after[:20]!r} is no sequence_number", param="starting_after"
+            f"starting_after={after[:20]!r} is not a sequence_number", param="starting_after"
         )
     if streamed.lower() == "true":
         return int(after) if after else -1

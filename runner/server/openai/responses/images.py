@@ -28,7 +28,7 @@ from runner.types import Image
 def image_of(part: ResponsePart, where: str) -> Image:
     """The picture of a part. Raises InvalidRequest, Unsupported."""
     if part.image_url is None:
-        raise InvalidRequest(f"{where}: an input_image needs image_url or file_id", param=where)
+        raise InvalidRequest(f"{where}: an input_image requires image_url or file_id", param=where)
     return image_of_url(part.image_url, f"{where}.image_url")
 
 
@@ -38,7 +38,7 @@ async def with_files(items: list[dict[str, Any]], files: FileStore) -> list[dict
     named = list(_naming_files(items))
     if len(named) > MAX_IMAGES:
         raise InvalidRequest(
-            f"{len(named)} images, at most {MAX_IMAGES} are allowed in a request", param="input"
+            f"{len(named)} images; the maximum per request is {MAX_IMAGES}", param="input"
         )
     left = MAX_IMAGES_BYTES
     for where, part in named:
@@ -46,7 +46,7 @@ async def with_files(items: list[dict[str, Any]], files: FileStore) -> list[dict
         left -= len(data)
         if left < 0:
             raise InvalidRequest(
-                f"the images have more than {MAX_IMAGES_BYTES >> 20} MiB together", param="input"
+                f"the images have more than {MAX_IMAGES_BYTES >> 20} MiB in total", param="input"
             )
         image_of_bytes(data, where)
         part["image_url"] = f"data:;base64,{base64.b64encode(data).decode()}"
@@ -65,9 +65,11 @@ def _naming_files(items: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[s
 def _read(files: FileStore, ident: str, where: str) -> bytes:
     file = files.find(ident)
     if file is None:
-        raise InvalidRequest(f"{where}: there is no file {ident[:80]!r}", param=where)
+        raise InvalidRequest(f"{where}: no such file: {ident[:80]!r}", param=where)
     try:
         with files.path_of(file.id).open("rb") as stream:
             return stream.read(MAX_IMAGE_BYTES + 1)
     except FileNotFoundError:
-        raise InvalidRequest(f"{where}: the file {ident[:80]!r} is gone", param=where) from None
+        raise InvalidRequest(
+            f"{where}: the file {ident[:80]!r} has been deleted", param=where
+        ) from None

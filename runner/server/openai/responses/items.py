@@ -24,7 +24,7 @@ def input_items(given: str | Sequence[ResponseItem]) -> list[dict[str, Any]]:
     if isinstance(given, str):
         given = [ResponseItem(role="user", content=given)]
     if not given:
-        raise InvalidRequest("input is empty: send a text or at least one item", param="input")
+        raise InvalidRequest("input is empty: send a string or at least one item", param="input")
     return [_stored(item) for item in given]
 
 
@@ -104,7 +104,7 @@ def _other(item: ResponseItem, where: str, names: dict[str, str]) -> Message:
         output, images = join_parts(_parts(item.output, where))
         return Message("tool", output, tool_call_id=item.call_id, name=name, images=images)
     raise Unsupported(
-        f"{where}: an item of type {(item.type or '')[:40]!r} cannot be read", param=where
+        f"{where}: an item of type {(item.type or '')[:40]!r} is not supported", param=where
     )
 
 
@@ -145,7 +145,7 @@ def _text(content: str | Sequence[ResponsePart] | None, where: str) -> str:
             texts.append(part.text)
         else:
             raise Unsupported(
-                f"{where}.content: a part of type {part.type[:40]!r} cannot be read; send text",
+                f"{where}.content: a part of type {part.type[:40]!r} is not supported; send text",
                 param=where,
             )
     return "\n".join(texts)

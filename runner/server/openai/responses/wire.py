@@ -118,12 +118,12 @@ class ResponsesRequest(WireModel):
         for index, tool in enumerate(self.tools or ()):
             if tool.type not in ("function", "custom") or tool.name is None:
                 raise Unsupported(
-                    f"tools.{index}: a tool of type {tool.type[:40]!r} cannot be used here; offer "
-                    "functions and custom tools, with a name",
+                    f"tools.{index}: a tool of type {tool.type[:40]!r} is not supported; use "
+                    "function or custom tools with a name",
                     param="tools",
                 )
         if self.background and self.store is False:
-            raise Unsupported("background needs store: true", param="background")
+            raise Unsupported("background requires store: true", param="background")
 
     def generate_request(self, messages: Sequence[Message], *, closed: bool) -> GenerateRequest:
         """What is asked for, with the prompt of messages. closed: a last one of the model's own

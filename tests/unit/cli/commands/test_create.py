@@ -138,7 +138,8 @@ def test_a_modelfile_that_is_not_text_names_the_line(
 
 
 @pytest.mark.parametrize(
-    ("file", "message"), [("nowhere", "nowhere does not exist"), ("/", "folder"), ("/dev/zero", "device")]
+    ("file", "message"),
+    [("nowhere", "nowhere does not exist"), ("/", "folder"), ("/dev/zero", "device")],
 )
 def test_a_modelfile_that_cannot_be_read_is_named(
     daemon: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str], file: str, message: str

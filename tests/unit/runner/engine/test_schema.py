@@ -38,7 +38,7 @@ def test_a_schema_is_an_object_or_true() -> None:
         ('{"minimum": NaN}', "p: not JSON: NaN"),
         ('{"minimum": -Infinity}', "p: not JSON: -Infinity"),
         ('{"minimum": 1e999}', "p.minimum: the number"),
-        ("[" * 200_000, "p: the schema nests too deeply"),
+        ("[" * 200_000, "p: the schema is nested too deeply"),
         (json.dumps(nested(MAX_DEPTH + 1)), "p.items.items.*: the schema nests more"),
         (json.dumps({"enum": [0] * MAX_NODES}), "the schema has more than"),
         ("{" + " " * MAX_SCHEMA_BYTES + "}", "p: the schema has"),

@@ -74,7 +74,7 @@ def test_a_data_url_may_be_written_in_other_ways(url: str) -> None:
         (
             f"data:image/jpeg;base64,{coded(PNG)}",
             InvalidRequest,
-            "here: the data is a PNG, and its media type says 'image/jpeg'",
+            "here: the data is a PNG, but its media type is 'image/jpeg'",
         ),
     ],
 )
