@@ -20,7 +20,9 @@ def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
     tensor and both shapes."""
     kind = adapter.metadata.get("general.type")
     if kind != "adapter":
-        raise BuildError(f"ADAPTER names a GGUF that holds no adapter but {kind or 'a model'!r}")
+        raise BuildError(
+            f"ADAPTER names a GGUF file that is not an adapter but {kind or 'a model'!r}"
+        )
     if adapter.metadata.get("adapter.type") != "lora":
         found = str(adapter.metadata.get("adapter.type"))[:40]
         raise BuildError(f"the adapter is of type {found!r}, expected 'lora'")

@@ -39,7 +39,7 @@ def biases(kept: Iterable[str]) -> tuple[Bias, ...]:
     for text in kept:
         bias = _from_text(text)
         if bias is None:
-            raise ValueError(f"{text[:60]!r} is no TOKEN=BIAS")
+            raise ValueError(f"{text[:60]!r} is not TOKEN=BIAS")
         found.append(bias)
     return tuple(found)
 

@@ -121,7 +121,7 @@ def check_description(description: Description) -> None:
     for message in description.messages or ():
         if message.role not in ROLES:
             raise BuildError(
-                f"the role of a message is {message.role[:40]!r}, expected {', '.join(ROLES)}"
+                f"invalid message role {message.role[:40]!r}, expected {', '.join(ROLES)}"
             )
     texts = {
         "SYSTEM": description.system,
@@ -158,17 +158,17 @@ def _weights(store: Store, digest: Digest) -> tuple[Descriptor, GgufHeader]:
 def check_header(header: GgufHeader) -> None:
     """Refuse a GGUF that holds no whole language model. Raises BuildError, InvalidGguf."""
     if header.split_count > 1:
-        raise BuildError(f"the GGUF is one of {header.split_count} parts; give the other parts too")
+        raise BuildError(f"the file is one of {header.split_count} parts; give the other parts too")
     if is_projector(header):
         raise BuildError(
-            "the GGUF holds no language model but a projector for images; give the model too, with"
+            "the GGUF is a multimodal projector, not a language model; give the model too, with"
             " a FROM of its own"
         )
     kind = header.metadata.get("general.type")
     if kind in ("adapter", "imatrix") or header.architecture == "clip":
-        raise BuildError(f"the GGUF holds no language model but {kind or header.architecture!r}")
+        raise BuildError(f"the GGUF is not a language model but {kind or header.architecture!r}")
     if not header.tensors and header.architecture != ECHO_ARCHITECTURE:
-        raise InvalidGguf("the file has no tensors, it holds a vocabulary only", "tensors")
+        raise InvalidGguf("the file has no tensors, it only contains a vocabulary", "tensors")
 
 
 def _from_model(store: Store, description: Description) -> _Base:
@@ -217,7 +217,7 @@ def _draft(store: Store, description: Description, base: _Base) -> list[_Part]:
         return []
     layer, header = _weights(store, description.draft)
     if layer.digest == base.model.digest:
-        raise BuildError("DRAFT is the model itself; give a smaller one of the same vocabulary")
+        raise BuildError("DRAFT is the model itself; name a smaller model with the same vocabulary")
     check_draft(header, base.header)
     check_vocabulary(header, base.header)
     return [_Part(dataclasses.replace(layer, media_type=DRAFT_TYPE))]

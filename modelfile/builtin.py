@@ -44,7 +44,7 @@ def seed_builtin(store: Store, source: Path | None = None) -> list[Name]:
         try:
             seeded = _seed(store, place, known)
         except (RegistryError, ModelfileError, OSError) as error:
-            _log.warning("the built-in model %s is left out: %s", place.name, error)
+            _log.warning("the built-in model %s was skipped: %s", place.name, error)
             continue
         if seeded is not None:
             written.append(seeded)

@@ -69,9 +69,9 @@ def from_modelfile(
             " projector for images"
         )
     if len(modelfile.values("adapter")) != len(adapters or ()):
-        raise BuildError("ADAPTER names a file that is not given")
+        raise BuildError("ADAPTER names a file that was not provided")
     if (modelfile.last("draft") is None) is not (draft is None):
-        raise BuildError("DRAFT names a file that is not given")
+        raise BuildError("DRAFT names a file that was not provided")
     messages = tuple(BundleMessage(role, text) for role, text in modelfile.messages)
     return Description(
         name=name,

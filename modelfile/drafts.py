@@ -13,7 +13,7 @@ _KEYS = ("tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.tokens")
 def check_draft(draft: GgufHeader, base: GgufHeader) -> None:
     """Refuse what cannot be a draft model of base by their headers. Raises BuildError."""
     if draft.is_embedding:
-        raise BuildError("DRAFT names an embedding model, which proposes no tokens")
+        raise BuildError("DRAFT names an embedding model, which cannot generate draft tokens")
     if draft.vocabulary_size != base.vocabulary_size:
         raise BuildError(
             f"the draft model has {draft.vocabulary_size} tokens, the model {base.vocabulary_size}:"
@@ -27,7 +27,7 @@ def check_vocabulary(draft: GgufHeader, base: GgufHeader) -> None:
     for key in _KEYS:
         if _value(draft, key) != _value(base, key):
             raise BuildError(
-                f"the draft model has another vocabulary than the model: {key} differs"
+                f"the draft model's vocabulary differs from the model's: {key} differs"
             )
 
 

@@ -32,5 +32,9 @@ def unknown_name(instruction: str, name: str) -> str | None:
     if name in known:
         return None
     near = difflib.get_close_matches(name.lower(), sorted(known), 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(sorted(known))}"
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"expected one of {', '.join(sorted(known))}"
+    )
     return f"{instruction.upper()} {name[:60]!r} is not known; {hint}"

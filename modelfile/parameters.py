@@ -53,16 +53,16 @@ class Parameter:
 
 
 _ROWS: Final = (
-    Parameter("num_ctx", "int", "tokens of context", None, 1, 2**24, load=True),
-    Parameter("num_batch", "int", "most tokens of one step", 512, 1, 65_536, load=True),
+    Parameter("num_ctx", "int", "context length in tokens", None, 1, 2**24, load=True),
+    Parameter("num_batch", "int", "maximum number of tokens per step", 512, 1, 65_536, load=True),
     Parameter("num_gpu", "int", "layers on the GPU; -1: as many as fit", -1, -1, 9999, load=True),
-    Parameter("main_gpu", "int", "the GPU that is used first", None, 0, 63, load=True),
+    Parameter("main_gpu", "int", "the main GPU", None, 0, 63, load=True),
     Parameter("use_mmap", "bool", "map the model file into memory", None, load=True),
-    Parameter("num_thread", "int", "CPU threads; 0: the cores there are", 0, 0, 1024, load=True),
+    Parameter("num_thread", "int", "CPU threads; 0: one per physical core", 0, 0, 1024, load=True),
     Parameter(
         "kv_cache_type",
         "choice",
-        "type of the cache of keys and values; fp8: on torch, which has q8_0 as int8",
+        "type of the KV cache; fp8 only on torch, where q8_0 is int8",
         None,
         choices=tuple(CACHE_TYPES),
         load=True,
@@ -70,55 +70,131 @@ _ROWS: Final = (
     Parameter(
         "backend",
         "choice",
-        "what computes; auto: what the model file is for",
+        "backend; auto: chosen by the model file",
         "auto",
         choices=("auto", "llamacpp", "torch", "echo"),
         load=True,
     ),
-    Parameter("lora_scale", "float", "strength of the adapters", 1.0, -100, 100, load=True),
-    Parameter("num_parallel", "int", "requests served at once", None, 1, 1024, load=True),
+    Parameter("lora_scale", "float", "scale of the adapters", 1.0, -100, 100, load=True),
     Parameter(
-        "draft_num_predict", "int", "tokens that a draft model proposes", None, 0, 64, load=True
+        "num_parallel", "int", "maximum number of concurrent requests", None, 1, 1024, load=True
     ),
-    Parameter("num_keep", "int", "prompt tokens kept when text is dropped", 4, -1, 2**24),
     Parameter(
-        "seed", "int", "the same seed gives the same text; -1: random", -1, -(2**63), 2**63 - 1
+        "draft_num_predict",
+        "int",
+        "tokens that the draft model proposes per step",
+        None,
+        0,
+        64,
+        load=True,
     ),
-    Parameter("num_predict", "int", "most tokens of an answer; -1: no limit", -1, -2, 2**24),
-    Parameter("top_k", "int", "choose among the k likeliest tokens; 0: all", 40, 0, 2**24),
-    Parameter("top_p", "float", "choose among tokens of this joint probability", 0.9, 0, 1),
-    Parameter("min_p", "float", "least probability, as a share of the likeliest", 0.0, 0, 1),
+    Parameter("num_keep", "int", "prompt tokens kept when the context is truncated", 4, -1, 2**24),
+    Parameter(
+        "seed", "int", "random seed; -1: a new one for each request", -1, -(2**63), 2**63 - 1
+    ),
+    Parameter(
+        "num_predict", "int", "maximum number of tokens to generate; -1: no limit", -1, -2, 2**24
+    ),
+    Parameter("top_k", "int", "sample from the k most likely tokens; 0: all", 40, 0, 2**24),
+    Parameter(
+        "top_p",
+        "float",
+        "sample from the most likely tokens with this total probability",
+        0.9,
+        0,
+        1,
+    ),
+    Parameter("min_p", "float", "minimum probability relative to the most likely token", 0.0, 0, 1),
     Parameter("typical_p", "float", "locally typical sampling; 1: off", 1.0, 0, 1),
-    Parameter("top_n_sigma", "float", "keep logits this many deviations from the top", 0.0, 0, 100),
-    Parameter("xtc_probability", "float", "how often the likeliest are left out", 0.0, 0, 1),
-    Parameter("xtc_threshold", "float", "probability from which xtc leaves out", 0.1, 0, 1),
-    Parameter("mirostat", "int", "steer surprise, version 1 or 2, not filters; 0: off", 0, 0, 2),
-    Parameter("mirostat_tau", "float", "the surprise that mirostat aims at, in bits", 5.0, 0, 100),
-    Parameter("mirostat_eta", "float", "how fast mirostat gets there", 0.1, 0, 1),
-    Parameter("repeat_last_n", "int", "tokens that penalties look back; -1: all", 64, -1, 2**24),
-    Parameter("repeat_penalty", "float", "divides the logits of repeated tokens", 1.0, 0.01, 100),
-    Parameter("temperature", "float", "0: always the likeliest token; higher: freer", 0.8, 0, 100),
-    Parameter("presence_penalty", "float", "subtracted once from seen tokens", 0.0, -100, 100),
-    Parameter("frequency_penalty", "float", "subtracted for each time seen", 0.0, -100, 100),
+    Parameter(
+        "top_n_sigma",
+        "float",
+        "keep tokens within this many standard deviations of the top logit",
+        0.0,
+        0,
+        100,
+    ),
+    Parameter(
+        "xtc_probability", "float", "probability of removing the most likely tokens", 0.0, 0, 1
+    ),
+    Parameter("xtc_threshold", "float", "probability above which xtc removes tokens", 0.1, 0, 1),
+    Parameter(
+        "mirostat", "int", "Mirostat version 1 or 2, replaces the other filters; 0: off", 0, 0, 2
+    ),
+    Parameter("mirostat_tau", "float", "target surprise of Mirostat in bits", 5.0, 0, 100),
+    Parameter("mirostat_eta", "float", "learning rate of Mirostat", 0.1, 0, 1),
+    Parameter(
+        "repeat_last_n",
+        "int",
+        "number of last tokens that penalties consider; -1: all",
+        64,
+        -1,
+        2**24,
+    ),
+    Parameter(
+        "repeat_penalty",
+        "float",
+        "penalty that divides the logits of repeated tokens",
+        1.0,
+        0.01,
+        100,
+    ),
+    Parameter(
+        "temperature",
+        "float",
+        "0: always the most likely token; higher values: more random",
+        0.8,
+        0,
+        100,
+    ),
+    Parameter(
+        "presence_penalty",
+        "float",
+        "subtracted once from the logits of tokens that occurred",
+        0.0,
+        -100,
+        100,
+    ),
+    Parameter(
+        "frequency_penalty", "float", "subtracted for each occurrence of a token", 0.0, -100, 100
+    ),
     Parameter("logit_bias", "biases", "added to a token's logit, TOKEN=BIAS; may be repeated", ()),
-    Parameter("dry_multiplier", "float", "strength of dry, against repeated runs", 0.0, 0, 100),
-    Parameter("dry_base", "float", "growth of dry with each token repeated", 1.75, 1, 100),
-    Parameter("dry_allowed_length", "int", "tokens repeated without dry", 2, 1, 2**24),
-    Parameter("dry_penalty_last_n", "int", "tokens that dry looks back; -1: all", -1, -1, 2**24),
+    Parameter(
+        "dry_multiplier",
+        "float",
+        "strength of DRY, which penalizes repeated sequences",
+        0.0,
+        0,
+        100,
+    ),
+    Parameter("dry_base", "float", "growth of the DRY penalty per repeated token", 1.75, 1, 100),
+    Parameter("dry_allowed_length", "int", "length of repetition that DRY allows", 2, 1, 2**24),
+    Parameter(
+        "dry_penalty_last_n",
+        "int",
+        "number of last tokens that DRY considers; -1: all",
+        -1,
+        -1,
+        2**24,
+    ),
     Parameter(
         "dry_sequence_breakers",
         "texts",
-        "texts across which dry sees no run; may be repeated",
+        "strings that interrupt a sequence for DRY; may be repeated",
         ("\n", ":", '"', "*"),
         maximum=MAX_BREAKER_BYTES,
     ),
-    Parameter("dynatemp_range", "float", "the temperature moves so far both ways", 0.0, 0, 100),
-    Parameter("dynatemp_exponent", "float", "how it follows the entropy", 1.0, 0.01, 100),
+    Parameter("dynatemp_range", "float", "range of the dynamic temperature", 0.0, 0, 100),
+    Parameter("dynatemp_exponent", "float", "exponent of the dynamic temperature", 1.0, 0.01, 100),
     Parameter(
-        "grammar", "text", "GBNF or Lark that answers match", None, maximum=MAX_GRAMMAR_BYTES
+        "grammar",
+        "text",
+        "GBNF or Lark grammar that answers must match",
+        None,
+        maximum=MAX_GRAMMAR_BYTES,
     ),
     Parameter(
-        "stop", "texts", "texts that end the answer; may be repeated", (), maximum=MAX_STOP_BYTES
+        "stop", "texts", "strings that end the answer; may be repeated", (), maximum=MAX_STOP_BYTES
     ),
 )
 PARAMETERS: Final[Mapping[str, Parameter]] = {row.name: row for row in _ROWS}
@@ -199,9 +275,9 @@ def expected(row: Parameter) -> str:
     if row.kind == "choice":
         return f"one of {', '.join(row.choices)}"
     if row.kind == "text":
-        return f"a text of 1 to {row.maximum} bytes"
+        return f"a string of 1 to {row.maximum} bytes"
     if row.kind == "texts":
-        return f"at most {MAX_STOPS} texts of 1 to {row.maximum} bytes"
+        return f"at most {MAX_STOPS} strings of 1 to {row.maximum} bytes"
     if row.kind == "biases":
         return (
             f"at most {MAX_BIASES} of TOKEN=BIAS, a token's number or a text and a number from"

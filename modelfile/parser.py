@@ -58,7 +58,7 @@ def parse(text: str) -> Modelfile:
             break
         commands.append(_command(lexer))
     if not any(command.instruction == "from" for command in commands):
-        raise MissingFrom("no FROM line; write FROM and a model's name or a GGUF file", 1, 1)
+        raise MissingFrom("no FROM line; add FROM with the name of a model or a GGUF file", 1, 1)
     return Modelfile(tuple(commands))
 
 
@@ -77,7 +77,7 @@ def _command(lexer: Lexer) -> Command:
         lexer.skip_blanks()
     value = lexer.value()
     if not value.closed:
-        reason = f"unexpected EOF: the quote {value.quote} is not closed at the end of a line"
+        reason = f"unexpected EOF: the quote {value.quote} is not closed"
         raise ParseError(reason, place.line, place.column, value.text)
     return Command(instruction, value.text, word, place.line, place.column)
 
@@ -85,7 +85,7 @@ def _command(lexer: Lexer) -> Command:
 def _parameter(lexer: Lexer, place: Word) -> str:
     word = lexer.word()
     if word.text and _PARAMETER.fullmatch(word.text) is None:
-        reason = "a parameter's name may hold letters, digits and '_'"
+        reason = "a parameter name may contain letters, digits and '_'"
         raise ParseError(reason, word.line, word.column, word.text)
     _require_more(lexer, place, f"PARAMETER {word.text}".strip())
     return word.text

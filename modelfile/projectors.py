@@ -48,7 +48,7 @@ def check_projector(projector: GgufHeader, base: GgufHeader) -> None:
     """Refuse what cannot make embeddings of images for the model base. Raises BuildError."""
     if not is_projector(projector):
         kind = projector.metadata.get("general.type") or f"a model ({projector.architecture})"
-        raise BuildError(f"the file is no projector but {kind}")
+        raise BuildError(f"the file is not a projector but {kind}")
     if projector.architecture != ARCHITECTURE:
         raise BuildError(
             f"the projector is of the architecture {projector.architecture}, expected"
@@ -56,14 +56,15 @@ def check_projector(projector: GgufHeader, base: GgufHeader) -> None:
         )
     if projector.metadata.get("clip.has_vision_encoder") is not True:
         heard = projector.metadata.get("clip.has_audio_encoder") is True
-        what = "reads sound only" if heard else "has no vision encoder"
-        raise BuildError(f"the projector {what}; only projectors for images can be used")
+        what = "is for audio" if heard else "has no vision encoder"
+        raise BuildError(f"the projector {what}; only image projectors are supported")
     if not projector.tensors:
         raise BuildError("the projector has no tensors")
     width, wanted = embedding_width(projector), base.embedding_length
     if width is not None and wanted is not None and width != wanted:
         raise BuildError(
-            f"the projector makes embeddings of {width} numbers, the model's have {wanted}: it was"
+            f"the projector produces embeddings of {width} values, but the model's have "
+            f"{wanted}: it was"
             " made for another model"
         )
 

@@ -37,7 +37,7 @@ TYPES: Final[dict[str, QuantizationType]] = {
     kind.name: kind
     for kind in (
         QuantizationType("F32", 32.0, "exact, twice the size of F16", quantized=False),
-        QuantizationType("F16", 16.0, "half floats, the usual source", quantized=False),
+        QuantizationType("F16", 16.0, "16-bit floats, the usual source", quantized=False),
         QuantizationType("BF16", 16.0, "what most models are trained in", quantized=False),
         QuantizationType("Q8_0", 8.5, "as good as F16 at half the size"),
         QuantizationType("Q6_K", 6.56, "hardly any loss"),
@@ -55,11 +55,11 @@ TYPES: Final[dict[str, QuantizationType]] = {
         QuantizationType("Q3_K_L", 4.3, "clear loss"),
         QuantizationType("Q3_K_M", 4.0, "clear loss"),
         QuantizationType("Q3_K_S", 3.64, "large loss"),
-        QuantizationType("IQ3_M", 3.66, "better than Q3_K_S; wants an importance matrix"),
-        QuantizationType("IQ3_S", 3.44, "wants an importance matrix"),
+        QuantizationType("IQ3_M", 3.66, "better than Q3_K_S; needs an importance matrix"),
+        QuantizationType("IQ3_S", 3.44, "needs an importance matrix"),
         QuantizationType("IQ3_XS", 3.3, _MATRIX, needs_imatrix=True),
         QuantizationType("IQ3_XXS", 3.06, _MATRIX, needs_imatrix=True),
-        QuantizationType("Q2_K", 3.16, "large loss; wants an importance matrix"),
+        QuantizationType("Q2_K", 3.16, "large loss; needs an importance matrix"),
         QuantizationType("Q2_K_S", 2.96, _MATRIX, needs_imatrix=True),
         QuantizationType("IQ2_M", 2.7, _MATRIX, needs_imatrix=True),
         QuantizationType("IQ2_S", 2.5, _MATRIX, needs_imatrix=True),

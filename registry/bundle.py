@@ -148,7 +148,7 @@ def _file(store: Store, stored: StoredModel, layer: Descriptor, what: str) -> Pa
 
 
 def read_config(store: Store, manifest: Manifest) -> Mapping[str, Any]:
-    """The config of a model; empty when it is no JSON object, as hearth needs none of it. Raises
+    """The config of a model; empty when it is not a JSON object, as hearth needs none of it. Raises
     BlobMissing, DigestMismatch, StoreFault."""
     try:
         value = _json(store, manifest.config, MAX_CONFIG_BYTES)

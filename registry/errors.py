@@ -88,7 +88,7 @@ class BlobTooLarge(RegistryError):
 
 
 class DigestMismatch(RegistryError):
-    """The content does not have the digest that was promised."""
+    """The content does not have the digest that was expected."""
 
     def __init__(self, expected: str, actual: str) -> None:
         super().__init__(f'digest mismatch, expected "{expected}", got "{actual}"')
@@ -132,7 +132,9 @@ class StoreFull(StoreFault):
     """No space is left. needed_bytes: at least what this write takes; free_bytes: what is left."""
 
     def __init__(self, operation: str, errno: int, needed_bytes: int, free_bytes: int) -> None:
-        detail = f": needs {needed_bytes} bytes, {free_bytes} are free; remove a model or files"
+        detail = (
+            f": needs {needed_bytes} bytes, {free_bytes} are free; remove models or other files"
+        )
         super().__init__(operation, errno, detail)
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
@@ -151,7 +153,7 @@ class RemoteDenied(RemoteError):
 
 
 class RemoteUnreachable(RemoteError):
-    """The registry does not answer, or stopped answering. The same pull may work later."""
+    """The registry does not answer, or stopped responding. The same pull may work later."""
 
 
 class RemoteRefused(RemoteError):

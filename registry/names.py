@@ -126,5 +126,5 @@ def _check_part(text: str, part: str, value: str) -> None:
     if _FORMS[part].fullmatch(value) is None:
         allowed = "letters, digits, '_', '-'" + "".join(f", {c!r}" for c in _EXTRA[part])
         raise InvalidName(
-            text, f"the {part} may hold {allowed} and starts with a letter, digit or '_'"
+            text, f"the {part} may contain {allowed} and must start with a letter, digit or '_'"
         )

@@ -80,11 +80,11 @@ def _checked(values: Mapping[str, Any]) -> dict[str, str]:
         key = _key(name)
         if isinstance(place, dict):
             raise InvalidShortNames(
-                f"{shown(name)} is a table; a name with a dot needs quotes, as in "
+                f"{shown(name)} is a table; a name with a dot must be quoted, as in "
                 '"name.5" = "hf.co/user/repository"'
             )
         if key in table:
-            raise InvalidShortNames(f"{shown(name)} stands there twice")
+            raise InvalidShortNames(f"{shown(name)} occurs twice")
         table[key] = _place(name, place)
     return table
 
@@ -95,20 +95,20 @@ def _key(name: str) -> str:
     except InvalidName as error:
         raise InvalidShortNames(error.message) from None
     if "/" in name:
-        raise InvalidShortNames(f"{shown(name)} is no short name: it has a '/'")
+        raise InvalidShortNames(f"{shown(name)} is not a short name: it contains a '/'")
     return name.lower().removesuffix(f":{DEFAULT_TAG}")
 
 
 def _place(name: str, place: Any) -> str:
     if not isinstance(place, str):
-        raise InvalidShortNames(f"{shown(name)}: a text is expected, not {shown(str(place))}")
+        raise InvalidShortNames(f"{shown(name)}: expected a string, not {shown(str(place))}")
     try:
         reference = parse(place)
     except (InvalidName, InvalidDigest) as error:
         raise InvalidShortNames(f"{shown(name)}: {error.message}") from None
     if reference.kind.is_registry and "://" not in place and place.count("/") < 2:
         raise InvalidShortNames(
-            f"{shown(name)}: {shown(place)} does not say where the model is; write "
+            f"{shown(name)}: {shown(place)} does not name the source of the model; use "
             "hf.co/user/repository or host/namespace/model"
         )
     return place

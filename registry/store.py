@@ -388,7 +388,7 @@ class Store:
         self._manifests.write(target, content)
         stored = self._load(target)
         if stored is None:
-            raise StoreFault("write the manifest", None, ": the file is gone again")
+            raise StoreFault("write the manifest", None, ": the file was deleted meanwhile")
         self.keep_copy(target)
         if replaced is not None and replaced.parsed is not None:
             self._release(replaced.parsed)

@@ -42,7 +42,7 @@ def _build(name: str) -> str | None:
 
 def _check_warnings() -> int:
     if build.find_compiler() is None:
-        print("the native kernels are not checked: no GCC was found")
+        print("native kernels not checked: GCC was not found")
         return 0
     try:
         for create in build.RECIPES.values():

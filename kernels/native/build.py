@@ -64,7 +64,7 @@ def build(recipe: Recipe) -> Path:
         _compile(command)
         if not _is_right(recipe, built):
             target.unlink(missing_ok=True)
-            raise CompileError("what was compiled computes wrong results here")
+            raise CompileError("the compiled kernels give wrong results on this machine")
         os.replace(built, target)
     return target
 
@@ -80,7 +80,7 @@ def check_warnings(recipe: Recipe) -> None:
 def _require_compiler() -> list[str]:
     compiler = find_compiler()
     if compiler is None:
-        raise CompileError("no C++ compiler with OpenMP was found")
+        raise CompileError("no C++ compiler with OpenMP found")
     return compiler
 
 
@@ -104,7 +104,7 @@ def _compile(command: list[str]) -> None:
             env={**os.environ, "LC_ALL": "C"},  # the messages are looked through
         )
     except subprocess.TimeoutExpired:
-        raise CompileError(f"{command[0]} was not done after {COMPILE_S:.0f} s") from None
+        raise CompileError(f"{command[0]} did not finish within {COMPILE_S:.0f} s") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
         # What is wrong comes first, then the lines and carets that show where; the linker's cause
@@ -157,7 +157,7 @@ def _llamacpp() -> Recipe:
     headers = Path(spec.origin).parents[1] / "include"
     base, cpu = libraries / "libggml-base.so", libraries / "libggml-cpu.so"
     if not (headers / "ggml-backend.h").is_file() or not base.is_file():
-        raise CompileError("this build of llama.cpp comes without its headers")
+        raise CompileError("this build of llama.cpp has no headers")
     if not cpu.is_file() or _OPENMP not in cpu.read_bytes():
         raise CompileError("this build of llama.cpp does not use GCC's OpenMP")
     return Recipe(
@@ -176,7 +176,9 @@ def _ggml_version(base: Path) -> str:
         library = ctypes.CDLL(str(base))
         functions = library.ggml_version, library.ggml_commit
     except (OSError, AttributeError) as error:
-        raise CompileError(f"this build of llama.cpp does not say its version: {error}") from None
+        raise CompileError(
+            f"this build of llama.cpp does not report its version: {error}"
+        ) from None
     for function in functions:
         function.restype = ctypes.c_char_p
     return " ".join(function().decode() for function in functions)

@@ -216,9 +216,9 @@ class NativeDecoder:
         )
         status = self._decode(ctypes.byref(self._decoder), ctypes.byref(args))
         if status == _OUT_OF_MEMORY:
-            raise MemoryError(f"no memory for a step of {n} tokens")
+            raise MemoryError(f"not enough memory for a step of {n} tokens")
         if status:
-            raise ValueError("a token, position or cell of the step is outside of the decoder's")
+            raise ValueError("a token, position or cell of the step is out of range")
         return out
 
     def _layer(self, layer: DecoderLayer) -> _Layer:

@@ -135,7 +135,7 @@ class Matrices:
         args.y, args.y_stride, args.y_type = out.data_ptr(), self.rows, GGML_TYPES[dtype]
         args.allow_bf16, args.threads = allow_bf16, torch.get_num_threads()
         if len(x) and not self._linear(self._reference):
-            raise MemoryError(f"no memory for a product of {len(x)} rows")
+            raise MemoryError(f"not enough memory for a product of {len(x)} rows")
         return out
 
 

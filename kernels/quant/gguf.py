@@ -33,7 +33,7 @@ def dequantize(packed: Tensor, kind: str) -> Tensor:
     block = block_format(kind)
     if packed.shape[-1] % block.block_bytes:
         raise ValueError(
-            f"a row of {packed.shape[-1]} bytes is no whole number of {kind} blocks"
+            f"a row of {packed.shape[-1]} bytes is not a whole number of {kind} blocks"
             f" of {block.block_bytes} bytes"
         )
     blocks = packed.contiguous().view(-1, block.block_bytes)

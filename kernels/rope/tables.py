@@ -31,7 +31,7 @@ def rope_tables(
     kind = str((scaling or {}).get("rope_type", (scaling or {}).get("type", "default")))
     if kind not in _KINDS:
         known = ", ".join(_KINDS)
-        raise ValueError(f"rope_type {kind!r} is not known; known are {known}")
+        raise ValueError(f"rope_type {kind!r} is unknown; expected one of {known}")
     try:
         inverse, factor = _KINDS[kind](width, base, length, scaling or {})
     except KeyError as missing:

@@ -64,7 +64,9 @@ def convert_adapter(
     InvalidSafetensors, InvalidGguf, OSError.
     """
     if base is None:
-        raise ConvertError("an adapter is converted together with its model; give the model too")
+        raise ConvertError(
+            "an adapter can only be converted together with its model; give the model too"
+        )
     if type not in (*TYPES, "auto"):
         raise ConvertError(f"type {shown(type)}, expected {', '.join(TYPES)} or auto")
     config, model = _read_config(files), read_gguf(base)
@@ -112,7 +114,7 @@ def _pairs(tensors: Mapping[str, TensorEntry], model: GgufHeader) -> list[Pair]:
         match = _NAME.fullmatch(name)
         if match is None:
             raise ConvertError(
-                f"tensor {shown(name)} is no lora_A or lora_B matrix; only these are supported",
+                f"tensor {shown(name)} is not a lora_A or lora_B matrix; only these are supported",
                 name,
             )
         found = sides.setdefault(_target(names, match[1], model), {})

@@ -78,21 +78,21 @@ def _renamed(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> dict[s
 def _check_names(wanted: set[str], named: dict[str, TensorEntry]) -> None:
     missing = sorted(wanted - named.keys())
     if missing:
-        raise ConvertError(f"the checkpoint lacks {_listed(missing)}", missing[0])
+        raise ConvertError(f"the checkpoint has no {_listed(missing)}", missing[0])
     if _OUTPUT not in wanted:  # stands in some checkpoints whose output is the embedding
         named.pop(_OUTPUT, None)
     extra = sorted(named.keys() - wanted)
     if extra:
         names = [named[name].name for name in extra]
         raise ConvertError(
-            f"the checkpoint has {_listed(names)}, which config.json does not explain", names[0]
+            f"the checkpoint has {_listed(names)}, which config.json does not describe", names[0]
         )
 
 
 def _check_tensor(tensor: TensorEntry, shape: tuple[int, ...]) -> None:
     if tensor.shape != shape:
         raise ConvertError(
-            f"tensor {tensor.name} is {list(tensor.shape)}, config.json makes it {list(shape)}",
+            f"tensor {tensor.name} is {list(tensor.shape)}, but config.json requires {list(shape)}",
             tensor.name,
         )
     if tensor.dtype not in WIDTHS:

@@ -34,7 +34,7 @@ class Config:
         """A string. Raises ConvertError when it is missing or something else."""
         value = self.values.get(key)
         if not isinstance(value, str) or not value:
-            self.refuse(key, f"{_shown(value)}, expected a text")
+            self.refuse(key, f"{_shown(value)}, expected a string")
         return str(value)
 
     def integer(self, key: str, default: int | None = None, maximum: int = MAX_INTEGER) -> int:

@@ -80,7 +80,7 @@ def target_name(names: gguf.TensorNameMap, name: str) -> str:
     """The GGUF name of a tensor of Hugging Face. Raises ConvertError."""
     found = names.get_name(name, try_suffixes=(".weight", ".bias"))
     if found is None:
-        raise ConvertError(f"tensor {shown(name)} has no place in this architecture", name)
+        raise ConvertError(f"tensor {shown(name)} does not belong to this architecture", name)
     return str(found)
 
 

@@ -53,7 +53,7 @@ def read_decoder_shape(
     if heads % heads_kv:
         config.refuse("num_key_value_heads", f"{heads_kv} does not divide {heads} heads")
     if head is None and config.values.get("head_dim") is None and hidden % heads:
-        config.refuse("hidden_size", f"{hidden} is no multiple of {heads} heads")
+        config.refuse("hidden_size", f"{hidden} is not a multiple of {heads} heads")
     width = config.integer("head_dim", head or max(1, hidden // heads))
     if width % 2:
         config.refuse("head_dim", f"{width} is odd; heads are rotated in pairs")

@@ -69,7 +69,7 @@ def lay_out(
     metadata: Sequence[MetadataValue], tensors: Sequence[tuple[str, tuple[int, ...], str]]
 ) -> FileLayout:
     """The file with these tensors: name, shape and type. Raises ConvertError when a key or a
-    tensor stands twice or a value does not fit its kind."""
+    tensor occurs twice or a value does not fit its kind."""
     _check_unique([value.key for value in metadata])
     _check_unique([name for name, _, _ in tensors])
     places, offset = [], 0
@@ -130,5 +130,5 @@ def _check_unique(names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ConvertError(f"{name} stands twice", name)
+            raise ConvertError(f"{name} occurs twice", name)
         seen.add(name)

@@ -146,7 +146,7 @@ def _check_names(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> No
     for name in plan.source_names():
         stem = name.removesuffix(".weight")
         if name not in found and not any(f"{stem}{end}" in found for end in _PACKED):
-            raise ConvertError(f"the checkpoint lacks {shown(name)}", name)
+            raise ConvertError(f"the checkpoint has no {shown(name)}", name)
 
 
 def _check(name: str, entry: TensorEntry) -> None:

@@ -126,6 +126,6 @@ def _read(file: BinaryIO, size_bytes: int, entry: TensorEntry) -> bytearray:
     while position < size_bytes:
         count = file.readinto(view[position:])  # type: ignore[attr-defined]
         if not count:
-            raise ConvertError(f"{entry.path.name} became shorter while it was read", entry.name)
+            raise ConvertError(f"{entry.path.name} became shorter while being read", entry.name)
         position += count
     return content

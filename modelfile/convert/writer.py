@@ -94,7 +94,7 @@ def _copy(source: int, start: int, size_bytes: int, output: int, name: str) -> I
         else:
             count = _put(output, os.pread(source, wanted, start))
         if not count:
-            raise ConvertError(f"{name} became shorter while it was read", name)
+            raise ConvertError(f"{name} became shorter while being read", name)
         start += count
         yield count
 

@@ -63,7 +63,7 @@ class Budget:
         LimitExceeded."""
         if size > self.value_size:
             raise LimitExceeded(
-                f"the template makes a value of {size} characters, at most"
+                f"the template creates a value of {size} characters, at most"
                 f" {self.value_size} are allowed"
             )
 
@@ -78,13 +78,13 @@ class Budget:
             self._since_clock += size
             self._charge(sys.getsizeof(value))
         elif isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
-            raise LimitExceeded(f"the template makes a number of {value.bit_length()} bits")
+            raise LimitExceeded(f"the template creates a number of {value.bit_length()} bits")
         return value
 
     def _charge(self, size_bytes: int) -> None:
         self._bytes -= size_bytes
         if self._bytes < 0:
-            raise LimitExceeded("the template makes too many bytes of text and lists in all")
+            raise LimitExceeded("the template creates too much text and too many lists")
         self._since_clock += size_bytes
         if self._since_clock >= _CLOCK_BYTES:
             self._check_clock()

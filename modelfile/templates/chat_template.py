@@ -60,4 +60,4 @@ class ChatTemplate(ABC):
 
     def fill(self, prompt: str, suffix: str, **options: Any) -> str:
         """The prompt for the text between prompt and suffix. Raises TemplateError."""
-        raise TemplateError("the template has no place for a suffix: it does not read .Suffix")
+        raise TemplateError("the template does not support a suffix: it does not use .Suffix")

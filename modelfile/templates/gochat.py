@@ -64,7 +64,7 @@ class GoChatTemplate(ChatTemplate):
         try:
             return self._render(messages, tools, _thinking(options))
         except RecursionError as error:
-            raise TemplateError("the messages or the tools nest too deeply") from error
+            raise TemplateError("the messages or the tools are nested too deeply") from error
 
     def _render(
         self,

@@ -123,13 +123,15 @@ class RegistryAuthority:
         try:
             realm = httpx.URL(text)
         except httpx.InvalidURL:
-            raise RemoteRefused(f"the registry's token service is no URL: {shown(text)}") from None
+            raise RemoteRefused(
+                f"the registry's token service is not a valid URL: {shown(text)}"
+            ) from None
         pinned = _REALMS.get(self._registry.host)
         known = pinned is not None and realm.host == pinned and realm.scheme == "https"
         if not (same_origin(realm, self._registry) or known) or realm.userinfo:
             raise RemoteRefused(
-                f"{self._registry.host} wants a token of {shown(text)}, which is another origin; "
-                "no credential was sent there"
+                f"{self._registry.host} requests a token from {shown(text)}, which is another "
+                "origin; no credentials were sent there"
             )
         return realm
 
@@ -154,8 +156,8 @@ def _authorization(credential: Credential | None) -> dict[str, str]:
 def _refusal(registry: httpx.URL, credential: Credential | None) -> str:
     host = _host(registry)
     if credential is None:
-        return f"{host} wants credentials; give them with: hearth login {host}"
-    return f"{host} refuses the credentials of {shown(credential.username)}"
+        return f"{host} requires credentials; log in with: hearth login {host}"
+    return f"{host} rejected the credentials of {shown(credential.username)}"
 
 
 def _token_in(content: bytes) -> str:

@@ -36,8 +36,8 @@ class NotLinkable(RegistryError):
 
     def __init__(self, file: ForeignFile) -> None:
         super().__init__(
-            f"{file.path.name} cannot be linked, for it lies on another file system or belongs "
-            f"to another user; a copy takes {file.size_bytes} bytes: --copy allows it"
+            f"{file.path.name} cannot be linked because it is on another file system or belongs "
+            f"to another user; a copy takes {file.size_bytes} bytes: allow it with --copy"
         )
         self.size_bytes = file.size_bytes
 

@@ -110,9 +110,9 @@ def foreign_file(path: Path, inside: Path) -> ForeignFile | str:
         real = path.resolve(strict=True)
         status = real.lstat()
     except (OSError, RuntimeError):
-        return f"{path.name} is a link to nothing"
+        return f"{path.name} is a broken link"
     if not real.is_relative_to(inside.resolve()):
-        return f"{path.name} is a link that leads out of the folder"
+        return f"{path.name} is a link to a file outside the folder"
     if not stat.S_ISREG(status.st_mode):
         return f"{path.name} is not a regular file"
     digest = Digest(real.name) if _HEX.fullmatch(real.name) else None

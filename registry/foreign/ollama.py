@@ -31,7 +31,7 @@ def _model(root: Path, manifests: Manifests, name: Name) -> ForeignModel:
         content = manifests.read(name).content
         manifest = Manifest.from_bytes(content)
     except (RegistryError, OSError) as error:
-        reason = error.message if isinstance(error, RegistryError) else "its manifest is gone"
+        reason = error.message if isinstance(error, RegistryError) else "its manifest is missing"
         return ForeignModel(name, (), obstacle=reason)
     found = [_blob(root, layer) for layer in manifest.blobs]
     files = tuple(file for file in found if isinstance(file, ForeignFile))

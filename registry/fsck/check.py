@@ -72,7 +72,7 @@ def _listed(store: Store, survey: Survey, blobs: list[_Blob]) -> Iterator[Findin
         if found is None:
             if not entry.name.startswith(".") and not _OTHERS_PARTIAL.fullmatch(entry.name):
                 path = f"blobs/{entry.name}"
-                yield Finding("stray", path, f"{path} is no blob; it is left alone")
+                yield Finding("stray", path, f"{path} is not a blob and was left unchanged")
             continue
         digest = Digest(found[1])
         with contextlib.suppress(FileNotFoundError):

@@ -62,7 +62,7 @@ def _check(store: Store, files: Manifests, name: Name, survey: Survey) -> Findin
     now = ManifestRecord(file.content, file.modified_ns)
     before = store.records.manifest(name)
     if before is not None and _is_damage(before, now):
-        return _finding(name, "its content has changed by itself")
+        return _finding(name, "its content has been corrupted")
     if before != now and not store.read_only:
         store.records.keep_manifest(name, now)
     return None
@@ -97,7 +97,7 @@ def _strays(store: Store) -> Iterator[Finding]:
         for entry in sorted((*links, *files)):
             path = os.path.relpath(os.path.join(folder, entry), top)
             if not entry.startswith(".") and (entry in links or not _is_name(path)):
-                message = f"manifests/{path} is no name of a model; it is left alone"
+                message = f"manifests/{path} is not a model name and was left unchanged"
                 yield Finding("stray", f"manifests/{path}", message)
 
 

@@ -45,7 +45,7 @@ def _mode(store: Store, path: Path) -> Iterator[Finding]:
         is_shared = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
         if is_ours and not is_shared and wanted_mode(status) != mode:
             shown = str(path.relative_to(store.root))
-            why = "other users may change it" if mode & _OTHERS_WRITE else "its owner is shut out"
+            why = "other users can modify it" if mode & _OTHERS_WRITE else "its owner has no access"
             yield Finding("mode", shown, f"{shown} has the mode {mode:04o}: {why}")
 
 
@@ -55,7 +55,11 @@ def check_temporary(store: Store, keep_s: float = PARTIAL_KEEP_S) -> Iterator[Fi
     names = set(_names(folder))
     for name in sorted(names):
         if not name.startswith(_OWN_TEMPORARY):
-            yield Finding("stray", f"tmp/{name}", f"tmp/{name} is none of ours; it is left alone")
+            yield Finding(
+                "stray",
+                f"tmp/{name}",
+                f"tmp/{name} was not created by hearth and was left unchanged",
+            )
         elif name.startswith(PREFIX):
             reason = _dangling(folder, name, names, keep_s)
             if reason is not None:
@@ -73,10 +77,10 @@ def _dangling(folder: Path, name: str, names: set[str], keep_s: float) -> str | 
         return (
             "a journal without its file"
             if is_journal
-            else ("a part of a transfer without its journal")
+            else ("a partial transfer without its journal")
         )
     if age_s > keep_s:
-        return f"a part of a transfer that nobody went on with for {age_s / 86400:.0f} days"
+        return f"a partial transfer abandoned for {age_s / 86400:.0f} days"
     return None
 
 

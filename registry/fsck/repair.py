@@ -76,7 +76,7 @@ def _set_mode(path: Path) -> bool:
 
 
 def _remove_partial(path: Path) -> bool:
-    with faults("remove the part of a transfer", path.parent):
+    with faults("remove the partial transfer", path.parent):
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(path, flags)
         try:

@@ -112,7 +112,7 @@ def _weights(layers: list[_Named]) -> list[ArtifactFile]:
     files = {item.path: item.layer for item in layers if item.path and _is_file(item.layer)}
     if not files:
         kinds = ", ".join(sorted({shown(item.layer.media_type) for item in layers})[:4])
-        raise RemoteMissing(f"the artifact holds no GGUF, and no safetensors as files: {kinds}")
+        raise RemoteMissing(f"the artifact contains no GGUF and no safetensors files: {kinds}")
     entries = [
         RepositoryFile(path, layer.size_bytes, layer.digest.hex) for path, layer in files.items()
     ]

@@ -76,7 +76,7 @@ class Download:
 
     async def run(self) -> Digest:
         """Fetch what is missing. Raises RemoteError, DigestMismatch when the server's content is
-        not what was promised, StoreFull and StoreFault; what has arrived stays."""
+        not what was expected, StoreFull and StoreFault; what has arrived stays."""
         await self._fetch_all()
         digest = self._partial.digest()
         if self._file.digest is not None and digest != self._file.digest:
@@ -174,8 +174,8 @@ class Download:
         if wait_s is None:
             done = self._progress.completed_bytes
             raise RemoteUnreachable(
-                f"{error.reason}; {done} of {self._plan.size_bytes} bytes are kept, pull again "
-                "to go on from there"
+                f"{error.reason}; {done} of {self._plan.size_bytes} bytes were kept; pull again "
+                "to resume"
             )
         return wait_s
 
@@ -251,7 +251,7 @@ class Download:
                         filling = _Chunk(self._partial, following)
                     elif filling.should_write:
                         await filling.flush()
-            raise RetryLater("the connection ended before the range was complete")
+            raise RetryLater("the connection was closed before the range was complete")
         finally:
             await filling.settle()
 

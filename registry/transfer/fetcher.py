@@ -84,7 +84,7 @@ class Fetcher:
         except DigestMismatch as error:
             partial.discard()
             raise RemoteRefused(
-                f"{error.message}: the registry sent the same wrong bytes twice"
+                f"{error.message}: the registry sent the same corrupt data twice"
             ) from None
         except BaseException:
             if not partial.arrived:

@@ -193,12 +193,12 @@ class Backend(Protocol):
         """A copy of all that the cache holds of the sequence, which stays as it is. Raises
         BackendError when can_save is False, the sequence is empty or memory is short; nothing
         has changed then."""
-        raise BackendError("this backend saves no sequences")
+        raise BackendError("this backend cannot save sequences")
 
     def load(self, state: SavedState, sequence: int) -> None:
         """The sequence (empty) holds what was saved, in cells of its own. Raises PoolFull when
         they are not free, BackendError when the state is refused; nothing has changed then."""
-        raise BackendError("this backend saves no sequences")
+        raise BackendError("this backend cannot save sequences")
 
     def reset(self) -> None:
         """Forget all sequences."""

@@ -15,7 +15,7 @@ from runner.backends.backend import (
 )
 from runner.types import SamplingParams
 
-_NO_GENERATION = "this model was loaded for embeddings; it generates no text"
+_NO_GENERATION = "this model was loaded for embeddings and cannot generate text"
 
 
 class EmbeddingBackend(Backend):

@@ -93,7 +93,7 @@ def test_a_model_is_pushed_and_pulled_with_tokens_for_what_is_asked(guarded: Gua
 def test_a_wrong_password_is_refused_and_not_kept(guarded: Guarded) -> None:
     code, error = guarded.login(USER, "wrong")
     assert code != 0
-    assert f"{guarded.address} refuses the credentials of '{USER}'" in error
+    assert f"{guarded.address} rejected the credentials of '{USER}'" in error
     assert guarded.service.refused > 0
     assert not (guarded.daemon.home / "auth.json").exists()
     guarded.do("pull", f"{guarded.address}/public/none")

@@ -147,7 +147,7 @@ def test_projectors_beside_the_weights_are_taken_along(
     write(studio / "blind" / "mmproj-m-F16.gguf", projector_file(kind="model"))
     ran = hearth(of_daemon(daemon), "import", "lmstudio", "--path", str(tmp_path / "studio"))
     assert ran.returncode == 0, ran.stderr
-    assert "the projector was skipped: the file is no projector but model" in ran.stdout
+    assert "the projector was skipped: the file is not a projector but model" in ran.stdout
     kinds = {}
     for name, tag in (("seeing", "Q8_0"), ("blind", "Q4_0")):
         path = daemon.home.joinpath("models/manifests/registry.ollama.ai/pub", name, tag)

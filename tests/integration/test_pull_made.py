@@ -192,7 +192,7 @@ def test_safetensors_are_converted_which_is_said_first(
     lines = pull(daemon, f"hf.co/{REPO}")
     assert lines[-1] == {"status": "success", "model": f"hf.co/{REPO}"}
     told = statuses(lines)
-    assert told[1] == "no GGUF here: the safetensors are fetched and then converted"
+    assert told[1] == "no GGUF files found: downloading safetensors to convert them"
     assert told.index("pulling config.json") < told.index("pulling README.md")
     assert told.index("verifying sha256 digest") < told.index("converting")
     assert "pulling model.onnx" not in told

@@ -47,7 +47,7 @@ def test_gguf_blocks_are_read_as_the_gguf_package_reads_them(kind: str) -> None:
 def test_an_unknown_format_and_a_broken_row_are_named() -> None:
     with pytest.raises(ValueError, match="'IQ1_S' is not supported; these are: Q4_0"):
         gguf.dequantize(bytes_like(1, 18), "IQ1_S")
-    with pytest.raises(ValueError, match="a row of 19 bytes is no whole number of Q4_0 blocks"):
+    with pytest.raises(ValueError, match="a row of 19 bytes is not a whole number of Q4_0 blocks"):
         gguf.dequantize(bytes_like(1, 19), "Q4_0")
 
 

@@ -75,7 +75,7 @@ def _head(config: Config) -> Iterator[Weight]:
 def _metadata(config: Config, skipped: int) -> Iterator[MetadataValue]:
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     if hidden % heads:
-        config.refuse("hidden_size", f"{hidden} is no multiple of {heads} heads")
+        config.refuse("hidden_size", f"{hidden} is not a multiple of {heads} heads")
     entries: list[tuple[str, ValueType, Value]] = [
         ("context_length", "u32", config.integer("max_position_embeddings") - skipped),
         ("embedding_length", "u32", hidden),

@@ -46,7 +46,7 @@ def plan(config: Config) -> ConversionPlan:
     check_activation(config, "hidden_activation", *ACTIVATIONS)
     check_unbiased(config, "attention_bias")
     if config.flag("use_bidirectional_attention"):
-        config.refuse("use_bidirectional_attention", "embedders of Gemma 3 are not supported")
+        config.refuse("use_bidirectional_attention", "Gemma 3 embedding models are not supported")
     shape = read_decoder_shape(config, head=256, tied=True)
     check_query_scale(config, shape, largest_layers=62)
 

@@ -92,7 +92,7 @@ def fill_table(
 
 def read_merges(model: Mapping[str, Any], vocabulary: Mapping[str, int]) -> list[Merge]:
     """The merges, first come first merged; as pairs or as texts with one space. Raises
-    ConvertError: one is no pair, stands twice or is of no tokens."""
+    ConvertError: one is no pair, occurs twice or is of no tokens."""
     listed = items(model, "merges", TOKENIZER)
     if len(listed) > MAX_TOKENS * 4:
         raise refusal(TOKENIZER, "merges", f"{len(listed)}, more than {MAX_TOKENS * 4}")
@@ -100,12 +100,14 @@ def read_merges(model: Mapping[str, Any], vocabulary: Mapping[str, int]) -> list
     seen: set[Merge] = set()
     for merge in merges:
         if merge in seen:
-            raise refusal(TOKENIZER, "merges", f"{brief(' '.join(merge))} stands twice")
+            raise refusal(TOKENIZER, "merges", f"{brief(' '.join(merge))} occurs twice")
         seen.add(merge)
         missing = next((part for part in _parts(merge) if part not in vocabulary), None)
         if missing is not None:
             text = brief(" ".join(merge))
-            raise refusal(TOKENIZER, "merges", f"{text} needs {brief(missing)}, which is no token")
+            raise refusal(
+                TOKENIZER, "merges", f"{text} needs {brief(missing)}, which is not a token"
+            )
     return merges
 
 

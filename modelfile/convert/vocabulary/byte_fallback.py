@@ -84,7 +84,7 @@ def _ranks(merges: Sequence[Merge]) -> dict[str, float]:
         if text != last:
             run = len(set(text)) == 1
             if text in scores and not (run and scores[text] == tie):
-                raise refusal(TOKENIZER, "merges", f"those of {brief(text)} do not stand together")
+                raise refusal(TOKENIZER, "merges", f"those of {brief(text)} are not contiguous")
             if not (run and len(set(last)) == 1):
                 tie = -float(rank)
             scores.setdefault(text, tie)

@@ -68,12 +68,12 @@ def _named(value: Any, file: str) -> dict[str, str]:
     if isinstance(value, list):
         value = dict(_entry(entry, file) for entry in value)
     if not isinstance(value, dict):
-        raise refusal(file, "chat_template", f"{brief(value)}, expected a text or a list")
+        raise refusal(file, "chat_template", f"{brief(value)}, expected a string or a list")
     _check_count(len(value), file)
     for name, text in value.items():
         _checked(name, file)
         if not isinstance(text, str) or len(text.encode(errors="replace")) > MAX_TEMPLATE_BYTES:
-            most = f"expected a text of at most {MAX_TEMPLATE_BYTES} bytes"
+            most = f"expected a string of at most {MAX_TEMPLATE_BYTES} bytes"
             raise refusal(file, f"chat_template {name}", most)
     return dict(value)
 
@@ -88,7 +88,7 @@ def _entry(entry: Any, file: str) -> tuple[str, Any]:
 def _checked(name: str, file: str) -> str:
     if not _NAME.fullmatch(name):
         raise refusal(
-            file, "chat_template", f"{brief(name)} is no name of letters, digits, . - and _"
+            file, "chat_template", f"{brief(name)} is not a name of letters, digits, . - and _"
         )
     return name
 

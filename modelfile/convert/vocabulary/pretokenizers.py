@@ -204,7 +204,7 @@ def _split(value: Mapping[str, Any]) -> str:
     pattern = child(value, "pattern", _FILE)
     text = pattern.get("Regex", pattern.get("String"))
     if not isinstance(text, str):
-        raise refusal(_FILE, "pattern", f"{brief(text)}, expected a text")
+        raise refusal(_FILE, "pattern", f"{brief(text)}, expected a string")
     manner = (value.get("behavior"), value.get("invert", False))
     # Each expression that is known covers all text, so that removing what lies between the
     # matches is the same as keeping the matches apart.

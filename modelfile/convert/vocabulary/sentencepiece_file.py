@@ -62,7 +62,7 @@ def _model(
     file: str,
 ) -> SentencePiece:
     if not pieces:
-        raise refusal(file, "pieces", "none; this is no SentencePiece model")
+        raise refusal(file, "pieces", "none; this is not a SentencePiece model")
     kind = trainer.get(3, _UNIGRAM)
     if kind not in (_UNIGRAM, _BPE):
         raise refusal(file, "model_type", f"{kind!r}, expected 1 (unigram) or 2 (BPE)")
@@ -105,5 +105,5 @@ def _message(value: Wire) -> bytes:
 
 def _float(value: Wire) -> float:
     if not isinstance(value, bytes) or len(value) != 4:
-        raise ValueError("a score that is no 32-bit number")
+        raise ValueError("a score that is not a 32-bit number")
     return float(struct.unpack("<f", value)[0])

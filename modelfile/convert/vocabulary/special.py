@@ -108,7 +108,7 @@ def _role(folder: TokenizerFiles, role: str) -> int | None:
         if text is not None:
             id = folder.table.find(text)
             if id is None:
-                raise refusal(file, key, f"{brief(text)} is no token of the vocabulary")
+                raise refusal(file, key, f"{brief(text)} is not a token of the vocabulary")
             return id
     return next(_ids(folder, f"{key}_id"), _usual(folder.table, role))
 
@@ -184,7 +184,7 @@ def _added(folder: TokenizerFiles, ids: dict[str, int]) -> list[tuple[str, bool]
             if text is not None:
                 id = folder.table.find(text)
                 if id is None:
-                    raise refusal(TOKENIZER, "post_processor", f"{brief(text)} is no token")
+                    raise refusal(TOKENIZER, "post_processor", f"{brief(text)} is not a token")
                 if id not in (ids.get(role), ids.get(other)) and role in ids:
                     name = f"adds {brief(text)}, but {role}_token is another"
                     raise refusal(TOKENIZER, "post_processor", name)

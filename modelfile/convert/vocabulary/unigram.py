@@ -88,7 +88,7 @@ def _charsmap(text: Any) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True) or None
     except binascii.Error as error:
-        raise refusal(TOKENIZER, "precompiled_charsmap", f"no base64: {error}") from None
+        raise refusal(TOKENIZER, "precompiled_charsmap", f"not base64: {error}") from None
 
 
 def _pre_tokenizer(tokenizer: Mapping[str, Any]) -> tuple[bool, bool]:

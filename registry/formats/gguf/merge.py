@@ -86,7 +86,7 @@ def merge(paths: Sequence[Path], target: Path, report: MergeProgress) -> int:
     """Write the model whose parts these are, in any order, to target; gives the number of
     tensors. target appears when it is whole; a failure leaves nothing.
 
-    Raises InvalidGguf when a part is missing, stands twice or belongs to another model, OSError.
+    Raises InvalidGguf when a part is missing, occurs twice or belongs to another model, OSError.
     """
     parts = _ordered([read_part(path) for path in paths])
     head, places = _plan(parts)
@@ -139,7 +139,7 @@ def _plan(parts: Sequence[SplitPart]) -> tuple[bytes, list[list[int]]]:
         row = []
         for tensor in part.tensors:
             if tensor.name in names:
-                raise InvalidGguf(f"the tensor {tensor.name} stands in two parts", tensor.name)
+                raise InvalidGguf(f"the tensor {tensor.name} occurs in two parts", tensor.name)
             names.add(tensor.name)
             table += _tensor_row(tensor, place)
             row.append(place)

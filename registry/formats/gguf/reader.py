@@ -101,7 +101,7 @@ def read_entries(source: HeaderSource, count: int) -> Iterator[tuple[str, RawVal
         start = source.position
         key = _text(read_string(source, MAX_KEY_BYTES, f"key {number}"), f"key {number}")
         if key in keys:
-            raise InvalidGguf(f"the key {shown(key)} stands twice", key)
+            raise InvalidGguf(f"the key {shown(key)} occurs twice", key)
         keys.add(key)
         value = read_value(source, key)
         yield key, value, source.buffer[start : source.position]

@@ -24,10 +24,10 @@ def read_tensors(source: HeaderSource, count: int, alignment: int) -> tuple[Tens
     for number in range(count):
         tensor = _read_tensor(source, f"tensor {number}")
         if tensor.name in tensors:
-            raise InvalidGguf(f"the tensor {shown(tensor.name)} stands twice", tensor.name)
+            raise InvalidGguf(f"the tensor {shown(tensor.name)} occurs twice", tensor.name)
         if tensor.offset % alignment:
             raise InvalidGguf(
-                f"tensor {tensor.name}: offset {tensor.offset} is no multiple of the alignment"
+                f"tensor {tensor.name}: offset {tensor.offset} is not a multiple of the alignment"
                 f" {alignment}",
                 tensor.name,
             )
@@ -41,7 +41,7 @@ def check_layout(tensors: tuple[TensorInfo, ...], data_offset: int, size_bytes: 
     for tensor in sorted(tensors, key=lambda item: item.offset):
         if tensor.offset < end:
             raise InvalidGguf(
-                f"tensor {tensor.name}: offset {tensor.offset} lies in tensor {before},"
+                f"tensor {tensor.name}: offset {tensor.offset} overlaps tensor {before},"
                 f" which ends at {end}",
                 tensor.name,
             )
@@ -72,7 +72,7 @@ def _read_tensor(source: HeaderSource, what: str) -> TensorInfo:
 
 def _check_shape(name: str, dimensions: tuple[int, ...], kind: int) -> None:
     if kind not in TENSOR_TYPES:
-        raise InvalidGguf(f"tensor {name}: type {kind} is unknown to this version", name)
+        raise InvalidGguf(f"tensor {name}: type {kind} is not supported", name)
     if not all(dimensions) or prod(dimensions) > _MAX_ELEMENTS:
         raise InvalidGguf(
             f"tensor {name}: shape {list(dimensions)}, expected sizes of 1 or more and at most"

@@ -114,7 +114,7 @@ def _plain_items(kind: int, items: Sequence[Any]) -> Iterator[Any]:
 def _read_array(source: HeaderSource, key: str) -> RawArray:
     kind, count = source.unpack(_ARRAY_HEAD, key)
     if kind == ARRAY:
-        raise InvalidGguf(f"{key}: an array of arrays, which no model needs", key)
+        raise InvalidGguf(f"{key}: nested arrays are not supported", key)
     if kind != STRING and kind not in SCALARS:
         raise InvalidGguf(f"{key}: array of type {kind}, which is unknown", key)
     offset = source.position
@@ -139,7 +139,7 @@ def _read_items(source: HeaderSource, kind: int, count: int, key: str) -> Sequen
     if sys.byteorder == "big":
         numbers.byteswap()
     if kind == BOOL and count and max(numbers) > 1:
-        raise InvalidGguf(f"{key}: {max(numbers)} is no bool, expected 0 or 1", key)
+        raise InvalidGguf(f"{key}: {max(numbers)} is not a bool, expected 0 or 1", key)
     return numbers
 
 
@@ -169,5 +169,5 @@ def _read_strings(source: HeaderSource, count: int, key: str) -> list[bytes]:
 
 def _bool(value: int, key: str) -> bool:
     if value > 1:
-        raise InvalidGguf(f"{key}: {shown(str(value))} is no bool, expected 0 or 1", key)
+        raise InvalidGguf(f"{key}: {shown(str(value))} is not a bool, expected 0 or 1", key)
     return bool(value)

@@ -115,7 +115,7 @@ def _header_length(prefix: bytes, size_bytes: int) -> int:
 
 def _metadata(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise InvalidSafetensors("__metadata__ is no object of strings", "__metadata__")
+        raise InvalidSafetensors("__metadata__ is not an object of strings", "__metadata__")
     if len(value) > MAX_METADATA_KEYS:
         raise InvalidSafetensors(f"{len(value)} keys of metadata", "__metadata__")
     return MappingProxyType(value)
@@ -147,7 +147,7 @@ def _tensor(path: Path, name: str, entry: Any, data_start: int) -> TensorEntry:
 
 def _integers(name: str, field: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or len(value) > 64:
-        _refuse(name, f"{field} is no short list")
+        _refuse(name, f"{field} is not a short list")
     for item in value:
         if type(item) is not int or not 0 <= item < _LARGEST:
             _refuse(name, f"{field} holds {shown(str(item))}, expected whole numbers from 0 on")

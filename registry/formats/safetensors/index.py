@@ -68,7 +68,7 @@ def _places(content: bytes) -> dict[str, str]:
         raise InvalidSafetensors("the index has no weight_map", "weight_map")
     for name, shard in places.items():
         if not isinstance(shard, str) or _SHARD.fullmatch(shard) is None:
-            raise InvalidSafetensors(f"{shown(str(shard))} is no name of a shard", name)
+            raise InvalidSafetensors(f"{shown(str(shard))} is not the name of a shard", name)
     if len(set(places.values())) > MAX_SHARDS:
         raise InvalidSafetensors(f"more than {MAX_SHARDS} shards", "weight_map")
     return places

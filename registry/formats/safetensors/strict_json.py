@@ -21,7 +21,7 @@ def parse_object(content: bytes, what: str) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidSafetensors(f"{what} is not JSON: {shown(str(error))}") from None
     if not isinstance(value, dict):
-        raise InvalidSafetensors(f"{what} is no JSON object")
+        raise InvalidSafetensors(f"{what} is not a JSON object")
     return value
 
 
@@ -31,10 +31,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise InvalidSafetensors(f"{shown(key)} stands twice", key)
+                raise InvalidSafetensors(f"{shown(key)} occurs twice", key)
             seen.add(key)
     return found
 
 
 def _no_constant(text: str) -> Any:
-    raise InvalidSafetensors(f"{text} is no JSON number")
+    raise InvalidSafetensors(f"{text} is not a JSON number")

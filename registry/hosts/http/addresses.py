@@ -38,7 +38,7 @@ def check_scheme(url: httpx.URL, insecure: bool) -> None:
         return
     if url.scheme == "http":
         raise RemoteRefused(
-            f"{shown(url.host)} would be asked over plain http; --insecure allows that"
+            f"{shown(url.host)} would be contacted over plain HTTP; allow it with --insecure"
         )
     raise RemoteRefused(f"{shown(str(url))} is neither https nor http")
 
@@ -56,7 +56,7 @@ async def check_redirect(
     if target.userinfo:
         raise RemoteRefused(f"{shown(source.host)} redirects to a URL with a password in it")
     if source.scheme == "https" and target.scheme != "https":
-        raise RemoteRefused(f"{shown(source.host)} redirects from https to plain http")
+        raise RemoteRefused(f"{shown(source.host)} redirects from HTTPS to plain HTTP")
     if source.host == target.host:
         return False
     if source_is_private is None:

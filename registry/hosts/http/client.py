@@ -181,7 +181,7 @@ def _connection_faults(url: httpx.URL) -> Any:
     try:
         yield
     except httpx.TimeoutException:
-        raise RetryLater(f"{host} stopped answering") from None
+        raise RetryLater(f"{host} stopped responding") from None
     except httpx.TransportError as error:
         reason = str(error) or type(error).__name__
         if isinstance(error.__cause__, ssl.SSLCertVerificationError):
@@ -194,7 +194,7 @@ def _location(response: httpx.Response) -> httpx.URL:
     try:
         return response.request.url.join(given)
     except httpx.InvalidURL:
-        raise RemoteRefused(f"a redirect leads to {shown(given)}, which is no URL") from None
+        raise RemoteRefused(f"a redirect leads to {shown(given)}, which is not a URL") from None
 
 
 async def _body(response: httpx.Response, limit_bytes: int) -> bytes:
@@ -206,8 +206,7 @@ async def _body(response: httpx.Response, limit_bytes: int) -> bytes:
         content += part
         if len(content) > limit_bytes:
             raise RemoteRefused(
-                f"{response.request.url.host} sends more than the {limit_bytes} bytes that such "
-                "an answer may have"
+                f"{response.request.url.host} sent more than the maximum of {limit_bytes} bytes"
             )
     return bytes(content)
 
@@ -217,14 +216,14 @@ def check_plain(response: httpx.Response) -> None:
     coding = response.headers.get("content-encoding", "identity").lower()
     if coding not in ("identity", ""):
         raise RemoteRefused(
-            f"{response.request.url.host} sends content compressed with {shown(coding)}"
+            f"{response.request.url.host} sent content compressed with {shown(coding)}"
         )
 
 
 def raise_if_transient(response: httpx.Response) -> None:
     """Raises RetryLater for a status that may be another one later."""
     if response.status_code in _TRANSIENT:
-        reason = f"{response.request.url.host} answers {response.status_code}"
+        reason = f"{response.request.url.host} responded with {response.status_code}"
         raise RetryLater(reason, retry_after_s(response.headers))
 
 
@@ -251,8 +250,10 @@ def raise_for_status(response: httpx.Response, what: str) -> None:
     answer = error_message(response)
     reason = f": {answer}" if answer else ""
     if status in (401, 403):
-        raise RemoteDenied(f"{host} refuses {what} ({status}){reason}; see: hearth login {host}")
-    raise RemoteUnreachable(f"{host} answers {status} to a request for {what}{reason}")
+        raise RemoteDenied(
+            f"{host} denied access to {what} ({status}){reason}; see: hearth login {host}"
+        )
+    raise RemoteUnreachable(f"{host} responded with {status} to a request for {what}{reason}")
 
 
 def error_message(response: httpx.Response) -> str | None:

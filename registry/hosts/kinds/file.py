@@ -100,7 +100,9 @@ def _beside(path: Path) -> list[RepositoryFile]:
     """A GGUF with its other parts, and nothing else of its folder but projectors. Raises
     OSError, RemoteRefused."""
     if path.suffix.lower() != ".gguf":
-        raise RemoteRefused(f"{shown(path.name)} is no .gguf file; give one, or the folder")
+        raise RemoteRefused(
+            f"{shown(path.name)} is not a .gguf file; give a .gguf file or a folder"
+        )
     shard = _SHARD.search(path.name)
     stem, end = (path.name[: shard.start()], shard[1]) if shard else (path.name, "")
     wanted = re.compile(rf"{re.escape(stem)}-\d{{5}}-of-{end}\.gguf", re.IGNORECASE)

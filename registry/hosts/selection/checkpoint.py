@@ -106,7 +106,7 @@ def _complete(
     for number in range(1, count + 1):
         if (number, count) not in group:
             name = f"{stem}-{number:05}-of-{count:05}{_WEIGHTS}"
-            raise RemoteRefused(f"{repo} is not whole: {name} is missing")
+            raise RemoteRefused(f"{repo} is incomplete: {name} is missing")
     return [group[number, count] for number in range(1, count + 1)]
 
 
@@ -119,4 +119,6 @@ def _without_model(repo: str, files: Mapping[str, RepositoryFile]) -> RemoteMiss
         )
     if _ADAPTER in files:
         return RemoteMissing(f"{repo} is an adapter whose adapter_model.safetensors is missing")
-    return RemoteMissing(f"{repo} has no whole GGUF that is a model, and no safetensors at its top")
+    return RemoteMissing(
+        f"{repo} has no complete GGUF model and no safetensors files at its top level"
+    )

@@ -62,12 +62,12 @@ def select_files(
     if selector is not None:
         what = "safetensors" if adapter is None else "an adapter"
         raise RemoteMissing(
-            f"{repo} has no {shown(selector)}: it holds {what} and no GGUF. Pull "
+            f"{repo} has no {shown(selector)}: it contains {what} and no GGUF. Pull "
             f"hf.co/{repo} and quantize it with: hearth create --quantize"
         )
     if adapter is not None:
         return SelectedFiles(variant.entries, "adapter")
-    note = "no GGUF here: the safetensors are fetched and then converted"
+    note = "no GGUF files found: downloading safetensors to convert them"
     return SelectedFiles(variant.entries, notes=(note,))
 
 

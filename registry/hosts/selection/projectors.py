@@ -52,7 +52,7 @@ def projector_for(
 def with_projector(entry: RepositoryFile) -> str:
     """What the user should hear of the file that comes along."""
     name, megabytes = entry.path.rpartition("/")[2], entry.size_bytes / 1e6
-    return f"with the projector for images {name} ({megabytes:.1f} MB)"
+    return f"with the multimodal projector {name} ({megabytes:.1f} MB)"
 
 
 def _rank(path: str, variant: Variant, own: str) -> tuple[int, int, int, str]:

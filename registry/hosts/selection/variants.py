@@ -106,7 +106,7 @@ def choose_variant(
     Raises RemoteMissing naming those that there are.
     """
     if not variants:
-        raise RemoteMissing(f"{repo} has no GGUF file that holds a model")
+        raise RemoteMissing(f"{repo} has no GGUF model")
     if selector is not None:
         return VariantChoice(_selected(repo, variants, selector))
     if len(variants) == 1:
@@ -138,7 +138,7 @@ def _best(variants: list[Variant], memory_bytes: int, size_of: SizeOf) -> Varian
             best, f"choosing {best.label} of {len(variants)}: the best for {memory}"
         )
     best = min(quantized, key=size_of)
-    return VariantChoice(best, f"choosing {best.label}, the smallest: none is made for {memory}")
+    return VariantChoice(best, f"choosing {best.label}, the smallest: none fits {memory}")
 
 
 def _is_gguf(path: str) -> bool:

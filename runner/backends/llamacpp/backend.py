@@ -157,7 +157,7 @@ class LlamaCppBackend(Backend):
             at = end
         if faulty:
             raise RowFault(
-                "the model computed no usable probabilities (NaN) for the next token; its file may "
+                "the model produced invalid probabilities (NaN) for the next token; its file may "
                 "be damaged or its cache type too small",
                 sampled=results,
                 sequences=faulty,
@@ -229,7 +229,7 @@ class LlamaCppBackend(Backend):
         """See Backend.load."""
         self._check(sequence)
         if not isinstance(state, LlamaCppSavedSequence):
-            raise BackendError(f"a {type(state).__name__} is no state of this backend")
+            raise BackendError(f"a {type(state).__name__} is not a state of this backend")
         copy_in(self._context, state, sequence)
         if self._positions is not None:
             self._positions.set_spans(sequence, state.image_spans)

@@ -95,7 +95,7 @@ class TokenBatch:
         try:
             self._token[:count] = tokens
         except OverflowError as error:
-            raise BackendError(f"a step holds a number that is no token: {error}") from None
+            raise BackendError(f"a step contains an invalid token: {error}") from None
         self._position[:count] = positions
         self._sequence[:count] = sequences
         self.native.n_tokens = count

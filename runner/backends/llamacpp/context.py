@@ -48,9 +48,9 @@ class Context:
             return
         size = batch.n_tokens
         if code == _NO_KV_SLOT:
-            raise PoolFull(f"no room in the cache for {size} more tokens")
+            raise PoolFull(f"the cache has no space for {size} more tokens")
         if code == _INVALID:
-            raise BackendError(f"llama.cpp refused a batch of {size} tokens as inconsistent")
+            raise BackendError(f"llama.cpp rejected a batch of {size} tokens as inconsistent")
         reason = "was aborted" if code == _ABORTED else f"failed with code {code}"
         raise BackendError(f"computing a batch of {size} tokens {reason}")
 

@@ -64,7 +64,7 @@ class LlamaCppEmbeddingBackend(EmbeddingBackend):
     def _vector(self, sequence: int) -> list[float]:
         pointer = native.llama_get_embeddings_seq(self._context.handle, sequence)
         if not pointer:
-            raise BackendError("llama.cpp gave no embedding")
+            raise BackendError("llama.cpp returned no embedding")
         size = native.llama_model_n_embd_out(self._context.model)
         return _normalised(np.ctypeslib.as_array(pointer, shape=(size,)))
 
@@ -76,7 +76,7 @@ class LlamaCppEmbeddingBackend(EmbeddingBackend):
 def _normalised(vector: NDArray[np.float32]) -> list[float]:
     length = float(np.linalg.norm(vector.astype(np.float64)))
     if not np.isfinite(length) or length == 0.0:
-        raise BackendError("the model computed no usable embedding (NaN or all zero)")
+        raise BackendError("the model produced an invalid embedding (NaN or all zeros)")
     return [float(value) for value in vector / np.float32(length)]
 
 

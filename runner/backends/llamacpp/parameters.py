@@ -101,7 +101,7 @@ def _cache_type(plan: LoadPlan) -> int:
         raise ModelLoadFailed(f"llama.cpp has no cache type {name!r}; use f16 or q8_0")
     if plan.flash_attention is False and name not in ("f32", "f16", "bf16"):
         raise ModelLoadFailed(
-            f"the cache type {name} needs flash attention, which is switched off; "
-            "switch it on or use the cache type f16"
+            f"the cache type {name} needs flash attention, which is disabled; "
+            "enable it or use the cache type f16"
         )
     return kind

@@ -45,9 +45,7 @@ class RerankerBackend(LlamaCppEmbeddingBackend):
         self._outputs = native.llama_model_n_cls_out(context.model)
         yes_and_no = metadata(context.model, "general.architecture") in _YES_NO_ARCHITECTURES
         if self._outputs != (2 if yes_and_no else 1):
-            raise ModelLoadFailed(
-                f"the model sorts texts into {self._outputs} classes; a reranker has one output"
-            )
+            raise ModelLoadFailed(f"the model has {self._outputs} outputs; a reranker has one")
         self._segments = segments
         self._separator = separator
 
@@ -65,11 +63,11 @@ class RerankerBackend(LlamaCppEmbeddingBackend):
     def _vector(self, sequence: int) -> list[float]:
         pointer = native.llama_get_embeddings_seq(self._context.handle, sequence)
         if not pointer:
-            raise BackendError("llama.cpp gave no score")
+            raise BackendError("llama.cpp returned no score")
         outputs = np.ctypeslib.as_array(pointer, shape=(self._outputs,)).tolist()
         score = outputs[0] if self._outputs == 2 else sigmoid(outputs[0])
         if not math.isfinite(score):
-            raise BackendError("the model computed no usable score (NaN)")
+            raise BackendError("the model produced an invalid score (NaN)")
         return [score]
 
 

@@ -29,7 +29,9 @@ class LlamaCppSavedSequence:
         try:
             self._memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
-            raise BackendError(f"no memory for a copy of {size_bytes} bytes: {error}") from error
+            raise BackendError(
+                f"not enough memory for a copy of {size_bytes} bytes: {error}"
+            ) from error
 
     def buffer(self) -> ctypes.Array[ctypes.c_uint8]:
         """The memory as C sees it."""
@@ -45,7 +47,7 @@ def copy_out(context: Context, sequence: int) -> LlamaCppSavedSequence:
     """A copy of the sequence. Raises BackendError when it is empty or cannot be copied."""
     tokens = _length(context, sequence)
     if tokens == 0:
-        raise BackendError(f"sequence {sequence} is empty: there is nothing to save")
+        raise BackendError(f"sequence {sequence} is empty: nothing to save")
     saved = LlamaCppSavedSequence(state_bytes(context, sequence), tokens)
     copied = native.llama_state_seq_get_data(
         context.handle, saved.buffer(), saved.size_bytes, sequence
@@ -68,7 +70,7 @@ def copy_in(context: Context, saved: LlamaCppSavedSequence, sequence: int) -> No
     )
     if read != saved.size_bytes or _length(context, sequence) != saved.tokens:
         native.llama_memory_seq_rm(context.memory, sequence, -1, -1)
-        raise PoolFull(f"llama.cpp did not take {saved.tokens} tokens back into its cache")
+        raise PoolFull(f"llama.cpp could not restore {saved.tokens} tokens into its cache")
 
 
 def _length(context: Context, sequence: int) -> int:

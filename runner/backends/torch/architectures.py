@@ -27,7 +27,7 @@ def model_class(model_type: str) -> Any:
     name = _SAME.get(model_type, model_type).replace("-", "_")
     if name not in known():
         raise ModelLoadFailed(
-            f"the torch backend does not know the architecture {shown(model_type)}; it knows"
+            f"the torch backend does not support the architecture {shown(model_type)}; it knows"
             f" {', '.join(known())}"
         )
     return importlib.import_module(f"runner.backends.torch.models.{name}").build

@@ -183,7 +183,7 @@ class TorchBackend(Backend):
         except (torch.OutOfMemoryError, MemoryError) as error:
             self._roll_back(layout)
             raise BackendError(
-                f"no memory for a step of {len(layout.tokens)} tokens: {error}"
+                f"not enough memory for a step of {len(layout.tokens)} tokens: {error}"
             ) from error
         except RuntimeError as error:
             self._roll_back(layout)
@@ -232,14 +232,14 @@ class TorchBackend(Backend):
         self._check(sequence)
         length = int(self._pool.lengths[sequence])
         if length == 0:
-            raise BackendError(f"sequence {sequence} is empty: there is nothing to save")
+            raise BackendError(f"sequence {sequence} is empty: nothing to save")
         return copy_out(self._caches, self._pool.blocks(sequence), length)
 
     def load(self, state: SavedState, sequence: int) -> None:
         """See Backend.load."""
         self._check(sequence)
         if not isinstance(state, TorchSavedSequence):
-            raise BackendError(f"a {type(state).__name__} is no state of this backend")
+            raise BackendError(f"a {type(state).__name__} is not a state of this backend")
         if self._pool.lengths[sequence]:
             raise BackendError(f"sequence {sequence} has tokens: it must be empty to load")
         self._pool.extend(_ONE * sequence, _ONE * state.tokens)

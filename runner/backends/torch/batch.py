@@ -65,7 +65,7 @@ def create_layout(rows: Sequence[Row], capacity: Capacity, lengths: Integers) ->
     try:
         tokens = np.array(given, np.int64)
     except OverflowError as error:
-        raise BackendError(f"a step holds a number that is no token: {error}") from None
+        raise BackendError(f"a step contains an invalid token: {error}") from None
     layout = StepLayout(tokens, sequences, positions, counts, order, decodes)
     _check(layout, capacity, lengths)
     return layout

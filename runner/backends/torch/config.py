@@ -120,7 +120,7 @@ def read_rope(config: Config, head: int, layers: str = "full_attention") -> Rope
         config.refuse("partial_rotary_factor", f"{share:g}, expected more than 0 and at most 1")
     width = int(head * share + 1e-6)  # of a share that was divided out, not quite the whole
     if width % 2 or not width:
-        config.refuse("partial_rotary_factor", f"{width} of {head} cannot turn in pairs")
+        config.refuse("partial_rotary_factor", f"{width} of {head} is not a valid rotary width")
     kind = parameters.values.get("rope_type", parameters.values.get("type", "default"))
     scaling = None
     if kind != "default":

@@ -39,10 +39,12 @@ class TorchEmbeddingBackend(EmbeddingBackend):
             with torch.inference_mode():
                 vectors = self._pooling(self._model.forward(tokens, starts).float(), starts)
         except (torch.OutOfMemoryError, MemoryError) as error:
-            raise BackendError(f"no memory for inputs of {len(tokens)} tokens: {error}") from error
+            raise BackendError(
+                f"not enough memory for inputs of {len(tokens)} tokens: {error}"
+            ) from error
         sizes = vectors.norm(dim=-1, keepdim=True)
         if not bool((sizes.isfinite() & (sizes > 0)).all()):
-            raise BackendError("the model computed no usable embedding (NaN or all zero)")
+            raise BackendError("the model produced an invalid embedding (NaN or all zeros)")
         found: list[list[float]] = (vectors / sizes).tolist()
         return found
 

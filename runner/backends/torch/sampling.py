@@ -27,7 +27,7 @@ Tensor = Any
 _KERNEL_STEPS = frozenset({"top_k", "top_p", "min_p"})  # of ops.sample
 _GREEDY = SamplingParams(temperature=0, top_k=0, top_p=1.0)
 NAN_FAULT = (
-    "the model computed no usable probabilities (NaN) for the next token; its weights may be"
+    "the model produced invalid probabilities (NaN) for the next token; its weights may be"
     " damaged or too large for the type they are computed in"
 )
 

@@ -43,7 +43,7 @@ def copy_out(
     try:
         layers = [tuple(_rows(part, blocks, tokens) for part in cache.tensors) for cache in caches]
     except (RuntimeError, MemoryError) as error:
-        raise BackendError(f"no memory for a copy of {tokens} tokens: {error}") from error
+        raise BackendError(f"not enough memory for a copy of {tokens} tokens: {error}") from error
     return TorchSavedSequence(tokens, tuple(layers))
 
 

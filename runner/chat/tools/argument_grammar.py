@@ -155,7 +155,7 @@ def _braced(schema: Any, quote: str, place: str, depth: int) -> str:
             ]
             return " ".join(['"{"', ' "," '.join(inner), '"}"'])
     raise Unsupported(
-        f"{place}: this model's way of writing calls cannot be enforced for such a schema; use "
-        "plain types, and objects whose properties are all required",
+        f"{place}: this model's way of writing calls cannot be enforced for this schema; use "
+        "simple types, and objects whose properties are all required",
         param=place,
     )

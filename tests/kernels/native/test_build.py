@@ -220,7 +220,7 @@ def test_without_a_compiler_the_command_says_so_and_succeeds(
     flags.write_text(f"flags : {ZEN_5}")
     monkeypatch.setattr(shutil, "which", lambda command: None)
     assert main([]) == 0
-    assert "no C++ compiler with OpenMP was found" in capsys.readouterr().out
+    assert "no C++ compiler with OpenMP found" in capsys.readouterr().out
 
 
 @needs_gcc

@@ -304,7 +304,7 @@ def test_several_files_are_refused(store: Store) -> None:
         (b"not a model", "not a GGUF file"),
         (b"", "not a GGUF file: it has 0 bytes"),
         (llama_file()[:5000], "truncated: "),
-        (gguf_file(llama_metadata()), "it holds a vocabulary only"),
+        (gguf_file(llama_metadata()), "it only contains a vocabulary"),
         (gguf_file({"general.architecture": text("x" * 99)}), "general.architecture is"),
     ],
 )

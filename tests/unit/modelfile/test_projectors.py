@@ -107,7 +107,7 @@ def test_each_kind_tells_its_width_by_its_own_tensor(
                     "clip.has_audio_encoder": Value(types.BOOL, True),
                 }
             ),
-            "reads sound only",
+            "is for audio",
         ),
         (gguf_file({"general.architecture": text("clip")}), "has no vision encoder"),
         (gguf_file(WORKING), "the projector has no tensors"),

@@ -169,7 +169,7 @@ async def test_a_manifest_is_found_by_its_digest_and_must_have_it(
     assert installed(store, remote) == CONTENT[:100]
     wrong = str(Digest.of(b"another"))
     remote.manifests[f"t/m:{wrong}"] = remote.manifests["t/m:latest"]
-    with pytest.raises(RemoteRefused, match="as promised"):
+    with pytest.raises(RemoteRefused, match="as expected"):
         await pull_model(reference=wrong)
 
 

@@ -72,7 +72,7 @@ def test_an_edit_counts_at_once(tmp_path: Path) -> None:
         ('a = "h.example/n/m@sha256:12"', "'a': invalid digest"),
         ('"a/b" = "hf.co/u/m"', "'a/b' is no short name"),
         ('"a b" = "hf.co/u/m"', "invalid model name 'a b'"),
-        ('a = "hf.co/u/m"\nA = "hf.co/u/n"', "'A' stands there twice"),
+        ('a = "hf.co/u/m"\nA = "hf.co/u/n"', "'A' occurs twice"),
         ("x = " + "[" * 100_000, "shortnames"),
         ("#" * 1_048_577, "longer than"),
     ],

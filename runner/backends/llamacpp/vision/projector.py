@@ -40,14 +40,14 @@ def check_projector(path: Path) -> None:
 
 def _fault(architecture: str, metadata: Mapping[str, Any]) -> str | None:
     if architecture != _ARCHITECTURE:
-        return f"is no projector: its architecture is {architecture}, expected {_ARCHITECTURE}"
+        return f"is not a projector: its architecture is {architecture}, expected {_ARCHITECTURE}"
     if metadata.get("clip.has_vision_encoder") is not True:
         if metadata.get("clip.has_audio_encoder") is True:
-            return "reads sound only; this version takes projectors for images"
-        return "has no vision encoder; use one for images"
+            return "is for audio; only image projectors are supported"
+        return "has no vision encoder"
     kind = next((k for key in _KIND_KEYS if (k := metadata.get(key))), None)
     if kind in _POSITION_DEPENDENT:
-        return f"is of the kind {kind}, which this version cannot use"
+        return f"is of the kind {kind}, which is not supported"
     for name in _POSITIVE_KEYS:
         value = metadata.get(f"clip.vision.{name}")
         if type(value) is not int or not 0 < value <= _MAX_VALUE:

@@ -72,7 +72,7 @@ class BlockPool:
         needed = int((after - before).sum()) + int(shared.sum())
         if needed > self._free_count:
             raise PoolFull(
-                f"the step needs {needed} more blocks of the cache, {self._free_count} are free"
+                f"the step needs {needed} more cache blocks, but only {self._free_count} are free"
             )
         copies: list[BlockCopy] = []
         for at in np.flatnonzero(changed).tolist():

@@ -28,7 +28,7 @@ def rope_tables(rope: RopeConfig, placement: WeightPlacement) -> RopeTables:
     except _CONFIG_ERRORS as error:
         raise ModelLoadFailed(f"the config's rope_scaling: {error}") from error
     if not bool(cos.isfinite().all() & sin.isfinite().all()):
-        raise ModelLoadFailed("the config's rope_theta or rope_scaling gives no finite angles")
+        raise ModelLoadFailed("the config's rope_theta or rope_scaling gives infinite angles")
     return RopeTables(cos, sin)
 
 

@@ -79,14 +79,14 @@ class LoraAdapters:
         if self._unused:
             name, file = next(iter(self._unused.items()))
             raise ModelLoadFailed(
-                f"the adapter {file} changes {shown(name)}, which this model has not as a linear"
-                " map; the backend llamacpp may apply it"
+                f"the adapter {file} changes {shown(name)}, which is not a linear layer"
+                " of this model; the backend llamacpp may apply it"
             )
 
     def _read(self, header: GgufHeader, scale: float, model: GgufHeader) -> None:
         name = header.path.name
         if header.metadata.get("general.type") != "adapter":
-            raise ModelLoadFailed(f"{name} is no adapter")
+            raise ModelLoadFailed(f"{name} is not an adapter")
         if header.architecture != model.architecture:
             raise ModelLoadFailed(
                 f"the adapter {name} is for the architecture {shown(header.architecture)}, the"

@@ -59,7 +59,7 @@ def config_from_gguf(header: GgufHeader) -> Config:
     if kind is None:
         known = ", ".join(sorted(MODEL_TYPES))
         raise ModelLoadFailed(
-            f"the torch backend does not know the architecture {shown(architecture)}; it knows"
+            f"the torch backend does not support the architecture {shown(architecture)}; it knows"
             f" {known}. Use the backend llamacpp"
         )
     values: dict[str, Any] = {"model_type": kind}

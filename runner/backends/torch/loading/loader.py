@@ -78,7 +78,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         if not _is_shortage(error):
             raise
         raise ModelLoadFailed(
-            f"no memory for {path.name}, which needs {memory.describe()}; try a smaller num_ctx"
+            f"not enough memory for {path.name}, which needs {memory.describe()}; try a smaller "
+            "num_ctx"
         ) from error
     progress(1.0)
     return LoadedBackend(
@@ -105,7 +106,7 @@ def build_model(
     try:
         model: Decoder | Encoder = build(source.config, weights)
     except ConvertError as error:
-        raise ModelLoadFailed(f"the model's config is refused: {error}") from error
+        raise ModelLoadFailed(f"the model's config is invalid: {error}") from error
     weights.check_all_used()
     return model
 
@@ -125,7 +126,7 @@ def _embedder(
     context: int,
 ) -> TorchEmbeddingBackend:
     if plan.ranking or isinstance(model, Decoder):
-        what = "scores pairs of texts" if plan.ranking else "is no encoder"
+        what = "scores pairs of texts" if plan.ranking else "is not an encoder"
         raise ModelLoadFailed(
             f"{header.path.name} {what}: the backend torch computes the embeddings of encoders"
             " only. Use the backend llamacpp"
@@ -154,7 +155,8 @@ def generator(
     and what torch raises when memory is short."""
     if isinstance(model, Encoder):
         raise ModelLoadFailed(
-            f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
+            f"the model {Path(plan.path).name} is an encoder: it supports embeddings, not text "
+            "generation"
         )
     shape = config.shape
     caches = create_caches(

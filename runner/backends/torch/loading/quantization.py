@@ -146,7 +146,7 @@ def _mxfp4(
     config: Mapping[str, Any], weights: TensorReader, name: str, inputs: int, outputs: int
 ) -> PackedWeight:
     """Only stacks of experts are packed so, which models/gpt_oss.py reads."""
-    raise ModelLoadFailed(f"the checkpoint lacks the tensor {shown(f'{name}.weight')}")
+    raise ModelLoadFailed(f"the checkpoint has no tensor {shown(f'{name}.weight')}")
 
 
 def _scheme(config: Mapping[str, Any]) -> Mapping[str, Any]:

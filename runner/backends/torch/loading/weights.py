@@ -229,7 +229,7 @@ class WeightLoader:
         )
         if extra:
             raise ModelLoadFailed(
-                f"the checkpoint has {_listed(extra)}, which its config does not explain"
+                f"the checkpoint has {_listed(extra)}, which its config does not describe"
             )
 
     def _adapted(self, base: Linear, parts: Sequence[tuple[str, int]], inputs: int) -> Linear:
@@ -360,14 +360,14 @@ class WeightLoader:
     def _check_present(self, name: str) -> None:
         if name not in self._source.names:
             raise ModelLoadFailed(
-                f"the checkpoint lacks the tensor {shown(name)}, which its config asks for"
+                f"the checkpoint has no tensor {shown(name)}, which its config requires"
             )
 
     def _check_shape(self, name: str, shape: tuple[int, ...]) -> None:
         found = self._source.shape(name)
         if found != shape:
             raise ModelLoadFailed(
-                f"tensor {shown(name)} is {list(found)}, the config makes it {list(shape)}"
+                f"tensor {shown(name)} is {list(found)}, but the config requires {list(shape)}"
             )
 
 

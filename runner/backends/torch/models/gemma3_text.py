@@ -33,7 +33,7 @@ def build(config: ModelConfig, weights: WeightLoader) -> Decoder:
     values = config.values
     check_activation(values, "hidden_activation", *GEMMA_ACTIVATIONS)
     if values.flag("use_bidirectional_attention"):
-        values.refuse("use_bidirectional_attention", "embedders of Gemma 3 are not supported")
+        values.refuse("use_bidirectional_attention", "Gemma 3 embedding models are not supported")
     builder = DecoderBuilder(config, weights, offset=1.0)
     full = replace(
         builder.attention_config(),

@@ -49,8 +49,8 @@ def plain_layers(values: Config) -> set[int]:
     """mlp_only_layers: the numbers of those without experts. Raises ConvertError."""
     given = values.values.get("mlp_only_layers") or []
     if not isinstance(given, list) or len(given) > MAX_LAYERS:
-        values.refuse("mlp_only_layers", "expected a list of layers' numbers")
+        values.refuse("mlp_only_layers", "expected a list of layer numbers")
     for number in given:
         if type(number) is not int:
-            values.refuse("mlp_only_layers", f"{number!r} is no layer's number")
+            values.refuse("mlp_only_layers", f"{number!r} is not a layer number")
     return set(given)

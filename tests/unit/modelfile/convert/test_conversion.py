@@ -120,7 +120,7 @@ def test_a_tensor_too_many_is_named(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     more = {**shapes(CONFIG), "model.layers.2.mlp.up_proj.weight": (2, 2)}
     (tmp_path / "model.safetensors").write_bytes(zeros(more))
-    refused(tmp_path, "'model.layers.2.mlp.up_proj.weight', which config.json does not explain")
+    refused(tmp_path, "'model.layers.2.mlp.up_proj.weight', which config.json does not describe")
 
 
 def test_a_shape_that_contradicts_the_config_is_shown_beside_the_expected_one(
@@ -128,7 +128,7 @@ def test_a_shape_that_contradicts_the_config_is_shown_beside_the_expected_one(
 ) -> None:
     write_checkpoint(tmp_path)
     change_config(tmp_path, intermediate_size=32)
-    refused(tmp_path, r"gate_proj.weight is \[24, 16\], config.json makes it \[32, 16\]")
+    refused(tmp_path, r"gate_proj.weight is \[24, 16\], but config.json requires \[32, 16\]")
 
 
 def test_weights_of_another_type_are_refused(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_an_unknown_architecture_is_named_with_the_known_ones(tmp_path: Path) ->
         ({"hidden_size": True}, "hidden_size: 'True'"),
         ({"num_hidden_layers": 10**6}, "num_hidden_layers: '1000000'"),
         ({"num_attention_heads": 3}, "num_key_value_heads: 2 does not divide 3"),
-        ({"hidden_size": 18}, "hidden_size: 18 is no multiple of 4"),
+        ({"hidden_size": 18}, "hidden_size: 18 is not a multiple of 4"),
         ({"head_dim": 5}, "head_dim: 5 is odd"),
         ({"hidden_act": "relu"}, "hidden_act: 'relu' is not supported"),
         ({"rope_theta": "many"}, "rope_theta: 'many'"),
@@ -183,7 +183,7 @@ def test_every_architecture_refuses_an_empty_config(tmp_path: Path) -> None:
 def test_a_missing_or_broken_config_is_refused(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "config.json").write_text('{"a": 1, "a": 2}')
-    refused(tmp_path, "'a' stands twice")
+    refused(tmp_path, "'a' occurs twice")
     (tmp_path / "config.json").unlink()
     refused(tmp_path, "config.json is missing")
 

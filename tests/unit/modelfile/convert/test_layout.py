@@ -71,8 +71,8 @@ def test_a_value_that_does_not_fit_its_kind_is_refused(value: MetadataValue) -> 
 
 
 def test_a_key_or_a_tensor_may_stand_once_only() -> None:
-    with pytest.raises(ConvertError, match=r"general.architecture stands twice"):
+    with pytest.raises(ConvertError, match=r"general.architecture occurs twice"):
         lay_out([ARCHITECTURE, ARCHITECTURE], [])
     tensor = ("output.weight", (1, 1), "F32")
-    with pytest.raises(ConvertError, match=r"output.weight stands twice"):
+    with pytest.raises(ConvertError, match=r"output.weight occurs twice"):
         lay_out([ARCHITECTURE], [tensor, tensor])

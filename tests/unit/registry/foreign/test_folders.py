@@ -115,8 +115,8 @@ def test_links_that_lead_out_of_the_folder_are_not_taken(tmp_path: Path) -> None
     (cache / "models--evil--repo").symlink_to(cache / "models--user--repo")
     assert described(huggingface.models(cache)) == {
         "hf.co/user/repo:Q4_0": None,
-        "hf.co/user/repo:Q8_0": "m-Q8_0.gguf is a link that leads out of the folder",
-        "hf.co/user/repo:F16": "m-F16.gguf is a link to nothing",
+        "hf.co/user/repo:Q8_0": "m-Q8_0.gguf is a link to a file outside the folder",
+        "hf.co/user/repo:F16": "m-F16.gguf is a broken link",
     }
 
 

@@ -107,7 +107,7 @@ def test_a_changed_byte_of_a_manifest_is_found_although_its_time_is_new(store: S
     path.write_bytes(path.read_bytes().replace(b"image.model", b"image.modem"))
     os.utime(path, (5, 5))
     (finding,) = findings(store)
-    assert finding.message == "the manifest of a is damaged: its content has changed by itself"
+    assert finding.message == "the manifest of a is damaged: its content has been corrupted"
 
 
 def test_what_is_no_part_of_a_store_is_told_and_left_alone(store: Store) -> None:

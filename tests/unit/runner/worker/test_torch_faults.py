@@ -83,10 +83,10 @@ def widened(tensors: dict[str, torch.Tensor], config: dict[str, Any]) -> None:
     ("change", "message"),
     [
         (unscaled, rf"'{DOWN}\.weight' is torch\.int8, expected floats"),
-        (narrowed, rf"'{DOWN}\.weight' is \[64, 95\], the config makes it \[64, 96\]"),
+        (narrowed, rf"'{DOWN}\.weight' is \[64, 95\], but the config requires \[64, 96\]"),
         (retyped, rf"'{DOWN}\.weight' is torch\.float32, its quantization makes it torch\.int8"),
         (unexplained, r"has 'model\.layers\.0\.mlp\.extra\.weight', which its config does not"),
-        (widened, r"proj\.weight' is \[96, 64\], the config makes it \[128, 64\]"),
+        (widened, r"proj\.weight' is \[96, 64\], but the config requires \[128, 64\]"),
     ],
 )
 def test_tensors_that_contradict_the_config_are_named(
@@ -160,7 +160,7 @@ def test_no_memory_in_a_step_ends_what_runs_and_the_next_request_is_answered(
         engine.submit(request("a"), list(b"hi"))
         [(id, error)] = drained(engine).errors
     assert id == "a"
-    assert "no memory for a step of 2 tokens" in str(error)
+    assert "not enough memory for a step of 2 tokens" in str(error)
     engine.submit(request("b"), list(b"hi"))
     outcome = drained(engine)
     assert outcome.errors == []

@@ -97,9 +97,9 @@ def test_merges_may_be_pairs(write: Write) -> None:
         ({"vocab": {}}, "vocab: 0 tokens"),
         ({"vocab": {"": 0}, "merges": []}, "a token without a text"),
         ({"vocab": []}, "vocab: '\\[\\]', expected an object"),
-        ({"merges": ["a b", "a b"]}, "'a b' stands twice"),
-        ({"merges": ["a x"]}, "needs 'x', which is no token"),
-        ({"merges": ["a c"]}, "needs 'ac', which is no token"),
+        ({"merges": ["a b", "a b"]}, "'a b' occurs twice"),
+        ({"merges": ["a x"]}, "needs 'x', which is not a token"),
+        ({"merges": ["a c"]}, "needs 'ac', which is not a token"),
         ({"merges": ["a"]}, "expected two tokens"),
         ({"merges": [["a", 1]]}, "expected two tokens"),
         ({"merges": {"a": "b"}}, "expected a list"),
@@ -167,7 +167,7 @@ def test_taking_whole_words_is_refused_only_where_it_changes_tokens(write: Write
 
 def test_a_special_token_that_is_none_is_refused(write: Write) -> None:
     files = write(tokenizer=tokenizer(), tokenizer_config={"eos_token": "</s>"})
-    with pytest.raises(ConvertError, match="eos_token: '</s>' is no token"):
+    with pytest.raises(ConvertError, match="eos_token: '</s>' is not a token"):
         values(files)
 
 
@@ -219,8 +219,8 @@ def test_chat_templates_are_taken_from_all_their_places(write: Write, tmp_path: 
     ("content", "message"),
     [
         (b"{", "is not JSON"),
-        (b"[]", "is no JSON object"),
-        (b'{"a": 1, "a": 2}', "stands twice"),
+        (b"[]", "is not a JSON object"),
+        (b'{"a": 1, "a": 2}', "occurs twice"),
         (b"\xff", "is not JSON"),
         (b"[" * 100_000, "nested too deeply"),
         (b"{}", "no tokenizer beside the weights"),

@@ -117,7 +117,7 @@ def test_a_tensor_in_two_parts_is_refused(tmp_path: Path) -> None:
     paths = split(tmp_path, [2, 2])
     keys = {"split.no": u32(1), "split.count": u32(2)}
     paths[1].write_bytes(gguf_file(keys, llama_tensors()[1:3]))
-    refuse(tmp_path, paths, r"output_norm\.weight stands in two parts")
+    refuse(tmp_path, paths, r"output_norm\.weight occurs in two parts")
 
 
 def test_a_part_that_is_cut_off_is_refused(tmp_path: Path) -> None:

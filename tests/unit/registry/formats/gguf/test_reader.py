@@ -186,7 +186,7 @@ HOSTILE = {
     ),
     "a key twice": (
         header_bytes(0, 2) + 2 * (string("general.name") + encode(text("x"))),
-        "the key 'general.name' stands twice",
+        "the key 'general.name' occurs twice",
     ),
     "no architecture": (gguf_file({"general.name": text("x")}), "general.architecture is missing"),
 }

@@ -23,9 +23,9 @@ LYING = {
     "an offset beyond the file": ([Tensor("x", (32,), offset=2**62)], "truncated: tensor x needs"),
     "a tensor over another": (
         [Tensor("x", (64,), offset=0), Tensor("y", (64,), offset=32)],
-        "tensor y: offset 32 lies in tensor x, which ends at 256",
+        "tensor y: offset 32 overlaps tensor x, which ends at 256",
     ),
-    "a name twice": ([Tensor("x", (32,)), Tensor("x", (32,))], "the tensor 'x' stands twice"),
+    "a name twice": ([Tensor("x", (32,)), Tensor("x", (32,))], "the tensor 'x' occurs twice"),
     "a name of 64 bytes": ([Tensor("x" * 64, (32,))], "64 bytes, at most 63"),
     "an empty name": ([Tensor("", (32,))], "the name is ''"),
     "a name of control characters": ([Tensor("a\x1b", (32,))], "expected printable text"),

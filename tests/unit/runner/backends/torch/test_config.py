@@ -50,7 +50,7 @@ def test_the_decoder_inside_a_config_with_pictures_is_taken() -> None:
     ("changes", "message"),
     [
         ({"hidden_size": -4}, "hidden_size: '-4'"),
-        ({"hidden_size": 34}, "hidden_size: 34 is no multiple of 4 heads"),
+        ({"hidden_size": 34}, "hidden_size: 34 is not a multiple of 4 heads"),
         ({"num_key_value_heads": 3}, "num_key_value_heads: 3"),
         ({"head_dim": 5}, "head_dim: 5 is odd"),
         ({"vocab_size": "many"}, "vocab_size: 'many'"),

@@ -118,7 +118,7 @@ def test_an_adapter_for_another_architecture_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_model_is_no_adapter() -> None:
-    refused(EMBER, r"ember\.gguf is no adapter")
+    refused(EMBER, r"ember\.gguf is not an adapter")
 
 
 def test_an_adapter_of_other_shapes_is_refused_by_name(tmp_path: Path) -> None:

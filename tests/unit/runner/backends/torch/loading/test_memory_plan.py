@@ -1,4 +1,4 @@
-"""The memory plan: blocks for what was promised, bytes of what will be there."""
+"""The memory plan: blocks for what was expected, bytes of what will be there."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_a_tensor_that_nothing_explains_is_named(tmp_path: Path) -> None:
 
 def test_a_shape_that_contradicts_the_config_is_told_with_both(tmp_path: Path) -> None:
     message = refusal(tmp_path / "m", llama_tensors(), intermediate_size=40)
-    assert "is [48, 32], the config makes it [40, 32]" in message
+    assert "is [48, 32], but the config requires [40, 32]" in message
 
 
 def test_a_config_that_contradicts_itself_is_refused_by_its_field(tmp_path: Path) -> None:
