@@ -100,7 +100,7 @@ def extract_images(session: Session, text: str) -> tuple[str, list[str]]:
         return text, []
     if not session.sees:
         named = ", ".join(written for written, _ in found.paths)
-        status(f"{session.model} cannot read images; {named} is sent as text")
+        status(f"{session.model} cannot process images; {named} is sent as text")
         return text, []
     return found.text, read_images(found.paths)
 

@@ -190,7 +190,7 @@ def test_what_a_daemon_did_not_live_to_finish_has_failed(start_daemon: StartDaem
         answer = sdk.responses.retrieve(begun.id)
         *_, last = sdk.responses.retrieve(begun.id, stream=True)
     assert (answer.status, last.type) == ("failed", "response.failed")
-    assert "the daemon ended" in answer.error.message
+    assert "the daemon stopped" in answer.error.message
 
 
 class Person(BaseModel):
@@ -261,6 +261,6 @@ def test_more_than_twenty_alternatives_are_refused(sdk: openai.OpenAI) -> None:
 
 def test_a_stored_response_is_not_streamed_again(sdk: openai.OpenAI) -> None:
     made = sdk.responses.create(model="echo", input="ab")
-    with pytest.raises(openai.BadRequestError, match="not made in the background"):
+    with pytest.raises(openai.BadRequestError, match="not created in the background"):
         sdk.responses.retrieve(made.id, stream=True)
     assert sdk.responses.retrieve(made.id).output_text == "ab"

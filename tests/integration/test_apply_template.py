@@ -106,7 +106,7 @@ def test_the_middle_is_filled_in_by_models_with_a_place_for_it(client: httpx.Cli
             400,
             "not a JSON object",
         ),
-        ({"chat_template_kwargs": {"messages": []}}, 400, "set by hearth itself"),
+        ({"chat_template_kwargs": {"messages": []}}, 400, "set by hearth"),
     ],
 )
 def test_what_cannot_be_rendered_is_told(

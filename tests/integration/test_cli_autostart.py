@@ -55,5 +55,5 @@ def test_a_daemon_that_cannot_start_says_why(env: dict[str, str], tmp_path: Path
     elsewhere = env | {"HEARTH_HOST": free_address()}
     ran = hearth(elsewhere, "list")
     assert ran.returncode == 1
-    assert "the daemon ended at once" in ran.stderr
+    assert "the daemon exited at once" in ran.stderr
     assert str(pid_of(tmp_path)) in ran.stderr

@@ -233,7 +233,7 @@ def adapt_another_model(folder: Path) -> None:
     [
         (remove_shard, "model-00002-of-00002.safetensors is missing"),
         (change_architecture, "unheard_of"),
-        (contradict_the_config, "config.json makes it"),
+        (contradict_the_config, "config.json requires"),
         (repeat_a_tensor, "tensor"),
         (offer_a_pickle, "is a pickle"),
         (adapt_another_model, "blk.0.attn_q"),

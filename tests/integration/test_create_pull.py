@@ -64,7 +64,7 @@ def test_a_model_that_the_registry_does_not_have_is_an_error(
 def test_plain_http_beyond_this_machine_is_refused(daemon: RunningDaemon) -> None:
     answer = create(daemon, "http://models.invalid/x.gguf")
     assert answer.status_code == 400
-    assert "plain http" in answer.json()["error"]
+    assert "plain HTTP" in answer.json()["error"]
 
 
 def create(daemon: RunningDaemon, source: str) -> httpx.Response:

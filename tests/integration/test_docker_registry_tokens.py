@@ -129,5 +129,5 @@ def test_a_token_service_at_another_origin_is_sent_no_credentials(guarded: Guard
     args = ("login", guarded.registry, "-u", USER, "--password-stdin")
     refused = hearth(guarded.env, *args, stdin=PASSWORD.encode())
     assert refused.returncode != 0
-    assert "another origin; no credential was sent there" in refused.stderr
+    assert "another origin; no credentials were sent there" in refused.stderr
     assert (guarded.service.asked, guarded.service.refused) == ([], 0)

@@ -75,4 +75,4 @@ def test_the_file_of_the_model_itself_is_no_draft(daemon: RunningDaemon, tmp_pat
     (tmp_path / "Modelfile").write_text("FROM ./same.gguf\nDRAFT ./same.gguf\n")
     ran = hearth(of_daemon(daemon), "create", "drafted", cwd=tmp_path)
     assert ran.returncode == 1
-    assert "DRAFT ./same.gguf is the model itself; name a smaller one" in ran.stderr
+    assert "DRAFT ./same.gguf is the model itself; name a smaller model" in ran.stderr

@@ -59,7 +59,7 @@ def refused(client: httpx.Client, path: str, body: dict[str, Any], param: str = 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_model_without_a_projector_is_named(client: httpx.Client, path: str) -> None:
     message = refused(client, path, bodies()[path], "messages")
-    assert message.startswith("echo cannot read images; it has no projector")
+    assert message.startswith("echo cannot process images; it has no projector")
 
 
 @pytest.mark.parametrize("path", OF_URLS)
@@ -82,7 +82,7 @@ def test_a_media_type_that_the_data_contradicts_is_told_with_both(
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     ("data", "reason"),
-    [("%%%", "is not base64"), ("aGVsbG8=", "is no PNG, JPEG, WebP, GIF or BMP")],
+    [("%%%", "is not base64"), ("aGVsbG8=", "is not PNG, JPEG, WebP, GIF or BMP")],
 )
 def test_what_is_no_picture_is_refused(
     client: httpx.Client, path: str, data: str, reason: str
@@ -96,7 +96,11 @@ def test_what_is_no_picture_is_refused(
     [
         ("/api/generate", {"prompt": "a", "images": [PNG], "raw": True}, "raw and images exclude"),
         ("/api/generate", {"prompt": "a", "images": [PNG], "suffix": "b"}, "suffix and images exc"),
-        ("/api/chat", {"messages": [{"role": "user", "images": [PNG] * 65}]}, "65 images, at most"),
+        (
+            "/api/chat",
+            {"messages": [{"role": "user", "images": [PNG] * 65}]},
+            "65 images; the maximum",
+        ),
         ("/api/chat", {"messages": [{"role": "user", "images": [5]}]}, "valid string"),
         ("/api/chat", {"messages": [{"role": "user", "images": "x"}]}, "valid list"),
         (
@@ -127,7 +131,7 @@ def test_what_is_no_picture_is_refused(
                     }
                 ],
             },
-            "an image of type 'url' is not fetched; send it as base64",
+            "an image of type 'url' is not supported; send it as base64",
         ),
         (
             "/v1/messages",
@@ -142,7 +146,7 @@ def test_what_is_no_picture_is_refused(
         (
             "/v1/responses",
             {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "x"}]}]},
-            "input.0.content.0.file_id: there is no file 'x'",
+            "input.0.content.0.file_id: no such file 'x'",
         ),
         (
             "/v1/responses",
@@ -162,7 +166,7 @@ def test_a_stored_file_that_is_no_picture_is_refused(client: httpx.Client) -> No
     stored = client.post("/v1/files", data={"purpose": "vision"}, files=form).json()
     part = {"type": "input_image", "file_id": stored["id"]}
     body = {**MODEL, "input": [{"role": "user", "content": [part]}]}
-    assert "the data is no PNG" in refused(client, "/v1/responses", body, "input.0.content.0")
+    assert "the data is not PNG" in refused(client, "/v1/responses", body, "input.0.content.0")
     client.delete(f"/v1/files/{stored['id']}")
 
 

@@ -299,7 +299,7 @@ def test_a_projector_that_makes_no_model_is_refused(
     cases: list[tuple[dict[str, Any], str]] = [
         ({"files": {"p": projector}}, "is a projector for images and no model"),
         ({"files": {"m": model, "p": projector, "q": wide}}, "2 projectors (p, q)"),
-        ({"files": {"m": model, "q": wide}}, "embeddings of 96 numbers, the model's have 64"),
+        ({"files": {"m": model, "q": wide}}, "embeddings of 96 values, but the model's have 64"),
         ({"from": MODEL, "files": {"m": model}}, "with from, files may only hold its projector"),
     ]
     for body, message in cases:

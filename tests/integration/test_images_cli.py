@@ -51,5 +51,5 @@ def test_another_model_is_asked_in_words_which_is_said(
     picture.write_bytes(png(8, 8))
     asked = hearth(of_daemon(daemon), "run", "echo", f"see {picture}")
     assert asked.stdout == f"see {picture}\n"
-    assert "echo cannot read images" in asked.stderr
+    assert "echo cannot process images" in asked.stderr
     assert "Added image" not in asked.stderr

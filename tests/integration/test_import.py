@@ -168,9 +168,9 @@ def test_a_wrong_name_or_folder_is_told(daemon: RunningDaemon, tmp_path: Path) -
     unknown = hearth(env, "import", "ollama", "onee", *at)
     assert (unknown.returncode, "did you mean one?" in unknown.stderr) == (3, True)
     missing = hearth(env, "import", "lmstudio")
-    assert (missing.returncode, "--path says where it is" in missing.stderr) == (1, True)
+    assert (missing.returncode, "give it with --path" in missing.stderr) == (1, True)
     itself = hearth(env, "import", "ollama", "--path", str(daemon.home / "models"))
-    assert "this folder is the store itself" in itself.stderr
+    assert "this folder is the model store itself" in itself.stderr
     assert hearth(env, "import", "gpt4all").returncode == 2
 
 

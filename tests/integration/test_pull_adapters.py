@@ -82,7 +82,7 @@ def test_an_adapter_comes_with_the_model_that_it_is_for(
     lines = pull(daemon, f"hf.co/{REPO}")
     assert lines[-1] == {"status": "success", "model": f"hf.co/{REPO}"}, lines
     told = statuses(lines)
-    said = told.index(f"the adapter is for {BASE}, which is pulled too")
+    said = told.index(f"the adapter requires {BASE}, which is pulled too")
     assert told.index("pulling adapter_model.safetensors") < said < told.index("converting")
     assert told.count("success") == 1
     made = manifest(daemon)
@@ -111,7 +111,7 @@ def test_another_kind_is_refused_first_and_a_base_that_cannot_be_had_is_named(
     last = pull(daemon, f"hf.co/{REPO}")[-1]
     assert last["code"] == "remote_model_not_found"
     assert f"hf.co/{REPO} is an adapter for {BASE}, which cannot be had" in last["error"]
-    assert "accept them at" in last["error"]
+    assert "accept its terms at" in last["error"]
     assert '"ADAPTER <the folder of the files>"' in last["error"]
     fetched = hub.mirror.served_bytes
     hub.add(BASE, base)
@@ -138,7 +138,7 @@ def test_a_daemon_killed_while_it_makes_an_adapter_fetches_nothing_again(
     assert temporary(again) == []
     told = pull(again, f"hf.co/{REPO}")
     assert told[-1]["status"] == "success", told
-    assert f"the adapter is put on hf.co/{BASE}, which is installed" in statuses(told)
+    assert f"using the installed model hf.co/{BASE} as the base of the adapter" in statuses(told)
     assert hub.mirror.served_bytes == fetched
 
 
@@ -153,7 +153,9 @@ def test_an_adapter_in_gguf_is_put_on_the_installed_model(
     assert pull(daemon, f"hf.co/{BASE}:Q8_0")[-1]["status"] == "success"
     lines = pull(daemon, f"hf.co/{REPO}")
     assert lines[-1]["status"] == "success", lines
-    assert f"the adapter is put on hf.co/{BASE}:Q8_0, which is installed" in statuses(lines)
+    assert f"using the installed model hf.co/{BASE}:Q8_0 as the base of the adapter" in statuses(
+        lines
+    )
     with daemon.client(120.0) as http:
         plain, adapted = (text(http, f"hf.co/{name}") for name in (f"{BASE}:Q8_0", REPO))
     assert plain != adapted

@@ -113,7 +113,10 @@ def test_refusals_of_the_hub_are_explained(daemon: RunningDaemon, hub: Hub) -> N
     gated = pull(daemon, "hf.co/someone/gated")[-1]
     missing = pull(daemon, "hf.co/someone/none")[-1]
     absent = pull(daemon, f"hf.co/{REPO}:Q2_K")[-1]
-    assert (gated["code"], "accept them at" in str(gated["error"])) == ("registry_denied", True)
+    assert (gated["code"], "accept its terms at" in str(gated["error"])) == (
+        "registry_denied",
+        True,
+    )
     assert missing["code"] == "remote_model_not_found"
     assert "it has Q4_K_M, Q8_0" in str(absent["error"])
 
@@ -127,7 +130,7 @@ def test_files_of_a_gated_repository_name_the_page_and_the_token(
     )
     last = pull(daemon, f"hf.co/{REPO}:Q8_0")[-1]
     assert last["code"] == "registry_denied"
-    assert f"accept them at {hub.server.url}/{REPO}, then set HF_TOKEN" in str(last["error"])
+    assert f"accept its terms at {hub.server.url}/{REPO}, then set HF_TOKEN" in str(last["error"])
 
 
 def test_a_damaged_model_is_mended_from_its_repository(daemon: RunningDaemon, hub: Hub) -> None:

@@ -87,13 +87,14 @@ def test_the_parts_of_a_model_are_joined_and_removed(daemon: RunningDaemon, hub:
     assert lines[-1] == {"status": "success", "model": f"hf.co/{REPO}:Q8_0"}
     assert statuses(lines) == [
         "pulling manifest",
-        "with the projector for images mmproj-tiny-F16.gguf (0.0 MB)",
+        "with the multimodal projector mmproj-tiny-F16.gguf (0.0 MB)",
         *(f"pulling {name}" for name in PARTS),
         "pulling mmproj-tiny-F16.gguf",
         "verifying sha256 digest",
         "merging the parts",
         "verifying",
-        "mmproj-tiny-F16.gguf was skipped: the projector makes embeddings of 4 numbers, the model's"
+        "mmproj-tiny-F16.gguf was skipped: the projector produces embeddings of 4 values, but "
+        "the model's"
         f" have {read_header(EMBER).embedding_length}: it was made for another model",
         "writing manifest",
         "success",
@@ -148,7 +149,7 @@ def test_a_part_that_the_hub_lacks_is_told_before_anything_is_fetched(
     daemon: RunningDaemon, hub: Hub
 ) -> None:
     hub.add(REPO, {name: PARTS[name] for name in list(PARTS)[:2]})
-    assert "no whole GGUF" in pull(daemon, f"hf.co/{REPO}:Q8_0")[-1]["error"]
+    assert "no complete GGUF" in pull(daemon, f"hf.co/{REPO}:Q8_0")[-1]["error"]
     assert hub.mirror.seen == []
 
 

@@ -66,7 +66,7 @@ def test_the_best_projector_comes_along_once_and_is_mended_from_its_repository(
 ) -> None:
     lines = pull(daemon, f"hf.co/{REPO}:Q4_K_M")
     assert lines[-1]["status"] == "success", lines
-    assert statuses(lines)[1] == "with the projector for images mmproj-m-F16.gguf (1.0 MB)"
+    assert statuses(lines)[1] == "with the multimodal projector mmproj-m-F16.gguf (1.0 MB)"
     (layer,) = of_repository(daemon, "Q4_K_M")
     content = hub.repositories[REPO]["mmproj-m-F16.gguf"]
     assert layer.digest == Digest.of(content)
@@ -98,7 +98,7 @@ def test_a_model_in_parts_is_joined_and_sees(
     assert len(of_repository(daemon)) == 1
     fetched = hub.mirror.served_bytes
     assert statuses(pull(daemon, f"hf.co/{REPO}"))[-2:] == [
-        "with the projector for images mmproj-m.gguf (0.1 MB)",
+        "with the multimodal projector mmproj-m.gguf (0.1 MB)",
         "success",
     ]
     assert hub.mirror.served_bytes == fetched

@@ -110,7 +110,7 @@ def test_what_nobody_has_any_more_is_told_with_its_models_and_kept(
         (done,) = mended(lines)
         assert not done["mended"]
         assert done["models"] == [name]
-        assert "cannot be fetched again" in done["reason"]
+        assert "cannot be downloaded again" in done["reason"]
         assert lines[-1]["unmended"] == 1
         assert path.read_bytes() == damaged
         assert list((daemon.home / "models" / "tmp").iterdir()) == []

@@ -33,7 +33,7 @@ def test_fsck_tells_finds_and_mends(start_daemon: StartDaemon) -> None:
     assert "is damaged: its content is sha256:" in found.stdout
     assert "needed by ember" in found.stdout
     assert "affected: ember" in found.stdout
-    assert "`hearth fsck --repair` mends" in found.stdout
+    assert "`hearth fsck --repair` repairs" in found.stdout
     assert hearth(env, "fsck", "--quick").returncode == 0
     mended = hearth(env, "fsck", "--repair")
     assert mended.returncode == 0

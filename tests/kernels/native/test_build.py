@@ -97,7 +97,7 @@ def test_what_takes_too_long_to_compile_leaves_the_library_in_place(
     source.write_text("int x;\n")
     old = _older(folder)
     monkeypatch.setattr(build, "COMPILE_S", -1.0)
-    with pytest.raises(CompileError, match="was not done after"):
+    with pytest.raises(CompileError, match="did not finish within"):
         build.build(Recipe("own", (str(source),)))
     assert list(folder.iterdir()) == [old]
 
@@ -200,7 +200,7 @@ def test_a_library_that_computes_wrongly_is_removed(folder: Path, tmp_path: Path
     )
     folder.mkdir(parents=True)
     (folder / f"wrong-{native.level()}.so").write_bytes(b"old")
-    with pytest.raises(CompileError, match="computes wrong results here"):
+    with pytest.raises(CompileError, match="give wrong results on this machine"):
         build.build(Recipe("wrong", (str(source),), check=CHECK))
     assert list(folder.iterdir()) == []
 
@@ -209,7 +209,7 @@ def test_a_library_that_computes_wrongly_is_removed(folder: Path, tmp_path: Path
 def test_a_library_that_ends_its_process_is_removed(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "crash.cpp"
     source.write_text('extern "C" bool hearth_matmul_supports(int, long) { __builtin_trap(); }\n')
-    with pytest.raises(CompileError, match="computes wrong results here"):
+    with pytest.raises(CompileError, match="give wrong results on this machine"):
         build.build(Recipe("crash", (str(source),), check=CHECK))
     assert list(folder.iterdir()) == []
 

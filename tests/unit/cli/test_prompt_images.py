@@ -100,7 +100,7 @@ def test_another_model_is_given_the_text_which_is_said(
 ) -> None:
     daemon.reply("POST", "/api/show", {"capabilities": ["completion"]})
     assert extract_images(Session(connect(), "m"), "what is ./cat.png") == ("what is ./cat.png", [])
-    assert "m cannot read images; ./cat.png is sent as text" in capsys.readouterr().err
+    assert "m cannot process images; ./cat.png is sent as text" in capsys.readouterr().err
 
 
 def test_a_prompt_without_pictures_asks_the_daemon_nothing(

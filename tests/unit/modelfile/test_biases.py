@@ -73,7 +73,7 @@ def test_what_is_no_bias_is_refused(value: Any) -> None:
 
 
 def test_a_kept_form_that_is_none_raises() -> None:
-    with pytest.raises(ValueError, match="no TOKEN=BIAS"):
+    with pytest.raises(ValueError, match="not TOKEN=BIAS"):
         biases(("hot",))
 
 

@@ -269,7 +269,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"parameters": {"no_such": 1}}, UnknownParameter, "unknown parameter 'no_such'"),
     ({"template": "{{ if .Prompt }}"}, TemplateError, "the template, line 1: unexpected EOF"),
     ({"template": "{% if %}"}, TemplateError, "the template, line 1"),
-    ({"messages": (BundleMessage("tool", "x"),)}, BuildError, "the role of a message is 'tool'"),
+    ({"messages": (BundleMessage("tool", "x"),)}, BuildError, "invalid message role 'tool'"),
     ({"system": "x" * (2**20 + 1)}, BuildError, "SYSTEM has 1048577 bytes, at most 1048576"),
     ({"licenses": ("x" * (2**20 + 1),)}, BuildError, "LICENSE has 1048577 bytes"),
 ]
@@ -322,7 +322,11 @@ def test_a_file_that_is_no_model_is_refused_and_removed(
     ("key", "value", "message"),
     [
         ("split.count", u32(3), "one of 3 parts"),
-        ("general.type", text("mmproj"), "but a projector for images; give the model too"),
+        (
+            "general.type",
+            text("mmproj"),
+            "is a multimodal projector, not a language model; give the model too",
+        ),
         ("general.type", text("adapter"), "holds no language model but 'adapter'"),
     ],
 )

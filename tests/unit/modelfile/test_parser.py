@@ -106,7 +106,7 @@ def test_an_error_names_the_place_and_the_nearest_word(
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# FROM x", "SYSTEM hi", "PARAMETER from x"])
 def test_a_text_without_from_is_refused(text: str) -> None:
-    with pytest.raises(MissingFrom, match="no FROM line; write FROM"):
+    with pytest.raises(MissingFrom, match="no FROM line; add FROM"):
         parse(text)
 
 

@@ -98,7 +98,7 @@ def test_each_kind_tells_its_width_by_its_own_tensor(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (projector_file(width=96), "embeddings of 96 numbers, the model's have 64"),
+        (projector_file(width=96), "embeddings of 96 values, but the model's have 64"),
         (llama_file(), r"is no projector but a model \(llama\)"),
         (
             gguf_file(
@@ -158,6 +158,6 @@ def test_new_weights_are_checked_against_the_projector_that_stays(store: Store) 
     list(build(store, Description(NAME, files={"m.gguf": base}, projector=given)))
     metadata = llama_metadata() | {"llama.embedding_length": u32(128)}
     wider = upload(store, gguf_file(metadata, [Tensor("token_embd.weight", (128, 4))]))
-    with pytest.raises(BuildError, match="embeddings of 64 numbers, the model's have 128"):
+    with pytest.raises(BuildError, match="embeddings of 64 values, but the model's have 128"):
         list(build(store, Description(NAME, from_model=NAME, weights=wider)))
     assert list(build(store, Description(NAME, from_model=NAME, weights=base)))[-1] == "success"

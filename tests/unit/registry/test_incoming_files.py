@@ -108,7 +108,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(store: Store) -> None:
         with path.open("ab") as file:
             file.write(b"!" if path.stat().st_size == len(CONTENT) else b"")
 
-    with pytest.raises(BlobDamaged, match="changed while it was read"):
+    with pytest.raises(BlobDamaged, match="changed while being read"):
         store.take_incoming(path.name, grow)
     assert temporary(store) == []
     assert not list((store.root / "blobs").iterdir())

@@ -226,7 +226,7 @@ async def test_layers_that_are_no_parts_of_a_model_are_refused(
 async def test_a_list_of_images_is_refused_by_name(remote: FakeRegistry, pull_model: Pull) -> None:
     value = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json"}
     remote.manifests["t/m:latest"] = (str(value["mediaType"]), json.dumps(value).encode())
-    with pytest.raises(InvalidManifest, match="list of images"):
+    with pytest.raises(InvalidManifest, match="image index"):
         await pull_model()
 
 
@@ -326,7 +326,7 @@ async def test_a_circle_of_redirects_ends(remote: FakeRegistry, pull_model: Pull
     [
         ("file:///etc/passwd", "neither https nor http"),
         ("ftp://127.0.0.1/x", "neither https nor http"),
-        ("http://registry.example.com/x", "plain http"),
+        ("http://registry.example.com/x", "plain HTTP"),
         ("http://user:pass@127.0.0.1:1/x", "password"),
     ],
 )

@@ -201,10 +201,10 @@ def test_deep_arguments_and_schemas_are_refused() -> None:
     for _ in range(3000):
         deep = {"a": deep}
     call = {"function": {"name": "f", "arguments": deep}}
-    with pytest.raises(TemplateError, match="nest too deeply"):
+    with pytest.raises(TemplateError, match="are nested too deeply"):
         render(MESSAGES, [turn("assistant", "", tool_calls=[call])])
     tool = {"function": {"name": "f", "parameters": {"properties": {"p": {"items": deep}}}}}
-    with pytest.raises(TemplateError, match="nest too deeply"):
+    with pytest.raises(TemplateError, match="are nested too deeply"):
         GoChatTemplate(MESSAGES).render([], [tool])
 
 

@@ -65,7 +65,7 @@ def changed(**fields: Any) -> dict[str, Any]:
         (struct.pack("<Q", 100) + b"{}", "truncated"),
         (struct.pack("<Q", MAX_HEADER_BYTES + 1) + b"{}", "at most"),
         (struct.pack("<Q", 2**64 - 1) + b"{}", "at most"),
-        (encode("[]", 0), "no JSON object"),
+        (encode("[]", 0), "not a JSON object"),
         (encode("{", 0), "not JSON"),
         (encode('{"a": NaN}', 0), "NaN"),
         (encode("[" * 200_000, 0), "nested too deeply"),
@@ -189,7 +189,7 @@ def test_an_index_that_contradicts_its_shards_is_refused(
     "name", ["../a.safetensors", "/a.safetensors", "a.bin", 3, "a\0.safetensors"]
 )
 def test_an_index_names_plain_shards_only(tmp_path: Path, name: Any) -> None:
-    with pytest.raises(InvalidSafetensors, match="no name of a shard"):
+    with pytest.raises(InvalidSafetensors, match="not the name of a shard"):
         read_index(index(tmp_path, {"a": name}), {})
 
 

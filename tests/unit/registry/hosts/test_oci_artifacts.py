@@ -47,7 +47,7 @@ def test_the_gguf_of_docker_is_the_model_and_its_projector_comes_along(version: 
     roles = {piece.title: piece.role for piece in found.pieces[2:]}
     assert [piece.role for piece in found.pieces[:2]] == ["license", "template"]
     assert roles == {"model.gguf": "weights", "mmproj.gguf": "projector"}
-    assert found.notes == ("with the projector for images mmproj.gguf (0.0 MB)",)
+    assert found.notes == ("with the multimodal projector mmproj.gguf (0.0 MB)",)
 
 
 def test_of_the_projectors_of_a_model_pack_the_best_one_is_taken() -> None:
@@ -113,7 +113,7 @@ def test_another_manifest_is_no_artifact(config: str) -> None:
 
 @pytest.mark.parametrize("kind", [f"{CNCF}weight.v1.tar", f"{CNCF}weight.v1.tar+gzip"])
 def test_archives_are_refused_with_what_they_are(kind: str) -> None:
-    with pytest.raises(RemoteMissing, match="holds no GGUF"):
+    with pytest.raises(RemoteMissing, match="contains no GGUF"):
         read(f"{CNCF}config.v1+json", layer(kind, "m.gguf"))
 
 

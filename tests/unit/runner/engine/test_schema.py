@@ -33,13 +33,13 @@ def test_a_schema_is_an_object_or_true() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[1]", "p: a JSON schema is"),
+        ("[1]", "p: a JSON schema must be"),
         ("{", "p: not JSON"),
         ('{"minimum": NaN}', "p: not JSON: NaN"),
         ('{"minimum": -Infinity}', "p: not JSON: -Infinity"),
         ('{"minimum": 1e999}', "p.minimum: the number"),
         ("[" * 200_000, "p: the schema is nested too deeply"),
-        (json.dumps(nested(MAX_DEPTH + 1)), "p.items.items.*: the schema nests more"),
+        (json.dumps(nested(MAX_DEPTH + 1)), "p.items.items.*: the schema is nested more"),
         (json.dumps({"enum": [0] * MAX_NODES}), "the schema has more than"),
         ("{" + " " * MAX_SCHEMA_BYTES + "}", "p: the schema has"),
         (json.dumps({"properties": dict.fromkeys(map(str, range(MAX_PROPERTIES + 1)), True)}),

@@ -79,7 +79,7 @@ def test_a_type_that_needs_a_matrix_says_so(folder: Path) -> None:
 
 def test_quantized_weights_are_refused_unless_allowed(folder: Path) -> None:
     job = {"source": EMBER, "target": folder / "again.gguf", "type": "Q4_0"}
-    with pytest.raises(BuildError, match=r"quantized already \(Q8_0\).*--allow-requantize"):
+    with pytest.raises(BuildError, match=r"already quantized \(Q8_0\).*--allow-requantize"):
         quantize.work(job, ignore)
     assert not (folder / "again.gguf").exists()
 
@@ -94,7 +94,7 @@ def test_overrides_choose_the_type_of_single_tensors(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "kind", "words"),
     [
-        ("(", "Q8_0", "is no regular expression"),
+        ("(", "Q8_0", "is not a valid regular expression"),
         ("nothing_like_it", "Q8_0", "no tensor's name matches"),
         ("attn_q", "Q9", "unknown tensor type 'Q9'"),
         ("attn_q", "IQ2_XS", "needs an importance matrix"),

@@ -73,7 +73,7 @@ def test_a_model_installed_from_the_repository_is_taken(pulls: Pulls) -> None:
     install_echo(pulls.store, f"hf.co/{BASE}")
     assert pulls.find(BASE) == (
         Name.parse(f"hf.co/{BASE}"),
-        [f"the adapter is put on hf.co/{BASE}, which is installed"],
+        [f"using the installed model hf.co/{BASE} as the base of the adapter"],
     )
     assert pulls.asked == []
 
@@ -81,7 +81,7 @@ def test_a_model_installed_from_the_repository_is_taken(pulls: Pulls) -> None:
 def test_without_one_it_is_pulled_which_is_said_before(pulls: Pulls) -> None:
     found, steps = pulls.find(BASE)
     assert (found.short, pulls.asked, pulls.left) == (f"hf.co/{BASE}", [f"hf.co/{BASE}"], 1)
-    assert steps == [f"the adapter is for {BASE}, which is pulled too", "pulling manifest"]
+    assert steps == [f"the adapter requires {BASE}, which is pulled too", "pulling manifest"]
 
 
 def test_a_damaged_model_and_one_with_an_adapter_are_no_bases(pulls: Pulls) -> None:

@@ -216,8 +216,11 @@ async def test_an_adapter_in_gguf_is_taken_as_it_is(store: Store, jobs: Jobs) ->
         ({"model.pt": b"x"}, "'model.pt' is a pickle"),
         ({"weights.gguf": b"\x80\x02}q"}, "'weights.gguf' is a pickle"),
         ({"m.safetensors": SAFETENSORS, "model.pth": b"x"}, "'model.pth' is a pickle"),
-        ({"a.gguf": llama_file(), "config.json": b"{}"}, "'a.gguf' is a GGUF and 'config.json'"),
-        ({"config.json": b"{}", "tokenizer.json": b"[]"}, "no weights: none of config.json"),
+        (
+            {"a.gguf": llama_file(), "config.json": b"{}"},
+            "'a.gguf' is a GGUF file and 'config.json'",
+        ),
+        ({"config.json": b"{}", "tokenizer.json": b"[]"}, "no weights found: none of config.json"),
     ],
 )
 async def test_files_that_make_no_model_are_refused(
@@ -237,7 +240,7 @@ async def test_a_file_that_is_no_gguf_is_refused(store: Store, jobs: Jobs) -> No
 
 async def test_a_model_without_weights_is_not_quantized(store: Store, jobs: Jobs) -> None:
     given = WeightsInput({"e.gguf": put(store, echo_file())}, quantization=Q4)
-    with pytest.raises(BuildError, match="nothing to quantize"):
+    with pytest.raises(BuildError, match="no weights to quantize"):
         await builder(store, jobs, given)[0].make()
     assert is_clean(store)
 

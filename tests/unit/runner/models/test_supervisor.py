@@ -112,7 +112,7 @@ async def test_a_frame_that_makes_no_sense_ends_the_worker(
     monkeypatch: pytest.MonkeyPatch, frame: dict[str, Any]
 ) -> None:
     worker = await start(monkeypatch, READY + f"receive()\nsend({frame!r})\ntime.sleep(60)\n")
-    with pytest.raises(WorkerCrashed, match="no valid frame"):
+    with pytest.raises(WorkerCrashed, match="an invalid frame"):
         await answer(worker)
     await worker.close()
 
@@ -170,7 +170,7 @@ async def test_a_crash_in_the_load_is_a_crash(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_load_without_progress_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WorkerTimeout, match="no progress"):
+    with pytest.raises(WorkerTimeout, match="no loading progress"):
         await start(monkeypatch, "time.sleep(60)", Timeouts(load_s=0.3))
 
 

@@ -120,12 +120,18 @@ def test_the_need_of_memory_counts_the_projector(store: Store) -> None:
 @pytest.mark.parametrize(
     ("layers", "reason"),
     [
-        ((), "m cannot read images; it has no projector. Use a model with the capability vision"),
-        (((PROJECTOR_TYPE, projector_file(width=96)),), "m cannot read images; the projector make"),
+        (
+            (),
+            "m cannot process images: it has no projector. Use a model with the vision capability",
+        ),
+        (
+            ((PROJECTOR_TYPE, projector_file(width=96)),),
+            "m cannot process images: the projector produces",
+        ),
         (((PROJECTOR_TYPE, b"no gguf"),), "it has no projector"),
         (
             ((PROJECTOR_TYPE, projector_file()), (PARAMS_TYPE, b'{"backend": "torch"}')),
-            "the backend torch has no use for its projector",
+            "cannot process images with the torch backend",
         ),
     ],
 )

@@ -36,7 +36,7 @@ def test_a_shortened_vector_has_length_1_again() -> None:
 
 
 def test_more_dimensions_than_there_are_is_an_error() -> None:
-    with pytest.raises(InvalidRequest, match="have 2"):
+    with pytest.raises(InvalidRequest, match="have only 2"):
         shortened([0.6, 0.8], 3)
 
 

@@ -59,18 +59,18 @@ def test_a_data_url_may_be_written_in_other_ways(url: str) -> None:
     ("url", "error", "message"),
     [
         ("https://example.com/a.png", Unsupported, "not fetched from the network"),
-        ("http://localhost/a.png", Unsupported, "here: pictures are not fetched"),
-        ("file:///etc/passwd", InvalidRequest, "no data: URL"),
-        ("a.png", InvalidRequest, "here is 'a.png', no data: URL"),
-        ("", InvalidRequest, "no data: URL"),
+        ("http://localhost/a.png", Unsupported, "here: images are not fetched"),
+        ("file:///etc/passwd", InvalidRequest, "not a data: URL"),
+        ("a.png", InvalidRequest, "here is 'a.png', not a data: URL"),
+        ("", InvalidRequest, "not a data: URL"),
         ("data:image/png,abc", InvalidRequest, "without base64"),
         ("data:image/png;base64", InvalidRequest, "without base64"),
-        ("data:image/png;base64,", InvalidRequest, "the data is no PNG"),
+        ("data:image/png;base64,", InvalidRequest, "the data is not PNG"),
         ("data:image/png;base64,%%%", InvalidRequest, "is not base64"),
         ("data:image/png;base64,aé", InvalidRequest, "is not base64"),
         (f"data:image/png;base64,{coded(PNG)[:-1]}", InvalidRequest, "is not base64"),
         (f"data:image/png;base64,{coded(b'hello')}", InvalidRequest, "begins with b'hello'"),
-        (f"data:text/html;base64,{coded(PNG)}", InvalidRequest, "a PNG, and its media type says"),
+        (f"data:text/html;base64,{coded(PNG)}", InvalidRequest, "a PNG, but its media type is"),
         (
             f"data:image/jpeg;base64,{coded(PNG)}",
             InvalidRequest,
@@ -124,10 +124,12 @@ def test_requests_are_bounded_in_number_and_size_of_images() -> None:
     message = Message("user", "", images=(Image(PNG),))
     assert check_images([Message("user", "x")]) is False
     assert check_images([message] * MAX_IMAGES) is True
-    with pytest.raises(InvalidRequest, match="65 images, at most 64"):
+    with pytest.raises(InvalidRequest, match="65 images; the maximum per request is 64"):
         check_images([message] * (MAX_IMAGES + 1))
     large = replace(message, images=(Image(PNG + bytes(15 << 20)),))
-    with pytest.raises(InvalidRequest, match="the images have 45 MiB, at most 40 MiB together"):
+    with pytest.raises(
+        InvalidRequest, match="the images have 45 MiB in total; the maximum is 40 MiB"
+    ):
         check_images([large] * 3)
     assert check_images([large] * 2, answers=5)
     with pytest.raises(InvalidRequest, match="6 answers to 30 MiB of images"):

@@ -57,7 +57,7 @@ def test_admin_opens_everything_and_the_others_their_own(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "-x", "x" * 65, "ä"])
 def test_names_that_are_none_are_refused(path: Path, name: str) -> None:
-    with pytest.raises(InvalidRequest, match="no name for a key"):
+    with pytest.raises(InvalidRequest, match="not a valid key name"):
         KeyRing(path).add(name, ("inference",))
 
 
@@ -73,7 +73,7 @@ def test_a_name_is_given_once(path: Path) -> None:
 def test_a_broken_file_opens_nothing(path: Path, content: str) -> None:
     path.parent.mkdir()
     path.write_text(content)
-    with pytest.raises(StorageFailed, match="does not hold keys"):
+    with pytest.raises(StorageFailed, match="is not a valid key file"):
         KeyRing(path)
 
 

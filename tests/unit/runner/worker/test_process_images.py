@@ -128,7 +128,7 @@ def test_a_model_without_a_projector_reads_no_pictures(worker: Client) -> None:
     ask(worker, chat("x", f"a{IMAGE_PLACEHOLDER}", PICTURE))
     error = refusal(worker, "x")
     assert isinstance(error, InvalidRequest)
-    assert "cannot read images" in error.message
+    assert "cannot process images" in error.message
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

@@ -120,7 +120,9 @@ def test_no_memory_while_loading_is_told_with_the_plan(
     from runner.backends.torch.loading import loader
 
     monkeypatch.setattr(loader, "create_caches", full)
-    with pytest.raises(ModelLoadFailed, match=r"no memory for model\.gguf, which needs .* MiB"):
+    with pytest.raises(
+        ModelLoadFailed, match=r"not enough memory for model\.gguf, which needs .* MiB"
+    ):
         load(plan(model_file(tmp_path)), lambda _share: None)
 
 

@@ -182,7 +182,7 @@ HOSTILE = {
     ),
     "a flag that is neither 0 nor 1": (
         header_bytes(0, 1) + string("k") + encode(Value(types.BOOL, 7)),
-        "no bool",
+        "not a bool",
     ),
     "a key twice": (
         header_bytes(0, 2) + 2 * (string("general.name") + encode(text("x"))),

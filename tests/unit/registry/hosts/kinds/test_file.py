@@ -77,8 +77,8 @@ def test_what_is_no_model_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
     with pytest.raises(RemoteMissing, match="No such file"):
         resolved(tmp_path / "none.gguf")
-    with pytest.raises(RemoteRefused, match=r"no \.gguf file"):
+    with pytest.raises(RemoteRefused, match=r"not a \.gguf file"):
         resolved(tmp_path / "notes.txt")
     for name in ("mmproj.gguf", "pipe.gguf", "."):
-        with pytest.raises(RemoteMissing, match="no whole GGUF"):
+        with pytest.raises(RemoteMissing, match="no complete GGUF"):
             resolved(tmp_path / name)

@@ -70,4 +70,4 @@ def test_shards_have_the_projector_of_their_model() -> None:
 
 def test_the_user_hears_of_the_file_and_its_size() -> None:
     told = with_projector(RepositoryFile("x/mmproj-F16.gguf", 3 * 2**20, None))
-    assert told == "with the projector for images mmproj-F16.gguf (3.1 MB)"
+    assert told == "with the multimodal projector mmproj-F16.gguf (3.1 MB)"

@@ -139,5 +139,5 @@ def test_an_adapter_for_another_architecture_is_refused(
 def test_a_file_that_is_no_adapter_is_refused(
     model_file: Callable[..., Path], open_model: Callable[..., LoadedBackend]
 ) -> None:
-    with pytest.raises(ModelLoadFailed, match=r"the adapter .* was refused"):
+    with pytest.raises(ModelLoadFailed, match=r"the adapter .* was rejected"):
         open_model(adapters=((str(model_file()), 1.0),))

@@ -122,7 +122,7 @@ def test_a_shared_partial_block_is_copied_by_the_first_who_writes() -> None:
 def test_what_does_not_fit_changes_nothing() -> None:
     pool = BlockPool(2, 4, 2, 32)
     extend(pool, {0: 4})
-    with pytest.raises(PoolFull, match="2 more blocks of the cache, 1 are free"):
+    with pytest.raises(PoolFull, match="2 more cache blocks, but only 1 are free"):
         extend(pool, {0: 2, 1: 1})
     assert (pool.lengths.tolist(), pool.free_blocks) == ([4, 0], 1)
 
