@@ -94,7 +94,7 @@ def test_what_is_no_picture_is_refused(
 @pytest.mark.parametrize(
     ("path", "body", "reason"),
     [
-        ("/api/generate", {"prompt": "a", "images": [PNG], "raw": True}, "raw and images exclude"),
+        ("/api/generate", {"prompt": "a", "images": [PNG], "raw": True}, "raw and images cannot"),
         ("/api/generate", {"prompt": "a", "images": [PNG], "suffix": "b"}, "suffix and images exc"),
         (
             "/api/chat",

@@ -32,7 +32,7 @@ def test_every_surface_tells_it_in_its_own_words(start_daemon: StartDaemon) -> N
         openai, ollama, anthropic, _ = (answer.json() for answer in answers)
         assert openai["error"]["code"] == "rate_limit_exceeded"
         assert openai["error"]["type"] == "rate_limit_error"
-        assert "3 requests a minute" in ollama["error"]
+        assert "3 requests per minute" in ollama["error"]
         assert anthropic["error"]["type"] == "rate_limit_error"
 
 

@@ -65,7 +65,7 @@ def test_an_adapter_that_fits_is_taken(
 @pytest.mark.parametrize(
     ("keys", "tensors", "message"),
     [
-        ({"general.type": text("imatrix")}, QUERY, "holds no adapter but 'imatrix'"),
+        ({"general.type": text("imatrix")}, QUERY, "is not an adapter but 'imatrix'"),
         ({"adapter.type": text("ia3")}, QUERY, "of type 'ia3', expected 'lora'"),
         ({"general.architecture": text("gemma2")}, QUERY, "for the architecture gemma2, the model"),
         ({}, [], "has no tensors"),
@@ -90,7 +90,7 @@ def test_an_adapter_of_another_model_is_refused(
 
 
 def test_a_model_is_no_adapter(base: GgufHeader) -> None:
-    with pytest.raises(BuildError, match="holds no adapter but 'a model'"):
+    with pytest.raises(BuildError, match="is not an adapter but 'a model'"):
         check_adapter(base, base)
 
 

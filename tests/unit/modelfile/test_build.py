@@ -327,7 +327,7 @@ def test_a_file_that_is_no_model_is_refused_and_removed(
             text("mmproj"),
             "is a multimodal projector, not a language model; give the model too",
         ),
-        ("general.type", text("adapter"), "holds no language model but 'adapter'"),
+        ("general.type", text("adapter"), "is not a language model but 'adapter'"),
     ],
 )
 def test_a_gguf_that_is_no_whole_language_model_is_refused(

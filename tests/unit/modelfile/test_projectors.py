@@ -99,7 +99,7 @@ def test_each_kind_tells_its_width_by_its_own_tensor(
     ("content", "message"),
     [
         (projector_file(width=96), "embeddings of 96 values, but the model's have 64"),
-        (llama_file(), r"is no projector but a model \(llama\)"),
+        (llama_file(), r"is not a projector but a model \(llama\)"),
         (
             gguf_file(
                 {

@@ -162,7 +162,7 @@ HOSTILE = {
     ),
     "array of arrays": (
         header_bytes(0, 1) + string("k") + struct.pack("<IIQ", 9, 9, 1) + bytes(99),
-        "k: an array of arrays",
+        "k: nested arrays",
     ),
     "array of unknown type": (
         header_bytes(0, 1) + string("k") + struct.pack("<IIQ", 9, 77, 1) + bytes(99),

@@ -16,10 +16,10 @@ LYING = {
     "a zero": ([Tensor("x", (32, 0))], r"tensor x: shape \[32, 0\]"),
     "sizes whose product overflows": ([Tensor("x", (2**63, 2), offset=0)], "tensor x: shape"),
     "2^64 - 1 elements": ([Tensor("x", (2**64 - 1,), offset=0)], "tensor x: shape"),
-    "an unknown type": ([Tensor("x", (32,), 4)], "tensor x: type 4 is unknown"),
-    "a type of the far future": ([Tensor("x", (32,), 2**31)], "type 2147483648 is unknown"),
+    "an unknown type": ([Tensor("x", (32,), 4)], "tensor x: type 4 is not supported"),
+    "a type of the far future": ([Tensor("x", (32,), 2**31)], "type 2147483648 is not supported"),
     "rows that do not fill blocks": ([Tensor("x", (33, 2), 8)], "blocks of 32 of Q8_0"),
-    "an odd offset": ([Tensor("x", (32,), offset=8)], "offset 8 is no multiple"),
+    "an odd offset": ([Tensor("x", (32,), offset=8)], "offset 8 is not a multiple"),
     "an offset beyond the file": ([Tensor("x", (32,), offset=2**62)], "truncated: tensor x needs"),
     "a tensor over another": (
         [Tensor("x", (64,), offset=0), Tensor("y", (64,), offset=32)],

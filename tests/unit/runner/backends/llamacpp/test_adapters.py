@@ -132,7 +132,7 @@ def test_an_adapter_for_another_architecture_is_refused(
     tmp_path: Path, open_model: Callable[..., LoadedBackend]
 ) -> None:
     path = write_adapter(tmp_path / "other.gguf", sides(), "qwen2")
-    with pytest.raises(ModelLoadFailed, match=r"the adapter other\.gguf was refused"):
+    with pytest.raises(ModelLoadFailed, match=r"the adapter other\.gguf was rejected"):
         open_model(adapters=((str(path), 1.0),))
 
 

@@ -197,7 +197,7 @@ def test_the_promised_tokens_fit_however_the_sequences_cut_them(loaded: LoadedBa
         (Row(0, [], 0), "a step of 0 tokens"),
         (Row(0, [99999], 0), "outside of 0 to 4095"),
         (Row(0, [-1], 0), "outside of 0 to 4095"),
-        (Row(0, [1 << 80], 0), "no token"),
+        (Row(0, [1 << 80], 0), "invalid token"),
         (Row(0, [1] * 257, 0), "a step of 257 tokens"),
     ],
 )

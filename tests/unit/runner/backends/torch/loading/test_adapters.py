@@ -134,7 +134,7 @@ def test_an_adapter_for_what_is_no_linear_map_is_refused(tmp_path: Path) -> None
     a, b = sides()["blk.0.ffn_down.weight"]
     refused(
         write_adapter(tmp_path / "rows.gguf", {"token_embd.weight": (a, b)}),
-        r"changes 'model\.embed_tokens', which this model has not as a linear map",
+        r"changes 'model\.embed_tokens', which is not a linear layer of this model",
     )
 
 

@@ -137,7 +137,7 @@ def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
     tensors = llama_tensors()
     del tensors["model.layers.1.mlp.up_proj.weight"]
     message = refusal(tmp_path / "m", tensors)
-    assert "lacks the tensor 'model.layers.1.mlp.up_proj.weight'" in message
+    assert "has no tensor 'model.layers.1.mlp.up_proj.weight'" in message
 
 
 def test_a_tensor_that_nothing_explains_is_named(tmp_path: Path) -> None:
