@@ -65,8 +65,8 @@ def from_modelfile(
     sources = modelfile.sources
     if len(sources) != (1 if projector is None else 2):
         raise BuildError(
-            f"{len(sources)} FROM lines; one names the model, and a second one may name its"
-            " projector for images"
+            f"{len(sources)} FROM lines; use one for the model and at most one for its"
+            " multimodal projector"
         )
     if len(modelfile.values("adapter")) != len(adapters or ()):
         raise BuildError("ADAPTER names a file that was not provided")

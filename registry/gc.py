@@ -69,7 +69,7 @@ def collect(store: Store, options: GcOptions) -> GcResult:
     with store.unchanging() as used:
         if used is None:
             result.skipped = (
-                "a manifest cannot be read, and what it needs is not known; "
+                "a manifest is unreadable, so the files it needs are unknown; "
                 "run: hearth fsck --repair"
             )
         else:

@@ -59,7 +59,7 @@ def read_content(path: Path, advance: Advance) -> FileContent:
         os.fsync(file.fileno())
         after = os.fstat(file.fileno())
     if _version(before) != _version(after) or size_bytes != after.st_size:
-        raise BlobDamaged("the file changed while it was read; try again when it is complete")
+        raise BlobDamaged("the file changed while being read; try again when it is complete")
     digest = Digest(content.hexdigest())
     return FileContent(digest, size_bytes, after.st_nlink > 1)
 

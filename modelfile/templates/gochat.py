@@ -58,8 +58,7 @@ class GoChatTemplate(ChatTemplate):
         max."""
         if not add_generation_prompt:
             raise TemplateError(
-                "a template in Go always ends where the answer begins; only one in Jinja can leave"
-                " that out"
+                "a Go template always adds the generation prompt; only a Jinja template can omit it"
             )
         try:
             return self._render(messages, tools, _thinking(options))

@@ -116,7 +116,7 @@ class HuggingFaceHost:
 def _entries(info: ModelInfo) -> list[RepositoryFile]:
     siblings = info.siblings or []
     if len(siblings) > _MAX_FILES:
-        raise RemoteRefused(f"{info.id} has {len(siblings)} files, too many to choose from")
+        raise RemoteRefused(f"{info.id} has {len(siblings)} files, which is too many")
     return [
         RepositoryFile(
             item.rfilename, item.size, item.lfs.sha256 if item.lfs else None, item.blob_id
@@ -141,7 +141,7 @@ def _cached(repo: str, path: str, commit: str) -> Path | None:
 
 def _gated(repo: str) -> str:
     return (
-        f"{repo} is for those who have accepted its terms: accept them at "
+        f"{repo} is gated: accept its terms at "
         f"{constants.ENDPOINT}/{repo}, then set HF_TOKEN for the daemon or run: hf auth login"
     )
 
@@ -157,6 +157,6 @@ def _refusal(error: Exception, repo: str, revision: str | None) -> RemoteError:
         )
     if isinstance(error, HfHubHTTPError):
         status = getattr(error.response, "status_code", "an error")
-        return RemoteUnreachable(f"Hugging Face answers {status} to a question for {repo}")
+        return RemoteUnreachable(f"Hugging Face responded with {status} to a request for {repo}")
     kind = type(error).__name__
-    return RemoteUnreachable(f"{httpx.URL(constants.ENDPOINT).host} cannot be asked: {kind}")
+    return RemoteUnreachable(f"{httpx.URL(constants.ENDPOINT).host} cannot be reached: {kind}")

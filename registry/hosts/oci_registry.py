@@ -167,7 +167,7 @@ class OciHost:
         for expected in (wanted, promised):
             if expected.startswith("sha256:") and expected != actual:
                 raise RemoteRefused(
-                    f"the manifest has the digest {actual}, not {shown(expected)} as promised"
+                    f"the manifest has the digest {actual}, not {shown(expected)} as expected"
                 )
 
 
@@ -178,7 +178,7 @@ def _check_kind(response: httpx.Response, content: bytes) -> None:
     except (ValueError, AttributeError, RecursionError):
         return
     if str(kind) in _INDEX_TYPES:
-        raise InvalidManifest("manifest: a list of images for several machines, not a model")
+        raise InvalidManifest("manifest: an image index for several platforms, not a model")
 
 
 def check_layers(manifest: Manifest) -> None:
@@ -186,13 +186,13 @@ def check_layers(manifest: Manifest) -> None:
     if manifest.config.media_type not in _CONFIG_TYPES:
         raise InvalidManifest(
             f"manifest: the config has the type {shown(manifest.config.media_type)}, so this is "
-            "no model that hearth can run"
+            "not a model that hearth can run"
         )
     for layer in manifest.layers:
         if not layer.media_type.startswith(_LAYER_PREFIX):
             raise InvalidManifest(
-                f"manifest: a layer has the type {shown(layer.media_type)}, which is no part of "
-                "a model"
+                f"manifest: a layer has the type {shown(layer.media_type)}, which is not part "
+                "of a model"
             )
 
 

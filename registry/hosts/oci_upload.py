@@ -112,7 +112,7 @@ class Upload:
         async with self.repository.client.open(request) as response:
             raise_if_transient(response)
             if response.status_code in (401, 416):
-                raise RetryLater(f"the registry answers {response.status_code} to a part")
+                raise RetryLater(f"the registry responded with {response.status_code} to a part")
             await response.aread()
             raise_for_status(response, f"a part of blob {self.layer.digest}")
             return await self._next(location, response), stop
@@ -158,7 +158,9 @@ class Upload:
         try:
             target = source.join(given)
         except httpx.InvalidURL:
-            raise RemoteRefused(f"an upload leads to {shown(given)}, which is no URL") from None
+            raise RemoteRefused(
+                f"an upload is redirected to {shown(given)}, which is not a URL"
+            ) from None
         if not same_origin(source, target):
             await self.repository.client.follow(source, target)
         return target
@@ -176,7 +178,7 @@ async def put_manifest(
     raise_for_status(response, f"the manifest of {repository.path}:{reference}")
     stored = response.headers.get("docker-content-digest", "")
     if stored.startswith("sha256:") and stored != str(Digest.of(content)):
-        raise RemoteRefused(f"the registry has stored another manifest: {shown(stored)}")
+        raise RemoteRefused(f"the registry stored a different manifest: {shown(stored)}")
 
 
 def _opened(path: Path) -> BufferedReader:

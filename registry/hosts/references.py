@@ -38,4 +38,4 @@ def parse(text: str) -> Reference:
         reference = kind.parse(text, scheme, rest)
         if reference is not None:
             return reference
-    raise InvalidName(text, f"the scheme {scheme[:20]!r} is not known")
+    raise InvalidName(text, f"unknown scheme {scheme[:20]!r}")

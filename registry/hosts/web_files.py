@@ -80,7 +80,7 @@ def part_urls(url: httpx.URL) -> list[httpx.URL]:
     number, count = int(found[2]), int(found[3])
     if not 0 < number <= count <= _MAX_PARTS:
         raise RemoteRefused(
-            f"part {number} of {count} cannot be; a model has at most {_MAX_PARTS} parts"
+            f"part {number} of {count} is invalid; a model has at most {_MAX_PARTS} parts"
         )
     end = name[-len(".gguf") :]
     names = [f"{found[1]}-{part:05}-of-{count:05}{end}" for part in range(1, count + 1)]
@@ -95,5 +95,5 @@ def _size(response: httpx.Response) -> int:
     else:
         text = response.headers.get("content-length", "")
     if not text.isdigit() or len(text) > 19 or int(text) > _MAX_SIZE:
-        raise RemoteRefused(f"{response.request.url.host} does not say how long the file is")
+        raise RemoteRefused(f"{response.request.url.host} does not report the size of the file")
     return int(text)

@@ -45,7 +45,7 @@ def lost_blob(store: Store, digest: Digest) -> LostBlob:
                 sizes.append(layer.size_bytes)
                 sources += _sources(str(model.name))
     if not sizes:
-        raise RemoteMissing("no model needs it; `hearth gc` removes it")
+        raise RemoteMissing("no model uses it; `hearth gc` removes it")
     origin = store.records.origin(digest)
     if origin is not None:
         sources = [*_sources(origin.reference, origin.insecure), *sources]

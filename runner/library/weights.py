@@ -154,7 +154,7 @@ class WeightsBuilder:
                 " quantized again"
             )
         if request.quantization is not None and not header.tensors:
-            raise BuildError("the model holds no weights; there is nothing to quantize")
+            raise BuildError("the model has no weights to quantize")
         return path
 
     def _given_model(self) -> Digest | None:

@@ -188,7 +188,7 @@ class WorkerHandle:
     async def close(self) -> None:
         """End the process; requests in flight fail. Returns when it is gone."""
         self._closing = True
-        self.fail_all(InternalError(f"{self.name} was unloaded while it answered"))
+        self.fail_all(InternalError(f"{self.name} was unloaded during the request"))
         self._send({"op": "shutdown"})
         await self._process.wait(_EXIT_GRACE_S)
         await asyncio.shield(self._ended)
@@ -298,7 +298,7 @@ class WorkerHandle:
 
     def _on_lost(self, fault: str | None) -> None:
         if fault is not None:
-            self._end_with(WorkerCrashed(f"{self.name}: its worker sent no valid frame: {fault}"))
+            self._end_with(WorkerCrashed(f"{self.name}: its worker sent an invalid frame: {fault}"))
         self._reaper = self._loop.create_task(self._reap())
 
     async def _reap(self) -> None:

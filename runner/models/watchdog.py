@@ -85,7 +85,7 @@ class Watchdog:
         elif self._loaded:
             self._examination = self._loop.create_task(self._examine(limit_s))
         else:
-            message = f"{self._name} made no progress in loading for {limit_s:g} s and was ended"
+            message = f"{self._name} made no loading progress for {limit_s:g} s and was terminated"
             self._end(WorkerTimeout(message))
 
     async def _examine(self, limit_s: float) -> None:
@@ -95,7 +95,9 @@ class Watchdog:
         with contextlib.suppress(TimeoutError, HearthError):
             age_s = (await asyncio.wait_for(self._stats(), _STATS_TIMEOUT_S)).step_age_s
         if age_s is not None and age_s >= limit_s:
-            message = f"a step of {self._name} took more than {limit_s:g} s; it was ended"
+            message = (
+                f"a step of {self._name} took more than {limit_s:g} s; the worker was terminated"
+            )
             self._end(WorkerTimeout(message))
             return
         self._heard_at_s = self._loop.time() - (age_s or 0.0)

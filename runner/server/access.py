@@ -33,7 +33,7 @@ def check_access(http: HttpRequest, needed: Needed | None) -> None:
     if not services.keys:
         return
     if key is None:
-        reason = "this API key is not known" if given else "an API key is needed"
+        reason = "the API key is invalid" if given else "an API key is required"
         raise HttpError(
             401,
             "invalid_api_key",
@@ -59,7 +59,7 @@ def _check_rate(http: HttpRequest, key: ApiKey | None) -> None:
         raise HttpError(
             429,
             "rate_limit_exceeded",
-            f"more than {rates.per_minute} requests a minute (HEARTH_RATE_LIMIT); wait "
+            f"more than {rates.per_minute} requests per minute (HEARTH_RATE_LIMIT); retry in "
             f"{math.ceil(wait_s)} s",
             **{"retry-after": str(math.ceil(wait_s))},
         )

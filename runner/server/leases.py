@@ -30,6 +30,6 @@ def require_embedding(lease: Lease) -> None:
     """Raises Unsupported when the model generates text only."""
     name = lease.bundle.name.short
     if lease.capabilities.rerank:
-        raise Unsupported(f"{name} is a reranker: it scores texts with /v1/rerank and /v1/score")
+        raise Unsupported(f"{name} is a reranker; use /v1/rerank or /v1/score")
     if not lease.capabilities.embedding:
-        raise Unsupported(f"{name} generates text; load an embedding model for embeddings")
+        raise Unsupported(f"{name} is not an embedding model")

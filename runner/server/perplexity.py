@@ -43,7 +43,7 @@ async def evaluate(http: HttpRequest) -> None:
     async with http.cancelled_on_disconnect():
         bundle = await asyncio.to_thread(lambda: library.read(library.find(body.model)))
         if bundle.header.architecture == ECHO_ARCHITECTURE:
-            raise InvalidRequest(f"{bundle.name.short} only echoes; it has no perplexity")
+            raise InvalidRequest(f"{bundle.name.short} is an echo model and has no perplexity")
         _require_memory(bundle, body.context or _CONTEXT)
         result = await measure_perplexity(bundle, body.text, body.context, answer.report)
         result["standard_error"] = result.pop("error")  # a line with "error" tells a failure
@@ -60,7 +60,7 @@ def _require_memory(bundle: Bundle, context: int) -> None:
     if needed > available:
         raise InsufficientMemory(
             f"measuring {bundle.name.short} needs {needed >> 20} MiB, {available >> 20} MiB are "
-            "free; stop a model or use a smaller context",
+            "free; stop a model or use a smaller context length",
             needed_bytes=needed,
             available_bytes=available,
         )

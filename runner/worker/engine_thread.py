@@ -116,14 +116,14 @@ class EngineThread(threading.Thread):
         try:
             self._engine, info = self._load()
         except Exception:
-            log.debug("the load failed", exc_info=True)
+            log.debug("loading the model failed", exc_info=True)
             return
         try:
             self._sink.send({"op": "ready", "info": to_json(info)})
             while True:
                 self._turn(self._engine)
         except Exception:
-            log.critical("the engine cannot go on", exc_info=True)
+            log.critical("the engine failed", exc_info=True)
             os._exit(ExitCode.ENGINE_FAILED)
 
     def _post(self, id: str, command: Command) -> None:
@@ -188,7 +188,9 @@ class EngineThread(threading.Thread):
             self._sink.send({"op": "reply", "id": id, "result": result})
         except ProtocolError:
             count = len(embeddings.vectors)
-            message = f"the vectors of {count} inputs are too much for one answer: send fewer"
+            message = (
+                f"the vectors of {count} inputs are too large for one response: send fewer inputs"
+            )
             self._send_error(id, InvalidRequest(message, param="input"))
 
     def _send_error(self, id: str, error: HearthError) -> None:

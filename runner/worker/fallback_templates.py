@@ -44,8 +44,8 @@ class BrokenTemplate(ChatTemplate):
     ) -> str:
         """Raises ModelInvalid."""
         raise ModelInvalid(
-            f"the model's chat template cannot be used: {self._fault}; give it another one "
-            "(TEMPLATE in a Modelfile), or use it without chat"
+            f"the model's chat template is unusable: {self._fault}; set another one with "
+            "TEMPLATE in a Modelfile"
         )
 
 

@@ -109,6 +109,6 @@ def _pairs_to_tokens(
 ) -> list[list[int]]:
     pair = runtime.model.pair
     if pair is None:
-        raise InvalidRequest("the model does not rank texts", param="model")
+        raise InvalidRequest("the model is not a reranker", param="model")
     limit = runtime.engine.max_input_tokens if truncate else None
     return [rerank_tokens(pair, str(query), str(document), limit) for query, document in pairs]

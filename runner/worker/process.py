@@ -161,10 +161,10 @@ class Worker:
         except HearthError as error:
             self._send_error(id, error)
         except ProtocolError:
-            self._send_error(id, InvalidRequest("the answer is too long: ask for less at once"))
+            self._send_error(id, InvalidRequest("the response is too large: request less at once"))
         except (KeyError, TypeError, ValueError) as error:
-            log.warning("request %s has a wrong shape: %r", id, error)
-            self._send_error(id, InvalidRequest(f"the request has a wrong shape: {error}"))
+            log.warning("request %s is malformed: %r", id, error)
+            self._send_error(id, InvalidRequest(f"the request is malformed: {error}"))
         except Exception:
             log.exception("request %s failed", id)
             self._send_error(id, InternalError("the prompt could not be prepared"))

@@ -65,7 +65,7 @@ class PromptEncoder:
         options = dict(request.template_options)
         for name in ("messages", "tools"):
             if name in options:
-                raise InvalidRequest(f"the template option {name!r} is set by hearth itself")
+                raise InvalidRequest(f"the template option {name!r} is set by hearth")
         try:
             if "suffix" in options:
                 return self._fill(request.messages, options, self._template_for(request))
@@ -75,7 +75,7 @@ class PromptEncoder:
             return self._conversation(request, messages, options)
         except ModelfileError as error:
             raise InvalidRequest(
-                f"the model's chat template does not take these messages: {error}",
+                f"the model's chat template rejected the messages: {error}",
                 param="messages",
             ) from error
 
@@ -117,7 +117,7 @@ class PromptEncoder:
     def _check_images(self, request: GenerateRequest) -> None:
         if self._images is None:
             raise InvalidRequest(
-                "this model cannot read images; use one with a projector", param="messages"
+                "this model cannot process images; use one with a projector", param="messages"
             )
         for message in request.messages or ():
             if message.content.count(IMAGE_PLACEHOLDER) != len(message.images):
@@ -161,7 +161,7 @@ class PromptEncoder:
         text, found, _ = whole.rpartition(marker)
         if not found:
             raise InvalidRequest(
-                "the model's chat template does not write the last message, so that it cannot be "
+                "the model's chat template does not render the last message, so it cannot be "
                 "continued",
                 param="messages",
             )
@@ -173,10 +173,10 @@ class PromptEncoder:
         """The prompt for the text between the last message and options["suffix"]."""
         suffix = str(options.pop("suffix"))
         if any(message.images for message in messages):
-            raise Unsupported("images cannot be sent together with a suffix", param="suffix")
+            raise Unsupported("images cannot be combined with a suffix", param="suffix")
         if not template.capabilities.insert:
             raise InvalidRequest(
-                "the model's template has no place for a suffix: it does not read .Suffix",
+                "the model's template does not support a suffix: it does not use .Suffix",
                 param="suffix",
             )
         return template.fill(messages[-1].content if messages else "", suffix, **options)
@@ -240,5 +240,5 @@ def inputs_to_tokens(inputs: Sequence[Any], prompts: PromptEncoder) -> list[list
         elif isinstance(item, list) and all(type(token) is int for token in item):
             result.append(item)
         else:
-            raise InvalidRequest("an input is neither a text nor a list of tokens", param="input")
+            raise InvalidRequest("each input must be a string or a list of tokens", param="input")
     return result

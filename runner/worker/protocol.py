@@ -22,7 +22,7 @@ Daemon to worker
 Worker to daemon
     loading   progress                     0.0 .. 1.0
     ready     info                         WorkerInfo as an object
-    failed    error                        the load failed; the worker exits
+    failed    error                        loading the model failed; the worker exits
     step      deltas                       [[id, delta], ...] of one engine step
     reply     id, result
     error     id, error                    the request with this id has ended

@@ -151,7 +151,9 @@ def _parse(text: str, scheme: str, rest: str) -> Reference | None:
         return None
     path = unquote(rest) if scheme else text
     if not path.startswith("/") or "\0" in path or len(path) > _MAX_PATH_CHARACTERS:
-        raise InvalidName(text, "expected the whole path of a file or folder, as /models/m.gguf")
+        raise InvalidName(
+            text, "expected the absolute path of a file or folder, such as /models/m.gguf"
+        )
     last = path.rstrip("/").rpartition("/")[2]
     stem = last[: -len(FILE_ENDS[0])] if last.lower().endswith(FILE_ENDS) else last
     model = name_part(PART_END.sub("", stem), "model")

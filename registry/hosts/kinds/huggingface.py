@@ -48,9 +48,9 @@ def _repository(text: str, rest: str) -> Reference:
         if _REPO_PART.fullmatch(part) is None:
             raise InvalidName(text, "expected hf.co/user/repository[:quantization or file]")
     if at and _REVISION.fullmatch(revision) is None:
-        raise InvalidName(text, "the revision may hold letters, digits, '.', '_', '-' and '/'")
+        raise InvalidName(text, "the revision may contain letters, digits, '.', '_', '-' and '/'")
     if colon and (not selector or ".." in selector.split("/") or len(selector) > 255):
-        raise InvalidName(text, "after ':' a quantization or a file of the repository is expected")
+        raise InvalidName(text, "expected a quantization or a file of the repository after ':'")
     wanted = None if not selector or selector == DEFAULT_TAG else selector
     tag = "-".join(part for part in (wanted, revision or None) if part)
     name = Name(

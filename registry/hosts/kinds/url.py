@@ -26,9 +26,9 @@ def _parse(text: str, scheme: str, rest: str) -> Reference | None:
     model = PART_END.sub("", folders[-1].rpartition(".")[0]) if folders else ""
     namespace = folders[-2] if len(folders) > 1 else "files"
     if parts.netloc != host or not is_valid_part("host", host):
-        raise InvalidName(text, "the URL has a password or an unusual host")
+        raise InvalidName(text, "the URL has a password or an invalid host")
     if not model:
-        raise InvalidName(text, "the URL names no file")
+        raise InvalidName(text, "the URL does not name a file")
     name = Name(host, name_part(namespace, "namespace"), name_part(model, "model"), DEFAULT_TAG)
     if "resolve" in folders[2:-2]:
         at = folders.index("resolve", 2)

@@ -114,8 +114,8 @@ def _without_model(repo: str, files: Mapping[str, RepositoryFile]) -> RemoteMiss
     pickle = next((path for path in sorted(files) if path.lower().endswith(_PICKLES)), None)
     if pickle is not None:
         return RemoteMissing(
-            f"{repo} has its weights in {shown(pickle)}, a pickle, which runs code when it is "
-            "read; look for the model as GGUF or safetensors"
+            f"{repo} has its weights in {shown(pickle)}, a pickle file, which can run code when "
+            "opened; look for the model as GGUF or safetensors"
         )
     if _ADAPTER in files:
         return RemoteMissing(f"{repo} is an adapter whose adapter_model.safetensors is missing")

@@ -73,4 +73,4 @@ def library_errors() -> Iterator[deque[str]]:
 
 def last_errors(errors: Iterable[str]) -> str:
     """The last three of them, for a message."""
-    return "; ".join(" ".join(line.split()) for line in list(errors)[-3:]) or "it gave no reason"
+    return "; ".join(" ".join(line.split()) for line in list(errors)[-3:]) or "no reason given"

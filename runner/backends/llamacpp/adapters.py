@@ -32,7 +32,7 @@ def apply_adapters(plan: LoadPlan, model: Any, context: Any, library_errors: Seq
     scales = (ctypes.c_float * count)(*(scale for _, scale in plan.adapters))
     code = native.llama_set_adapters_lora(context, adapters, count, scales)
     if code != 0:
-        raise ModelLoadFailed(f"llama.cpp does not take the adapters (code {code})")
+        raise ModelLoadFailed(f"llama.cpp rejected the adapters (code {code})")
 
 
 def _load(path: Path, model: Any, library_errors: Sequence[str]) -> Any:
@@ -40,11 +40,11 @@ def _load(path: Path, model: Any, library_errors: Sequence[str]) -> Any:
     if not handle:
         reason = native_log.last_errors(library_errors)
         raise ModelLoadFailed(
-            f"the adapter {path.name} was refused: llama.cpp cannot load it ({reason})"
+            f"the adapter {path.name} was rejected: llama.cpp cannot load it ({reason})"
         )
     if native.llama_adapter_get_alora_n_invocation_tokens(handle):
         raise ModelLoadFailed(
-            f"the adapter {path.name} is an activated LoRA, which works in a part of the prompt "
+            f"the adapter {path.name} is an activated LoRA, which applies to part of the prompt "
             "only; this version applies adapters to all of it"
         )
     return handle

@@ -59,7 +59,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
                 ensure_batch_tokens(params, vision.max_noncausal_tokens)
             handle = native.llama_init_from_model(model, params)
             if not handle:
-                raise _failure(plan, "no context could be made for it", library_errors)
+                raise _failure(plan, "no context could be created for it", library_errors)
             try:
                 apply_adapters(plan, model, handle, library_errors)
             except BaseException:
@@ -74,7 +74,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     if not plan.embedding and not context.memory:
         context.close()
         raise ModelLoadFailed(
-            f"the model {Path(plan.path).name} only reads text: it gives embeddings, no answers"
+            f"the model {Path(plan.path).name} is an encoder: it supports embeddings, not text "
+            "generation"
         )
     backend, pair = _backend(plan, context, vision)
     return LoadedBackend(
@@ -200,7 +201,7 @@ def _embedding_capacity(plan: LoadPlan, context: Context) -> Capacity:
 def _failure(plan: LoadPlan, what: str, library_errors: Sequence[str]) -> ModelLoadFailed:
     reason = native_log.last_errors(library_errors)
     name = Path(plan.path).name
-    return ModelLoadFailed(f"the model file {name} was refused: {what} ({reason})")
+    return ModelLoadFailed(f"the model file {name} was rejected: {what} ({reason})")
 
 
 def describe(model: Any, plan: LoadPlan) -> str:

@@ -79,11 +79,11 @@ def quantize(options: QuantizeOptions, progress: Progress) -> float:
 def _check_source(options: QuantizeOptions, header: GgufHeader) -> None:
     kind = options.kind
     if not any(len(tensor.dimensions) > 1 for tensor in header.tensors):
-        raise BuildError("the model holds no weights; there is nothing to quantize")
+        raise BuildError("the model has no weights to quantize")
     stored = {tensor.type for tensor in header.tensors} - _UNQUANTIZED
     if stored and not options.allow_requantize:
         raise BuildError(
-            f"the weights are quantized already ({header.quantization}); quantize a file of F16,"
+            f"the weights are already quantized ({header.quantization}); quantize a file of F16,"
             " BF16 or F32, or allow it with --allow-requantize"
         )
     if kind.needs_imatrix and not options.matrix:
@@ -91,7 +91,9 @@ def _check_source(options: QuantizeOptions, header: GgufHeader) -> None:
             f"{kind.name} needs an importance matrix; give --imatrix FILE or --calibrate TEXT"
         )
     if options.overrides and not kind.quantized:
-        raise BuildError(f"{kind.name} stores every tensor alike; types of tensors need another")
+        raise BuildError(
+            f"{kind.name} uses one type for all tensors; overrides for tensors need another type"
+        )
     _check_matrix(options.matrix, header)
 
 
@@ -110,7 +112,9 @@ def _check_matrix(matrix: Matrix, header: GgufHeader) -> None:
                 f" values, expected {tensor.dimensions[0] * layers}"
             )
     if matrix and not found:
-        raise BuildError("the importance matrix is for another model: no tensor's name is in it")
+        raise BuildError(
+            "the importance matrix is for another model: it contains none of the tensor names"
+        )
 
 
 def override_types(options: QuantizeOptions, header: GgufHeader) -> dict[str, int]:
@@ -123,7 +127,7 @@ def override_types(options: QuantizeOptions, header: GgufHeader) -> dict[str, in
         number, pattern = tensor_type(kind), _compiled(text)
         names = [tensor.name for tensor in header.tensors if pattern.search(tensor.name)]
         if not names:
-            raise BuildError(f"no tensor's name matches {text!r}; see them with hearth show")
+            raise BuildError(f"no tensor's name matches {text!r}; `hearth show` lists them")
         for name in names:
             types.setdefault(name, number)
         _check_needs_matrix(kind, names, options)
@@ -150,7 +154,7 @@ def _compiled(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise BuildError(f"{text!r} is no regular expression: {error}") from None
+        raise BuildError(f"{text!r} is not a valid regular expression: {error}") from None
 
 
 def _run(
@@ -238,7 +242,7 @@ def _log_lines(progress: Progress) -> Iterator[list[str]]:
 
 
 def _failure(options: QuantizeOptions, partial: Path, complaints: Sequence[str]) -> Exception:
-    reason = complaints[-1] if complaints else "it gave no reason"
+    reason = complaints[-1] if complaints else "no reason given"
     free, folder = free_bytes(partial.parent), partial.parent
     if "iostream" in reason or "basic_ios" in reason:
         if free < _MIN_FREE_BYTES:

@@ -15,7 +15,7 @@ async def embeddings(http: HttpRequest) -> None:
     body = await http.read(EmbeddingRequest)
     inputs = inputs_of(body.input)
     if not inputs or any(len(item) == 0 for item in inputs):
-        raise InvalidRequest("input is empty or holds an empty entry", param="input")
+        raise InvalidRequest("input is empty or contains an empty entry", param="input")
     async with leased(http, body.model, body.keep_alive) as lease:
         require_embedding(lease)
         result = await lease.worker.embed(inputs, truncate=False, priority=body.priority or 0)

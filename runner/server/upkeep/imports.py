@@ -30,7 +30,9 @@ async def import_models(http: HttpRequest) -> None:
     ends it; the models that were taken stay."""
     body = await http.read(ImportRequest)
     if body.path is not None and not is_on_this_machine(http):
-        raise InvalidRequest("path is for clients on the daemon's machine", param="path")
+        raise InvalidRequest(
+            "path is only allowed for clients on the daemon's machine", param="path"
+        )
     options = ImportOptions(
         body.source, body.path, tuple(body.names), body.copy_files, body.dry_run
     )

@@ -61,7 +61,7 @@ class LlamaCppVisionEncoder:
     def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
         """See VisionEncoder.read."""
         if len(picture.rgb) != picture.width * picture.height * _BITMAP_BYTES:
-            raise ValueError(f"{len(picture.rgb)} bytes are no picture of this size")
+            raise ValueError(f"{len(picture.rgb)} bytes are not an image of this size")
         pixels = ctypes.cast(ctypes.c_char_p(picture.rgb), ctypes.POINTER(ctypes.c_uint8))
         pieces = self._read(picture.width, picture.height, pixels)
         most = self.max_noncausal_tokens
@@ -83,7 +83,7 @@ class LlamaCppVisionEncoder:
             view = np.ctypeslib.as_array(pointer, shape=(slot.tokens, self._width))
             vectors = view.copy()
         if not np.isfinite(vectors).all():
-            raise BackendError("the projector gave no usable numbers (NaN) for the image")
+            raise BackendError("the projector produced invalid embeddings (NaN) for the image")
         return ImagePart(
             vectors=vectors,
             advance=int(mtmd.mtmd_input_chunk_get_n_pos(slot.chunk)),
@@ -126,7 +126,7 @@ class LlamaCppVisionEncoder:
             if code != 0:
                 raise InvalidRequest(
                     f"the image of {width} x {height} pixels cannot be prepared for this model; "
-                    "send it in other proportions",
+                    "use another aspect ratio",
                     param="messages",
                 )
             count = mtmd.mtmd_input_chunks_size(chunks)
@@ -149,18 +149,18 @@ def load_vision_encoder(
         raise _refused(path, "llama.cpp cannot load it for this model", library_errors)
     if not mtmd.mtmd_support_vision(handle):
         mtmd.mtmd_free(handle)
-        raise _refused(path, "it reads no images", library_errors)
+        raise _refused(path, "it does not support images", library_errors)
     vision = LlamaCppVisionEncoder(handle, int(native.llama_model_n_embd_inp(model)))
     if vision.lacks_tokens():
         vision.close()
-        raise _refused(path, "the model has no tokens for what stands around its images", ())
+        raise _refused(path, "the model has no tokens that delimit images", ())
     return vision
 
 
 def _refused(path: Path, what: str, library_errors: Sequence[str]) -> ModelLoadFailed:
     said = "; ".join(" ".join(line.split()) for line in list(library_errors)[-3:])
     reason = f" ({said})" if said else ""
-    return ModelLoadFailed(f"the projector {path.name} was refused: {what}{reason}")
+    return ModelLoadFailed(f"the projector {path.name} was rejected: {what}{reason}")
 
 
 def _piece(chunk: Any) -> list[int] | ImageSlot:

@@ -198,9 +198,8 @@ async def _log(http: HttpRequest) -> EventLog:
     stored = await _find(http, ident)
     if not stored.response.get("background"):
         raise Unsupported(
-            f"response {ident[:80]} was not created in the background: its events are not kept; "
-            "ask "
-            "without stream",
+            f"response {ident[:80]} was not created in the background: its events were not stored; "
+            "retrieve it without stream",
             param="stream",
         )
     events = await asyncio.to_thread(_file(http).events, ident)

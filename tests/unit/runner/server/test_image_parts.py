@@ -103,7 +103,7 @@ async def test_a_stored_file_becomes_a_part_that_needs_it_no_more(tmp_path: Path
     (message,) = items.messages_of(filled, None)
     assert message == Message("user", MARK, images=ONE)
     again = items.input_items([ResponseItem.model_validate({"role": "user", "content": [part]})])
-    with pytest.raises(InvalidRequest, match=r"input\.0\.content\.0\.file_id: there is no file"):
+    with pytest.raises(InvalidRequest, match=r"input\.0\.content\.0\.file_id: no such file"):
         await with_files(again, store)
 
 
