@@ -50,7 +50,7 @@ def test_a_template_in_go_makes_the_prompt(client: httpx.Client) -> None:
     answer = apply(client, model="render-go", messages=messages, tools=tools, think=True).json()
     refused = apply(client, model="render-go", add_generation_prompt=False)
     assert refused.status_code == 400
-    assert "always ends where the answer begins" in refused.text
+    assert "always adds the generation prompt" in refused.text
     assert answer["prompt"] == (
         '[{"type":"function","function":{"name":"f","description":"d","parameters":'
         '{"type":"","properties":null}}}]<system>S<user>hi<assistant>hm'

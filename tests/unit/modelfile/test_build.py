@@ -248,7 +248,7 @@ def test_a_family_name_that_cannot_be_one_is_refused(store: Store, line: str, me
 @pytest.mark.parametrize("given", [None, Digest.of(b"projector")])
 def test_as_many_from_lines_are_taken_as_there_are_files_for(given: Digest | None) -> None:
     lines = ["FROM a"] if given is not None else ["FROM a", "FROM ./p.gguf"]
-    with pytest.raises(BuildError, match=f"{len(lines)} FROM lines; one names the model"):
+    with pytest.raises(BuildError, match=f"{len(lines)} FROM lines; use one for the model"):
         from_modelfile(parse("\n".join(lines)), NAME, projector=given)
     both = from_modelfile(parse("FROM a\nFROM ./p.gguf"), NAME, projector=Digest.of(b"p"))
     assert (both.from_model, both.projector) == (Name.parse("a"), Digest.of(b"p"))

@@ -113,7 +113,7 @@ def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
     rest = shapes(CONFIG)
     del rest["model.layers.1.mlp.up_proj.weight"]
     (tmp_path / "model.safetensors").write_bytes(zeros(rest))
-    refused(tmp_path, "lacks 'model.layers.1.mlp.up_proj.weight'")
+    refused(tmp_path, "has no 'model.layers.1.mlp.up_proj.weight'")
 
 
 def test_a_tensor_too_many_is_named(tmp_path: Path) -> None:

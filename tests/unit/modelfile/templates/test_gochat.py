@@ -171,7 +171,7 @@ def test_abilities_are_read_from_the_template() -> None:
 
 
 def test_the_beginning_of_the_answer_cannot_be_left_out() -> None:
-    with pytest.raises(TemplateError, match="always ends where the answer begins"):
+    with pytest.raises(TemplateError, match="always adds the generation prompt"):
         GoChatTemplate(MESSAGES).render(TALK, add_generation_prompt=False)
 
 

@@ -134,7 +134,7 @@ def test_a_kind_of_host_is_a_file_in_the_folder_of_kinds(
         "    return FileHost(reference, access.memory_bytes)\n\n"
         "KIND = HostKind('shelf', _parse, lambda reference: f'shelf://{reference.url}', _open)\n"
     )
-    with pytest.raises(InvalidName, match="is not known"):
+    with pytest.raises(InvalidName, match="unknown scheme"):
         parse("shelf://a/b")
     monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(tmp_path)])
     host_kinds.cache_clear()

@@ -100,7 +100,7 @@ def test_left_overs_are_swept_and_files_stay(store: FileStore, tmp_path: Path) -
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "files").write_text("not a folder")
-    with pytest.raises(StorageFailed, match="cannot be used"):
+    with pytest.raises(StorageFailed, match="unusable"):
         store_in(tmp_path / "files").writing("file-0")
 
 
