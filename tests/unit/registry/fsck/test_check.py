@@ -140,7 +140,7 @@ def test_dangling_parts_of_transfers_are_found(store: Store) -> None:
         os.utime(store.root / "tmp" / name, (long_ago, long_ago))
     found = {finding.path: finding.message for finding in findings(store)}
     assert found == {
-        "tmp/partial-a": "tmp/partial-a is a part of a transfer without its journal",
+        "tmp/partial-a": "tmp/partial-a is a partial transfer without its journal",
         "tmp/partial-b.journal": "tmp/partial-b.journal is a journal without its file",
     }
     for name in ("partial-c", "partial-c.journal"):
