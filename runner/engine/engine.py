@@ -27,7 +27,7 @@ from runner.engine.images import ImageParts
 from runner.engine.launch_ahead import launch_ahead
 from runner.engine.pacer import Pacer
 from runner.engine.running import Running
-from runner.engine.scheduler import Scheduler, Step
+from runner.engine.scheduler import ScheduledStep, Scheduler
 from runner.engine.sequence import GrammarMatcher, Sequence
 from runner.engine.speculation import Speculation
 from runner.engine.step_output import StepOutput
@@ -200,13 +200,13 @@ class Engine:
             tokens, seconds = len(sampled), now_s - began_s
             self.speculation.observe(len(step.decoding), step.draft_tokens, tokens, seconds)
 
-    def _compute(self, step: Step) -> tuple[Tokens[SampledToken], RowFault | None]:
+    def _compute(self, step: ScheduledStep) -> tuple[Tokens[SampledToken], RowFault | None]:
         try:
             return self._backend.step(step.rows), None
         except RowFault as fault:
             return fault.sampled, fault
 
-    def _count_started(self, step: Step) -> None:
+    def _count_started(self, step: ScheduledStep) -> None:
         for running, _ in step.chunks:
             sequence = running.sequence
             if sequence.timing.started_s is None:
@@ -215,7 +215,7 @@ class Engine:
                 self.counters.cached_tokens += sequence.cached or 0
 
     def _postprocess(
-        self, step: Step, sampled: Tokens[SampledToken], now_s: float, output: StepOutput
+        self, step: ScheduledStep, sampled: Tokens[SampledToken], now_s: float, output: StepOutput
     ) -> None:
         if step.draft_tokens:
             rest = self._take_drafted(step, sampled, now_s, output)
@@ -239,7 +239,7 @@ class Engine:
                 self._finish(running)
 
     def _take_drafted(
-        self, step: Step, sampled: Tokens[SampledToken], now_s: float, output: StepOutput
+        self, step: ScheduledStep, sampled: Tokens[SampledToken], now_s: float, output: StepOutput
     ) -> int:
         """Take the tokens of the decoding sequences, one or several each. Returns how many
         there were."""
@@ -299,7 +299,7 @@ class Engine:
             output.deltas.append((running.id, Delta("", prompt=found)))
         return True
 
-    def _drop_faulty(self, step: Step, fault: RowFault, output: StepOutput) -> None:
+    def _drop_faulty(self, step: ScheduledStep, fault: RowFault, output: StepOutput) -> None:
         """End the sequences whose rows failed, take them out of step, keep nothing of theirs."""
         faulty = set(fault.sequences)
         for running in [*step.decoding, *(running for running, _ in step.chunks)]:

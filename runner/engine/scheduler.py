@@ -30,7 +30,7 @@ RESERVE_TOKENS = 16  # room that admission leaves to each running sequence to gr
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScheduledStep:
     """The work of one step: rows of the decoding sequences, then of the prompts' chunks."""
 
     rows: list[Row]
@@ -118,7 +118,7 @@ class Scheduler:
         self.prefilling.clear()
         self.cache.clear()
 
-    def schedule(self) -> Step:
+    def schedule(self) -> ScheduledStep:
         """The next step; its rows are empty when there is nothing to compute."""
         self.tidy()
         self._yield_to_priority()
@@ -132,9 +132,9 @@ class Scheduler:
             budget = self._pacer.prefill_budget(limit, len(decoding))
             chunks = self._chunks(budget, len(decoding) + draft_tokens)
             rows += [running.chunk(count) for running, count in chunks]
-        return Step(rows, decoding, chunks, draft_tokens)
+        return ScheduledStep(rows, decoding, chunks, draft_tokens)
 
-    def advance(self, step: Step) -> None:
+    def advance(self, step: ScheduledStep) -> None:
         """The step's tokens are in the backend's cache now, without those of the drafts."""
         for running in step.decoding:
             running.computed += 1

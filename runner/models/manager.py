@@ -34,7 +34,7 @@ from runner.models.memory_plan import MemoryPlan, context_length, plan_memory
 from runner.models.memory_tracker import MemoryTracker
 from runner.models.model_files import model_files
 from runner.models.model_shape import model_shape
-from runner.models.observer import NullObserver, Observer
+from runner.models.observer import Observer
 from runner.models.options import check_options
 from runner.models.resident import Resident
 from runner.models.supervisor import WorkerHandle
@@ -97,7 +97,7 @@ class Manager:
         self.settings = settings
         self._start_worker = start
         self._memory = memory or MemoryTracker(settings)
-        self._observer = observer or NullObserver()
+        self._observer = observer or Observer()
         self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
         self._residents: dict[str, Resident] = {}
         self._leaving: set[Resident] = set()

@@ -1,14 +1,13 @@
-"""What the manager tells of its models while it works, to whoever counts."""
+"""What the manager reports of its models while it works, to whoever counts."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from runner.types import Finish
 
 
-class Observer(Protocol):
-    """Is told at once, on the event loop; must be quick and never raise."""
+class Observer:
+    """Counts nothing; who counts overrides. Called at once, on the event loop; must be quick and
+    never raise."""
 
     def finished(self, model: str, finish: Finish) -> None:
         """A sequence has ended by itself."""
@@ -20,26 +19,7 @@ class Observer(Protocol):
         """A model's worker is ready."""
 
     def evicted(self, model: str) -> None:
-        """A model was unloaded to make room for another."""
+        """A model was unloaded for the memory that another needs."""
 
     def crashed(self, model: str) -> None:
         """A model's worker has ended by a fault."""
-
-
-class NullObserver:
-    """An Observer that counts nothing."""
-
-    def finished(self, model: str, finish: Finish) -> None:
-        """See Observer."""
-
-    def aborted(self, model: str, count: int) -> None:
-        """See Observer."""
-
-    def loaded(self, model: str, seconds: float) -> None:
-        """See Observer."""
-
-    def evicted(self, model: str) -> None:
-        """See Observer."""
-
-    def crashed(self, model: str) -> None:
-        """See Observer."""

@@ -23,7 +23,7 @@ from runner.errors import (
 )
 from runner.models.connection import FrameConnection
 from runner.models.delta_stream import DeltaStream
-from runner.models.observer import NullObserver, Observer
+from runner.models.observer import Observer
 from runner.models.watchdog import Timeouts, Watchdog
 from runner.models.worker_process import WorkerProcess
 from runner.types import Embeddings, GenerateRequest, LoadPlan, WorkerStats
@@ -42,7 +42,7 @@ class WorkerHandle:
     def __init__(self, name: str, plan: LoadPlan, timeouts: Timeouts) -> None:
         self.name = name
         self.plan = plan
-        self.observer: Observer = NullObserver()
+        self.observer = Observer()
         self.progress = 0.0
         self.crashed = False
         self._loop = asyncio.get_running_loop()

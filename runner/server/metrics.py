@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 
 from runner.errors import HearthError
+from runner.models.observer import Observer
 from runner.models.resident import Resident
 from runner.types import Finish, Usage, WorkerStats
 
@@ -128,8 +129,8 @@ WORKER_METRICS: Final = (
 )
 
 
-class Metrics:
-    """Counts for one daemon. An Observer of its models."""
+class Metrics(Observer):
+    """Counts for one daemon."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
