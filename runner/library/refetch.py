@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from registry.digest import Digest
 from registry.errors import DigestMismatch, InvalidManifest, RemoteError, RemoteMissing
 from registry.hosts.host import HostAccess, RemoteFile
-from registry.hosts.http.client import HttpClient
 from registry.hosts.oci_registry import OciHost
 from registry.manifest import MODEL_TYPE, Descriptor
 from registry.pull import PullState
@@ -16,6 +15,7 @@ from registry.records import Records
 from registry.transfer.download import BlobProgress
 from registry.transfer.fetcher import Fetcher
 from runner.library.blob_sources import BlobSource, LostBlob
+from runner.library.hosts import HttpClient
 
 
 @dataclass(frozen=True, slots=True)

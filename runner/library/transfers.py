@@ -11,7 +11,6 @@ import asyncio
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import psutil
 
@@ -79,8 +78,11 @@ class Transfers:
         return self._tasks.join(f"pull base {reference.key}", PullState, run)
 
     async def _pull(self, request: _PullRequest, builder: ModelBuilder, state: PullState) -> None:
-        hosts, access = await _hosts(), self._access()
-        async with hosts.HttpClient(self._agent, request.insecure) as client:
+        await _import("runner.library.hosts")
+        from runner.library.hosts import HttpClient
+
+        access = self._access()
+        async with HttpClient(self._agent, request.insecure) as client:
             host = request.reference.kind.open(request.reference, client, access)
             host = BaseHost(host, access.memory_bytes) if request.is_base else host
             await pull(host, self._fetcher, state, builder)
@@ -97,11 +99,13 @@ class Transfers:
             )
 
         async def run(state: PullState) -> None:
-            hosts = await _hosts()
-            async with hosts.HttpClient(self._agent, insecure) as client:
-                repository = hosts.open_repository(client, reference, self._access())
-                target = hosts.Destination(repository, reference.name.tag)
-                await hosts.push(self._store, reference.name, target, self._limit, state)
+            await _import("runner.library.hosts")
+            from runner.library.hosts import Destination, HttpClient, open_repository, push
+
+            async with HttpClient(self._agent, insecure) as client:
+                repository = open_repository(client, reference, self._access())
+                target = Destination(repository, reference.name.tag)
+                await push(self._store, reference.name, target, self._limit, state)
 
         return self._tasks.join(f"push {insecure} {reference.key}", PullState, run)
 
@@ -111,11 +115,11 @@ class Transfers:
         self._require_network(f"fetch blob {lost.digest.short} again")
 
         async def run(state: PullState) -> str:
-            await _hosts()
-            module = await asyncio.to_thread(import_module, "runner.library.refetch")
-            context = module.RefetchContext(self._agent, self._access(), self._fetcher, state)
-            came_from: str = await module.refetch(context, lost)
-            return came_from
+            await _import("runner.library.refetch")
+            from runner.library.refetch import RefetchContext, refetch
+
+            context = RefetchContext(self._agent, self._access(), self._fetcher, state)
+            return await refetch(context, lost)
 
         return self._tasks.join(f"refetch {lost.digest}", PullState, run)
 
@@ -126,9 +130,11 @@ class Transfers:
     async def login(self, host: str, credential: Credential, insecure: bool) -> None:
         """Keep a credential that the registry accepts. Raises Offline, RemoteError, StoreFault."""
         self._require_network(f"log in to {host}")
-        hosts = await _hosts()
-        async with hosts.HttpClient(self._agent, insecure) as client:
-            await hosts.check_login(client, host, credential)
+        await _import("runner.library.hosts")
+        from runner.library.hosts import HttpClient, check_login
+
+        async with HttpClient(self._agent, insecure) as client:
+            await check_login(client, host, credential)
         await asyncio.to_thread(self.credentials.save, host, credential)
 
     def cancel_all(self) -> None:
@@ -163,6 +169,6 @@ class Transfers:
         return HostAccess(self.credentials, keys, min(limit, total) if limit else total)
 
 
-async def _hosts() -> ModuleType:
-    """What speaks to registries; the first import takes a good part of a second."""
-    return await asyncio.to_thread(import_module, "runner.library.hosts")
+async def _import(module: str) -> None:
+    """Import what speaks HTTP in a thread: the first time takes a good part of a second."""
+    await asyncio.to_thread(import_module, module)
