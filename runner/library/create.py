@@ -90,19 +90,19 @@ async def _create(
         base = await find_or_pull(library, options.from_model, report)
         description = replace(description, from_model=base)
         model = replace(model, from_model=base)
-    made: list[Digest] = []
+    written: list[Digest] = []
     try:
-        weights = await WeightsBuilder(store, model, report).make()
-        made += weights.made
+        weights = await WeightsBuilder(store, model, report).build()
+        written += weights.written
         if draft.files:
-            drafted = await WeightsBuilder(store, draft, report).make()
-            made += drafted.made
+            drafted = await WeightsBuilder(store, draft, report).build()
+            written += drafted.written
             description = replace(description, draft=drafted.model)
-        with store.holding(made):
+        with store.holding(written):
             complete = _complete(description, weights.model, weights.adapters)
             await _build(library, complete, report)
     finally:
-        await asyncio.to_thread(store.discard, made)
+        await asyncio.to_thread(store.discard, written)
     await library.on_change(description.name.short)
 
 

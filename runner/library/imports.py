@@ -151,16 +151,16 @@ class _Import:
             await asyncio.to_thread(store.put_manifest, model.name, manifest, model.content)
             return
         files = {name: digest for name, digest in digests.items() if name != _PROJECTOR}
-        weights = await WeightsBuilder(store, WeightsInput(files=files), self.report).make()
+        weights = await WeightsBuilder(store, WeightsInput(files=files), self.report).build()
         assert weights.model is not None
         projector = await self._projector(digests.get(_PROJECTOR), weights.model)
         files = {"model.gguf": weights.model}
         description = Description(model.name, files=files, projector=projector)
         try:
-            with store.holding(weights.made):
+            with store.holding(weights.written):
                 await asyncio.to_thread(lambda: list(build(store, description)))
         finally:
-            await asyncio.to_thread(store.discard, weights.made)
+            await asyncio.to_thread(store.discard, weights.written)
 
     async def _projector(self, projector: Digest | None, model: Digest) -> Digest | None:
         """The projector; None, which is reported, for one that the model cannot use."""

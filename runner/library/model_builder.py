@@ -33,7 +33,7 @@ from runner.library.weights import BuiltWeights, WeightsBuilder, WeightsInput
 FindBase = Callable[[Name, str | None, PullState], Awaitable[Name]]
 
 _CONFIG = "config.json"
-_HOPELESS = (ModelfileError, InvalidGguf, InvalidSafetensors, RequestError)
+_UNBUILDABLE = (ModelfileError, InvalidGguf, InvalidSafetensors, RequestError)
 
 
 def model_builder(store: Store, find_base: FindBase | None = None) -> ModelBuilder:
@@ -49,7 +49,7 @@ def model_builder(store: Store, find_base: FindBase | None = None) -> ModelBuild
         if file.role == "adapter" and file.title == ADAPTER_CONFIG:
             await asyncio.to_thread(_base_of, store, digest)
 
-    return ModelBuilder(make, check, _HOPELESS)
+    return ModelBuilder(make, check, _UNBUILDABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +63,21 @@ class _Build:
     find_base: FindBase | None
 
     async def make(self) -> None:
-        """Raises what WeightsBuilder.make and build raise; then nothing of the model is left."""
+        """Raises what WeightsBuilder.build and modelfile.build raise; nothing is left then."""
         weights, adapter = self._of_role("weights"), self._of_role("adapter")
         check_names({**weights, **adapter})
         if await asyncio.to_thread(_is_adapter, self.store, weights):
             weights, adapter = {}, weights
         base = await self._base(adapter) if adapter else None
-        given = WeightsInput(weights, adapter, base, keep_quantized=True)
-        made = await WeightsBuilder(self.store, given, self._report).make()
+        inputs = WeightsInput(weights, adapter, base, keep_quantized=True)
+        built = await WeightsBuilder(self.store, inputs, self._report).build()
         try:
-            with self.store.holding(made.made):
-                description = await self._description(made, base)
+            with self.store.holding(built.written):
+                description = await self._description(built, base)
                 self.state.steps.append("writing manifest")
                 await asyncio.to_thread(lambda: list(build(self.store, description)))
         finally:
-            await asyncio.to_thread(self.store.discard, made.made)
+            await asyncio.to_thread(self.store.discard, built.written)
 
     def _of_role(self, role: Role) -> dict[str, Digest]:
         files = (file for file in self.remote.files if file.role == role)
@@ -97,19 +97,19 @@ class _Build:
             named = base_in_header(header.metadata)
         return await self.find_base(name, named or self.remote.base, self.state)
 
-    async def _description(self, made: BuiltWeights, base: Name | None) -> Description:
+    async def _description(self, built: BuiltWeights, base: Name | None) -> Description:
         texts = await asyncio.to_thread(_texts, self.store, self.remote, self.digests)
         description = Description(
             self.remote.name,
             from_model=base,
             template=next(iter(texts["template"]), None),
             licenses=tuple(texts["license"]),
-            adapters=made.adapters,
+            adapters=built.adapters,
         )
-        if made.model is None:
+        if built.model is None:
             return description
-        projector = await asyncio.to_thread(self._projector, made.model)
-        return replace(description, files={"model.gguf": made.model}, projector=projector)
+        projector = await asyncio.to_thread(self._projector, built.model)
+        return replace(description, files={"model.gguf": built.model}, projector=projector)
 
     def _projector(self, model: Digest) -> Digest | None:
         """The projector that came along; None, which is said, for one that the model cannot use:

@@ -76,12 +76,12 @@ class WeightsInput:
 
 @dataclass(frozen=True, slots=True)
 class BuiltWeights:
-    """What a model shall have. model and adapters: None for those of the installed model. made:
-    blobs that were written for it."""
+    """What a model shall have. model and adapters: None for those of the installed model.
+    written: blobs that were written for it."""
 
     model: Digest | None = None
     adapters: tuple[Digest, ...] | None = None
-    made: tuple[Digest, ...] = ()
+    written: tuple[Digest, ...] = ()
 
 
 class WeightsBuilder:
@@ -89,16 +89,16 @@ class WeightsBuilder:
     progress."""
 
     def __init__(
-        self, store: Store, request: WeightsInput, report: ReportProgress, run: RunJob = run_job
+        self, store: Store, inputs: WeightsInput, report: ReportProgress, run: RunJob = run_job
     ) -> None:
         self._store = store
-        self._request = request
+        self._input = inputs
         self._report = report
         self._run = run
-        self._made: list[Digest] = []
+        self._written: list[Digest] = []
 
-    async def make(self) -> BuiltWeights:
-        """Make what is wanted. When this fails or is cancelled, nothing is left.
+    async def build(self) -> BuiltWeights:
+        """Merge, convert and quantize as asked. When this fails or is cancelled, nothing is left.
 
         Raises BuildError, InvalidGguf, ModelMissing, BlobMissing, StoreFull, StoreFault,
         StoreReadOnly, and the errors of runner.errors that a job raises.
@@ -106,89 +106,91 @@ class WeightsBuilder:
         try:
             source = await asyncio.to_thread(self._source)
             if source is not None and not self._needs_folder():
-                return BuiltWeights(self._given_model(), self._given_adapters())
+                return BuiltWeights(self._input_model(), self._input_adapters())
             self._store.require_space(self._needed_bytes(source))
             async with _workspace(self._store) as folder:
-                return await self._make(folder, source)
+                return await self._build(folder, source)
         except BaseException:
-            await asyncio.to_thread(self._store.discard, self._made)
+            await asyncio.to_thread(self._store.discard, self._written)
             raise
 
-    async def _make(self, folder: Path, source: Path | None) -> BuiltWeights:
-        made = source is None
+    async def _build(self, folder: Path, source: Path | None) -> BuiltWeights:
+        written = source is None
         if source is None:
             source = await self._whole(folder / "whole.gguf")
-        wanted = self._request.quantization
-        if wanted is not None and not (made and self._converts_to(wanted.type)):
-            quantized = await self._quantized(wanted, folder, source)
-            if made:
+        quantization = self._input.quantization
+        if quantization is not None and not (written and self._converts_to(quantization.type)):
+            quantized = await self._quantized(quantization, folder, source)
+            if written:
                 source.unlink()
-            source, made = quantized, True
-        model = await self._take(source) if made else self._given_model()
+            source, written = quantized, True
+        model = await self._take(source) if written else self._input_model()
         path = source if model is None else self._store.blob_path(model)
-        return BuiltWeights(model, await self._adapters(folder, path), tuple(self._made))
+        return BuiltWeights(model, await self._adapters(folder, path), tuple(self._written))
 
     def _needs_folder(self) -> bool:
-        request = self._request
-        kinds = [weights_format(self._store, files) for files in request.groups]
-        return request.quantization is not None or any(
+        inputs = self._input
+        kinds = [weights_format(self._store, files) for files in inputs.groups]
+        return inputs.quantization is not None or any(
             kind is not WeightsFormat.GGUF for kind in kinds
         )
 
     def _source(self) -> Path | None:
         """The GGUF that is there already; None when it must be made first."""
-        request = self._request
-        if request.from_model is not None:
-            manifest = self._store.get(request.from_model).manifest
+        inputs = self._input
+        if inputs.from_model is not None:
+            manifest = self._store.get(inputs.from_model).manifest
             path = self._store.blob_path(model_layer(manifest).digest)
-        elif weights_format(self._store, request.files) is WeightsFormat.GGUF:
-            (digest,) = request.files.values()
+        elif weights_format(self._store, inputs.files) is WeightsFormat.GGUF:
+            (digest,) = inputs.files.values()
             path = self._store.blob_path(digest)
         else:
             return None
         header = model_header(path)
         check_header(header)
-        if request.quantization is not None and header.keeps_checkpoint:
+        if inputs.quantization is not None and header.keeps_checkpoint:
             raise BuildError(
                 f"the model's weights are already quantized ({header.quantization}); they cannot be"
                 " quantized again"
             )
-        if request.quantization is not None and not header.tensors:
+        if inputs.quantization is not None and not header.tensors:
             raise BuildError("the model has no weights to quantize")
         return path
 
-    def _given_model(self) -> Digest | None:
-        return next(iter(self._request.files.values()), None)
+    def _input_model(self) -> Digest | None:
+        return next(iter(self._input.files.values()), None)
 
-    def _given_adapters(self) -> tuple[Digest, ...] | None:
-        return tuple(self._request.adapter_files.values()) or None
+    def _input_adapters(self) -> tuple[Digest, ...] | None:
+        return tuple(self._input.adapter_files.values()) or None
 
     def _needed_bytes(self, source: Path | None) -> int:
         """About the bytes of all files that will be written, the adapter's left out."""
-        wanted = self._request.quantization
+        quantization = self._input.quantization
         if source is None:
-            whole = written = sum(file_sizes(self._store, self._request.files).values())
+            whole = written = sum(file_sizes(self._store, self._input.files).values())
         else:
             whole, written = model_header(source).file_size_bytes, 0
-        if wanted is None or (source is None and self._converts_to(wanted.type)):
+        if quantization is None or (source is None and self._converts_to(quantization.type)):
             return written
-        return written + int(whole * min(1.0, wanted.bits_per_weight / 16))
+        return written + int(whole * min(1.0, quantization.bits_per_weight / 16))
 
     def _converts_to(self, kind: str) -> bool:
         """Whether the conversion gives this type by itself."""
-        files = self._request.files
+        files = self._input.files
         return (
             kind in PLAIN_TYPES and weights_format(self._store, files) is WeightsFormat.SAFETENSORS
         )
 
     async def _whole(self, target: Path) -> Path:
         """Merge the parts, or convert the safetensors, into target."""
-        files, wanted = self._request.files, self._request.quantization
+        files, quantization = self._input.files, self._input.quantization
         if weights_format(self._store, files) is WeightsFormat.PARTS:
             parts = list(self._paths(files).values())
             await self._job("merge", {"parts": parts, "target": str(target)})
             return target
-        kind = wanted.type if wanted is not None and wanted.type in PLAIN_TYPES else "auto"
+        kind = "auto"
+        if quantization is not None and quantization.type in PLAIN_TYPES:
+            kind = quantization.type
         await self._convert(files, target, kind, None)
         return target
 
@@ -200,35 +202,41 @@ class WeightsBuilder:
             "target": str(target),
             "type": kind,
             "adapter": base is not None,
-            "keep": self._request.keep_quantized and self._request.quantization is None,
+            "keep": self._input.keep_quantized and self._input.quantization is None,
             "base": None if base is None else str(base),
         }
         await self._job("convert", job)
 
-    async def _quantized(self, wanted: QuantizationRequest, folder: Path, source: Path) -> Path:
+    async def _quantized(
+        self, quantization: QuantizationRequest, folder: Path, source: Path
+    ) -> Path:
         target = folder / "quantized.gguf"
-        imatrix = await self._imatrix(wanted, folder, source)
+        imatrix = await self._imatrix(quantization, folder, source)
         job = {
             "source": str(source),
             "target": str(target),
-            "type": wanted.type,
-            "overrides": [list(pair) for pair in wanted.overrides],
+            "type": quantization.type,
+            "overrides": [list(pair) for pair in quantization.overrides],
             "imatrix": None if imatrix is None else str(imatrix),
-            "allow_requantize": wanted.allow_requantize,
+            "allow_requantize": quantization.allow_requantize,
             "threads": None,
         }
         await self._job("quantize", job)
         return target
 
     async def _imatrix(
-        self, wanted: QuantizationRequest, folder: Path, source: Path
+        self, quantization: QuantizationRequest, folder: Path, source: Path
     ) -> Path | None:
-        if wanted.calibration is None:
-            return None if wanted.imatrix is None else self._store.blob_path(wanted.imatrix)
+        if quantization.calibration is None:
+            return (
+                None
+                if quantization.imatrix is None
+                else self._store.blob_path(quantization.imatrix)
+            )
         target = folder / "imatrix.gguf"
         job = {
             "model": str(source),
-            "text": str(self._store.blob_path(wanted.calibration)),
+            "text": str(self._store.blob_path(quantization.calibration)),
             "target": str(target),
             "context": None,
             "threads": None,
@@ -237,9 +245,9 @@ class WeightsBuilder:
         return target
 
     async def _adapters(self, folder: Path, base: Path) -> tuple[Digest, ...] | None:
-        files = self._request.adapter_files
+        files = self._input.adapter_files
         if not files or weights_format(self._store, files) is WeightsFormat.GGUF:
-            return self._given_adapters()
+            return self._input_adapters()
         target = folder / "adapter.gguf"
         await self._convert(files, target, "F16", base)
         return (await self._take(target),)
@@ -253,7 +261,7 @@ class WeightsBuilder:
         digest, _ = await run_with_progress(
             lambda advance: store.take_made(path, advance), "verifying", size_bytes, self._report
         )
-        self._made.append(digest)
+        self._written.append(digest)
         return digest
 
     def _paths(self, files: Mapping[str, Digest]) -> dict[str, str]:

@@ -105,20 +105,20 @@ def is_clean(store: Store) -> bool:
 async def test_one_gguf_is_taken_as_it_is(store: Store, jobs: Jobs) -> None:
     digest = put(store, llama_file())
     work, steps = builder(store, jobs, WeightsInput(files={"m.gguf": digest}))
-    made = await work.make()
-    assert (made.model, made.adapters, made.made) == (digest, None, ())
+    made = await work.build()
+    assert (made.model, made.adapters, made.written) == (digest, None, ())
     assert (jobs.ran, steps) == ([], [])
 
 
 async def test_an_installed_model_keeps_its_weights(store: Store, jobs: Jobs) -> None:
     list(build(store, Description(NAME, files={"m": put(store, llama_file())})))
-    made = await builder(store, jobs, WeightsInput(from_model=NAME))[0].make()
-    assert (made.model, made.made) == (None, ())
+    made = await builder(store, jobs, WeightsInput(from_model=NAME))[0].build()
+    assert (made.model, made.written) == (None, ())
 
 
 async def test_parts_are_merged_and_the_result_is_a_blob(store: Store, jobs: Jobs) -> None:
     files = {"2": put(store, b"GGUF two"), "1": put(store, b"GGUF one")}
-    made = await builder(store, jobs, WeightsInput(files=files))[0].make()
+    made = await builder(store, jobs, WeightsInput(files=files))[0].build()
     assert made.model == Digest.of(llama_file())
     assert jobs.names == ["merge"]
     assert set(jobs.ran[0][1]["parts"]) == {str(store.blob_path(d)) for d in files.values()}
@@ -128,7 +128,7 @@ async def test_parts_are_merged_and_the_result_is_a_blob(store: Store, jobs: Job
 async def test_safetensors_are_converted(store: Store, jobs: Jobs) -> None:
     files = checkpoint(store)
     work, steps = builder(store, jobs, WeightsInput(files=files))
-    made = await work.make()
+    made = await work.build()
     assert made.model == Digest.of(CONVERTED)
     ((name, job),) = jobs.ran
     assert name == "convert"
@@ -144,7 +144,7 @@ async def test_a_plain_type_is_made_by_the_conversion_alone(
     store: Store, jobs: Jobs, kind: str
 ) -> None:
     given = WeightsInput(checkpoint(store), quantization=QuantizationRequest(kind))
-    await builder(store, jobs, given)[0].make()
+    await builder(store, jobs, given)[0].build()
     assert [(name, job["type"]) for name, job in jobs.ran] == [("convert", kind)]
 
 
@@ -152,7 +152,7 @@ async def test_converted_weights_are_quantized_before_they_become_a_blob(
     store: Store, jobs: Jobs
 ) -> None:
     given = WeightsInput(checkpoint(store), quantization=Q4)
-    made = await builder(store, jobs, given)[0].make()
+    made = await builder(store, jobs, given)[0].build()
     assert jobs.names == ["convert", "quantize"]
     assert jobs.ran[1][1]["source"] == jobs.ran[0][1]["target"]
     assert made.model == Digest.of(QUANTIZED)
@@ -166,7 +166,7 @@ async def test_an_installed_model_can_be_quantized_as_wished(store: Store, jobs:
     wished = QuantizationRequest(
         "Q4_K_M", (("attn_v", "Q8_0"),), imatrix=matrix, allow_requantize=True
     )
-    made = await builder(store, jobs, WeightsInput(from_model=NAME, quantization=wished))[0].make()
+    made = await builder(store, jobs, WeightsInput(from_model=NAME, quantization=wished))[0].build()
     ((_, job),) = jobs.ran
     assert job["source"] == str(store.blob_path(Digest.of(llama_file())))
     assert job["overrides"] == [["attn_v", "Q8_0"]]
@@ -183,7 +183,7 @@ async def test_the_importance_matrix_is_made_from_the_plain_weights(
         checkpoint(store), quantization=QuantizationRequest("IQ2_XS", calibration=words)
     )
     work, steps = builder(store, jobs, given)
-    await work.make()
+    await work.build()
     assert jobs.names == ["convert", "imatrix", "quantize"]
     converted, calibrated, quantized = (job for _, job in jobs.ran)
     assert calibrated["model"] == converted["target"]
@@ -197,7 +197,7 @@ async def test_an_adapter_of_safetensors_is_converted_for_its_base(
 ) -> None:
     base = put(store, llama_file())
     files = {"adapter_model.safetensors": put(store, SAFETENSORS)}
-    made = await builder(store, jobs, WeightsInput({"m.gguf": base}, files))[0].make()
+    made = await builder(store, jobs, WeightsInput({"m.gguf": base}, files))[0].build()
     ((_, job),) = jobs.ran
     assert (job["adapter"], job["base"]) == (True, str(store.blob_path(base)))
     assert (made.model, made.adapters) == (base, (Digest.of(CONVERTED),))
@@ -206,7 +206,7 @@ async def test_an_adapter_of_safetensors_is_converted_for_its_base(
 async def test_an_adapter_in_gguf_is_taken_as_it_is(store: Store, jobs: Jobs) -> None:
     base, adapter = put(store, llama_file()), put(store, b"GGUF adapter")
     given = WeightsInput({"m.gguf": base}, {"a.gguf": adapter})
-    assert (await builder(store, jobs, given)[0].make()).adapters == (adapter,)
+    assert (await builder(store, jobs, given)[0].build()).adapters == (adapter,)
 
 
 @pytest.mark.parametrize(
@@ -228,20 +228,20 @@ async def test_files_that_make_no_model_are_refused(
 ) -> None:
     digests = {name: put(store, content) for name, content in files.items()}
     with pytest.raises(BuildError, match=message):
-        await builder(store, jobs, WeightsInput(digests))[0].make()
+        await builder(store, jobs, WeightsInput(digests))[0].build()
     assert jobs.ran == []
     assert is_clean(store)
 
 
 async def test_a_file_that_is_no_gguf_is_refused(store: Store, jobs: Jobs) -> None:
     with pytest.raises(InvalidGguf, match="not a GGUF file"):
-        await builder(store, jobs, WeightsInput({"m": put(store, b"what?")}))[0].make()
+        await builder(store, jobs, WeightsInput({"m": put(store, b"what?")}))[0].build()
 
 
 async def test_a_model_without_weights_is_not_quantized(store: Store, jobs: Jobs) -> None:
     given = WeightsInput({"e.gguf": put(store, echo_file())}, quantization=Q4)
     with pytest.raises(BuildError, match="no weights to quantize"):
-        await builder(store, jobs, given)[0].make()
+        await builder(store, jobs, given)[0].build()
     assert is_clean(store)
 
 
@@ -250,7 +250,7 @@ async def test_too_little_space_is_told_before_the_work(
 ) -> None:
     monkeypatch.setattr("registry.store.free_bytes", lambda directory: 5)
     with pytest.raises(StoreFull, match="5 are free"):
-        await builder(store, jobs, WeightsInput(checkpoint(store)))[0].make()
+        await builder(store, jobs, WeightsInput(checkpoint(store)))[0].build()
     assert jobs.ran == []
 
 
@@ -259,7 +259,7 @@ async def test_a_job_that_fails_leaves_nothing(store: Store, jobs: Jobs) -> None
     files = checkpoint(store)
     before = set((store.root / "blobs").iterdir())
     with pytest.raises(InvalidRequest, match="the shapes"):
-        await builder(store, jobs, WeightsInput(files))[0].make()
+        await builder(store, jobs, WeightsInput(files))[0].build()
     assert is_clean(store)
     assert set((store.root / "blobs").iterdir()) == before
 
@@ -276,7 +276,7 @@ async def test_a_result_that_cannot_be_used_is_removed_again(store: Store, jobs:
 
     work._run = run
     with pytest.raises(InvalidRequest, match="another model"):
-        await work.make()
+        await work.build()
     assert not store.has_blob(Digest.of(llama_file()))
     assert is_clean(store)
 
@@ -289,7 +289,7 @@ async def test_a_cancelled_work_ends_its_job_and_leaves_nothing(store: Store, jo
         await asyncio.Event().wait()
 
     work = WeightsBuilder(store, WeightsInput(checkpoint(store)), report, jobs.run)
-    task = asyncio.create_task(work.make())
+    task = asyncio.create_task(work.build())
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -304,5 +304,5 @@ async def test_a_header_whose_length_looks_like_a_pickle_is_safetensors(
 ) -> None:
     content = struct.pack("<Q", length) + b"{" + b" " * 20
     files = {"model.safetensors": put(store, content)}
-    await builder(store, jobs, WeightsInput(files))[0].make()
+    await builder(store, jobs, WeightsInput(files))[0].build()
     assert jobs.names == ["convert"]
