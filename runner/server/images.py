@@ -94,8 +94,8 @@ def image_of_url(url: str, where: str) -> Image:
 
 
 def without_placeholders(text: str) -> str:
-    """A text without the mark of images, which clients must not bring in. A space takes its place,
-    so that what was around it makes no new one."""
+    """A text without the placeholder of images, which clients must not send. A space takes its
+    place, so that what was around it makes no new one."""
     return text.replace(IMAGE_PLACEHOLDER, " ") if IMAGE_PLACEHOLDER in text else text
 
 

@@ -48,7 +48,7 @@ class EchoedText:
 
     def take(self, piece: bytes) -> int:
         """Where the next token begins, in characters. One that is not in the text, such as a
-        mark of the beginning, takes no room; nor does a space that the vocabulary puts first."""
+        token of the beginning, takes no room; nor does a space that the vocabulary puts first."""
         rest = self._bytes[self._at : self._at + 1]
         place = self._begun - (1 if rest and rest[0] & 0xC0 == 0x80 else 0)
         for shown in (piece, piece.removeprefix(b" ")):

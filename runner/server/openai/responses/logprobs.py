@@ -20,7 +20,7 @@ class PendingTokens:
         self._waiting += tokens
 
     def take(self, text: str) -> list[TokenLogprob]:
-        """The tokens of the text that is shown next. Those before it, such as marks that no
+        """The tokens of the text that is shown next. Those before it, such as markers that no
         reader sees, are dropped; a token that two texts share belongs to the first one."""
         waiting, wanted = self._waiting, text.encode("utf-8", "replace")
         all_bytes = self._rest + b"".join(token.piece for token in waiting)
