@@ -39,7 +39,7 @@ def connect(settings: Settings | None = None, start: bool = True) -> Client:
     """A client of a daemon that answers and is hearth.
 
     Starts one when start is set, the address is this machine and HEARTH_NO_AUTOSTART is not
-    set. Raises DaemonUnreachable, NotHearth or Failure (the daemon ended at once).
+    set. Raises DaemonUnreachable, NotHearth or CliError (the daemon ended at once).
     """
     known = settings if settings is not None else load()
     client = new_client(known)

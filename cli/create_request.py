@@ -30,7 +30,7 @@ class ModelSources:
 
 def read(file: str | None) -> tuple[Modelfile, str]:
     """The parsed Modelfile and what to call it. None: the one of the current folder; where there
-    is none, the folder's model alone. Raises Failure naming file, line and column."""
+    is none, the folder's model alone. Raises CliError naming file, line and column."""
     from modelfile.errors import ModelfileError
     from modelfile.parser import decode, parse
 
@@ -61,15 +61,15 @@ def _content(file: Path, is_named: bool) -> bytes | None:
 
 
 def create_fields(modelfile: Modelfile, shown: str) -> dict[str, Any]:
-    """What /api/create needs besides the weights. Raises Failure for what it cannot carry."""
-    most = {
+    """What /api/create needs besides the weights. Raises CliError for what it cannot carry."""
+    max_counts = {
         "from": (
             2,
             "at most two FROM are allowed: the model and its multimodal projector",
         ),
         "adapter": (1, "only one ADAPTER is supported"),
     }
-    for instruction, (count, what) in most.items():
+    for instruction, (count, what) in max_counts.items():
         found = [command for command in modelfile.commands if command.instruction == instruction]
         if len(found) > count:
             raise CliError(f"{_place(shown, found[count])}: {what}")
@@ -87,7 +87,7 @@ def create_fields(modelfile: Modelfile, shown: str) -> dict[str, Any]:
 
 
 def sources(modelfile: Modelfile, folder: Path) -> ModelSources:
-    """What its FROM, ADAPTER and DRAFT name, seen from its folder. Raises Failure."""
+    """What its FROM, ADAPTER and DRAFT name, seen from its folder. Raises CliError."""
     from cli.sources import find
 
     name, files = _model(modelfile.sources, folder)
@@ -101,7 +101,7 @@ def sources(modelfile: Modelfile, folder: Path) -> ModelSources:
 
 
 def _model(sources: Sequence[str], folder: Path) -> tuple[str | None, dict[str, Path]]:
-    """The model's name or None, and the files that FROM names. Raises Failure."""
+    """The model's name or None, and the files that FROM names. Raises CliError."""
     from cli.sources import find
 
     names: list[str] = []

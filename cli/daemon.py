@@ -31,7 +31,7 @@ COMMAND = (sys.executable, "-P", "-m", "runner.server")
 def start_daemon(settings: Settings, client: Client, timeout_s: float = START_TIMEOUT_S) -> None:
     """Start a daemon detached from this terminal and wait until it answers client.
 
-    Of several callers at once one starts it, the others wait for that one. Raises Failure with
+    Of several callers at once one starts it, the others wait for that one. Raises CliError with
     the last lines of its log when it ends or does not answer within timeout_s.
     """
     from filelock import FileLock, Timeout

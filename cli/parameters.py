@@ -10,7 +10,7 @@ from cli.errors import USAGE, CliError
 
 def parse_parameter(name: str, texts: list[str]) -> Any:
     """The value of parameter name from its words; what may be repeated takes several. Raises
-    Failure."""
+    CliError."""
     from modelfile.errors import ModelfileError
     from modelfile.parameters import parse_value, validate, warning
 
@@ -29,7 +29,7 @@ def parse_parameter(name: str, texts: list[str]) -> Any:
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     """The options of `-p NAME=VALUE`; stop and its like may be given several times. Raises
-    Failure."""
+    CliError."""
     words: dict[str, list[str]] = {}
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
@@ -55,7 +55,7 @@ def parameter_names() -> list[str]:
 
 
 def parameter_help(name: str | None) -> str:
-    """What one parameter means and takes, or how to set one. Raises Failure."""
+    """What one parameter means and takes, or how to set one. Raises CliError."""
     if name is None:
         known = ", ".join(parameter_names())
         return f"give a name and a value: /set parameter temperature 0.2. Parameters: {known}"

@@ -75,7 +75,7 @@ def _without_path(word: str, found: list[tuple[str, Path]]) -> str:
 
 
 def read_images(paths: tuple[tuple[str, Path], ...]) -> list[str]:
-    """The files in base64, as /api/chat takes them, each told on stderr. Raises Failure."""
+    """The files in base64, as /api/chat takes them, each named on stderr. Raises CliError."""
     images = []
     for written, path in paths:
         try:
@@ -94,7 +94,7 @@ def read_images(paths: tuple[tuple[str, Path], ...]) -> list[str]:
 
 def extract_images(session: Session, text: str) -> tuple[str, list[str]]:
     """A prompt without the pictures that it names, and these in base64, where the session's model
-    reads images; else the prompt as it is. Raises Failure, ClientError."""
+    reads images; else the prompt as it is. Raises CliError, ClientError."""
     found = find_images(text)
     if not found.paths:
         return text, []

@@ -43,7 +43,7 @@ def find(text: str, folder: Path, instruction: str = "FROM") -> dict[str, Path] 
     """The files that text names, seen from the Modelfile's folder, by the names that they have in
     the model; None when it names a model instead.
 
-    Raises Failure when there is none, when they are no model files, or when a path without ".."
+    Raises CliError when there is none, when they are no model files, or when a path without ".."
     leaves its folder through a link: the Modelfile may be another person's.
     """
     given = Path(text).expanduser()
@@ -72,7 +72,7 @@ def has_model(folder: Path) -> bool:
 
 
 def require_file(path: Path) -> None:
-    """Raises Failure unless path is a regular file, FileNotFoundError when nothing is there."""
+    """Raises CliError unless path is a regular file, FileNotFoundError when nothing is there."""
     mode = path.stat().st_mode
     for is_kind, what in _KINDS:
         if is_kind(mode):
@@ -80,7 +80,7 @@ def require_file(path: Path) -> None:
 
 
 def check_start(path: Path) -> None:
-    """Refuse by its first bytes what is no model file. Raises Failure."""
+    """Refuse by its first bytes what is no model file. Raises CliError."""
     with path.open("rb") as file:
         start = file.read(9)  # the length of a header of safetensors, and its brace
     if path.name.lower().endswith(".safetensors") and start[8:] == b"{":
@@ -110,7 +110,7 @@ def _is_path(text: str, path: Path, instruction: str) -> bool:
 
 
 def _parts(path: Path) -> dict[str, Path]:
-    """The file, or all parts when it is one of several. Raises Failure naming a missing part."""
+    """The file, or all parts when it is one of several. Raises CliError naming a missing part."""
     found = _PART.fullmatch(path.name)
     if found is None or found["end"].lower() != ".gguf":
         return {path.name: path}
@@ -154,7 +154,7 @@ def _of_folder(path: Path, border: Path) -> dict[str, Path]:
 
 
 def _one_projector(folder: Path, projectors: list[Path]) -> dict[str, Path]:
-    """The projector for images beside a model, if there is one. Raises Failure for several."""
+    """The projector for images beside a model, if there is one. Raises CliError for several."""
     if len(projectors) > 1:
         names = ", ".join(file.name for file in projectors[:5])
         raise CliError(
@@ -172,7 +172,7 @@ def _is_first(path: Path) -> bool:
 
 
 def _check_shards(path: Path, tensors: Iterable[Path]) -> None:
-    """Raises Failure naming a shard that the index or a sibling's name promises."""
+    """Raises CliError naming a shard that the index or a sibling's name promises."""
     names = {file.name for file in tensors}
     wanted: set[str] = set()
     for file in tensors:

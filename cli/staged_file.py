@@ -24,7 +24,7 @@ from cli.errors import CliError
 if TYPE_CHECKING:
     from runner.settings import Settings
 
-_FICLONE = 0x40049409  # linux/fs.h; unknown elsewhere, which is told as any other failure
+_FICLONE = 0x40049409  # linux/fs.h; unknown elsewhere, which is handled as any other failure
 _COPY_BYTES = 8 << 20
 _OTHERS_WRITE = 0o022
 
@@ -48,9 +48,9 @@ def store_folder(settings: Settings, url: str) -> Path | None:
 @contextlib.contextmanager
 def staged(path: Path, store: Path, copy: bool, advance: Advance) -> Iterator[str]:
     """Have the file in the store's folder for the length of the block; gives its name there.
-    copy: never a link. advance is told the bytes copied, if there are any.
+    copy: never a link. advance gets the number of bytes copied, if any.
 
-    Raises Failure when a copy does not fit, OSError.
+    Raises CliError when a copy does not fit, OSError.
     """
     target = store / "tmp" / f"incoming-{uuid.uuid4().hex}"
     try:

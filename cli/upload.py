@@ -42,11 +42,11 @@ class BlobUploader:
     copy: bool = False
 
     def bring_all(self, files: Mapping[str, Path]) -> dict[str, str]:
-        """Bring files into the store; gives their digests. Raises Failure, ClientError."""
+        """Bring files into the store; gives their digests. Raises CliError, ClientError."""
         return {name: self.bring(path) for name, path in files.items()}
 
     def bring(self, path: Path) -> str:
-        """Bring a file into the store; gives its digest. Raises Failure, ClientError."""
+        """Bring a file into the store; gives its digest. Raises CliError, ClientError."""
         known = self._in_store(path)
         if known is not None:
             return known
@@ -89,7 +89,7 @@ class BlobUploader:
         return name
 
     def _meter(self, status: str, path: Path) -> Advance:
-        """What shows the bytes that it is told, some times a second."""
+        """A callback that counts bytes and shows the sum, a few times a second."""
         total, done, shown_s = path.stat().st_size, 0, 0.0
 
         def advance(count: int) -> None:
@@ -104,7 +104,7 @@ class BlobUploader:
 
 
 def digest(path: Path, advance: Advance) -> str:
-    """The file's "sha256:<hex>". advance is told the bytes done."""
+    """The file's "sha256:<hex>". advance gets the number of bytes done."""
     hasher = hashlib.sha256()
     for chunk in _chunks(path, advance):
         hasher.update(chunk)
@@ -112,7 +112,7 @@ def digest(path: Path, advance: Advance) -> str:
 
 
 def send(client: Client, path: Path, name: str, advance: Advance) -> None:
-    """Upload the file under its digest name. Raises Failure when it changed since hashing."""
+    """Upload the file under its digest name. Raises CliError when it changed since hashing."""
     size_bytes = path.stat().st_size
     sent = 0
 

@@ -44,8 +44,8 @@ def calibrate(server: ServerAddress, model: str) -> TokenScale:
 
 def _prompt_tokens(server: ServerAddress, model: str, words: int) -> int:
     turns = [{"role": "user", "content": text("probe", words)}]
-    asked = {"model": model, "messages": turns, "max_tokens": 1, "temperature": 0}
-    answer = post_json(server, CHAT, asked)
+    probe = {"model": model, "messages": turns, "max_tokens": 1, "temperature": 0}
+    answer = post_json(server, CHAT, probe)
     tokens = (answer.get("usage") or {}).get("prompt_tokens")
     if not isinstance(tokens, int):
         raise LoadError("the response has no usage.prompt_tokens")

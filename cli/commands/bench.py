@@ -90,7 +90,7 @@ def command(
 
 
 def client_counts(given: str) -> list[int]:
-    """The numbers in "1,4,8". Raises Failure."""
+    """The numbers in "1,4,8". Raises CliError."""
     words = [word.strip() for word in given.split(",")]
     if not all(word.isdecimal() and 1 <= int(word) <= MAX_CLIENTS for word in words):
         raise CliError(
@@ -175,7 +175,7 @@ def _report(
 
 
 def _check(runs: list[BenchRun]) -> None:
-    """Raise Failure when requests failed, with the first reason."""
+    """Raise CliError when requests failed, with the first reason."""
     failed = sum(run.summary.errors for run in runs)
     if failed:
         total = sum(run.summary.requests for run in runs)

@@ -29,7 +29,7 @@ def command(host: str, username: str | None, password_stdin: bool, insecure: boo
 
 
 def ask(username: str | None, password_stdin: bool) -> tuple[str, str]:
-    """The name and the password, from the options and the person. Raises Failure."""
+    """The name and the password, from the options and the person. Raises CliError."""
     if password_stdin:
         if username is None:
             raise CliError("--password-stdin needs --username", USAGE)

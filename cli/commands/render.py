@@ -79,7 +79,7 @@ def _check(
 def _local(
     path: Path, engine: str | None, tokens: tuple[str | None, str | None], body: dict[str, Any]
 ) -> str:
-    """Render the template of a file in this process. Raises Failure."""
+    """Render the template of a file in this process. Raises CliError."""
     from modelfile.errors import TemplateError
     from modelfile.templates.named import compile_file
 
@@ -113,7 +113,7 @@ def _list_of_objects(path: Path, option: str, what: str) -> list[dict[str, Any]]
 
 
 def _read(path: Path, option: str) -> str:
-    """The text of a file. Raises Failure."""
+    """The text of a file. Raises CliError."""
     if str(path) == "-":
         data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
     else:

@@ -81,7 +81,7 @@ def command(
     _check_duration(keepalive)
     options = parse_assignments(parameter) if parameter else {}
     form = _format(format)
-    asked = _asked(prompt)
+    given = _prompt(prompt)
     settings = load()
     session = Session(
         connect(settings),
@@ -92,43 +92,43 @@ def command(
         keep_alive=keepalive,
         word_wrap=not nowordwrap,
         verbose=verbose,
-        think=_wish(think),
+        think=_think_value(think),
         show_thinking=not hidethinking,
     )
     from runner.client import ClientError
 
     try:
-        _begin(session, asked, settings)
+        _begin(session, given, settings)
     except ClientError as error:
         if not is_to_be_pulled(error, model):
             raise
         session.model = pull_missing(session.client, model, error)
-        _begin(session, asked, settings)
+        _begin(session, given, settings)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Prompt:
     """A prompt: what came from a pipe, and what was typed, in which pictures are looked for."""
 
     piped: str
     typed: str
 
 
-def _begin(session: Session, asked: _Asked | None, settings: Settings) -> None:
-    if asked is None:
+def _begin(session: Session, prompt: _Prompt | None, settings: Settings) -> None:
+    if prompt is None:
         _chat(session, settings)
-    elif not (asked.piped or asked.typed):
+    elif not (prompt.piped or prompt.typed):
         session.client.load(session.model, session.keep_alive)
     else:
-        _answer(session, asked)
+        _answer(session, prompt)
 
 
-def _asked(words: tuple[str, ...]) -> _Asked | None:
+def _prompt(words: tuple[str, ...]) -> _Prompt | None:
     """The prompt from a pipe and the command line; None: there is a person to ask."""
     piped = None if is_terminal(sys.stdin) else _read_pipe()
     typed = " ".join(words)
     if piped or words:
-        return _Asked(_checked(piped or ""), _checked(typed))
+        return _Prompt(_checked(piped or ""), _checked(typed))
     if piped is None and is_terminal(sys.stdout):
         return None
     raise CliError('no prompt: write one, or "" to only load the model', USAGE)
@@ -162,7 +162,7 @@ def _format(text: str | None) -> Any:
         raise CliError(f"--format must be json or a JSON schema: {error}", USAGE) from None
 
 
-def _wish(text: str | None) -> bool | str | None:
+def _think_value(text: str | None) -> bool | str | None:
     return {"true": True, "false": False}.get(text, text) if text is not None else None
 
 
@@ -175,12 +175,12 @@ def _check_duration(text: str | None) -> None:
         raise CliError(f"--keepalive {text} is invalid: {error}", USAGE) from None
 
 
-def _answer(session: Session, asked: _Asked) -> None:
+def _answer(session: Session, prompt: _Prompt) -> None:
     from cli.answer import print_timing, show_answer
     from cli.prompt_images import extract_images
 
-    typed, images = extract_images(session, asked.typed)
-    text = " ".join(part for part in (asked.piped, typed) if part)
+    typed, images = extract_images(session, prompt.typed)
+    text = " ".join(part for part in (prompt.piped, typed) if part)
     chunks = session.complete(text, images)
     answer = show_answer(chunks, session.word_wrap, session.show_thinking)
     sys.stdout.write("\n")

@@ -42,8 +42,8 @@ def command(
     from cli.connection import connect
     from cli.render import print_json
 
-    asked = zip(PARTS, (license, modelfile, parameters, system, template), strict=True)
-    wanted = [part for part, given in asked if given]
+    parts = zip(PARTS, (license, modelfile, parameters, system, template), strict=True)
+    wanted = [part for part, given in parts if given]
     if len(wanted) + as_json > 1:
         raise CliError(
             "use only one of --license, --modelfile, --parameters, --system, --template and --json",

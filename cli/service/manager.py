@@ -32,7 +32,7 @@ class ServiceState:
 
 
 class ServiceManager(Protocol):
-    """One service manager. Methods raise Failure with what its command said."""
+    """One service manager. Methods raise CliError with what its command said."""
 
     name: str
     path: Path  # of the file that describes the service
@@ -51,7 +51,7 @@ class ServiceManager(Protocol):
 
 
 def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a manager's command. Raises Failure when it is missing or does not end."""
+    """Run a manager's command. Raises CliError when it is missing or does not end."""
     if shutil.which(command[0]) is None:
         raise CliError(
             f"{command[0]} is not installed; `hearth serve` runs the daemon without it, and "
@@ -66,7 +66,7 @@ def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def run_checked(command: Sequence[str]) -> None:
-    """Run a manager's command. Raises Failure with its words when it fails."""
+    """Run a manager's command. Raises CliError with its words when it fails."""
     done = run(command)
     if done.returncode != 0:
         output = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
@@ -74,7 +74,7 @@ def run_checked(command: Sequence[str]) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put text at path for this user's eyes only, making the folder. Raises Failure."""
+    """Put text at path for this user's eyes only, making the folder. Raises CliError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)

@@ -84,7 +84,7 @@ def _need_session() -> None:
 
 
 def _quoted(word: str) -> str:
-    """A word as systemd reads it back. Raises Failure for control characters."""
+    """A word as systemd reads it back. Raises CliError for control characters."""
     if not word.isprintable():
         raise CliError(f"{word!r} cannot be written into a systemd unit")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
