@@ -222,6 +222,7 @@ class Engine:
             results = iter(sampled[rest:])
         else:
             results = iter(sampled)
+            self.counters.completion_tokens += len(step.decoding)
             for running in step.decoding:
                 self._take(running, next(results), now_s, output)
         for running, _ in step.chunks:
@@ -231,6 +232,7 @@ class Engine:
                 continue
             if result is not None:
                 self.scheduler.decode(running)
+                self.counters.completion_tokens += 1
                 if sequence.timing.first_token_s is None:
                     sequence.timing.first_token_s = now_s
                 self._take(running, result, now_s, output)
@@ -250,6 +252,7 @@ class Engine:
                 end += 1
             self.scheduler.confirm(running, end - start - 1)
             for at in range(start, end):
+                self.counters.completion_tokens += 1
                 if not self._take(running, sampled[at], now_s, output, end - 1 - at):
                     break
         return end
@@ -264,7 +267,6 @@ class Engine:
     ) -> bool:
         """Add a token to the answer. beyond: tokens in the cache from this one on, which must
         leave it when the answer ends here. False: it has ended."""
-        self.counters.completion_tokens += 1
         sequence = running.sequence
         try:
             delta = sequence.push(sampled, now_s)
