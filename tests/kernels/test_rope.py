@@ -89,7 +89,7 @@ def test_longrope_takes_its_short_factors_up_to_the_original_context() -> None:
 
 
 def test_an_unknown_type_and_a_missing_number_are_named() -> None:
-    with pytest.raises(ValueError, match="rope_type 'spiral' is not known"):
+    with pytest.raises(ValueError, match="rope_type 'spiral' is unknown"):
         rope_tables(64, 1e4, 9, {"rope_type": "spiral"}, "cpu")
     with pytest.raises(ValueError, match=r"type 'yarn' has no 'factor'"):
         rope_tables(64, 1e4, 9, {"rope_type": "yarn"}, "cpu")
