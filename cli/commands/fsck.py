@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--repair", is_flag=True, help="Repair damage; only damaged parts are downloaded again"
-)
+@click.option("--repair", is_flag=True, help="Repair damage; damaged files are downloaded again")
 @click.option("--quick", is_flag=True, help="Compare only file sizes")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
 def command(repair: bool, quick: bool, as_json: bool) -> None:

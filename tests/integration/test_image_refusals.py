@@ -59,7 +59,7 @@ def refused(client: httpx.Client, path: str, body: dict[str, Any], param: str = 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_model_without_a_projector_is_named(client: httpx.Client, path: str) -> None:
     message = refused(client, path, bodies()[path], "messages")
-    assert message.startswith("echo cannot process images; it has no projector")
+    assert message.startswith("echo cannot process images: it has no projector")
 
 
 @pytest.mark.parametrize("path", OF_URLS)
@@ -94,8 +94,12 @@ def test_what_is_no_picture_is_refused(
 @pytest.mark.parametrize(
     ("path", "body", "reason"),
     [
-        ("/api/generate", {"prompt": "a", "images": [PNG], "raw": True}, "raw and images cannot"),
-        ("/api/generate", {"prompt": "a", "images": [PNG], "suffix": "b"}, "suffix and images exc"),
+        ("/api/generate", {"prompt": "a", "images": [PNG], "raw": True}, "raw and images"),
+        (
+            "/api/generate",
+            {"prompt": "a", "images": [PNG], "suffix": "b"},
+            "suffix and images cannot",
+        ),
         (
             "/api/chat",
             {"messages": [{"role": "user", "images": [PNG] * 65}]},
@@ -146,7 +150,7 @@ def test_what_is_no_picture_is_refused(
         (
             "/v1/responses",
             {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "x"}]}]},
-            "input.0.content.0.file_id: no such file 'x'",
+            "input.0.content.0.file_id: no such file: 'x'",
         ),
         (
             "/v1/responses",

@@ -36,7 +36,9 @@ def test_a_stopped_daemon_says_so_and_its_successor_goes_on(start_daemon: StartD
         assert first.wait() == 0
         stopped.set()
         remote.await_quiet()
-        assert json.loads(told[-1])["error"] == "pulling was cancelled; the received data is kept"
+        assert (
+            json.loads(told[-1])["error"] == "the transfer was cancelled; the received data is kept"
+        )
         remote.served_bytes, remote.before_part = 0, None
         second = start_daemon(env=ONLINE, home=first.home, names=())
         with second.client() as http:

@@ -32,7 +32,7 @@ def test_fsck_tells_finds_and_mends(start_daemon: StartDaemon) -> None:
     assert found.returncode == 1
     assert "is damaged: its content is sha256:" in found.stdout
     assert "needed by ember" in found.stdout
-    assert "affected: ember" in found.stdout
+    assert "affected models: ember" in found.stdout
     assert "`hearth fsck --repair` repairs" in found.stdout
     assert hearth(env, "fsck", "--quick").returncode == 0
     mended = hearth(env, "fsck", "--repair")
@@ -50,7 +50,7 @@ def test_what_stays_damaged_is_told_with_the_reason(start_daemon: StartDaemon) -
     ran = hearth(env, "fsck", "--repair")
     assert ran.returncode == 1
     assert "there is no copy of it; `hearth pull echo` or `hearth create echo`" in ran.stdout
-    assert "affected: echo" in ran.stdout
+    assert "affected models: echo" in ran.stdout
 
 
 def test_gc_and_du_tell_in_words_and_in_json(start_daemon: StartDaemon) -> None:
@@ -66,8 +66,8 @@ def test_gc_and_du_tell_in_words_and_in_json(start_daemon: StartDaemon) -> None:
     assert "1 file, 15 B would be removed" in told.stdout
     used = hearth(env, "du")
     assert used.stdout.splitlines()[0].split() == ["NAME", "SIZE", "OWN", "SHARED"]
-    assert "15 B  (hearth gc removes it)" in used.stdout
+    assert "15 B  (`hearth gc` removes it)" in used.stdout
     assert json.loads(hearth(env, "prune", "--grace", "0", "--json").stdout)["size"] == 15
     assert json.loads(hearth(env, "du", "--json").stdout)["unused"] == 0
     wrong = hearth(env, "gc", "--grace", "soon")
-    assert (wrong.returncode, "--grace 'soon' cannot be used" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "--grace 'soon' is invalid" in wrong.stderr) == (2, True)
