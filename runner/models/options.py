@@ -17,7 +17,7 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.types import SamplingParams
 
 # The options that are SamplingParams as they stand; seed and logit_bias are not
-_SAMPLING = tuple(
+SAMPLING_OPTIONS = tuple(
     item.name
     for item in fields(SamplingParams)
     if item.name in table.PARAMETERS and item.name not in ("seed", "logit_bias")
@@ -65,7 +65,7 @@ def generation_options(
     biased = biases(merged.get("logit_bias") or ())
     by_id = tuple((token, bias) for token, bias in biased if isinstance(token, int))
     sampling = SamplingParams(
-        **{name: merged[name] for name in _SAMPLING if merged.get(name) is not None},
+        **{name: merged[name] for name in SAMPLING_OPTIONS if merged.get(name) is not None},
         seed=None if seed is None or seed < 0 else seed,
         logit_bias=(*by_id, *logit_bias),
         text_bias=tuple((text, bias) for text, bias in biased if isinstance(text, str)),

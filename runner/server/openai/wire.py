@@ -29,6 +29,9 @@ from runner.server.request_body import WireModel
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Message, ToolChoice
 
+_REFUSED = ("use_beam_search", "min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids",
+            "include_stop_str_in_output", "truncate_prompt_tokens")  # fmt: skip
+
 
 class StreamOptions(WireModel):
     """stream_options."""
@@ -65,9 +68,19 @@ class OpenAIGenerateFields(SamplingFields):
     guided_choice: Any = None
     guided_grammar: Any = None
 
+    use_beam_search: Any = None
+    min_tokens: Any = None
+    stop_token_ids: Any = None
+    bad_words: Any = None
+    allowed_token_ids: Any = None
+    include_stop_str_in_output: Any = None
+    truncate_prompt_tokens: Any = None
+
     def refuse_unsupported(self) -> None:
         """Raises Unsupported for what would silently change the answer if it were ignored."""
-        self.refuse_foreign()
+        for name in _REFUSED:
+            if getattr(self, name):
+                raise unsupported(name, f"{name} is not supported")
         if self.prompt_logprobs is not None and self.stream:
             raise unsupported("prompt_logprobs", "prompt_logprobs and stream cannot be combined")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from runner.errors import InvalidRequest
+from runner.models.options import SAMPLING_OPTIONS
 from runner.server.openai.wire import CompletionRequest
 
 
@@ -21,6 +22,12 @@ def test_parameters_of_the_engine_are_taken_at_the_top_level() -> None:
         "dynatemp_range": 0.5,
         "dry_base": 2.0,
     }
+
+
+def test_every_sampling_option_is_a_field() -> None:
+    fields = CompletionRequest.model_json_schema()["properties"]
+    assert {*SAMPLING_OPTIONS, "logit_bias", "seed"} <= fields.keys()
+    assert asked(top_n_sigma=1).checked_options(None) == {"top_n_sigma": 1.0}
 
 
 def test_biases_by_id_are_openais_and_those_in_a_list_are_options() -> None:
