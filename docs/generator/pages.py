@@ -1,4 +1,5 @@
-"""Which files are generated, and from what: whole pages, pictures, and marked parts of pages."""
+"""Which files are generated, and from what: whole pages, pictures, marked parts of pages, and the
+names of parsers, which modelfile checks but may not take from runner."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from docs.generator import api, cli, diagram, metrics, parameters, plots, settings
 from docs.generator.measurements import load, readme_table, tables
+from runner.chat.families import PARSERS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -20,7 +22,7 @@ def stale() -> dict[Path, str]:
 
 
 def whole_files() -> dict[Path, str]:
-    """Pages and pictures that are generated from their first line to the last."""
+    """Files that are generated from their first line to the last."""
     pages: dict[str, Callable[[], str]] = {
         "cli.md": cli.page,
         "settings.md": settings.page,
@@ -32,6 +34,7 @@ def whole_files() -> dict[Path, str]:
         files[DOCS / "reference" / "api" / name] = _NOTE + text
     for name, picture in {**plots.pictures(load()), **diagram.pictures()}.items():
         files[DOCS / "images" / name] = picture
+    files[ROOT / "modelfile" / "parsers.txt"] = "".join(f"{name}\n" for name in sorted(PARSERS))
     return files
 
 

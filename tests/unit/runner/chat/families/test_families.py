@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelfile.families import PARSERS as MODELFILE_PARSERS
+from modelfile.families import parsers
 from runner.chat.families import FAMILIES, PARSERS, family_of
 from runner.chat.output import output_parser, special_tokens_of, tool_parser_of
 from runner.types import ToolCall
@@ -34,6 +34,7 @@ TOOLS = [
 ]
 TEMPLATES = {
     "hermes": "<tool_call>",
+    "example": "<call name=",
     "qwen3_coder": "<tool_call> <function=",
     "glm": "<tool_call> <arg_key>",
     "mistral": "[TOOL_CALLS]",
@@ -359,7 +360,7 @@ def test_half_a_surrogate_pair_in_an_argument_can_be_sent_on() -> None:
 def test_every_name_that_parser_takes_has_one_family() -> None:
     names = [name for each in FAMILIES for name in (*each.names, *each.thinking_names)]
     assert len(names) == len(set(names))
-    assert PARSERS == MODELFILE_PARSERS == {"passthrough", *names}
+    assert PARSERS == parsers() == {"passthrough", *names}
 
 
 def test_text_without_end_in_a_call_is_given_back_when_it_is_too_long() -> None:
