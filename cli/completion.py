@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from click import Context, Parameter
-
     from runner.client import Client
 
 
-def installed_models(ctx: Context, param: Parameter, incomplete: str) -> list[str]:
+def installed_models(incomplete: str) -> list[str]:
     """Names of installed models that begin with incomplete."""
     return _names(lambda client: (model["name"] for model in client.tags()), incomplete)
 
 
-def loaded_models(ctx: Context, param: Parameter, incomplete: str) -> list[str]:
+def loaded_models(incomplete: str) -> list[str]:
     """Names of models in memory that begin with incomplete."""
     return _names(lambda client: (model["name"] for model in client.ps()), incomplete)
 

@@ -43,8 +43,8 @@ def _docstrings(tree: ast.Module) -> Iterator[int]:
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         first = node.body[0] if node.body else None
-        decorators = getattr(node, "decorator_list", [])
-        is_command = any("click." in ast.unparse(each) for each in decorators)
+        decorators = [ast.unparse(each) for each in getattr(node, "decorator_list", [])]
+        is_command = getattr(node, "name", "") == "command" or "app.callback()" in decorators
         if isinstance(first, ast.Expr) and not is_command:
             yield id(first.value)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
+import typer
 
 from cli.completion import installed_models
 from cli.errors import USAGE, CliError
@@ -22,50 +22,34 @@ if TYPE_CHECKING:
 MAX_CLIENTS = 1024
 
 
-@click.command()
-@click.argument("model", shell_complete=installed_models, help="Name of an installed model")
-@click.option(
-    "--clients",
-    metavar="N,N",
-    default="1,4,8",
-    help="Numbers of concurrent clients, one run for each",
-)
-@click.option(
-    "--requests",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Requests in each run; 2 per client by default",
-)
-@click.option(
-    "--prompt-tokens",
-    metavar="N",
-    default=128,
-    type=click.IntRange(min=1),
-    help="Length of the prompt in tokens, without the shared prefix",
-)
-@click.option(
-    "--output-tokens",
-    metavar="N",
-    default=64,
-    type=click.IntRange(min=2),
-    help="Length of the answer in tokens",
-)
-@click.option(
-    "--shared-prefix",
-    metavar="N",
-    default=0,
-    type=click.IntRange(min=0),
-    help="Length of a system prompt that all requests share",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def command(
-    model: str,
-    clients: str,
-    requests: int | None,
-    prompt_tokens: int,
-    output_tokens: int,
-    shared_prefix: int,
-    as_json: bool,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", autocompletion=installed_models, help="Name of an installed model"
+        ),
+    ],
+    clients: Annotated[
+        str, typer.Option(metavar="N,N", help="Numbers of concurrent clients, one run for each")
+    ] = "1,4,8",
+    requests: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Requests in each run; 2 per client by default"),
+    ] = None,
+    prompt_tokens: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Length of the prompt in tokens, without the shared prefix"
+        ),
+    ] = 128,
+    output_tokens: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Length of the answer in tokens")
+    ] = 64,
+    shared_prefix: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Length of a system prompt that all requests share"),
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
     """Benchmark a model on this machine.
 

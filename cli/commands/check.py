@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
+import typer
 
 from cli.errors import ERROR, CliError
 
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from modelfile.errors import ModelfileError
 
 
-@click.command()
-@click.argument("file", help="The Modelfile; - reads it from stdin")
-@click.option("--json", "as_json", is_flag=True, help="Print the commands, or the error, as JSON")
-def command(file: str, as_json: bool) -> None:
+def command(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The Modelfile; - reads it from stdin")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the commands, or the error, as JSON")
+    ] = False,
+) -> None:
     """Check a Modelfile without building it.
 
     Exit code 1: the file is not a valid Modelfile. Valid syntax that create would reject, such as
@@ -33,11 +37,11 @@ def command(file: str, as_json: bool) -> None:
     try:
         text = decode(content)
     except ModelfileError as error:
-        raise click.exceptions.Exit(_refused(file, "", error, as_json)) from None
+        raise typer.Exit(_refused(file, "", error, as_json)) from None
     try:
         modelfile = parse(text)
     except ModelfileError as error:
-        raise click.exceptions.Exit(_refused(file, text, error, as_json)) from None
+        raise typer.Exit(_refused(file, text, error, as_json)) from None
     for warning in warnings(modelfile):
         print(f"{file}: {warning}", file=sys.stderr)
     _accepted(file, modelfile, as_json)

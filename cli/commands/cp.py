@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import click
+from typing import Annotated
+
+import typer
 
 from cli.completion import installed_models
 
 
-@click.command()
-@click.argument("source", shell_complete=installed_models, help="Name of an installed model")
-@click.argument("destination", help="The new name")
-def command(source: str, destination: str) -> None:
+def command(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", autocompletion=installed_models, help="Name of an installed model"
+        ),
+    ],
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="The new name")],
+) -> None:
     """Copy a model to a new name. It takes no disk space: both share their files."""
     from cli.connection import connect
 

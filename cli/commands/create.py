@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
+import typer
 
 from cli.errors import USAGE, CliError
 
@@ -16,52 +16,49 @@ if TYPE_CHECKING:
     from runner.client import Client
 
 
-@click.command()
-@click.argument("name", help="Name of the new model")
-@click.option(
-    "--file",
-    "-f",
-    metavar="PATH",
-    help="The Modelfile; ./Modelfile by default, - reads it from stdin",
-)
-@click.option(
-    "--quantize", "-q", metavar="TYPE", help="Quantize the weights to a type such as Q4_K_M"
-)
-@click.option("--draft-quantize", metavar="TYPE", help="Quantize the weights of the draft model")
-@click.option(
-    "--imatrix",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Importance matrix for the quantization, as llama.cpp writes it",
-)
-@click.option(
-    "--calibrate",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Compute the importance matrix from this text",
-)
-@click.option(
-    "--tensor-type",
-    metavar="REGEX=TYPE",
-    multiple=True,
-    help="Quantize the tensors whose names match REGEX to TYPE",
-)
-@click.option(
-    "--allow-requantize", is_flag=True, help="Quantize weights that are already quantized"
-)
-@click.option("--copy", is_flag=True, help="Copy files into the store instead of linking them")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
 def command(
-    name: str,
-    file: str | None,
-    quantize: str | None,
-    draft_quantize: str | None,
-    imatrix: Path | None,
-    calibrate: Path | None,
-    tensor_type: tuple[str, ...],
-    allow_requantize: bool,
-    copy: bool,
-    as_json: bool,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model")],
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="PATH",
+            help="The Modelfile; ./Modelfile by default, - reads it from stdin",
+        ),
+    ] = None,
+    quantize: Annotated[
+        str | None,
+        typer.Option(
+            "--quantize", "-q", metavar="TYPE", help="Quantize the weights to a type such as Q4_K_M"
+        ),
+    ] = None,
+    draft_quantize: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Quantize the weights of the draft model")
+    ] = None,
+    imatrix: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Importance matrix for the quantization, as llama.cpp writes it"
+        ),
+    ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Compute the importance matrix from this text"),
+    ] = None,
+    tensor_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REGEX=TYPE", help="Quantize the tensors whose names match REGEX to TYPE"
+        ),
+    ] = None,
+    allow_requantize: Annotated[
+        bool, typer.Option("--allow-requantize", help="Quantize weights that are already quantized")
+    ] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy files into the store instead of linking them")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
 ) -> None:
     """Create a model from a Modelfile.
 
@@ -76,7 +73,7 @@ def command(
     use --copy.
     """
     kinds = (quantize, draft_quantize)
-    body = _quantization(kinds, tensor_type, allow_requantize) | {"model": name}
+    body = _quantization(kinds, tensor_type or [], allow_requantize) | {"model": name}
     matrix = {"imatrix": imatrix, "calibrate": calibrate}
     _create(body, file, {k: v for k, v in matrix.items() if v is not None}, copy, as_json)
     if not as_json:
@@ -111,7 +108,7 @@ def _create(
 
 
 def _quantization(
-    kinds: tuple[str | None, str | None], overrides: tuple[str, ...], allow: bool
+    kinds: tuple[str | None, str | None], overrides: list[str], allow: bool
 ) -> dict[str, Any]:
     """kinds: the types for the model and for its draft model."""
     kind, of_draft = kinds

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-import click
+import typer
 
 _HEADER = ("NAME", "SIZE", "OWN", "SHARED")
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def command(as_json: bool) -> None:
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
     """Show how much disk space the models use.
 
     OWN: space that removing the model frees. SHARED: space that it shares with other models.

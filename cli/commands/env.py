@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+from typing import Annotated
 
-import click
+import typer
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def command(as_json: bool) -> None:
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
     """Print the settings and the URLs for other programs. Does not start the daemon.
 
     For use in a shell: eval "$(hearth env)"

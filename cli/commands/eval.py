@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import click
+import typer
 
 from cli.errors import USAGE, CliError
 
 _MAX_TEXT_BYTES = 24 << 20  # a request holds 32 MiB, and JSON writes some letters longer
 
 
-@click.command()
-@click.argument(
-    "models", metavar="MODEL...", nargs=-1, required=True, help="Names of installed models"
-)
-@click.option(
-    "--text",
-    metavar="FILE",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Text file to predict",
-)
-@click.option("--context", metavar="N", type=int, help="Tokens per chunk; 512 by default")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def command(models: tuple[str, ...], text: Path, context: int | None, as_json: bool) -> None:
+def command(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Names of installed models")
+    ],
+    text: Annotated[Path, typer.Option(metavar="FILE", help="Text file to predict")],
+    context: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens per chunk; 512 by default")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
     """Measure the perplexity of models on a text.
 
     Lower is better. RATIO compares each model with the first."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
+import typer
 
 from cli.errors import ERROR
 
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from cli.progress import ProgressView
 
 
-@click.command()
-@click.option("--repair", is_flag=True, help="Repair damage; damaged files are downloaded again")
-@click.option("--quick", is_flag=True, help="Compare only file sizes")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
-def command(repair: bool, quick: bool, as_json: bool) -> None:
+def command(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair damage; damaged files are downloaded again")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare only file sizes")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
+) -> None:
     """Check the store and repair damage.
 
     Reads every file. The exit code is 1 if damage remains. A file is never removed if it may be
@@ -44,7 +46,7 @@ def command(repair: bool, quick: bool, as_json: bool) -> None:
                 view.close()
             print(summed_up(summary))
     if summary.get("unmended"):
-        raise click.exceptions.Exit(ERROR)
+        raise typer.Exit(ERROR)
 
 
 def _show(lines: Iterable[dict[str, Any]], view: ProgressView) -> dict[str, Any]:

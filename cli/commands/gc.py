@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-import click
+import typer
 
 from cli.errors import USAGE, CliError
 
 
-@click.command()
-@click.option("--dry-run", "-n", is_flag=True, help="Print what would be removed, remove nothing")
-@click.option(
-    "--grace", metavar="TIME", default="1h", help="Keep files younger than TIME, such as 1h or 0"
-)
-@click.option(
-    "--partials", metavar="TIME", default="336h", help="Keep unfinished downloads younger than TIME"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def command(dry_run: bool, grace: str, partials: str, as_json: bool) -> None:
+def command(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Print what would be removed, remove nothing")
+    ] = False,
+    grace: Annotated[
+        str, typer.Option(metavar="TIME", help="Keep files younger than TIME, such as 1h or 0")
+    ] = "1h",
+    partials: Annotated[
+        str, typer.Option(metavar="TIME", help="Keep unfinished downloads younger than TIME")
+    ] = "336h",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
     """Remove files that no model needs, and abandoned downloads.
 
     Files that a pull, a build or a loaded model uses are kept.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import click
+import typer
 
 from cli.errors import ERROR
 
@@ -17,17 +17,25 @@ if TYPE_CHECKING:
 _HEADER = ("NAME", "SIZE", "STATE")
 
 
-@click.command()
-@click.argument("program", type=click.Choice(("ollama", "lmstudio", "hf")), help="hf: Hugging Face")
-@click.argument("names", nargs=-1, help="Models to import; all by default")
-@click.option("--path", metavar="DIR", default="", help="Where the program stores its models")
-@click.option("--list", "list_only", is_flag=True, help="List the models without importing them")
-@click.option(
-    "--copy", is_flag=True, help="Copy files that cannot be linked; this takes disk space"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
 def command(
-    program: str, names: tuple[str, ...], path: str, list_only: bool, copy: bool, as_json: bool
+    program: Annotated[
+        Literal["ollama", "lmstudio", "hf"],
+        typer.Argument(metavar="ollama|lmstudio|hf", help="hf: Hugging Face"),
+    ],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAMES]...", help="Models to import; all by default"),
+    ] = None,
+    path: Annotated[
+        str, typer.Option(metavar="DIR", help="Where the program stores its models")
+    ] = "",
+    list_only: Annotated[
+        bool, typer.Option("--list", help="List the models without importing them")
+    ] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy files that cannot be linked; this takes disk space")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
 ) -> None:
     """Import models from another program without copying: both programs use the same files.
 
@@ -38,7 +46,7 @@ def command(
 
     from cli.connection import connect
 
-    body: dict[str, Any] = {"source": program, "names": names, "copy": copy}
+    body: dict[str, Any] = {"source": program, "names": names or [], "copy": copy}
     body["dry_run"] = list_only
     if path:
         body["path"] = str(Path(path).expanduser().absolute())
@@ -46,7 +54,7 @@ def command(
     with closing(client.import_models(body)) as lines:
         refused = _as_json(lines) if as_json else _shown(lines, list_only)
     if refused:
-        raise click.exceptions.Exit(ERROR)
+        raise typer.Exit(ERROR)
 
 
 def _as_json(lines: Iterable[dict[str, Any]]) -> int:

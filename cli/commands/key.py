@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import click
+import typer
 
 from cli.errors import USAGE, CliError
 from cli.terminal import status
@@ -16,21 +17,30 @@ if TYPE_CHECKING:
 _HEADER = ("NAME", "SCOPES", "CREATED")
 
 
-@click.command()
-@click.argument(
-    "action", type=click.Choice(("add", "list", "rm")), default="list", help="What to do"
-)
-@click.argument("name", default="", help="The key's name")
-@click.option(
-    "scopes",
-    "--scope",
-    "-s",
-    multiple=True,
-    type=click.Choice(("inference", "pull", "admin")),
-    help="What the key allows; inference by default",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def command(action: str, name: str, scopes: tuple[str, ...], as_json: bool) -> None:
+class Scope(StrEnum):
+    """What a key may allow."""
+
+    INFERENCE = "inference"
+    PULL = "pull"
+    ADMIN = "admin"
+
+
+def command(
+    action: Annotated[
+        Literal["add", "list", "rm"], typer.Argument(metavar="[add|list|rm]", help="What to do")
+    ] = "list",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The key's name")] = "",
+    scopes: Annotated[
+        list[Scope] | None,
+        typer.Option(
+            "--scope",
+            "-s",
+            metavar="inference|pull|admin",
+            help="What the key allows; inference by default",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
     """Create, list and remove API keys.
 
     Once a key exists, the daemon requires one from every client except the commands of the user
@@ -44,17 +54,17 @@ def command(action: str, name: str, scopes: tuple[str, ...], as_json: bool) -> N
     if action == "list":
         _list(client, as_json)
     elif action == "add":
-        _add(client, name, scopes, as_json)
+        _add(client, name, scopes or [Scope.INFERENCE], as_json)
     else:
         client.remove_key(name)
         print(f"removed '{name}'")
 
 
-def _add(client: Client, name: str, scopes: tuple[str, ...], as_json: bool) -> None:
+def _add(client: Client, name: str, scopes: list[Scope], as_json: bool) -> None:
     from cli.render import print_json
 
     first = not client.keys()
-    created = client.add_key(name, scopes or ("inference",))
+    created = client.add_key(name, scopes)
     if as_json:
         print_json(created)
         return

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import click
+import typer
 
 from cli.terminal import status
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 _HEADER = ("NAME", "ID", "SIZE", "MODIFIED")
 
 
-@click.command()
-@click.argument("prefix", default="", help="Only models whose names begin with it")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def command(prefix: str, as_json: bool) -> None:
+def command(
+    prefix: Annotated[
+        str, typer.Argument(metavar="[PREFIX]", help="Only models whose names begin with it")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
     """List the installed models."""
     from cli.connection import connect
     from cli.render import print_json

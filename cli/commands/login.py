@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
-import click
+import typer
 
 from cli.errors import USAGE, CliError
 from cli.terminal import is_terminal
 
 
-@click.command()
-@click.argument("host", help="A registry, such as registry.example.com")
-@click.option("--username", "-u", metavar="NAME", help="Your user name there")
-@click.option("--password-stdin", is_flag=True, help="Read the password from stdin")
-@click.option("--insecure", is_flag=True, help="Allow plain HTTP and untrusted certificates")
-def command(host: str, username: str | None, password_stdin: bool, insecure: bool) -> None:
+def command(
+    host: Annotated[
+        str, typer.Argument(metavar="HOST", help="A registry, such as registry.example.com")
+    ],
+    username: Annotated[
+        str | None, typer.Option("--username", "-u", metavar="NAME", help="Your user name there")
+    ] = None,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from stdin")
+    ] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow plain HTTP and untrusted certificates")
+    ] = False,
+) -> None:
     """Store a user name and password for a registry after verifying them there.
 
     Credentials from `docker login` are used automatically.

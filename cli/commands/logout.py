@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import click
+from typing import Annotated
+
+import typer
 
 
-@click.command()
-@click.argument("host", help="A registry, such as registry.example.com")
-def command(host: str) -> None:
+def command(
+    host: Annotated[
+        str, typer.Argument(metavar="HOST", help="A registry, such as registry.example.com")
+    ],
+) -> None:
     """Forget the credentials from `hearth login`. Those from `docker login` are kept."""
     from cli.connection import connect
 

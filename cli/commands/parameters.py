@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
+import typer
 
 from cli.errors import USAGE, CliError
 
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from modelfile.parameters import Parameter
 
 
-@click.command()
-@click.argument("name", metavar="[NAME]", required=False, help="Only this parameter")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def command(name: str | None, as_json: bool) -> None:
+def command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only this parameter")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
     """List the parameters of models and requests.
 
     Set them in a Modelfile (PARAMETER NAME VALUE), in a chat (/set parameter NAME VALUE) or in the

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import click
+import typer
 
 from cli.render import print_json, print_table, processor, short_digest, size, until
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _HEADER = ("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL")
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def command(as_json: bool) -> None:
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
     """List the models in memory."""
     from cli.connection import connect
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import click
+from typing import Annotated
+
+import typer
 
 from cli.errors import OK, report
 
 
-@click.command()
-@click.argument(
-    "names",
-    metavar="NAME...",
-    nargs=-1,
-    required=True,
-    help="Such as gemma3, hf.co/user/repo:Q4_K_M, registry.example.com/ns/model:tag, the https URL "
-    "of a GGUF file, ./file.gguf or a folder",
-)
-@click.option("--insecure", is_flag=True, help="Allow plain HTTP and untrusted certificates")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
-@click.option("--quiet", "-q", is_flag=True, help="Print only errors")
-def command(names: tuple[str, ...], insecure: bool, as_json: bool, quiet: bool) -> None:
+def command(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...",
+            help="Such as gemma3, hf.co/user/repo:Q4_K_M, registry.example.com/ns/model:tag, the "
+            "https URL of a GGUF file, ./file.gguf or a folder",
+        ),
+    ],
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow plain HTTP and untrusted certificates")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors")] = False,
+) -> None:
     """Download models. An interrupted download is resumed.
 
     The file shortnames.toml in hearth's data folder defines short names, such as
@@ -42,7 +46,7 @@ def command(names: tuple[str, ...], insecure: bool, as_json: bool, quiet: bool) 
             if style not in ("json", "quiet"):
                 print(f"pulled '{stored or name}'")
     if worst != OK:
-        raise click.exceptions.Exit(worst)
+        raise typer.Exit(worst)
 
 
 def _place(name: str) -> str:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import click
+from typing import Annotated
+
+import typer
 
 from cli.completion import installed_models
 
 
-@click.command()
-@click.argument(
-    "name",
-    shell_complete=installed_models,
-    help="An installed model named after its destination: host/namespace/model:tag",
-)
-@click.option("--insecure", is_flag=True, help="Allow plain HTTP and untrusted certificates")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line")
-@click.option("--quiet", "-q", is_flag=True, help="Print only errors")
-def command(name: str, insecure: bool, as_json: bool, quiet: bool) -> None:
+def command(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=installed_models,
+            help="An installed model named after its destination: host/namespace/model:tag",
+        ),
+    ],
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow plain HTTP and untrusted certificates")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors")] = False,
+) -> None:
     """Upload a model to the registry that its name begins with.
 
     Use `hearth cp` to give it that name."""

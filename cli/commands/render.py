@@ -8,46 +8,35 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import click
+import typer
 
 from cli.errors import USAGE, CliError
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
 
-@click.command()
-@click.option(
-    "--messages",
-    metavar="FILE",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="JSON list of messages; - reads it from stdin",
-)
-@click.argument("model", metavar="[MODEL]", required=False, help="Name of an installed model")
-@click.option(
-    "--template",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Template to use instead of a model's",
-)
-@click.option("--engine", type=click.Choice(("go", "jinja")), help="Language of --template")
-@click.option("--bos", help="Text of bos_token")
-@click.option("--eos", help="Text of eos_token")
-@click.option("--tools", metavar="FILE", type=click.Path(path_type=Path), help="JSON list of tools")
-@click.option(
-    "--no-prompt", is_flag=True, help="Do not add the generation prompt (Jinja templates)"
-)
 def command(
-    messages: Path,
-    model: str | None,
-    template: Path | None,
-    engine: str | None,
-    bos: str | None,
-    eos: str | None,
-    tools: Path | None,
-    no_prompt: bool,
+    messages: Annotated[
+        Path, typer.Option(metavar="FILE", help="JSON list of messages; - reads it from stdin")
+    ],
+    model: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="Name of an installed model")
+    ] = None,
+    template: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Template to use instead of a model's")
+    ] = None,
+    engine: Annotated[
+        Literal["go", "jinja"] | None,
+        typer.Option(metavar="go|jinja", help="Language of --template"),
+    ] = None,
+    bos: Annotated[str | None, typer.Option(metavar="TEXT", help="Text of bos_token")] = None,
+    eos: Annotated[str | None, typer.Option(metavar="TEXT", help="Text of eos_token")] = None,
+    tools: Annotated[Path | None, typer.Option(metavar="FILE", help="JSON list of tools")] = None,
+    no_prompt: Annotated[
+        bool, typer.Option("--no-prompt", help="Do not add the generation prompt (Jinja templates)")
+    ] = False,
 ) -> None:
     """Print the prompt that a conversation renders to."""
     _check(model, template, engine, bos, eos)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import click
+from typing import Annotated
+
+import typer
 
 from cli.completion import installed_models
 from cli.errors import OK, report
 
 
-@click.command()
-@click.argument(
-    "models",
-    metavar="MODEL...",
-    nargs=-1,
-    required=True,
-    shell_complete=installed_models,
-    help="Names of installed models",
-)
-def command(models: tuple[str, ...]) -> None:
+def command(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", autocompletion=installed_models, help="Names of installed models"
+        ),
+    ],
+) -> None:
     """Remove models. Files that other models use are kept."""
     from cli.connection import connect
     from runner.client import ClientError
@@ -32,4 +32,4 @@ def command(models: tuple[str, ...]) -> None:
         else:
             print(f"deleted '{model}'")
     if worst != OK:
-        raise click.exceptions.Exit(worst)
+        raise typer.Exit(worst)

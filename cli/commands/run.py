@@ -6,65 +6,79 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
+import typer
 
 from cli.completion import installed_models
 from cli.errors import USAGE, CliError
 from cli.terminal import is_terminal
+from cli.verb import VerbCommand
 
 if TYPE_CHECKING:
     from cli.session import Session
     from runner.settings import Settings
 
 
-class _RunCommand(click.Command):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Spell out a bare --think: as in Ollama, it takes a value only after =."""
+class CommandClass(VerbCommand):
+    """Reads a bare --think as --think=true: as in Ollama, it takes a value only after =."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments into ctx; returns what is left over."""
         end = args.index("--") if "--" in args else len(args)
         spelled = ["--think=true" if arg == "--think" else arg for arg in args[:end]]
         return super().parse_args(ctx, spelled + args[end:])
 
 
-@click.command(cls=_RunCommand)
-@click.argument(
-    "model",
-    shell_complete=installed_models,
-    help="Name of a model; it is pulled if it is not installed",
-)
-@click.argument(
-    "prompt",
-    nargs=-1,
-    help='Without a prompt, a chat starts; "" only loads the model',
-)
-@click.option("--system", metavar="TEXT", help="System message")
-@click.option(
-    "--parameter",
-    "-p",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Parameter such as temperature=0.2; may be repeated",
-)
-@click.option("--format", metavar="FORMAT", help="json, or a JSON schema the answer must match")
-@click.option(
-    "--keepalive", metavar="TIME", help="How long the model stays loaded, such as 10m; -1: forever"
-)
-@click.option("--think", metavar="LEVEL", help="true, false, low, medium, high or max")
-@click.option("--hidethinking", is_flag=True, help="Do not show the reasoning")
-@click.option("--verbose", is_flag=True, help="Show timings after the answer")
-@click.option("--nowordwrap", is_flag=True, help="Do not wrap lines at words")
 def command(
-    model: str,
-    prompt: tuple[str, ...],
-    system: str | None,
-    parameter: tuple[str, ...],
-    format: str | None,
-    keepalive: str | None,
-    think: str | None,
-    hidethinking: bool,
-    verbose: bool,
-    nowordwrap: bool,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            autocompletion=installed_models,
+            help="Name of a model; it is pulled if it is not installed",
+        ),
+    ],
+    prompt: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PROMPT]...", help='Without a prompt, a chat starts; "" only loads the model'
+        ),
+    ] = None,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="System message")] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Parameter such as temperature=0.2; may be repeated",
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="json, or a JSON schema the answer must match"
+        ),
+    ] = None,
+    keepalive: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="How long the model stays loaded, such as 10m; -1: forever"
+        ),
+    ] = None,
+    think: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="true, false, low, medium, high or max")
+    ] = None,
+    hidethinking: Annotated[
+        bool, typer.Option("--hidethinking", help="Do not show the reasoning")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show timings after the answer")
+    ] = False,
+    nowordwrap: Annotated[
+        bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")
+    ] = False,
 ) -> None:
     """Chat with a model, or answer one prompt.
 
@@ -81,7 +95,7 @@ def command(
     _check_duration(keepalive)
     options = parse_assignments(parameter) if parameter else {}
     form = _format(format)
-    given = _prompt(prompt)
+    given = _prompt(prompt or [])
     settings = load()
     session = Session(
         connect(settings),
@@ -123,7 +137,7 @@ def _begin(session: Session, prompt: _Prompt | None, settings: Settings) -> None
         _answer(session, prompt)
 
 
-def _prompt(words: tuple[str, ...]) -> _Prompt | None:
+def _prompt(words: list[str]) -> _Prompt | None:
     """The prompt from a pipe and the command line; None: there is a person to ask."""
     piped = None if is_terminal(sys.stdin) else _read_pipe()
     typed = " ".join(words)

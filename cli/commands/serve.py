@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-import click
 
-
-@click.command()
 def command() -> None:
     """Start the daemon in this terminal; Ctrl-C stops it.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import click
+import typer
 
 from cli.errors import CliError
 from cli.terminal import status
@@ -20,15 +20,13 @@ _SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _STOP_TIMEOUT_S = 60.0
 
 
-@click.command()
-@click.argument(
-    "action",
-    type=click.Choice(("install", "uninstall", "status", "print")),
-    default="status",
-    help="What to do",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def command(action: str, as_json: bool) -> None:
+def command(
+    action: Annotated[
+        Literal["install", "uninstall", "status", "print"],
+        typer.Argument(metavar="[install|uninstall|status|print]", help="What to do"),
+    ] = "status",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
     """Start the daemon at login and restart it when it crashes, with systemd or launchd.
 
     The service gets the HEARTH_* variables of the current shell, except secrets; run install again

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated, Any
 
-import click
+import typer
 
 from cli.completion import installed_models
 from cli.errors import USAGE, CliError
@@ -21,22 +21,21 @@ _INFO_ROWS = (
 )
 
 
-@click.command()
-@click.argument("model", shell_complete=installed_models, help="Name of an installed model")
-@click.option("--license", is_flag=True, help="Show only the licenses")
-@click.option("--modelfile", is_flag=True, help="Show only the Modelfile")
-@click.option("--parameters", is_flag=True, help="Show only the parameters")
-@click.option("--system", is_flag=True, help="Show only the system message")
-@click.option("--template", is_flag=True, help="Show only the template")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def command(
-    model: str,
-    license: bool,
-    modelfile: bool,
-    parameters: bool,
-    system: bool,
-    template: bool,
-    as_json: bool,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", autocompletion=installed_models, help="Name of an installed model"
+        ),
+    ],
+    license: Annotated[bool, typer.Option("--license", help="Show only the licenses")] = False,
+    modelfile: Annotated[bool, typer.Option("--modelfile", help="Show only the Modelfile")] = False,
+    parameters: Annotated[
+        bool, typer.Option("--parameters", help="Show only the parameters")
+    ] = False,
+    system: Annotated[bool, typer.Option("--system", help="Show only the system message")] = False,
+    template: Annotated[bool, typer.Option("--template", help="Show only the template")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
     """Show details of a model."""
     from cli.connection import connect

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import click
+from typing import Annotated
+
+import typer
 
 from cli.completion import loaded_models
 
 
-@click.command()
-@click.argument("model", shell_complete=loaded_models, help="Name of a loaded model")
-def command(model: str) -> None:
+def command(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", autocompletion=loaded_models, help="Name of a loaded model"
+        ),
+    ],
+) -> None:
     """Unload a model from memory. It stays installed."""
     from cli.connection import connect
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import typer
+
 from cli.commands import VERBS, Verb
 from cli.main import app
+from cli.verb import load
 from docs.generator.markdown import cell, code, table
 
 _INTRO = """\
@@ -28,16 +31,17 @@ and errors to stderr. Every command takes `--help`. `hearth --version` prints th
 
 def page() -> str:
     """The page."""
-    context = app.make_context("hearth", [], resilient_parsing=True)
+    group: Any = typer.main.get_command(app)
+    context = group.make_context("hearth", [], resilient_parsing=True)
     rows = [
         (f"[`hearth {verb.name}`](#hearth-{verb.name})", cell(verb.help)) for verb in VERBS.values()
     ]
-    sections = [_section(app, context, verb) for verb in VERBS.values()]
+    sections = [_section(context, verb) for verb in VERBS.values()]
     return "\n".join([_INTRO, table(("command", "what it does"), rows), "", *sections])
 
 
-def _section(group: Any, context: Any, verb: Verb) -> str:
-    command = group.get_command(context, verb.name)
+def _section(context: Any, verb: Verb) -> str:
+    command = load(verb)
     inner = command.make_context(verb.name, [], parent=context, resilient_parsing=True)
     usage = " ".join(command.get_usage(inner).removeprefix("Usage:").split())
     lines = [f"## hearth {verb.name}", "", f"```text\n{usage}\n```", "", _prose(command.help or "")]
@@ -56,7 +60,7 @@ def _rows(command: Any, context: Any, kind: str) -> list[tuple[str, str]]:
 
 
 def _facts(text: str) -> str:
-    """What click says of a parameter between brackets, between parentheses: no link."""
+    """What typer says of a parameter between brackets, between parentheses: no link."""
     return re.sub(r"\[(required|default: [^\]]*|x[<>][^\]]*)\]", r"(\1)", text)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
-from click.shell_completion import ShellComplete
 
 from cli import connection
-from cli.main import app
+from cli.commands import VERBS
+from cli.main import execute
+from tests.unit.cli.test_main import loaded_after
 
 
 class Daemon:
@@ -27,34 +30,74 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "connect", lambda **options: Daemon())
 
 
-def offered(*args: str) -> list[str]:
-    """What completion offers for the last word."""
-    shell = ShellComplete(app, {}, "hearth", "_HEARTH_COMPLETE")
-    return [item.value for item in shell.get_completions(list(args[:-1]), args[-1])]
+class Offers(Protocol):
+    def __call__(self, *args: str) -> list[str]: ...
 
 
-def test_verbs_are_offered_without_a_daemon() -> None:
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Offers:
+    """Asks as the script of bash does: what is offered for the last word."""
+
+    def ask(*args: str) -> list[str]:
+        monkeypatch.setenv("_HEARTH_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", shlex.join(["hearth", *filter(None, args)]))
+        monkeypatch.setenv("COMP_CWORD", str(len(args)))
+        assert execute([]) == 0
+        shown = capfd.readouterr()
+        assert shown.err == ""
+        return shown.out.split()
+
+    return ask
+
+
+def test_verbs_are_offered_without_a_daemon(offered: Offers) -> None:
     assert offered("ser") == ["serve", "service"]
     assert "--json" in offered("list", "--")
+    assert offered("l") == ["list", "login", "logout"]
+    assert set(VERBS) == set(offered(""))
+
+
+def test_completing_a_verb_imports_none() -> None:
+    loaded = loaded_after(
+        "import os, cli.main; os.environ |= {'_HEARTH_COMPLETE': 'complete_bash',"
+        " 'COMP_WORDS': 'hearth s', 'COMP_CWORD': '1'}; cli.main.execute([])"
+    )
+    assert not [name for name in loaded if name.startswith("cli.commands.")]
+
+
+def test_the_script_is_printed_and_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("fish", "/usr/bin/fish"))
+    assert execute(["--show-completion"]) == 0
+    script = capsys.readouterr().out
+    assert "_HEARTH_COMPLETE=complete_fish" in script
+    assert execute(["--install-completion"]) == 0
+    assert (tmp_path / ".config/fish/completions/hearth.fish").read_text() == script
+
+
+def test_choices_are_offered(offered: Offers) -> None:
+    assert offered("service", "un") == ["uninstall"]
+    assert offered("key", "add", "me", "--scope", "") == ["inference", "pull", "admin"]
 
 
 @pytest.mark.usefixtures("daemon")
-def test_installed_names_are_offered_in_order() -> None:
+def test_installed_names_are_offered_in_order(offered: Offers) -> None:
     assert offered("show", "") == ["ember", "zephyr"]
     assert offered("show", "em") == ["ember"]
     assert offered("show", "x") == []
 
 
 @pytest.mark.usefixtures("daemon")
-def test_only_loaded_models_are_offered_to_stop() -> None:
+def test_only_loaded_models_are_offered_to_stop(offered: Offers) -> None:
     assert offered("stop", "") == ["zephyr"]
 
 
 def test_without_a_daemon_nothing_is_offered_and_none_is_started(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    offered: Offers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HEARTH_HOST", f"127.0.0.1:{unused.getsockname()[1]}")
         assert offered("show", "") == []
-    assert capfd.readouterr() == ("", "")

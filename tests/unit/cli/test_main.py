@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import io
 import os
 import subprocess
 import sys
@@ -68,12 +70,15 @@ def test_the_client_needs_no_http_library() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_a_command_that_explains_itself(verb: str) -> None:
-    assert importlib.import_module(VERBS[verb].module).command.help
+    assert inspect.getdoc(importlib.import_module(VERBS[verb].module).command)
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *ALIASES])
-def test_every_verb_prints_its_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute([verb, "--help"]) == 0
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_verb_prints_its_help(
+    verb: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute([verb, option]) == 0
     assert f"hearth {verb}" in capsys.readouterr().out
 
 
@@ -112,6 +117,15 @@ def test_an_interrupted_command_ends_with_130(
 
     monkeypatch.setitem(daemon.answers, ("GET", "/api/tags"), interrupt)
     assert execute(["list"]) == 130
+
+
+def test_the_end_of_the_input_at_a_question_is_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cli.commands.login.is_terminal", lambda stream: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert execute(["login", "registry.example.com"]) == 130
+    assert capsys.readouterr().err == "\n"
 
 
 def test_a_bad_setting_is_named(
