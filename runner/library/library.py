@@ -67,8 +67,8 @@ class Library:
 
     async def copy(self, source: str, destination: str) -> None:
         """Give a model a second name. Raises as find, StoreError."""
-        target = parse_name(destination)
-        await asyncio.to_thread(self.store.copy, self.find(source).name, target)
+        found, target = self.find(source).name, parse_name(destination)
+        await asyncio.to_thread(self.store.copy, found, target)
         await self.on_change(target.short)
 
     async def delete(self, text: str) -> None:

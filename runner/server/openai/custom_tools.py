@@ -23,7 +23,7 @@ def as_function(
 ) -> dict[str, Any]:
     """The function that stands for a custom tool. form: its format. path: of the tool, for errors.
     Raises InvalidRequest, Unsupported."""
-    text: dict[str, Any] = {"type": "string", "description": "the entire input as text"}
+    text: dict[str, Any] = {"type": "string", "description": "the whole input, as text"}
     function: dict[str, Any] = {
         "name": name,
         **({"description": description} if description else {}),

@@ -58,6 +58,10 @@ async def test_a_name_that_is_not_installed_is_told_with_near_ones(library: Libr
     assert error.value.details["suggestions"] == ["echo"]
     with pytest.raises(ModelMissing):
         await library.delete("ecko")
+    with pytest.raises(ModelNotFound):
+        await library.copy("ecko", "not a name")
+    with pytest.raises(InvalidRequest):
+        await library.copy("echo", "not a name")
 
 
 async def test_offline_nothing_is_pulled_and_the_error_says_so(library: Library) -> None:
