@@ -31,11 +31,9 @@ class Uint8(int):
     __slots__ = ()
 
 
-class GoSlice(list[Any]):
-    """A slice of a named type. is_nil: it was never made, which JSON writes as null."""
+class _MaybeNil:
+    """is_nil: it was never made, which JSON writes as null."""
 
-    go_type: ClassVar[str] = "[]interface {}"
-    element: ClassVar[str] = ANY
     is_nil: bool = False
 
     @classmethod
@@ -44,6 +42,13 @@ class GoSlice(list[Any]):
         empty = cls()
         empty.is_nil = True
         return empty
+
+
+class GoSlice(_MaybeNil, list[Any]):
+    """A slice of a named type."""
+
+    go_type: ClassVar[str] = "[]interface {}"
+    element: ClassVar[str] = ANY
 
 
 class GoStrings(GoSlice):
@@ -53,19 +58,11 @@ class GoStrings(GoSlice):
     element = "string"
 
 
-class GoMap(dict[str, Any]):
+class GoMap(_MaybeNil, dict[str, Any]):
     """A map of a named type."""
 
     go_type: ClassVar[str] = "map[string]interface {}"
     element: ClassVar[str] = ANY
-    is_nil: bool = False
-
-    @classmethod
-    def nil(cls) -> Self:
-        """The zero value of the type."""
-        empty = cls()
-        empty.is_nil = True
-        return empty
 
     def zero(self) -> Any:
         """What a key that is missing gives."""

@@ -9,8 +9,8 @@ from runner.chat.family import Family
 from runner.chat.tools.argument_grammar import as_json, lark_text
 from runner.chat.tools.call_grammar import CallGrammar
 from runner.chat.tools.call_stream import CallHeads
-from runner.chat.tools.calls import Tools, collect_calls, new_call
-from runner.chat.tools.delimited import DelimitedParser, Delimiters
+from runner.chat.tools.calls import collect_calls, new_call
+from runner.chat.tools.delimited import DelimitedParser
 from runner.types import ToolCall
 
 _CALLS = "<｜tool▁calls▁begin｜>"
@@ -24,18 +24,6 @@ _HEAD = (
 )
 _HEADS = CallHeads.of(_HEAD, rf"\s*(?:```\s*)?(?:{_CALL_END})?{_HEAD}")
 _BLOCK = re.compile(r"\s*(\S{1,256})\s*```(?:json)?\s*(.*?)\s*(?:```\s*|\Z)\Z", re.DOTALL)
-
-
-def _parser(_tools: Tools) -> DelimitedParser:
-    # A call may stand alone, without the markers around all of them.
-    return DelimitedParser(
-        Delimiters(_CALLS, _CALLS_END, _decode, heads=_HEADS),
-        Delimiters(
-            *(_CALL, _CALL_END, lambda text: _decode(_CALL + text), (_CALLS_END,)),
-            heads=_HEADS,
-            before=_CALL,
-        ),
-    )
 
 
 def _decode(text: str) -> list[str | ToolCall] | None:
@@ -64,7 +52,9 @@ FAMILY = Family(
     thinking_names=("cogito", "deepseek3", "deepseek3.1"),
     markers=(_CALLS,),
     special_tokens=_TOKENS,
-    tool_parser=_parser,
+    tool_parser=lambda _tools: DelimitedParser.of_section(
+        (_CALLS, _CALLS_END), (_CALL, _CALL_END), _decode, _HEADS
+    ),
     call_grammar=CallGrammar(
         _TOKENS,
         lambda each, rule: f"marker_2 {lark_text(each.name)} marker_4 {rule} marker_3",

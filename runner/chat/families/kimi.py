@@ -8,8 +8,8 @@ from runner.chat.family import Family
 from runner.chat.tools.argument_grammar import as_json, lark_text
 from runner.chat.tools.call_grammar import CallGrammar
 from runner.chat.tools.call_stream import CallHeads
-from runner.chat.tools.calls import Tools, collect_calls, new_call
-from runner.chat.tools.delimited import DelimitedParser, Delimiters
+from runner.chat.tools.calls import collect_calls, new_call
+from runner.chat.tools.delimited import DelimitedParser
 from runner.types import ToolCall
 
 _CALLS = "<|tool_calls_section_begin|>"
@@ -28,18 +28,6 @@ _HEAD = (
 _HEADS = CallHeads.of(_HEAD, rf"\s*<\|tool_call_end\|>{_HEAD}")
 
 
-def _parser(_tools: Tools) -> DelimitedParser:
-    # A call may stand alone, without the markers around all of them.
-    return DelimitedParser(
-        Delimiters(_CALLS, _CALLS_END, _decode, heads=_HEADS),
-        Delimiters(
-            *(_CALL, _CALL_END, lambda text: _decode(_CALL + text), (_CALLS_END,)),
-            heads=_HEADS,
-            before=_CALL,
-        ),
-    )
-
-
 def _decode(text: str) -> list[str | ToolCall] | None:
     return collect_calls(_EACH, text, lambda found: new_call(found[1], found[2].strip()))
 
@@ -50,7 +38,9 @@ FAMILY = Family(
     thinking_names=("kimi",),
     markers=(_CALLS,),
     special_tokens=_TOKENS,
-    tool_parser=_parser,
+    tool_parser=lambda _tools: DelimitedParser.of_section(
+        (_CALLS, _CALLS_END), (_CALL, _CALL_END), _decode, _HEADS
+    ),
     call_grammar=CallGrammar(
         _TOKENS,
         lambda each, rule: (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Self
 
 from runner.chat.tools.call_stream import CallHeads, CallStream, ToolCallDelta
 from runner.chat.tools.calls import ends_in_string
@@ -62,6 +63,20 @@ class DelimitedParser:
         self._after_call = False  # white space here only separates calls
         self._names: frozenset[str] | None = None
         self._preview: CallStream | None = None  # of the call that has begun
+
+    @classmethod
+    def of_section(
+        cls, section: tuple[str, str], call: tuple[str, str], decode: Decode, heads: CallHeads
+    ) -> Self:
+        """For calls with markers of their own, begin and end, in a section with others. A call may
+        stand alone, without the section's."""
+        begin, end = call
+        alone = Delimiters(
+            *(begin, end, lambda text: decode(begin + text), section[1:]),
+            heads=heads,
+            before=begin,
+        )
+        return cls(Delimiters(*section, decode, heads=heads), alone)
 
     def stream(self, names: Iterable[str]) -> None:
         """See ToolParser."""
