@@ -18,6 +18,10 @@ from registry.errors import BlobDamaged, RegistryError, StoreFault, StoreFull, S
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_COPY_BYTES = 16 << 20  # of a step within the kernel
+_READ_BYTES = 1 << 20  # of a step through memory
+_NO_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -96,6 +100,61 @@ def read_regular(path: Path, limit_bytes: int) -> bytes:
         return file.read(limit_bytes + 1)
 
 
+def create_file(path: Path) -> int:
+    """A descriptor of a fresh file, mode 0600, for writing. Raises OSError, also for a name that
+    is taken."""
+    return os.open(path, _CREATE, FILE_MODE)
+
+
+def write_all(descriptor: int, content: bytes | memoryview) -> int:
+    """Write all of content; gives its bytes. Raises OSError."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return len(content)
+
+
+def copy_range(source: int, start: int, size_bytes: int, output: int) -> Iterator[int]:
+    """Write a range of source to output, within the kernel or, where the file system cannot,
+    through memory; gives the bytes of each step. Raises EOFError when source ends before, OSError.
+    """
+    end, in_kernel = start + size_bytes, hasattr(os, "copy_file_range")
+    while start < end:
+        wanted = min(_COPY_BYTES, end - start)
+        if in_kernel:
+            try:
+                count = os.copy_file_range(source, output, wanted, start)
+            except OSError as error:
+                if error.errno not in _NO_COPY:
+                    raise
+                in_kernel = False
+                continue
+        else:
+            count = write_all(output, os.pread(source, min(wanted, _READ_BYTES), start))
+        if not count:
+            raise EOFError
+        start += count
+        yield count
+
+
+@contextlib.contextmanager
+def whole_file(target: Path) -> Iterator[int]:
+    """A descriptor for writing the file target, which appears when the block has ended and it is
+    on the disk; a failure leaves nothing. Raises OSError."""
+    beginning = target.with_name(f"{target.name}.part")
+    descriptor = create_file(beginning)
+    try:
+        with open(descriptor, "wb", buffering=0):
+            yield descriptor
+            os.fsync(descriptor)
+        os.replace(beginning, target)
+        sync_directory(target.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beginning)
+        raise
+
+
 class TempFile:
     """A file that is being written. publish gives it its name; discard leaves nothing."""
 
@@ -104,16 +163,13 @@ class TempFile:
     def __init__(self, directory: Path, prefix: str) -> None:
         """Open a fresh file in directory, mode 0600. Raises OSError."""
         self.path = directory / f"{prefix}{uuid.uuid4().hex}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor: int | None = os.open(self.path, flags, FILE_MODE)
+        self._descriptor: int | None = create_file(self.path)
 
     def write(self, content: bytes | memoryview) -> None:
         """Append all of content. Raises OSError."""
         if self._descriptor is None:
             raise ValueError("the file is closed")
-        view = memoryview(content)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        write_all(self._descriptor, content)
 
     def sync(self) -> None:
         """Put the content on the disk. Raises OSError."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import FILE_MODE, make_directory, read_regular
+from registry.atomic import create_file, make_directory, read_regular
 from registry.digest import Digest
 from registry.errors import BlobDamaged
 from registry.manifest import MAX_MANIFEST_BYTES
@@ -133,11 +133,10 @@ class Records:
     def _write(self, path: Path, content: bytes) -> None:
         """Replace a record. Two writers at once leave one of their records."""
         fresh = path.with_name(f".{uuid.uuid4().hex}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(OSError):
             make_directory(path.parent)
             try:
-                with open(os.open(fresh, flags, FILE_MODE), "wb") as file:
+                with open(create_file(fresh), "wb") as file:
                     file.write(content)
                 os.replace(fresh, path)
             except BaseException:

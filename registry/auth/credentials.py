@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import json
 import os
 import re
 import subprocess
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from registry.atomic import write_file
 from registry.errors import StoreFault
 
 FILE_NAME = "auth.json"
@@ -76,18 +75,10 @@ class Credentials:
         return True
 
     def _write(self, config: dict[str, Any]) -> None:
-        temporary = self._own.with_name(f".{FILE_NAME}-{uuid.uuid4().hex}")
         try:
             self._own.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                json.dump(config, file, indent=2)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self._own)
+            write_file(self._own.parent, self._own, json.dumps(config, indent=2).encode())
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
             raise StoreFault("write the credentials", error.errno) from error
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from registry.atomic import FILE_MODE, fault_of, faults, open_regular
+from registry.atomic import create_file, fault_of, faults, open_regular, write_all
 from registry.digest import Digest
 from registry.errors import BlobDamaged, DigestMismatch, RegistryError
 from registry.foreign.models import ForeignFile
@@ -24,7 +24,6 @@ from registry.store import Store
 
 _FICLONE = 0x40049409  # linux/fs.h
 _READ_BYTES = 1024 * 1024
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 ImportMethod = Literal["present", "reflink", "link", "copy"]
 ImportProgress = Callable[[int], None]
@@ -88,7 +87,7 @@ def _link(store: Store, source: int, file: ForeignFile, target: Path, copy: bool
 
 def _reflink(source: int, target: Path) -> bool:
     try:
-        descriptor = os.open(target, _CREATE, FILE_MODE)
+        descriptor = create_file(target)
         try:
             fcntl.ioctl(descriptor, _FICLONE, source)
         finally:
@@ -115,11 +114,9 @@ def _second_name(source: int, path: Path, target: Path) -> bool:
 
 
 def _copy(source: int, target: Path) -> None:
-    with open(os.open(target, _CREATE, FILE_MODE), "wb", buffering=0) as file:
+    with open(create_file(target), "wb", buffering=0) as file:
         while part := os.read(source, _READ_BYTES):
-            view = memoryview(part)
-            while view:
-                view = view[file.write(view) :]
+            write_all(file.fileno(), part)
         os.fsync(file.fileno())
 
 

@@ -14,6 +14,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from registry.atomic import write_all
+
 _RECORD = struct.Struct("<III")
 _MAX_HEADER = 512
 _MAX_BYTES = 64 * 1024 * 1024
@@ -135,6 +137,4 @@ def _record(index: int, crc: int) -> bytes:
 
 def _append(descriptor: int, content: bytes) -> None:
     os.lseek(descriptor, 0, os.SEEK_END)
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    write_all(descriptor, content)

@@ -6,15 +6,14 @@ copied by the kernel and never come into this process.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import FILE_MODE, open_regular, sync_directory
+from registry.atomic import copy_range, open_regular, whole_file, write_all
 from registry.errors import BlobDamaged, InvalidGguf
 from registry.formats.gguf.header import TensorInfo
 from registry.formats.gguf.header_source import HeaderSource
@@ -29,7 +28,6 @@ from registry.formats.gguf.types import TENSOR_NUMBERS
 from registry.formats.gguf.values import RawValue
 
 _SPLIT = "split."
-_COPY_BYTES = 16 << 20
 
 MergeProgress = Callable[[int, int], None]  # bytes written, bytes in all
 
@@ -90,19 +88,9 @@ def merge(paths: Sequence[Path], target: Path, report: MergeProgress) -> int:
     """
     parts = _ordered([read_part(path) for path in paths])
     head, places = _plan(parts)
-    beginning = target.with_name(f"{target.name}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(beginning, flags, FILE_MODE), "wb", buffering=0) as file:
-            _write(file.fileno(), head)
-            _copy_all(parts, places, file.fileno(), len(head), report)
-            os.fsync(file.fileno())
-        os.replace(beginning, target)
-        sync_directory(target.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beginning)
-        raise
+    with whole_file(target) as output:
+        write_all(output, head)
+        _copy_all(parts, places, output, len(head), report)
     return sum(len(part.tensors) for part in parts)
 
 
@@ -173,39 +161,16 @@ def _copy_all(
         try:
             for tensor, place in zip(part.tensors, row, strict=True):
                 source = part.data_offset + tensor.offset
-                for count in _copy(descriptor, source, output, start + place, tensor.size_bytes):
+                os.lseek(output, start + place, os.SEEK_SET)
+                for count in copy_range(descriptor, source, tensor.size_bytes, output):
                     done += count
                     report(done, total)
                 end = place + _padded(tensor.size_bytes, parts[0].alignment)
+        except EOFError:
+            raise InvalidGguf("truncated: a part became shorter while it was read") from None
         finally:
             os.close(descriptor)
     os.ftruncate(output, start + end)
-
-
-def _copy(source: int, offset: int, output: int, place: int, length: int) -> Iterator[int]:
-    """Copy a range between files; gives the bytes of each step. Raises InvalidGguf when the
-    source has become shorter, OSError."""
-    os.lseek(source, offset, os.SEEK_SET)
-    os.lseek(output, place, os.SEEK_SET)
-    while length:
-        count = _copy_step(source, output, min(length, _COPY_BYTES))
-        if count == 0:
-            raise InvalidGguf("truncated: a part became shorter while it was read")
-        length -= count
-        yield count
-
-
-def _copy_step(source: int, output: int, length: int) -> int:
-    with contextlib.suppress(OSError, AttributeError):  # not on every system and file system
-        return os.copy_file_range(source, output, length)
-    return _write(output, os.read(source, min(length, 1 << 20)))
-
-
-def _write(output: int, content: bytes) -> int:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(output, view) :]
-    return len(content)
 
 
 def _number(raw: Mapping[str, RawValue], key: str) -> int | None:
