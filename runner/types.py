@@ -20,7 +20,7 @@ IMAGE_PLACEHOLDER: Final = "<|hearth_image|>"  # stands in a message's content w
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How the next token is chosen. The order of the steps and the tie rules are written
-    down once, in runner/backends/host_sampling/chain.py.
+    down once, in runner/engine/sampling.py.
 
     temperature 0 is greedy: the other filters are skipped, penalties and bias still apply.
     """

@@ -1,57 +1,8 @@
-"""What sampling means in hearth, the order of the steps, their defaults and tie rules; which steps
-a request has, and llama.cpp's native samplers for those from typical_p to the draw.
+"""Which steps of runner/engine/sampling.py a request has, and llama.cpp's native samplers for those
+from typical_p to the draw, over a set of candidates.
 
-Owns the native sampler chain of one request and its random numbers, over a set of candidates.
-Knows nothing of rows, histories or contexts. Every backend's sampler is tested against
-tests/sampling_reference.py, which does the same in plain NumPy.
-
-A token is chosen from the logits [vocabulary] of the last position, in this order:
-
- 1. logit_bias   logit += bias, for each pair; pairs of the same token add up. The bias -inf bans.
- 2. penalties    over the last repeat_last_n tokens of history (prompt and output together;
-                 0: none, -1: all of it). For a token that occurs n > 0 times there:
-                 logit = logit * repeat_penalty if logit <= 0, else logit / repeat_penalty; then
-                 logit -= n * frequency_penalty + presence_penalty.
- 3. dry          runs of tokens that history repeats are penalised: see dry.py.
-                 dry_multiplier 0: off.
- 4. greedy       temperature <= 0: the highest logit wins and nothing below runs.
- 5. mirostat     1 or 2: steps 6 to 11 do not run; see below.
- 6. top_n_sigma  tokens with logit >= highest logit - top_n_sigma * s, with s the standard deviation
-                 of the finite logits. 0 or less: all.
- 7. top_k        the k highest logits stay. 0 or less: all.
- 8. typical_p    with p the softmax of what is left and H its entropy, tokens in ascending
-                 order of |-log p - H|: the shortest run whose mass is greater than typical_p.
-                 1 or more: all.
- 9. top_p        tokens by descending probability: the shortest run whose mass is at least top_p.
-                 1 or more: all. 0: the most likely one.
-10. min_p        tokens with logit >= highest logit + log(min_p), that is p >= min_p * highest p.
-                 0 or less: all.
-11. xtc          with the probability xtc_probability: of the tokens with p >= xtc_threshold all but
-                 the least likely go. A threshold above 0.5 or fewer than two such tokens: all stay.
-12. temperature  logit /= temperature. With dynatemp_range > 0 the divisor is, for the n tokens left
-                 with finite logits and the entropy H (nats) of their softmax, n > 1, between
-                 low = max(0, temperature - range) and high = temperature + range:
-                 low + (high - low) * (H / log n) ** dynatemp_exponent; not with mirostat.
-13. draw         one token from the softmax of what is left.
-
-Every filter leaves at least one token, and each computes its softmax anew over the tokens that
-the filters before it left, at temperature 1. This is llama.cpp's default chain with
-logit_bias before it.
-
-Mirostat (Basu et al., 2020) draws from the softmax at the temperature, cut to the tokens whose
-surprise fits its state mu, in bits, which is 2 * mirostat_tau at first. After each draw of a
-token of probability p among those left: mu -= mirostat_eta * (-log2 p - mirostat_tau).
-
-Ties: where logits are equal, the lower token id counts as the higher logit. A backend may break
-ties at the border of a filter otherwise (its sort need not be stable), but not for greedy.
-
-Log-probabilities are of the softmax of the raw logits: before the bias, the penalties and
-everything else, so that they describe the model and not the request's settings.
-
-Seeds: one random stream per request, seeded with params.seed and used for nothing else. The
-streams of two backends differ; the same seed on the same backend and machine gives the same
-output, as long as the logits are the same: a request that is computed in one batch with others,
-or from a cached prefix, can get logits that differ in the last bits, and then another token.
+Owns the native sampler chain of one request and its random numbers. Knows nothing of rows,
+histories or contexts.
 """
 
 from __future__ import annotations

@@ -1,13 +1,6 @@
 """dry of one request: the runs that its history repeats, kept up to date token by token.
 
-dry (Don't Repeat Yourself, p-e-w, 2024) looks at history, the last dry_penalty_last_n tokens. A
-token that would continue a run which ended history before, as the same tokens somewhere earlier in
-history, has a run of n tokens already; the longest one counts. Where n >= dry_allowed_length its
-logit is lowered by dry_multiplier * dry_base ** (n - dry_allowed_length). No run reaches back
-across the last breaker in history, and a breaker of one token is never penalised. This is
-llama.cpp's meaning; tests/dry_reference.py does it in plain steps.
-
-llama.cpp's own sampler compares the whole history
+The meaning is written in runner/engine/dry.py. llama.cpp's own sampler compares the whole history
 again for every token and visits every logit: 0.3 ms at 151,936 logits and 4,000 tokens. Here a
 token costs one step for each time it occurs in the window: 0.07 ms. Knows nothing of the other
 penalties.

@@ -1,8 +1,8 @@
 """Choosing the tokens of a step from its logits.
 
-The meaning is written in runner/backends/host_sampling/chain.py. On a GPU the rows whose
-parameters its kernel knows are drawn there together, in one go; all others one by one on the host,
-by the sampler that the llamacpp backend has. On a CPU that is as fast. Knows nothing of the cache.
+The meaning is written in runner/engine/sampling.py. On a GPU the rows whose parameters its kernel
+knows are drawn there together, in one go; all others one by one on the host, by the sampler that
+the llamacpp backend has. On a CPU that is as fast. Knows nothing of the cache.
 """
 
 from __future__ import annotations

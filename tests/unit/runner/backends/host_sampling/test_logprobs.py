@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.backends.host_sampling.logprobs import token_logprobs
-from tests import sampling_reference as sampling
+from runner.engine import sampling
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.types import SamplingParams
-from tests.sampling_reference import (
+from runner.engine.sampling import (
     adjust,
     candidates,
     distribution,
@@ -17,6 +16,7 @@ from tests.sampling_reference import (
     logprobs,
     sample,
 )
+from runner.types import SamplingParams
 
 OFF = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 

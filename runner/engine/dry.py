@@ -1,5 +1,10 @@
-"""The penalties of dry, written to be read, by the meaning that stands in
-runner/backends/host_sampling/dry.py.
+"""What dry means (Don't Repeat Yourself, p-e-w, 2024): its penalties, written to be read.
+
+history is what dry looks at, the last dry_penalty_last_n tokens. A token that would continue a run
+which ended history before, as the same tokens somewhere earlier in history, has a run of n tokens
+already; the longest one counts. Where n >= dry_allowed_length its logit is lowered by
+dry_multiplier * dry_base ** (n - dry_allowed_length). No run reaches back across the last breaker
+in history, and a breaker of one token is never penalised. This is llama.cpp's.
 """
 
 from __future__ import annotations
