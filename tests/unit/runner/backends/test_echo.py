@@ -67,7 +67,7 @@ def test_a_mask_decides(backend: EchoBackend) -> None:
 def test_what_it_lacks_is_refused(backend: EchoBackend) -> None:
     with pytest.raises(BackendError, match="embedding"):
         backend.embed([[1]])
-    with pytest.raises(BackendError, match="saves no"):
+    with pytest.raises(BackendError, match="cannot save sequences"):
         backend.save(0)
 
 

@@ -71,7 +71,7 @@ def test_a_pair_longer_than_a_batch_is_read_piece_by_piece(open_model: Open) -> 
 
 
 def test_outputs_that_are_no_score_are_refused(open_model: Open) -> None:
-    with pytest.raises(ModelLoadFailed, match="3 classes"):
+    with pytest.raises(ModelLoadFailed, match="3 outputs"):
         opened(open_model, labels=("a", "b", "c"))
 
 

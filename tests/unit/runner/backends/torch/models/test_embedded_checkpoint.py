@@ -97,7 +97,7 @@ def test_a_quantization_that_is_not_known_is_refused_and_those_known_are_named(
 def test_a_checkpoint_that_lacks_a_packed_tensor_is_refused_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(ConvertError, match=r"lacks 'model\.layers\.2\."):
+    with pytest.raises(ConvertError, match=r"has no 'model\.layers\.2\."):
         kept(tmp_path, "awq", num_hidden_layers=3)
     assert not (tmp_path / "kept.gguf").exists()
 
