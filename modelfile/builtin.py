@@ -102,11 +102,11 @@ def _installed(store: Store, name: Name) -> str | None:
 
 def _stamp(place: Path) -> str:
     """Changes when the package's files change; cheap to read at every start."""
-    marks = []
+    stamps = []
     for path in (place / "Modelfile", place / f"{place.name}.gguf"):
         status = path.stat()
-        marks.append(f"{status.st_size}-{status.st_mtime_ns}")
-    return "/".join(marks)
+        stamps.append(f"{status.st_size}-{status.st_mtime_ns}")
+    return "/".join(stamps)
 
 
 def _version(place: Path) -> str:

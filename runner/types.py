@@ -95,7 +95,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation. content holds IMAGE_MARK once for each of images, in order."""
+    """One turn of a conversation. content holds IMAGE_PLACEHOLDER once for each of images, in
+    order."""
 
     role: str
     content: str

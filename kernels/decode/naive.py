@@ -30,8 +30,8 @@ def decode_attention(
     if not len(query):
         return torch.empty_like(query)
     lengths, size = context_lengths.tolist(), caches[0].shape[1]
-    most = max(-(-length // size) for length in lengths)
-    tables = block_tables[:, :most].tolist()
+    max_blocks = max(-(-length // size) for length in lengths)
+    tables = block_tables[:, :max_blocks].tolist()
     packed = query.unflatten(1, (caches[0].shape[2], -1))  # [S, K, G, D]
     in_place = [pool.view(1, -1, *pool.shape[2:]).transpose(1, 2) for pool in caches]
     result = []

@@ -123,7 +123,7 @@ class DecoderLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class DecoderShape:
+class LayerShape:
     """The sizes that all layers have."""
 
     hidden: int
@@ -138,7 +138,7 @@ class DecoderModel:
     """embedding: one matrix [vocabulary, hidden]; norm [hidden] comes last; epsilon: of all norms.
     allow_bf16: projections may be rounded to bfloat16."""
 
-    shape: DecoderShape
+    shape: LayerShape
     layers: Sequence[DecoderLayer]
     embedding: Matrices
     norm: Tensor
@@ -280,7 +280,7 @@ def _check_model(model: DecoderModel) -> None:
         _check_cache(layer, layers[0], shape)
 
 
-def _check_projections(layer: DecoderLayer, shape: DecoderShape) -> None:
+def _check_projections(layer: DecoderLayer, shape: LayerShape) -> None:
     queries, keys = shape.heads * shape.head_dim, shape.heads_kv * shape.head_dim
     expected = {
         "qkv": (shape.hidden, queries + 2 * keys),
@@ -297,7 +297,7 @@ def _check_projections(layer: DecoderLayer, shape: DecoderShape) -> None:
             _check_vector(given.bias, outputs, f"the bias of {name}")
 
 
-def _check_norms(layer: DecoderLayer, shape: DecoderShape) -> None:
+def _check_norms(layer: DecoderLayer, shape: LayerShape) -> None:
     _check_vector(layer.attention_norm, shape.hidden, "attention_norm")
     _check_vector(layer.feed_forward_norm, shape.hidden, "feed_forward_norm")
     for weight in (layer.q_norm, layer.k_norm):
@@ -307,7 +307,7 @@ def _check_norms(layer: DecoderLayer, shape: DecoderShape) -> None:
         raise ValueError(f"a window of {layer.window} tokens")
 
 
-def _check_rope(layer: DecoderLayer, first: DecoderLayer, shape: DecoderShape) -> None:
+def _check_rope(layer: DecoderLayer, first: DecoderLayer, shape: LayerShape) -> None:
     cos, sin = layer.cos, layer.sin
     if (
         cos.shape != sin.shape
@@ -318,7 +318,7 @@ def _check_rope(layer: DecoderLayer, first: DecoderLayer, shape: DecoderShape) -
         raise ValueError(f"cos {list(cos.shape)}, sin {list(sin.shape)}")
 
 
-def _check_cache(layer: DecoderLayer, first: DecoderLayer, shape: DecoderShape) -> None:
+def _check_cache(layer: DecoderLayer, first: DecoderLayer, shape: LayerShape) -> None:
     expected = (*first.k_cache.shape[:2], shape.heads_kv, shape.head_dim)
     dtype = first.k_cache.dtype
     for cache in (layer.k_cache, layer.v_cache):

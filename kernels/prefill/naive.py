@@ -33,8 +33,8 @@ def prefill_attention(
     """[T, H, D]: query [T, H, D] over caches (keys, values) [blocks, B, K, D]; see kernels.ops."""
     starts, lengths = query_starts.tolist(), context_lengths.tolist()
     size = caches[0].shape[1]
-    most = max((-(-length // size) for length in lengths), default=0)
-    tables = block_tables[:, :most].tolist()
+    max_blocks = max((-(-length // size) for length in lengths), default=0)
+    tables = block_tables[:, :max_blocks].tolist()
     result = torch.empty_like(query)
     for table, start, end, length in zip(tables, starts, starts[1:], lengths, strict=False):
         if end > start:

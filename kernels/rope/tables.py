@@ -114,8 +114,8 @@ def _longrope(width: int, base: float, length: int, scaling: Scaling) -> Frequen
     given = scaling.get("attention_factor")
     if given is not None:
         return inverse, float(given)
-    longest = float(scaling.get("max_position_embeddings") or length)
-    factor = float(scaling.get("factor") or longest / original)
+    max_length = float(scaling.get("max_position_embeddings") or length)
+    factor = float(scaling.get("factor") or max_length / original)
     return inverse, math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
 
 

@@ -146,7 +146,7 @@ class OutputParser:
         self, splitter: OutputSplitter, *, single: bool = False, in_deltas: bool = False
     ) -> None:
         """single: all calls but the first are left out, which is what parallel_tool_calls=false
-        asks for. in_deltas: calls come as deltas, in Parts.in_order."""
+        asks for. in_deltas: calls come as deltas, in OutputDelta.in_order."""
         self._splitter = splitter
         self._single = single
         self._in_deltas = in_deltas

@@ -26,7 +26,7 @@ from runner.engine.embedding import EmbeddingQueue
 from runner.engine.images import ImageParts
 from runner.engine.launch_ahead import launch_ahead
 from runner.engine.pacer import Pacer
-from runner.engine.running import Running
+from runner.engine.running_sequence import RunningSequence
 from runner.engine.scheduler import ScheduledStep, Scheduler
 from runner.engine.sequence import GrammarMatcher, Sequence
 from runner.engine.speculation import Speculation
@@ -259,7 +259,7 @@ class Engine:
 
     def _take(
         self,
-        running: Running,
+        running: RunningSequence,
         sampled: SampledToken,
         now_s: float,
         output: StepOutput,
@@ -288,7 +288,7 @@ class Engine:
             return False
         return True
 
-    def _report_prompt_logprobs(self, running: Running, output: StepOutput) -> bool:
+    def _report_prompt_logprobs(self, running: RunningSequence, output: StepOutput) -> bool:
         """Add what the step found out of the prompt. False: its numbers cannot be used, and the
         sequence has ended."""
         scores = running.sequence.prompt_logprobs
@@ -310,16 +310,16 @@ class Engine:
         step.decoding[:] = [item for item in step.decoding if item.slot not in faulty]
         step.chunks[:] = [item for item in step.chunks if item[0].slot not in faulty]
 
-    def _discard(self, running: Running, error: HearthError, output: StepOutput) -> None:
+    def _discard(self, running: RunningSequence, error: HearthError, output: StepOutput) -> None:
         self.scheduler.discard(running)
         self._forget(running.sequence)
         output.errors.append((running.id, error))
 
-    def _finish(self, running: Running, beyond: int = 0) -> None:
+    def _finish(self, running: RunningSequence, beyond: int = 0) -> None:
         self._leave_batch(running, beyond)
         self._forget(running.sequence)
 
-    def _leave_batch(self, running: Running, beyond: int) -> None:
+    def _leave_batch(self, running: RunningSequence, beyond: int) -> None:
         if beyond:
             self.scheduler.cache.trim(running, beyond)
         self.scheduler.finish(running)

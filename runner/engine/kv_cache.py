@@ -20,7 +20,7 @@ from runner.engine.prefix_cache import (
     PrefixSharing,
     SlotSource,
 )
-from runner.engine.running import Running
+from runner.engine.running_sequence import RunningSequence
 from runner.engine.sequence import Sequence
 from runner.engine.swap import SwappedSequence, SwapSpace
 
@@ -74,7 +74,7 @@ class KvCache:
         self._release(entry.slot)
         return True
 
-    def allocate(self, sequence: Sequence, match: Match | None, reserved: int) -> Running:
+    def allocate(self, sequence: Sequence, match: Match | None, reserved: int) -> RunningSequence:
         """Let the sequence run, with an id and the tokens of match, or fewer where the backend
         refuses. reserved: cells that others of the same step take."""
         if match is None:
@@ -87,25 +87,25 @@ class KvCache:
         self.evict_idle()
         return running
 
-    def append(self, running: Running, count: int) -> None:
+    def append(self, running: RunningSequence, count: int) -> None:
         """The next count tokens are in the backend's cache now."""
         running.computed += count
         self.pool.append(running.slot, count)
 
-    def trim(self, running: Running, count: int) -> None:
+    def trim(self, running: RunningSequence, count: int) -> None:
         """The last count tokens leave."""
         running.computed -= count
         self._backend.trim(running.slot, running.computed)
         self.pool.trim(running.slot, running.computed)
 
-    def retire(self, running: Running) -> None:
+    def retire(self, running: RunningSequence) -> None:
         """The sequence runs no longer; its tokens stay for others while they may."""
         self.pool.retire(running.slot)
         for redundant in self.prefixes.finish(running.slot):
             self._release(redundant)
         self.evict_idle()
 
-    def discard(self, running: Running) -> None:
+    def discard(self, running: RunningSequence) -> None:
         """The sequence runs no longer, and nothing of it stays."""
         self._release(running.slot)
 
@@ -116,7 +116,7 @@ class KvCache:
         self.swap.clear()
         self._free_slots = _all_slots(self._backend)
 
-    def _start(self, sequence: Sequence, match: PrefixMatch[SlotSource] | None) -> Running:
+    def _start(self, sequence: Sequence, match: PrefixMatch[SlotSource] | None) -> RunningSequence:
         """A finished source that the sequence continues is taken over; so is the last one left
         when there is no other id."""
         source = None if match is None else match.source
@@ -130,12 +130,14 @@ class KvCache:
         slot = self._free_slots.pop()
         self.pool.open(slot)
         if match is None:
-            return Running(sequence, slot)
+            return RunningSequence(sequence, slot)
         self._backend.share(match.source.slot, slot, match.length)
         self.pool.share(match.source.slot, slot, match.length)
-        return Running(sequence, slot, match.length, match.source.min_match)
+        return RunningSequence(sequence, slot, match.length, match.source.min_match)
 
-    def _take_over(self, sequence: Sequence, source: FinishedSequence, length: int) -> Running:
+    def _take_over(
+        self, sequence: Sequence, source: FinishedSequence, length: int
+    ) -> RunningSequence:
         slot = source.slot
         if length < source.computed:
             self._copy(source, length)
@@ -145,11 +147,11 @@ class KvCache:
             self._backend.release(slot)
             length = 0
         self.pool.trim(slot, length)
-        return Running(sequence, slot, length, source.min_match if length else 0)
+        return RunningSequence(sequence, slot, length, source.min_match if length else 0)
 
     def _restore(
         self, sequence: Sequence, copy: SwappedSequence, length: int, reserved: int
-    ) -> Running:
+    ) -> RunningSequence:
         """Begin with the tokens of a copy. Where that fails the sequence begins as if there were
         none."""
         needed = reserved + copy.computed
@@ -169,7 +171,7 @@ class KvCache:
             self._backend.trim(slot, length)
             self.pool.trim(slot, length)
         self.swap.use(copy, length)
-        return Running(sequence, slot, length, copy.min_match)
+        return RunningSequence(sequence, slot, length, copy.min_match)
 
     def _merge(self, sequence: Sequence, slot: int) -> int:
         """Share with the pool what of a restored sequence is there already: it would be attended

@@ -1,6 +1,6 @@
 """How many prompt tokens a step may compute while other sequences stream.
 
-A mixed step should take at most twice as long as a pure decode step, or LONGEST_S where that is
+A mixed step should take at most twice as long as a pure decode step, or MAX_STEP_S where that is
 longer: a stream then pauses no more than a reader notices, and prompts still get most of a slow
 machine. Where nobody streams yet, a step takes whole prompts until it has enough to do: the first
 to come is then answered first, instead of all when the last is computed. What tokens cost is

@@ -35,7 +35,7 @@ class PromptLogprobs:
         """True when all of the prompt has been reported."""
         return self._reported == self._length
 
-    def ask(self, start: int, count: int) -> TargetLogprobs | None:
+    def targets(self, start: int, count: int) -> TargetLogprobs | None:
         """What the row of count tokens from start on shall find out; None: nothing."""
         self._start = start
         self._scoring = None

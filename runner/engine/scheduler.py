@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from runner.backends.backend import Backend, Row
 from runner.engine.kv_cache import KvCache, Match
 from runner.engine.pacer import Pacer
-from runner.engine.running import Running
+from runner.engine.running_sequence import RunningSequence
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import Speculation
 from runner.engine.swap import SwappedSequence
@@ -34,8 +34,8 @@ class ScheduledStep:
     """The work of one step: rows of the decoding sequences, then of the prompts' chunks."""
 
     rows: list[Row]
-    decoding: list[Running]
-    chunks: list[tuple[Running, int]]  # with the number of tokens
+    decoding: list[RunningSequence]
+    chunks: list[tuple[RunningSequence, int]]  # with the number of tokens
     draft_tokens: int = 0  # in the drafts of decoding
 
     @property
@@ -44,7 +44,7 @@ class ScheduledStep:
         return sum(count for _, count in self.chunks)
 
 
-def _order(item: Sequence | Running) -> tuple[int, int]:
+def _order(item: Sequence | RunningSequence) -> tuple[int, int]:
     return item.order
 
 
@@ -72,8 +72,8 @@ class Scheduler:
         self._reserved = 0  # cells that the rows chosen for this step take
         self.cache = KvCache(backend, idle_tokens, swap_bytes, lambda: pacer.prefill_token_s)
         self.waiting: list[Sequence] = []
-        self.prefilling: list[Running] = []
-        self.decoding: list[Running] = []
+        self.prefilling: list[RunningSequence] = []
+        self.decoding: list[RunningSequence] = []
         self.preemptions = 0
         self.failed: list[tuple[Sequence, Exception]] = []  # no sampler could be made for them
 
@@ -102,12 +102,12 @@ class Scheduler:
         else:
             self.finish(running)
 
-    def finish(self, running: Running) -> None:
+    def finish(self, running: RunningSequence) -> None:
         """Take a running sequence out. What it computed stays as cache."""
         self._leave(running)
         self.cache.retire(running)
 
-    def discard(self, running: Running) -> None:
+    def discard(self, running: RunningSequence) -> None:
         """Take out a running sequence whose tokens in the cache cannot be trusted."""
         self._leave(running)
         self.cache.discard(running)
@@ -126,7 +126,7 @@ class Scheduler:
         decoding = list(self.decoding)
         rows = [running.row for running in decoding]
         draft_tokens = self._propose_drafts(decoding)
-        chunks: list[tuple[Running, int]] = []
+        chunks: list[tuple[RunningSequence, int]] = []
         if self.prefilling or self.waiting:
             limit = self._batch_tokens - len(decoding) - draft_tokens
             budget = self._pacer.prefill_budget(limit, len(decoding))
@@ -143,12 +143,12 @@ class Scheduler:
         for running, count in step.chunks:
             self.cache.append(running, count)
 
-    def confirm(self, running: Running, count: int) -> None:
+    def confirm(self, running: RunningSequence, count: int) -> None:
         """So many tokens of the sequence's draft are in the backend's cache too."""
         running.row.position += count
         self.cache.append(running, count)
 
-    def decode(self, running: Running) -> None:
+    def decode(self, running: RunningSequence) -> None:
         """The prompt of the sequence is computed and a token sampled: it decodes from now on."""
         self.prefilling.remove(running)
         self.decoding.append(running)
@@ -164,17 +164,17 @@ class Scheduler:
         self._preempt(self._last_in_order())
         return True
 
-    def _leave(self, running: Running) -> None:
+    def _leave(self, running: RunningSequence) -> None:
         (self.prefilling if running in self.prefilling else self.decoding).remove(running)
 
-    def _last_in_order(self) -> Running:
+    def _last_in_order(self) -> RunningSequence:
         return max([*self.prefilling, *self.decoding], key=_order)
 
-    def _preempt(self, running: Running) -> None:
+    def _preempt(self, running: RunningSequence) -> None:
         self.discard(running)
         self._requeue(running)
 
-    def _requeue(self, running: Running) -> None:
+    def _requeue(self, running: RunningSequence) -> None:
         self.add(running.sequence)
         self.preemptions += 1
 
@@ -209,7 +209,7 @@ class Scheduler:
             if not self.cache.evict_oldest():
                 self._preempt(self._last_in_order())
 
-    def _propose_drafts(self, decoding: list[Running]) -> int:
+    def _propose_drafts(self, decoding: list[RunningSequence]) -> int:
         """Let speculation use what room there is. Returns the number of tokens proposed."""
         if self._speculation is None or not decoding:
             return 0
@@ -217,9 +217,9 @@ class Scheduler:
         free = min(self._batch_tokens - count, self.cache.pool.free - count)
         return self._speculation.propose(decoding, min(self._draft_tokens, free))
 
-    def _chunks(self, budget: int, reserved: int) -> list[tuple[Running, int]]:
+    def _chunks(self, budget: int, reserved: int) -> list[tuple[RunningSequence, int]]:
         """Chunks within budget, leaving reserved cells to the decoding sequences."""
-        chunks: list[tuple[Running, int]] = []
+        chunks: list[tuple[RunningSequence, int]] = []
         self._reserved = reserved
         scored, left_over = self._score_tokens, budget - self._pacer.enough_prefill()
         for running in self._candidates():
@@ -242,14 +242,14 @@ class Scheduler:
             return self._chunks(budget, reserved)
         return chunks
 
-    def _chunk_tokens(self, running: Running, budget: int, *, alone: bool) -> int:
+    def _chunk_tokens(self, running: RunningSequence, budget: int, *, alone: bool) -> int:
         free = self.cache.pool.free + self.cache.pool.idle - self._reserved
         limit, images = min(budget, running.pending), running.sequence.images
         if images is None or min(limit, free) <= 0:
             return min(limit, free)
         return images.portion(running.computed, limit, free, alone)
 
-    def _candidates(self) -> Iterator[Running]:
+    def _candidates(self) -> Iterator[RunningSequence]:
         """Running prompts, then queued ones, each admitted only when it is asked for; but queued
         ones before running ones of a higher priority number."""
         if self.prefilling and self.waiting:
@@ -263,7 +263,7 @@ class Scheduler:
             yield from list(self.prefilling)
         yield from self._admitted()
 
-    def _admitted(self, before: int | None = None) -> Iterator[Running]:
+    def _admitted(self, before: int | None = None) -> Iterator[RunningSequence]:
         """Queued sequences that find room; before: those of a lower priority number only."""
         index = 0
         while index < len(self.waiting) and self.running < self._max_running:
@@ -337,7 +337,7 @@ class Scheduler:
             return False
         return True
 
-    def _admit(self, sequence: Sequence, match: Match | None) -> Running:
+    def _admit(self, sequence: Sequence, match: Match | None) -> RunningSequence:
         running = self.cache.allocate(sequence, match, self._reserved)
         if sequence.cached is None:
             sequence.cached = running.computed

@@ -1,8 +1,8 @@
 """The state of one request while the engine has it.
 
 A sequence owns its tokens (prompt and output in one array), its sampler, its detokenizer and its
-stop matcher: what survives preemption. What it has while it is in the batch is running.py's. It
-knows nothing of other sequences.
+stop matcher: what survives preemption. What it has while it is in the batch is that of
+running_sequence.py. It knows nothing of other sequences.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Timing:
 
 
 class Sequence:
-    """A request with its tokens, in the queue or in the batch (runner.engine.running)."""
+    """A request with its tokens, in the queue or in the batch (runner.engine.running_sequence)."""
 
     __slots__ = (
         "_texts",

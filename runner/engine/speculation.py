@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from runner.backends.backend import Backend, PoolFull, Row, Sampler
-from runner.engine.running import Running
+from runner.engine.running_sequence import RunningSequence
 from runner.types import SamplingParams
 
 LOOKUP_TOKENS = 3  # so many last tokens must have stood there before
@@ -27,7 +27,7 @@ SMOOTHING = 0.1  # of the newest time in the averages
 class Drafter(Protocol):
     """Where proposals come from."""
 
-    def propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
+    def propose(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[list[int]]:
         """For each sequence at most so many tokens that may follow its last one; none where it
         has no idea."""
 
@@ -35,7 +35,7 @@ class Drafter(Protocol):
 class PromptLookup:
     """Continues a sequence with what followed its last tokens before."""
 
-    def propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
+    def propose(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[list[int]]:
         """See Drafter."""
         return [_before_image(prompt_lookup(one.tokens, count)) for one, count in limits]
 
@@ -83,7 +83,7 @@ class DraftModel:
         self._backend = backend
         self._drafts: dict[int, _Draft] = {}
 
-    def propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
+    def propose(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[list[int]]:
         """See Drafter. A sequence with more new tokens than fit in a batch catches up over
         several calls and gets nothing until then."""
         try:
@@ -95,7 +95,7 @@ class DraftModel:
             self._drafts.clear()
             return [[] for _ in limits]
 
-    def _propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
+    def _propose(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[list[int]]:
         found: list[list[int]] = [[] for _ in limits]
         index = {running.slot: at for at, (running, _) in enumerate(limits)}
         rows = self._first_rows(limits)
@@ -112,7 +112,7 @@ class DraftModel:
                     rows.append(Row(one.sequence, [one.token], len(draft.tokens), draft.sampler))
         return found
 
-    def _first_rows(self, limits: Sequence[tuple[Running, int]]) -> list[Row]:
+    def _first_rows(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[Row]:
         rows: list[Row] = []
         budget = self._backend.capacity.batch_tokens
         for running, max_tokens in limits:
@@ -128,7 +128,7 @@ class DraftModel:
                 budget -= len(new)
         return rows
 
-    def _draft(self, running: Running) -> _Draft:
+    def _draft(self, running: RunningSequence) -> _Draft:
         """What is in the cache for the sequence, its last token and wrong proposals left out."""
         slot, draft = running.slot, self._drafts.get(running.slot)
         if draft is None or draft.id != running.id:
@@ -180,7 +180,7 @@ class Speculation:
         self.proposed = 0  # tokens
         self.confirmed = 0
 
-    def propose(self, decoding: Sequence[Running], max_total: int) -> int:
+    def propose(self, decoding: Sequence[RunningSequence], max_total: int) -> int:
         """Set the drafts of the sequences' rows, at most max_total tokens together, and return
         how many they are. Sequences with a grammar have none."""
         for running in decoding:

@@ -78,12 +78,12 @@ def describe_modelfile(bundle: Bundle) -> Modelfile:
     commands += [Command("parameter", text, name) for name, text in _flat(bundle.parameters)]
     commands += [Command("message", item.content, item.role) for item in bundle.messages]
     commands += [Command("license", text) for text in bundle.licenses]
-    notations = (
+    names = (
         ("renderer", bundle.renderer),
         ("parser", bundle.parser),
         ("requires", bundle.requires),
     )
-    commands += [Command(instruction, name) for instruction, name in notations if name]
+    commands += [Command(instruction, name) for instruction, name in names if name]
     return Modelfile(tuple(commands))
 
 

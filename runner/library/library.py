@@ -34,7 +34,7 @@ class Library:
         self.version = version
         self.short_names = ShortNames(settings.data_dir / SHORT_NAMES)
         self.transfers = Transfers(store, settings, version)
-        self.on_change = _nobody
+        self.on_change = _none_loaded
 
     @classmethod
     def open(cls, settings: Settings, version: str) -> Library:
@@ -106,8 +106,8 @@ class Library:
         self.store.close()
 
 
-async def _nobody(name: str) -> None:
-    """Nobody has models loaded."""
+async def _none_loaded(name: str) -> None:
+    """No model is loaded."""
 
 
 def _check_host(host: str) -> None:

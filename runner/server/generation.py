@@ -212,8 +212,8 @@ def _require_tools(lease: Lease) -> None:
 
 
 def _think_options(lease: Lease, think: bool | str | None) -> dict[str, Any]:
-    """What the chat template gets to know of a wish to think or not, under the names that
-    templates use; a text is the effort."""
+    """What tells the chat template whether to think, under the names that templates use; a text
+    is the effort."""
     if think is None:
         return {}
     if isinstance(think, str) and think not in EFFORTS:

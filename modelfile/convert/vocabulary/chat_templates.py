@@ -73,8 +73,8 @@ def _named(value: Any, file: str) -> dict[str, str]:
     for name, text in value.items():
         _checked(name, file)
         if not isinstance(text, str) or len(text.encode(errors="replace")) > MAX_TEMPLATE_BYTES:
-            most = f"expected a string of at most {MAX_TEMPLATE_BYTES} bytes"
-            raise refusal(file, f"chat_template {name}", most)
+            expected = f"expected a string of at most {MAX_TEMPLATE_BYTES} bytes"
+            raise refusal(file, f"chat_template {name}", expected)
     return dict(value)
 
 

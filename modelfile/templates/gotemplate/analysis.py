@@ -1,4 +1,4 @@
-"""What a Go template says of the model: the variables it reads, the marks around thinking; and
+"""What a Go template says of the model: the variables it reads, the tags around thinking; and
 the template up to the answer.
 
 The rules are Ollama's (template.Identifiers, thinking.InferTags, template.deleteNode).

@@ -52,7 +52,7 @@ def select_files(
     models, adapters = variants_of(entries), variants_of(entries, adapters=True)
     found = [*models, *adapters] if selector is not None else models or adapters
     if found:
-        variant, note = _chosen(repo, found, projectors_of(entries), (selector, memory_bytes))
+        variant, note = _chosen(repo, found, projectors_of(entries), selector, memory_bytes)
         beside = projector_for(variant, found, projectors_of(entries))
         notes = [note, None if beside is None else with_projector(beside)]
         message = tuple(text for text in notes if text is not None)
@@ -72,13 +72,16 @@ def select_files(
 
 
 def _chosen(
-    repo: str, found: list[Variant], projectors: list[RepositoryFile], wish: tuple[str | None, int]
+    repo: str,
+    found: list[Variant],
+    projectors: list[RepositoryFile],
+    selector: str | None,
+    memory_bytes: int,
 ) -> tuple[Variant, str | None]:
-    """wish: the selector, and the bytes of memory."""
 
     def size_of(variant: Variant) -> int:
         beside = projector_for(variant, found, projectors)
         return variant.size_bytes + (beside.size_bytes if beside is not None else 0)
 
-    choice = choose_variant(repo, found, *wish, size_of)
+    choice = choose_variant(repo, found, selector, memory_bytes, size_of)
     return choice.variant, choice.note

@@ -81,7 +81,7 @@ def seed_of(params: SamplingParams) -> int:
 
 
 class CandidateArray:
-    """Room for candidates, shared by all chains of a backend; one thread at a time."""
+    """The memory of candidates, shared by all chains of a backend; one thread at a time."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity

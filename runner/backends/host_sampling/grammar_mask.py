@@ -28,7 +28,7 @@ def few_allowed_tokens(mask: TokenMask, vocabulary: int) -> TokenIds | None:
 
 
 class MaskBuffer:
-    """Room for one masked row of logits, shared by all rows; one thread at a time."""
+    """The memory of one masked row of logits, shared by all rows; one thread at a time."""
 
     def __init__(self, vocabulary: int) -> None:
         self._bytes = np.empty(((vocabulary + 7) // 8, 8), np.float32)

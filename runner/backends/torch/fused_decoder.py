@@ -19,8 +19,8 @@ from kernels.native.decode import (
     HEAD_DIM_MULTIPLE,
     DecoderLayer,
     DecoderModel,
-    DecoderShape,
     DecodeStep,
+    LayerShape,
     NativeDecoder,
     Projection,
 )
@@ -89,7 +89,7 @@ def fuse(model: object, caches: Sequence[LayerCache]) -> FusedDecoder | None:
     if given.head % HEAD_DIM_MULTIPLE:
         return None
     native = DecoderModel(
-        DecoderShape(given.hidden, given.heads, given.heads_kv, given.head, given.feed_forward),
+        LayerShape(given.hidden, given.heads, given.heads_kv, given.head, given.feed_forward),
         [_layer(one, cache) for one, cache in zip(model.layers, caches, strict=True)],
         create_matrices(kernels, [WeightRows(embedding.weight, embedding.kind)]),
         _weight(model.norm),

@@ -1,7 +1,7 @@
 """The tool format of a family as a Lark grammar, so that a call is always well formed and its
 arguments match their schema.
 
-Knows no family. Marks are named by marker_0, marker_1, ... and until_0, see runner.types.Grammar.
+Knows no family. Markers are named marker_0, marker_1, ... and until_0, see runner.types.Grammar.
 """
 
 from __future__ import annotations

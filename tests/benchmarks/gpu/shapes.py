@@ -107,7 +107,7 @@ class Random:
 
 
 class RandomTensors:
-    """See runner.backends.torch.loading.weights.TensorSource; they lie on the device already."""
+    """See runner.backends.torch.loading.weights.WeightSource; they lie on the device already."""
 
     def __init__(self, tensors: Mapping[str, Random], device: str) -> None:
         self._tensors = dict(tensors)

@@ -20,8 +20,8 @@ import torch  # noqa: E402
 from kernels.native.decode import (  # noqa: E402
     DecoderLayer,
     DecoderModel,
-    DecoderShape,
     DecodeStep,
+    LayerShape,
     NativeDecoder,
     Projection,
 )
@@ -29,7 +29,7 @@ from kernels.native.linear import Matrices, TorchKernels  # noqa: E402
 
 KERNELS = TorchKernels(LIBRARY)
 VOCABULARY, POSITIONS, BLOCKS, BLOCK = 11, 20, 6, 4
-SHAPE = DecoderShape(hidden=24, heads=4, heads_kv=2, head_dim=16, feed_forward=40)
+SHAPE = LayerShape(hidden=24, heads=4, heads_kv=2, head_dim=16, feed_forward=40)
 
 
 def create_projection(outputs: int, inputs: int) -> Projection:

@@ -64,10 +64,10 @@ class LlamaCppVisionEncoder:
             raise ValueError(f"{len(picture.rgb)} bytes are not an image of this size")
         pixels = ctypes.cast(ctypes.c_char_p(picture.rgb), ctypes.POINTER(ctypes.c_uint8))
         pieces = self._read(picture.width, picture.height, pixels)
-        most = self.max_noncausal_tokens
-        if most and any(isinstance(x, MtmdSlot) and x.tokens > most for x in pieces):
+        max_tokens = self.max_noncausal_tokens
+        if max_tokens and any(isinstance(x, MtmdSlot) and x.tokens > max_tokens for x in pieces):
             raise InvalidRequest(
-                f"the image of {picture.width} x {picture.height} pixels is more than {most} "
+                f"the image of {picture.width} x {picture.height} pixels is more than {max_tokens} "
                 "tokens, which this model must see at once; send it smaller",
                 param="messages",
             )

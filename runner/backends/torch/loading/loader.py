@@ -131,11 +131,11 @@ def _embedder(
             f"{header.path.name} {what}: the backend torch computes the embeddings of encoders"
             " only. Use the backend llamacpp"
         )
-    longest = min(context, model.max_tokens)
+    max_tokens = min(context, model.max_tokens)
     capacity = Capacity(
-        pool_tokens=longest,
+        pool_tokens=max_tokens,
         max_sequences=plan.max_sequences,
-        context_length=longest,
+        context_length=max_tokens,
         batch_tokens=plan.batch_tokens,
         vocabulary=len(model.word_embeddings),
         block_size=1,

@@ -24,7 +24,7 @@ from runner.backends.torch.loading.gguf_config import ROPE_FACTORS, config_from_
 from runner.backends.torch.loading.gguf_tensors import GgufTensors
 from runner.backends.torch.loading.memory_plan import InPlaceWeights
 from runner.backends.torch.loading.safetensors import SafetensorsCheckpoint
-from runner.backends.torch.loading.weights import TensorSource
+from runner.backends.torch.loading.weights import WeightSource
 from runner.errors import ModelLoadFailed
 
 _FLOAT_TYPES = ("F32", "F16")
@@ -37,7 +37,7 @@ class ModelSource:
     that they are packed; in_place: those that may stay as they are there. header: of a GGUF."""
 
     config: ModelConfig
-    tensors: TensorSource
+    tensors: WeightSource
     elements: int
     stored_bytes: int
     quantized: bool

@@ -50,7 +50,7 @@ _UNUSED = (
 )
 
 
-class TensorSource(Protocol):
+class WeightSource(Protocol):
     """Where tensors come from. Names are those of Hugging Face checkpoints."""
 
     names: Collection[str]
@@ -96,7 +96,7 @@ class WeightLoader:
 
     def __init__(
         self,
-        source: TensorSource,
+        source: WeightSource,
         placement: WeightPlacement,
         quantization: Mapping[str, Any] | None = None,
         progress: Callable[[float], None] | None = None,

@@ -88,17 +88,17 @@ class FileStore:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             return FileWriter(path, os.fdopen(os.open(path, flags, 0o600), "wb"))
 
-    def keep(self, file: StoredFile, incoming: FileWriter, most_bytes: int) -> None:
+    def keep(self, file: StoredFile, incoming: FileWriter, max_bytes: int) -> None:
         """Keep what was written. Raises StorageFailed, and HttpError 413 when all files together
-        would be more than most_bytes."""
+        would be more than max_bytes."""
         incoming.finish(self.path_of(file.id))
         try:
             with self._database.opened() as database:
                 add_row(database, file)
                 query = "SELECT SUM(size_bytes), COUNT(*) FROM files"
                 total, count = database.execute(query).fetchone()
-                if total > most_bytes or count > MAX_FILES:
-                    raise full(most_bytes)
+                if total > max_bytes or count > MAX_FILES:
+                    raise full(max_bytes)
         except BaseException:
             self.path_of(file.id).unlink(missing_ok=True)
             raise
@@ -215,12 +215,12 @@ def add_row(database: sqlite3.Connection, file: StoredFile) -> None:
     database.execute(f"INSERT OR REPLACE INTO files ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
-def full(most_bytes: int) -> HttpError:
+def full(max_bytes: int) -> HttpError:
     """The refusal of a file for which there is no room."""
     return HttpError(
         413,
         "files_full",
-        f"at most {MAX_FILES} files are stored, of {most_bytes} bytes together "
+        f"at most {MAX_FILES} files are stored, of {max_bytes} bytes together "
         "(HEARTH_MAX_FILES_SIZE); delete some",
     )
 

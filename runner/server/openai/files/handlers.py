@@ -142,9 +142,9 @@ def ends_of(data: Sequence[FileObject] | Sequence[BatchObject]) -> tuple[str | N
 class _Upload:
     """The bytes of a file between the form and the disk, counted."""
 
-    def __init__(self, file_bytes: int, most_bytes: int, total_bytes: int) -> None:
+    def __init__(self, file_bytes: int, max_bytes: int, total_bytes: int) -> None:
         self._file_bytes = file_bytes
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._total_bytes = total_bytes
         self._size_bytes = 0
         self._pieces: list[bytes] = []
@@ -160,7 +160,7 @@ class _Upload:
                 f"the file is longer than {self._file_bytes} bytes (HEARTH_MAX_FILE_SIZE)",
                 connection="close",
             )
-        if self._size_bytes > self._most_bytes:
+        if self._size_bytes > self._max_bytes:
             raise full(self._total_bytes)
         self._pieces.append(data)
         self.waiting_bytes += len(data)

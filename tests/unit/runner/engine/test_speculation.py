@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runner.backends.backend import Capacity
 from runner.engine.detokenize import TokenTexts
 from runner.engine.engine import Engine
-from runner.engine.running import Running
+from runner.engine.running_sequence import RunningSequence
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import (
     LOOKUP_TOKENS,
@@ -123,9 +123,9 @@ def test_a_repeated_answer_is_found_in_the_past() -> None:
     assert fewer < steps
 
 
-def running(id: str, slot: int, tokens: Items[int]) -> Running:
+def running(id: str, slot: int, tokens: Items[int]) -> RunningSequence:
     request, texts = GenerateRequest(id, max_tokens=50), TokenTexts(FakeTokenizer())
-    return Running(Sequence(request, tokens, 140, 0, 0.0, texts), slot)
+    return RunningSequence(Sequence(request, tokens, 140, 0, 0.0, texts), slot)
 
 
 def test_a_draft_model_catches_up_over_several_calls_with_a_long_prompt() -> None:

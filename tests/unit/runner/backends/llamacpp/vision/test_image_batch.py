@@ -14,7 +14,7 @@ import pytest
 from runner.backends.backend import BackendError, DecodedImage, LoadedBackend, Row
 from runner.backends.llamacpp import load
 from runner.engine.engine import Engine
-from runner.engine.running import Running
+from runner.engine.running_sequence import RunningSequence
 from runner.engine.speculation import DraftTimings, PromptLookup, Speculation
 from runner.errors import HearthError, InvalidRequest
 from runner.types import GenerateRequest, Image, LoadPlan, SamplingParams, TokenLogprob
@@ -95,7 +95,7 @@ class HalfRight:
 
     answer: list[int]
 
-    def propose(self, limits: Sequence[tuple[Running, int]]) -> list[list[int]]:
+    def propose(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[list[int]]:
         found = []
         for running, max_tokens in limits:
             at = len(running.tokens) - running.sequence.prompt_length

@@ -11,7 +11,7 @@ from runner.backends.backend import Row
 from runner.engine.sequence import Sequence
 
 
-class Running:
+class RunningSequence:
     """tokens[:computed] are in the backend's cache under the id slot; fewer than min_match of them
     cannot be shared. row computes the next token once the prompt is computed, and is kept from
     step to step."""
@@ -55,6 +55,6 @@ class Running:
             start,
             sequence.sampler if last else None,
             sequence.matcher,
-            None if scores is None else scores.ask(start, count),
+            None if scores is None else scores.targets(start, count),
             image=None if images is None else images.at(start),
         )
