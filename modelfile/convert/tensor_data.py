@@ -92,7 +92,7 @@ class CopiedTensor:
     entry: TensorEntry
 
     def ranges(self) -> Iterator[tuple[TensorEntry, int, int]]:
-        """See Source.ranges."""
+        """See TensorSource.ranges."""
         yield self.entry, self.entry.start, self.entry.size_bytes
 
 

@@ -42,7 +42,7 @@ class LlguidanceMatcher:
         self._mask: Future[bytes] = pool.submit(matcher.compute_bitmask)
 
     def bits(self) -> bytes:
-        """See Mask. Everything is allowed when the grammar has failed, which the next accept
+        """See TokenMask. Everything is allowed when the grammar has failed, which the next accept
         tells."""
         return self._mask.result()
 

@@ -57,7 +57,7 @@ class HttpRequest:
         return None
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives. Raises ClientGone."""
+        """The body as it arrives. Raises ClientDisconnected."""
         more = True
         while more:
             message = await self._receive()
@@ -68,7 +68,7 @@ class HttpRequest:
                 yield message["body"]
 
     async def body(self) -> bytes:
-        """The whole body. Raises HttpError 413 and 408, ClientGone."""
+        """The whole body. Raises HttpError 413 and 408, ClientDisconnected."""
         parts, size, max_bytes = [], 0, body_limit_bytes(self.scope["path"])
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):

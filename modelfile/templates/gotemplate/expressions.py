@@ -208,7 +208,7 @@ class Expressions:
         return _applied(function, name.name, node, values, last)
 
     def _argument(self, node: Node, wanted: str) -> Evaluate:
-        """An argument of a function; wanted: see Function.parameters."""
+        """An argument of a function; wanted: see TemplateFunction.parameters."""
         if isinstance(node, nodes.NilNode):
             if wanted == "string":
                 return _failing("cannot assign nil to string", node)

@@ -79,7 +79,7 @@ class HostSampler:
 
     def choose_among(self, logits: Logits, ids: TokenIds) -> int | None:
         """As choose, where only the tokens ids, ascending, may be chosen: the same token as with
-        the others at -inf, without a look at them. Not where sees_all."""
+        the others at -inf, without a look at them. Not where needs_all_logits."""
         if len(ids) == 1:
             return int(ids[0]) if math.isfinite(logits[ids[0]]) else None
         place = self._choose(logits[ids])

@@ -59,7 +59,7 @@ class MessageRenderer:
         self._called = False
 
     def events(self, arrived: Deltas) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         out = [] if self._begun else [self._start()]
         for _, delta in arrived:
             self._add(out, self._parse(delta.text, delta.finish is not None))
@@ -69,12 +69,12 @@ class MessageRenderer:
         return b"".join(out)
 
     def keep_alive(self) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         before = b"" if self._begun else self._start()
         return before + _event("ping")
 
     def end(self) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         return _event("message_stop")
 
     def _parse(self, text: str, last: bool) -> OutputDelta:

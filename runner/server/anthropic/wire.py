@@ -164,7 +164,7 @@ class MessagesRequest(CountTokensRequest):
     options: dict[str, Any] | None = None
 
     def refuse_unsupported(self) -> None:
-        """See CountRequest."""
+        """See CountTokensRequest."""
         super().refuse_unsupported()
         for name in ("mcp_servers", "container"):
             if getattr(self, name):

@@ -60,7 +60,7 @@ class OllamaRenderer:
         return b"".join(self._lines(delta) for _, delta in arrived)
 
     def keep_alive(self) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         return b""
 
     def end(self) -> bytes:

@@ -157,7 +157,7 @@ class ChatRenderer:
         self._after_text = b'},"logprobs":null,"finish_reason":null}]' + self._tail
 
     def events(self, arrived: Deltas) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         out: list[bytes] = []
         for index, delta in arrived:
             if not self._begun[index]:
@@ -173,11 +173,11 @@ class ChatRenderer:
         return b"".join(out)
 
     def keep_alive(self) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         return KEEP_ALIVE
 
     def end(self) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         if not self._include_usage:
             return event(b"[DONE]")
         reasoning = _reasoning_tokens(self._parsers)

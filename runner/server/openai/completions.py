@@ -131,7 +131,7 @@ class CompletionRenderer:
         self._after_text = b',"logprobs":null,"finish_reason":null}]' + self._tail
 
     def events(self, arrived: Deltas) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         out: list[bytes] = []
         for index, delta in arrived:
             text = delta.text
@@ -148,11 +148,11 @@ class CompletionRenderer:
         return b"".join(out)
 
     def keep_alive(self) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         return KEEP_ALIVE
 
     def end(self) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         if not self._include_usage:
             return event(b"[DONE]")
         usage = to_json(usage_of(self._finishes, self._common.n))

@@ -38,18 +38,18 @@ class EmbeddedCheckpoint:
         self.names: Collection[str] = self._tensors.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """See TensorSource. A single number is a tensor of one."""
+        """See WeightSource. A single number is a tensor of one."""
         return tuple(reversed(self._tensors[name][0].dimensions))
 
     def read(self, name: str, *, keep: bool = False) -> Any:
-        """See TensorSource."""
+        """See WeightSource."""
         info, kind = self._tensors[name]
         start = self._header.data_offset + info.offset
         content = self._files.read(self._header.path, start, info.size_bytes, keep=keep)
         return content.view(DTYPES[kind]).view(self.shape(name))
 
     def rows(self, name: str, *, keep: bool = False) -> None:
-        """See TensorSource: there are none."""
+        """See WeightSource: there are none."""
 
 
 def embedded_config(header: GgufHeader) -> Config:

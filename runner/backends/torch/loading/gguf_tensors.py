@@ -77,13 +77,13 @@ class GgufTensors:
         self.names: Collection[str] = self._origins.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """See TensorSource."""
+        """See WeightSource."""
         origin = self._origins[name]
         whole = tuple(reversed(self._stored.infos[origin.name].dimensions))
         return whole if origin.expert is None else whole[1:]
 
     def read(self, name: str, *, keep: bool = False) -> Any:
-        """See TensorSource: as float32, or the type of plain floats."""
+        """See WeightSource: as float32, or the type of plain floats."""
         origin = self._origins[name]
         keep = keep and origin.heads is None and not origin.shift
         values = self._stored.floats(origin.name, origin.expert, keep=keep)
@@ -92,7 +92,7 @@ class GgufTensors:
         return values - origin.shift if origin.shift else values
 
     def rows(self, name: str, *, keep: bool = False) -> tuple[str, Any] | None:
-        """See TensorSource."""
+        """See WeightSource."""
         origin = self._origins[name]
         info = self._stored.infos[origin.name]
         if info.type not in FORMATS or origin.shift:

@@ -60,11 +60,11 @@ class SafetensorsCheckpoint:
         return sum(entry.size_bytes for entry in self._entries.values())
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """See TensorSource."""
+        """See WeightSource."""
         return self._entries[name].shape
 
     def read(self, name: str, *, keep: bool = False) -> Any:
-        """See TensorSource."""
+        """See WeightSource."""
         entry = self._entries[name]
         dtype = DTYPES[entry.dtype]
         if not entry.elements:
@@ -73,4 +73,4 @@ class SafetensorsCheckpoint:
         return content.view(dtype).view(entry.shape)
 
     def rows(self, name: str, *, keep: bool = False) -> None:
-        """See TensorSource: there are none."""
+        """See WeightSource: there are none."""

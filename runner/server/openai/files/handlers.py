@@ -176,7 +176,7 @@ class _Upload:
 async def _receive(
     http: HttpRequest, form: FormReader, upload: _Upload, incoming: FileWriter
 ) -> None:
-    """The whole form, its file into incoming. Raises InvalidRequest, HttpError, ClientGone,
+    """The whole form, its file into incoming. Raises InvalidRequest, HttpError, ClientDisconnected,
     StorageFailed."""
     loop = asyncio.get_running_loop()
     try:

@@ -147,17 +147,17 @@ class _Renderer:
         self._begun = False
 
     def events(self, arrived: Deltas) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         out = b"" if self._begun else self._builder.start()
         self._begun = True
         return out + b"".join(self._builder.add(delta) for _, delta in arrived)
 
     def keep_alive(self) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         return KEEP_ALIVE if self._begun else self.events([])
 
     def end(self) -> bytes:
-        """See Renderer."""
+        """See StreamRenderer."""
         return b""
 
 
