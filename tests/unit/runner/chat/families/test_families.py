@@ -34,7 +34,6 @@ TOOLS = [
 ]
 TEMPLATES = {
     "hermes": "<tool_call>",
-    "example": "<call name=",
     "qwen3_coder": "<tool_call> <function=",
     "glm": "<tool_call> <arg_key>",
     "mistral": "[TOOL_CALLS]",
