@@ -1,7 +1,8 @@
-"""Built-in renderers: what RENDERER names, as chat templates in Jinja, one file for each format.
+"""Built-in renderers: what RENDERER names, as chat templates in Jinja, one file for each format,
+called as RENDERER names it.
 
 For models that come with the name of a renderer and no template of use: Ollama's library. Owns
-which name has which file. Knows no model.
+the further names. Knows no model.
 """
 
 from __future__ import annotations
@@ -11,36 +12,17 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
-_FILES: Final = {
-    "chatml": "chatml",
-    "cogito": "cogito",
-    "cohere": "cohere",
-    "deepseek3.1": "deepseek3_1",
-    "functiongemma": "functiongemma",
-    "gemma4": "gemma4",
+_FOLDER: Final = files(__package__)
+_ALIASES: Final = {
     "gemma4-small": "gemma4",
     "gemma4-large": "gemma4",
-    "glimmer": "glimmer",
-    "glm-4.6": "glm_4_6",
-    "glm-4.7": "glm_4_7",
-    "harmony": "harmony",
-    "laguna": "laguna",
-    "lfm2": "lfm2",
     "lfm2-thinking": "lfm2",
-    "nemotron-3-nano": "nemotron_3",
-    "nemotron-3.5-nano": "nemotron_3",
-    "olmo3": "olmo3",
+    "nemotron-3.5-nano": "nemotron-3-nano",
     "olmo3.1": "olmo3",
-    "olmo3-think": "olmo3_think",
-    "olmo3-32b-think": "olmo3_think",
-    "poolside-v1": "poolside_v1",
-    "qwen3": "qwen3",
-    "qwen3-coder": "qwen3_coder",
-    "qwen3-vl-instruct": "qwen3_instruct",
-    "qwen3-vl-thinking": "qwen3_thinking",
-    "qwen3.5": "qwen3_5",
-    "qwen3.8": "qwen3_5",
+    "olmo3-32b-think": "olmo3-think",
+    "qwen3.8": "qwen3.5",
 }
+"""Further names of a file."""
 _OLMO: Final = (
     "You are Olmo, a helpful AI assistant built by Ai2. Your date cutoff is December 2024, and "
     "your model weights are available at https://huggingface.co/allenai."
@@ -57,17 +39,19 @@ _SETTINGS: Final = {
 }
 """What one file leaves open for several names, set in Jinja before its text."""
 _ONLY_PROMPT = re.compile(r"\s*(?:\{\{-?\s*\.(?:System|Prompt)\s*-?\}\}\s*)*")
-BUILT_IN: Final = frozenset(_FILES)
+_FILES: Final = {
+    file.name.removesuffix(".jinja") for file in _FOLDER.iterdir() if file.name.endswith(".jinja")
+}
+BUILT_IN: Final = frozenset((*_FILES, *_ALIASES))
 
 
 @lru_cache(maxsize=32)
 def renderer_source(name: str | None) -> str | None:
     """The chat template of a renderer, in Jinja; None when none is built in."""
-    file = _FILES.get(name or "")
-    if file is None:
+    if name is None or name not in BUILT_IN:
         return None
-    source = files(__package__).joinpath(f"{file}.jinja").read_text("utf-8")
-    settings = _SETTINGS.get(name or "")
+    source = _FOLDER.joinpath(f"{_ALIASES.get(name, name)}.jinja").read_text("utf-8")
+    settings = _SETTINGS.get(name)
     return source if settings is None else f"{{%- set {settings} %}}\n{source}"
 
 

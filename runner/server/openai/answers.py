@@ -156,14 +156,19 @@ class ResponseObject(TypedDict):
     user: str | None
 
 
-class InputItemList(TypedDict):
-    """What a response was asked."""
+class ListPage(TypedDict):
+    """A part of a long list, and whether there is more of it."""
 
     object: Literal["list"]
-    data: list[dict[str, Any]]
     has_more: bool
     first_id: str | None
     last_id: str | None
+
+
+class InputItemList(ListPage):
+    """What a response was asked."""
+
+    data: list[dict[str, Any]]
 
 
 class DeletedResponse(TypedDict):
@@ -188,14 +193,10 @@ class FileObject(TypedDict):
     status_details: None
 
 
-class FileList(TypedDict):
+class FileList(ListPage):
     """Stored files."""
 
-    object: Literal["list"]
     data: list[FileObject]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
 
 
 class DeletedFile(TypedDict):
@@ -239,11 +240,7 @@ class BatchObject(TypedDict):
     metadata: dict[str, str] | None
 
 
-class BatchList(TypedDict):
+class BatchList(ListPage):
     """Batches, the newest first."""
 
-    object: Literal["list"]
     data: list[BatchObject]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None

@@ -14,13 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from runner.server.openai.answers import BatchStatus
 from runner.server.openai.database import Database
 from runner.server.openai.files.file_store import StoredFile, add_row
 
-Status = Literal[
-    "validating", "in_progress", "finalizing", "completed",
-    "failed", "expired", "cancelling", "cancelled",
-]  # fmt: skip
 Ending = Literal["completed", "expired", "cancelled"]
 KEEP_S = 30 * 86400.0
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
@@ -50,7 +47,7 @@ class Batch:
     input_file_id: str
     created_at: int
     expires_at: int
-    status: Status = "validating"
+    status: BatchStatus = "validating"
     ending: Ending | None = None
     metadata: dict[str, str] | None = None
     output_stay_s: int | None = None
