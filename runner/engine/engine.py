@@ -24,7 +24,6 @@ from runner.engine.context_shift import context_shift
 from runner.engine.detokenize import TokenTexts
 from runner.engine.embedding import EmbeddingQueue
 from runner.engine.images import ImageParts
-from runner.engine.launch_ahead import launch_ahead
 from runner.engine.pacer import Pacer
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.scheduler import ScheduledStep, Scheduler
@@ -67,8 +66,6 @@ class Engine:
         finished sequences kept in the cache for their prefix. None: as many as the backend holds.
         swap_bytes: the limit of memory for copies of those that are not kept there. speculation:
         has effect where the backend takes drafts."""
-        if speculation is None:
-            backend = launch_ahead(backend)
         self.capacity = backend.capacity
         self.counters = EngineCounters()
         self.speculation = speculation if backend.capacity.draft_tokens else None

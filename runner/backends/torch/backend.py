@@ -24,12 +24,12 @@ from runner.backends.backend import (
     SavedState,
 )
 from runner.backends.host_sampling.rows import check_limits, score_rows
-from runner.backends.launch_ahead import PendingStep
 from runner.backends.torch.attention.block_pool import BlockCopy, BlockPool
 from runner.backends.torch.attention.cpu import CpuAttentionStep
 from runner.backends.torch.attention.paged import AttentionStep, LayerCache, PagedAttentionStep
 from runner.backends.torch.batch import StepBatch, StepLayout, create_layout, output_indices
 from runner.backends.torch.cuda.graphs import CudaGraphRecorder, DecodeGraphs
+from runner.backends.torch.cuda.launch_ahead import PendingStep
 from runner.backends.torch.cuda.launched_step import LaunchedStep
 from runner.backends.torch.fused_decoder import fuse
 from runner.backends.torch.sampling import BatchSampler, TorchSampler
@@ -52,7 +52,7 @@ class LanguageModel(Protocol):
 
 
 class TorchBackend(Backend):
-    """See runner.backends.backend.Backend, and runner.backends.launch_ahead.LaunchAhead: on a CPU
+    """See runner.backends.backend.Backend, and launch_ahead.LaunchAhead of torch.cuda: on a CPU
     the host has nothing to do meanwhile."""
 
     def __init__(

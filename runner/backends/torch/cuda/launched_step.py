@@ -1,6 +1,6 @@
 """A step of one token a sequence whose tokens stay on the device.
 
-See runner/backends/launch_ahead.py. The host's copy of the tokens is made behind the step that
+See launch_ahead.py. The host's copy of the tokens is made behind the step that
 gives them, so that reading it does not wait for the step after. Knows no weights.
 """
 

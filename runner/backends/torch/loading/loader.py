@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from registry.formats.gguf import GgufHeader
-from runner.backends.backend import Capacity, LoadedBackend, LoadProgress
+from runner.backends.backend import Backend, Capacity, LoadedBackend, LoadProgress
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
 from runner.backends.host_sampling.threads import threads_for
 from runner.backends.torch.architectures import model_class
@@ -20,6 +20,7 @@ from runner.backends.torch.attention.block_pool import BlockPool
 from runner.backends.torch.attention.paged import create_caches
 from runner.backends.torch.backend import TorchBackend
 from runner.backends.torch.config import ConvertError, ModelConfig
+from runner.backends.torch.cuda.launch_ahead import launch_ahead
 from runner.backends.torch.embedding import TorchEmbeddingBackend, pooling_of
 from runner.backends.torch.layers.decoder import Decoder
 from runner.backends.torch.layers.encoder import Encoder
@@ -150,7 +151,7 @@ def generator(
     memory: TorchMemoryPlan,
     model: Decoder | Encoder,
     context: int,
-) -> TorchBackend:
+) -> Backend:
     """A model with its cache, as memory plans it. Raises ModelLoadFailed for one that only reads,
     and what torch raises when memory is short."""
     if isinstance(model, Encoder):
@@ -178,4 +179,6 @@ def generator(
         draft_tokens=MAX_SCORE_TOKENS if plan.draft_tokens else 0,
     )
     pool = BlockPool(memory.blocks, memory.block_size, plan.max_sequences, context)
-    return TorchBackend(model, capacity, caches, pool, memory.device)
+    backend = TorchBackend(model, capacity, caches, pool, memory.device)
+    # Which tokens a step with drafts gives is known once it was read: the next one has to wait.
+    return backend if plan.draft_tokens else launch_ahead(backend)

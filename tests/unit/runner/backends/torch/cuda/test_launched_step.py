@@ -9,10 +9,10 @@ import pytest
 
 from runner.backends.backend import LoadedBackend, Row, RowFault
 from runner.backends.torch.backend import TorchBackend
+from runner.backends.torch.cuda.launch_ahead import LaunchAheadBackend, launch_ahead
 from runner.backends.torch.loading import memory_plan
 from runner.backends.torch.sampling import BatchSampler
 from runner.engine.engine import Engine
-from runner.engine.launch_ahead import LaunchAheadBackend
 from runner.errors import HearthError
 from runner.types import Delta, GenerateRequest, SamplingParams
 from tests.unit.runner.backends.torch.conftest import ember_plan
@@ -60,7 +60,7 @@ def answers(
 ) -> tuple[dict[str, list[Delta]], dict[str, HearthError], Engine]:
     """What each request was answered, by an engine that also stops and cancels."""
     model.backend.reset()
-    engine = Engine(model.backend, model.tokenizer, clock=lambda: 0.0)
+    engine = Engine(launch_ahead(model.backend), model.tokenizer, clock=lambda: 0.0)
     deltas: dict[str, list[Delta]] = {}
     errors: dict[str, HearthError] = {}
     at, last = 0, max(start for *_, start, _ in requests)

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.backends.backend import BackendError, Capacity, PoolFull, Row, RowFault, SampledToken
-from runner.backends.launch_ahead import PendingStep
+from runner.backends.torch.cuda.launch_ahead import LaunchAheadBackend, PendingStep, launch_ahead
 from runner.engine.engine import Engine, StepOutput
-from runner.engine.launch_ahead import LaunchAheadBackend, launch_ahead
 from runner.types import GenerateRequest, SamplingParams
 from tests.fake_backend import (
     BOS,
@@ -192,7 +191,7 @@ def outcomes(
 ) -> list[StepOutput]:
     """What each step of a history gave."""
     engine = Engine(
-        backend,
+        launch_ahead(backend),
         FakeTokenizer(),
         swap_bytes=swap_tokens * STATE_TOKEN_BYTES,
         clock=lambda: 0.0,
@@ -245,7 +244,7 @@ def request_of(max_tokens: int, tail: int = 97) -> Arrival:
 
 def run(backend: Flawed, *requests: Arrival) -> LaunchAheadBackend | None:
     """Step an engine through requests; what launches ahead in it."""
-    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
+    engine = Engine(launch_ahead(backend), FakeTokenizer(), clock=lambda: 0.0)
     for number, request in enumerate(requests):
         submit(engine, f"r{number}", request)
     while engine.busy:
@@ -268,7 +267,7 @@ def test_a_step_is_begun_before_the_one_before_it_is_read() -> None:
 
 def test_prompts_that_come_do_not_undo_what_is_begun() -> None:
     backend = Launcher(capacity_of(), flawed=False)
-    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
+    engine = Engine(launch_ahead(backend), FakeTokenizer(), clock=lambda: 0.0)
     submit(engine, "a", request_of(30))
     for _ in range(4):
         engine.step()
@@ -301,7 +300,7 @@ def test_nothing_is_begun_where_the_cache_is_full() -> None:
 
 def test_a_sequence_that_is_cancelled_leaves_nothing_behind() -> None:
     backend = Launcher(capacity_of(), flawed=False)
-    engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
+    engine = Engine(launch_ahead(backend), FakeTokenizer(), clock=lambda: 0.0)
     submit(engine, "a", request_of(30))
     for _ in range(3):
         engine.step()
