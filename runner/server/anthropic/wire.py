@@ -82,7 +82,7 @@ class AnthropicToolChoice(WireModel):
 
 
 class AnthropicThinking(WireModel):
-    """thinking. budget_tokens has no effect: no local model can be told."""
+    """thinking. budget_tokens has no effect: no local model takes a budget."""
 
     type: Literal["enabled", "disabled", "adaptive"]
 
