@@ -52,7 +52,7 @@ class Frame:
 Evaluate = Callable[[Frame, Any], Any]
 
 
-class Scope:
+class VariableScope:
     """Which variables are in sight, and where their values are."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Scope:
 class Expressions:
     """Compiles the expressions of one template."""
 
-    def __init__(self, scope: Scope, functions: Mapping[str, TemplateFunction]) -> None:
+    def __init__(self, scope: VariableScope, functions: Mapping[str, TemplateFunction]) -> None:
         self._scope = scope
         self._functions = functions
 

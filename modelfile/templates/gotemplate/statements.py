@@ -16,7 +16,7 @@ from modelfile.templates.gotemplate.expressions import (
     Execution,
     Expressions,
     Frame,
-    Scope,
+    VariableScope,
 )
 from modelfile.templates.gotemplate.formatter import sorted_keys, sprint
 from modelfile.templates.gotemplate.lexer import quoted
@@ -53,7 +53,7 @@ class Statements:
     """Compiles the statements of one template."""
 
     def __init__(self, templates: TemplateSet, functions: Mapping[str, TemplateFunction]) -> None:
-        self.scope = Scope()
+        self.scope = VariableScope()
         self._templates = templates
         self._expressions = Expressions(self.scope, functions)
 
