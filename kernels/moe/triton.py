@@ -16,23 +16,9 @@ from torch import Tensor
 from kernels.moe.naive import Weights, count_experts, route
 from kernels.quant.experts import Fp8Experts, GgufExperts, Int4Experts, Int8Experts
 from kernels.quant.tiles import DENSE, FP8, GGUF_KINDS, INT4, INT8, MXFP4, Tiles, weight_tile
+from kernels.segments import segment_of
 
 __all__ = ["expert_mlp", "route"]
-
-
-@triton.jit
-def _expert_of(block, starts, experts, ROWS: tl.constexpr):
-    """(expert, its first block) of a program, when expert i begins with block
-    starts[i] // ROWS + i, which leaves room for a last block that is not full."""
-    low = 0
-    high = experts
-    while high - low > 1:
-        middle = (low + high) // 2
-        if tl.load(starts + middle) // ROWS + middle <= block:
-            low = middle
-        else:
-            high = middle
-    return low, tl.load(starts + low) // ROWS + low
 
 
 @triton.jit
@@ -43,7 +29,7 @@ def _grouped_kernel(
     HAS_BIAS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(1)
-    expert, first_block = _expert_of(block, starts, experts, ROWS)
+    expert, first_block = segment_of(block, starts, experts, ROWS)
     start, end = tl.load(starts + expert), tl.load(starts + expert + 1)
     first = start + (block - first_block) * ROWS
     if first >= end:

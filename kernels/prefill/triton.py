@@ -17,24 +17,10 @@ from torch import Tensor
 from kernels.attention_spec import AttentionSpec
 from kernels.cache.naive import CacheScales
 from kernels.online_softmax import LOG2_E, accumulate, cache_rows, load_rows, scale_scores
+from kernels.segments import segment_of
 
 _TILE = 64
 _ROWS = 128
-
-
-@triton.jit
-def _sequence_of(block, starts, sequences, TOKENS: tl.constexpr):
-    """(sequence, its first block) of a program, when sequence i begins with block
-    starts[i] // TOKENS + i, which leaves room for a last block that is not full."""
-    low = 0
-    high = sequences
-    while high - low > 1:
-        middle = (low + high) // 2
-        if tl.load(starts + middle) // TOKENS + middle <= block:
-            low = middle
-        else:
-            high = middle
-    return low, tl.load(starts + low) // TOKENS + low
 
 
 @triton.jit
@@ -93,7 +79,7 @@ def _prefill_kernel(
 ):  # fmt: skip
     block = tl.program_id(0)
     key_head = tl.program_id(1)
-    sequence, first_block = _sequence_of(block, starts, sequences, TOKENS)
+    sequence, first_block = segment_of(block, starts, sequences, TOKENS)
     start = tl.load(starts + sequence).to(tl.int64)
     tokens = tl.load(starts + sequence + 1) - start.to(tl.int32)
     first = (block - first_block) * TOKENS

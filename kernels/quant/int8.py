@@ -11,13 +11,6 @@ from torch.nn import functional
 _FEW = 16
 
 
-def quantize(weight: Tensor, group: int | None = None) -> tuple[Tensor, Tensor]:
-    """(int8 [N, C], scales float32 [N, 1] or [N, C / group]) of weight [N, C], symmetric."""
-    wide = weight.float().unflatten(1, (-1, group or weight.shape[1]))
-    scales = (wide.abs().amax(dim=-1) / 127).clamp_min(1e-12)
-    return (wide / scales[..., None]).round().to(torch.int8).flatten(1), scales
-
-
 def dequantize(weight: Tensor, scales: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The weights [N, C] in dtype; scales [N], [N, 1] or [N, groups]."""
     scales = scales.view(len(weight), -1)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from kernels import ops
-from kernels.quant import int8
 from kernels.quant.int4 import Int4Weight
+from tests.kernels import int8_weights
 
 HEADS, KEY_HEADS, WIDTH, HIDDEN, INNER, VOCABULARY = 32, 8, 128, 4096, 14336, 128256
 BLOCK = 64
@@ -138,7 +138,7 @@ def matmuls(machine: Machine) -> None:
     rows = machine.size(INNER) // 16 * 16 or 16
     dense, x = machine.normal(rows, HIDDEN), machine.normal(1, HIDDEN)
     machine.bytes("matmul of a token, bf16", lambda: x @ dense.T, 2 * dense.numel())
-    quants, scales = int8.quantize(dense)
+    quants, scales = int8_weights.quantize(dense)
     machine.bytes("  int8", lambda: ops.linear_w8a16(x, quants, scales), quants.numel())
     packed = quants.view(torch.uint8)[:, : HIDDEN // 2].contiguous()
     groups = torch.ones(rows, HIDDEN // 128, dtype=torch.bfloat16, device=machine.device)

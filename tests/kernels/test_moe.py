@@ -12,7 +12,7 @@ from torch import Tensor
 from kernels.activations.naive import silu_mul
 from kernels.moe import naive
 from kernels.moe import triton as kernel
-from kernels.quant import fp8, int8, mxfp4
+from kernels.quant import fp8, mxfp4
 from kernels.quant.experts import (
     Fp8Experts,
     GgufExperts,
@@ -21,6 +21,7 @@ from kernels.quant.experts import (
     Mxfp4Experts,
     PackedExperts,
 )
+from tests.kernels import int8_weights
 from tests.kernels.tolerances import EXACT_ENOUGH, apart, assert_near, few, normal
 
 Experts = tuple[Tensor, Tensor, tuple[Tensor, Tensor]]
@@ -115,7 +116,9 @@ def packed_experts(kind: str, count: int, rows: int, width: int, seed: int) -> P
         zeros = codes[..., :groups].remainder(16).to(torch.uint8)
         return Int4Experts(codes[..., : width // 2].remainder(256).to(torch.uint8), scales, zeros)
     if kind in ("int8_rows", "int8_groups"):
-        parts = [int8.quantize(each, 32 if kind == "int8_groups" else None) for each in dense]
+        parts = [
+            int8_weights.quantize(each, 32 if kind == "int8_groups" else None) for each in dense
+        ]
         return Int8Experts(*(torch.stack(values) for values in zip(*parts, strict=True)))
     if kind in ("fp8_rows", "fp8_blocks"):
         scales = dense.abs().amax(dim=-1, keepdim=True) / 448

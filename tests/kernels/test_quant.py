@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from kernels.quant import fp8, gguf, int4, int8, mxfp4
 from kernels.quant import triton as kernel
+from tests.kernels import int8_weights
 from tests.kernels.tolerances import EXACT_ENOUGH, apart, assert_near, few, normal
 
 FORMATS = tuple(gguf.FORMATS)
@@ -144,7 +145,7 @@ def test_the_int4_and_int8_kernels_match_for_any_shape(
     expected = int4.linear(x, weight, bias)
     assert_near(kernel.linear_int4(apart(x), weight, bias), expected)
     for of in (group, None):
-        quants, scales = int8.quantize(dense, of)
+        quants, scales = int8_weights.quantize(dense, of)
         expected = int8.linear(x, quants, scales, bias)
         assert_near(kernel.linear_int8(apart(x), quants, scales, bias), expected)
 
@@ -152,7 +153,7 @@ def test_the_int4_and_int8_kernels_match_for_any_shape(
 def test_int8_loses_less_than_a_hundredth() -> None:
     weight = normal(8, 64)
     for group in (None, 16):
-        near = int8.dequantize(*int8.quantize(weight, group))
+        near = int8.dequantize(*int8_weights.quantize(weight, group))
         assert (near - weight).norm() < 0.01 * weight.norm()
 
 
@@ -217,7 +218,7 @@ def test_a_scaled_fp8_matmul_is_near_the_exact_one(shape: tuple[int, ...]) -> No
 def test_few_tokens_in_bfloat16_times_int8_are_near_the_exact_product(
     tokens: int, rows: int, width: int
 ) -> None:
-    quants, scales = int8.quantize(normal(rows, width, seed=1))
+    quants, scales = int8_weights.quantize(normal(rows, width, seed=1))
     x, bias = normal(tokens, width, dtype=torch.bfloat16) / width**0.5, normal(rows).bfloat16()
     exact = functional.linear(x.float(), int8.dequantize(quants, scales), bias.float())
     assert_near(int8.linear(apart(x), quants, scales, bias), exact.bfloat16())

@@ -10,7 +10,6 @@ import torch
 
 from kernels import ops
 from kernels.ops import Fp8Experts, GgufExperts, Int4Experts, Int8Experts, Mxfp4Experts
-from kernels.quant import int8
 from kernels.quant.int4 import Int4Weight
 from runner.backends.torch.layers.experts import ListedExperts, Routing, StackedExperts
 from runner.backends.torch.layers.linear import DenseLinear
@@ -23,6 +22,7 @@ from runner.backends.torch.layers.packed_linear import (
     PackedLinear,
     PackedWeight,
 )
+from tests.kernels import int8_weights
 from tests.unit.runner.backends.torch.models.running import load, write_quantized
 
 ROWS, WIDTH = 6, 64
@@ -55,7 +55,7 @@ def gguf_rows(seed: int, kind: str = "Q8_0") -> GgufPackedWeight:
 
 FORMATS: dict[str, tuple[Callable[[int], PackedWeight], type]] = {
     "int4": (four_bits, Int4Experts),
-    "int8": (lambda seed: Int8PackedWeight(*int8.quantize(floats(seed))), Int8Experts),
+    "int8": (lambda seed: Int8PackedWeight(*int8_weights.quantize(floats(seed))), Int8Experts),
     "fp8_tensor": (of_a_tensor, Fp8Experts),
     "fp8_rows": (of_rows, Fp8Experts),
     "gguf": (gguf_rows, GgufExperts),
