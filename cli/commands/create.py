@@ -16,48 +16,56 @@ if TYPE_CHECKING:
     from runner.client import Client
 
 
+_FileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="PATH",
+        help="The Modelfile; ./Modelfile by default, - reads it from stdin",
+    ),
+]
+_QuantizeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--quantize", "-q", metavar="TYPE", help="Quantize the weights to a type such as Q4_K_M"
+    ),
+]
+_DraftQuantizeOption = Annotated[
+    str | None, typer.Option(metavar="TYPE", help="Quantize the weights of the draft model")
+]
+_ImatrixOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Importance matrix for the quantization, as llama.cpp writes it"
+    ),
+]
+_CalibrateOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Compute the importance matrix from this text"),
+]
+_TensorTypeOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="REGEX=TYPE", help="Quantize the tensors whose names match REGEX to TYPE"),
+]
+_AllowRequantizeOption = Annotated[
+    bool, typer.Option("--allow-requantize", help="Quantize weights that are already quantized")
+]
+_CopyOption = Annotated[
+    bool, typer.Option("--copy", help="Copy files into the store instead of linking them")
+]
+
+
 def command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new model")],
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="PATH",
-            help="The Modelfile; ./Modelfile by default, - reads it from stdin",
-        ),
-    ] = None,
-    quantize: Annotated[
-        str | None,
-        typer.Option(
-            "--quantize", "-q", metavar="TYPE", help="Quantize the weights to a type such as Q4_K_M"
-        ),
-    ] = None,
-    draft_quantize: Annotated[
-        str | None, typer.Option(metavar="TYPE", help="Quantize the weights of the draft model")
-    ] = None,
-    imatrix: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Importance matrix for the quantization, as llama.cpp writes it"
-        ),
-    ] = None,
-    calibrate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Compute the importance matrix from this text"),
-    ] = None,
-    tensor_type: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="REGEX=TYPE", help="Quantize the tensors whose names match REGEX to TYPE"
-        ),
-    ] = None,
-    allow_requantize: Annotated[
-        bool, typer.Option("--allow-requantize", help="Quantize weights that are already quantized")
-    ] = False,
-    copy: Annotated[
-        bool, typer.Option("--copy", help="Copy files into the store instead of linking them")
-    ] = False,
+    file: _FileOption = None,
+    quantize: _QuantizeOption = None,
+    draft_quantize: _DraftQuantizeOption = None,
+    imatrix: _ImatrixOption = None,
+    calibrate: _CalibrateOption = None,
+    tensor_type: _TensorTypeOption = None,
+    allow_requantize: _AllowRequantizeOption = False,
+    copy: _CopyOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
 ) -> None:
     """Create a model from a Modelfile.

@@ -30,55 +30,58 @@ class CommandClass(VerbCommand):
         return super().parse_args(ctx, spelled + args[end:])
 
 
+_ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        autocompletion=installed_models,
+        help="Name of a model; it is pulled if it is not installed",
+    ),
+]
+_PromptArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PROMPT]...", help='Without a prompt, a chat starts; "" only loads the model'
+    ),
+]
+_ParameterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter",
+        "-p",
+        metavar="NAME=VALUE",
+        help="Parameter such as temperature=0.2; may be repeated",
+    ),
+]
+_FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help="json, or a JSON schema the answer must match"),
+]
+_KeepaliveOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="How long the model stays loaded, such as 10m; -1: forever"),
+]
+_ThinkOption = Annotated[
+    str | None, typer.Option(metavar="LEVEL", help="true, false, low, medium, high or max")
+]
+_HidethinkingOption = Annotated[
+    bool, typer.Option("--hidethinking", help="Do not show the reasoning")
+]
+_VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show timings after the answer")]
+_NowordwrapOption = Annotated[bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")]
+
+
 def command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            autocompletion=installed_models,
-            help="Name of a model; it is pulled if it is not installed",
-        ),
-    ],
-    prompt: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PROMPT]...", help='Without a prompt, a chat starts; "" only loads the model'
-        ),
-    ] = None,
+    model: _ModelArgument,
+    prompt: _PromptArgument = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="System message")] = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter",
-            "-p",
-            metavar="NAME=VALUE",
-            help="Parameter such as temperature=0.2; may be repeated",
-        ),
-    ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="FORMAT", help="json, or a JSON schema the answer must match"
-        ),
-    ] = None,
-    keepalive: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="How long the model stays loaded, such as 10m; -1: forever"
-        ),
-    ] = None,
-    think: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="true, false, low, medium, high or max")
-    ] = None,
-    hidethinking: Annotated[
-        bool, typer.Option("--hidethinking", help="Do not show the reasoning")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show timings after the answer")
-    ] = False,
-    nowordwrap: Annotated[
-        bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")
-    ] = False,
+    parameter: _ParameterOption = None,
+    format: _FormatOption = None,
+    keepalive: _KeepaliveOption = None,
+    think: _ThinkOption = None,
+    hidethinking: _HidethinkingOption = False,
+    verbose: _VerboseOption = False,
+    nowordwrap: _NowordwrapOption = False,
 ) -> None:
     """Chat with a model, or answer one prompt.
 
