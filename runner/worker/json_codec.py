@@ -134,12 +134,17 @@ def _numbered(hint: Any) -> _Codec:
 def _dataclass(kind: Any) -> _Codec:
     hints = get_type_hints(kind)
     codecs = {item.name: _codec(hints[item.name]) for item in dataclasses.fields(kind)}
+    encoders = [
+        (item.name, item.default, codecs[item.name].encode) for item in dataclasses.fields(kind)
+    ]
 
     def encode(value: Any) -> dict[str, Any]:
+        """What has its default is left out: most fields of a request, and decode adds them."""
         found = {}
-        for name, codec in codecs.items():
+        for name, default, encode_item in encoders:
             item = getattr(value, name)
-            found[name] = item if codec.encode is None else codec.encode(item)
+            if item is not default:
+                found[name] = item if encode_item is None else encode_item(item)
         return found
 
     def decode(value: Any) -> Any:

@@ -139,7 +139,7 @@ class Worker:
     async def _answer(
         self, id: str, frame: Frame, preparation: Preparation, answer: TextReply
     ) -> None:
-        if any(message["images"] for message in frame.get("request", {}).get("messages") or ()):
+        if any(message.get("images") for message in frame.get("request", {}).get("messages") or ()):
             await preparation.read_images(from_json(GenerateRequest, frame["request"]))
         self._reply(id, await preparation.prompt(lambda runtime: answer(runtime, frame)))
 

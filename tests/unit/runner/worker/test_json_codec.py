@@ -39,6 +39,11 @@ def test_fields_with_a_default_may_be_missing() -> None:
     assert from_json(Tree, {"name": "t"}) == Tree("t")
 
 
+def test_fields_that_have_their_default_are_left_out() -> None:
+    written = to_json(Tree("t", leaves=(), think=False))
+    assert written == {"name": "t", "think": False, "options": {}, "breakers": {}}
+
+
 @pytest.mark.parametrize(
     "value",
     [
