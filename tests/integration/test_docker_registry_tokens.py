@@ -119,7 +119,7 @@ def test_one_who_may_only_pull_is_told_that_the_registry_refuses_the_push(
     name = guarded.own("team/model")
     assert guarded.login(READER, PASSWORD) == (0, "")
     refused = guarded.do("push", name)
-    assert "refuses" in refused
+    assert "denied access" in refused
     assert "401" in refused
     guarded.login(USER, PASSWORD)
     assert guarded.do("push", name) == "success"
