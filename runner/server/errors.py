@@ -65,7 +65,7 @@ class ErrorSurface(Protocol):
 
 
 def failure_of(error: Exception, request_id: str) -> HttpFailure:
-    """What to tell the client about error; what is not allowed is logged with its traceback."""
+    """What to tell the client about error; one that nobody foresaw is logged with its traceback."""
     if isinstance(error, HttpError):
         return HttpFailure(error.status, error.code, error.message, headers=error.headers)
     known = as_hearth_error(error)
