@@ -17,7 +17,7 @@ from cli.terminal import status
 
 MAX_FILES = 4096
 _MAX_INDEX_BYTES = 64 << 20
-_PATH_STARTS = ("/", "./", "../", "~", ".\\", "..\\")
+PATH_STARTS = ("/", "./", "../", "~", ".\\", "..\\")
 _PATH_ENDS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _PICKLE_ENDS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _PICKLE_STARTS = (*(bytes((0x80, protocol)) for protocol in range(1, 6)), b"PK\x03\x04")
@@ -62,13 +62,18 @@ def find(text: str, folder: Path, instruction: str = "FROM") -> dict[str, Path] 
             _check_inside(part, folder)
         check_start(part)
     if path.name.lower().endswith(".safetensors"):
-        raise CliError(f"{path} is one file of a model; name its folder after {instruction}")
+        raise CliError(f"{path} is one file of a model; give the path of its folder instead")
     return names
 
 
 def has_model(folder: Path) -> bool:
     """Whether a folder holds what FROM could name."""
     return bool(_matching(folder, (*_TENSORS, "*.gguf")))
+
+
+def is_whole_gguf(files: Iterable[str]) -> bool:
+    """Whether files with these names need no merging and no conversion."""
+    return all(name.lower().endswith(".gguf") and _PART.fullmatch(name) is None for name in files)
 
 
 def require_file(path: Path) -> None:
@@ -100,7 +105,7 @@ def check_start(path: Path) -> None:
 
 
 def _is_path(text: str, path: Path, instruction: str) -> bool:
-    if text.startswith(_PATH_STARTS) or text in (".", "..") or instruction != "FROM":
+    if text.startswith(PATH_STARTS) or text in (".", "..") or instruction != "FROM":
         return True
     if "://" in text:
         return False

@@ -12,13 +12,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.errors import CliError
-from cli.staged_file import staged
+from cli.staged_file import staged, store_folder
+from cli.terminal import status
 
 if TYPE_CHECKING:
     from cli.progress import ProgressView
@@ -88,7 +89,7 @@ class BlobUploader:
             send(self.client, path, name, self._meter(f"sending {path.name}", path))
         return name
 
-    def _meter(self, status: str, path: Path) -> Advance:
+    def _meter(self, step: str, path: Path) -> Advance:
         """A callback that counts bytes and shows the sum, a few times a second."""
         total, done, shown_s = path.stat().st_size, 0, 0.0
 
@@ -98,9 +99,29 @@ class BlobUploader:
             now_s = time.monotonic()
             if done >= total or now_s - shown_s >= _SHOW_EVERY_S:
                 shown_s = now_s
-                self.view.show({"status": status, "completed": done, "total": total})
+                self.view.show({"status": step, "completed": done, "total": total})
 
         return advance
+
+
+@contextmanager
+def uploader(client: Client, copy: bool = False, as_json: bool = False) -> Iterator[BlobUploader]:
+    """How files reach the daemon, shown until the end of the block."""
+    from cli.connection import is_local
+    from cli.progress import style_for, view_for
+    from runner.settings import load
+
+    settings = load()
+    store = store_folder(settings, client.base_url) if is_local(settings.host) else None
+    view = view_for(style_for(as_json, quiet=False))
+    try:
+        yield BlobUploader(client, view, store, copy)
+    except KeyboardInterrupt:
+        view.close()
+        status("stopped; the incomplete model was removed")
+        raise
+    finally:
+        view.close()
 
 
 def digest(path: Path, advance: Advance) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,6 +94,7 @@ def _create(
     """Bring the files and have the model built. options: files for the quantization, by field."""
     from cli.connection import connect
     from cli.create_request import create_fields, read, sources
+    from cli.upload import uploader
 
     for path in options.values():
         _check_option(path, "quantize" in body)
@@ -105,7 +106,7 @@ def _create(
     client = connect()
     if given.files or given.adapters or given.draft or options:
         _check_name(client, body["model"])
-    with _progress(client, copy, as_json) as delivery:
+    with uploader(client, copy, as_json) as delivery:
         if given.files:
             body["files"] = delivery.bring_all(given.files)
         if given.adapters:
@@ -158,29 +159,6 @@ def _check_name(client: Client, name: str) -> None:
     except ClientError as error:
         if error.code == "invalid_value":
             raise
-
-
-@contextmanager
-def _progress(client: Client, copy: bool, as_json: bool) -> Iterator[BlobUploader]:
-    """How files reach the daemon, shown until the end of the block."""
-    from cli.connection import is_local
-    from cli.progress import style_for, view_for
-    from cli.staged_file import store_folder
-    from cli.terminal import status
-    from cli.upload import BlobUploader
-    from runner.settings import load
-
-    settings = load()
-    store = store_folder(settings, client.base_url) if is_local(settings.host) else None
-    view = view_for(style_for(as_json, quiet=False))
-    try:
-        yield BlobUploader(client, view, store, copy)
-    except KeyboardInterrupt:
-        view.close()
-        status("stopped; the incomplete model was removed")
-        raise
-    finally:
-        view.close()
 
 
 def _follow(client: Client, body: dict[str, Any], delivery: BlobUploader) -> None:

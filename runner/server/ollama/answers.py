@@ -129,7 +129,7 @@ class OllamaModelFile(TypedDict):
 
 
 class ShowResponse(TypedDict):
-    """Everything about one model."""
+    """Everything about one model. weights: the digest of the model file."""
 
     license: str
     modelfile: str
@@ -143,6 +143,7 @@ class ShowResponse(TypedDict):
     messages: list[dict[str, str]]
     projector_info: NotRequired[dict[str, Any]]
     digest: str
+    weights: str
     size: int
     bits_per_weight: float | None
     memory: dict[str, Any] | None

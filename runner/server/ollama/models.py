@@ -142,6 +142,7 @@ async def show(http: HttpRequest) -> None:
         "capabilities": list(model_capabilities(bundle).names()),
         "modified_at": stored.modified_at.isoformat(),
         "digest": stored.digest.hex,
+        "weights": bundle.model_path.name.replace("-", ":"),
         "size": stored.size_bytes,
         "bits_per_weight": None if bits is None else round(bits, 2),
         "memory": None if need is None else {**asdict(need), "total_bytes": need.total_bytes},

@@ -187,7 +187,7 @@ def test_one_of_several_models_has_to_be_named(tmp_path: Path) -> None:
 
 def test_one_file_of_a_folder_of_safetensors_is_no_model(tmp_path: Path) -> None:
     write(tmp_path, "model.safetensors")
-    with pytest.raises(CliError, match="name its folder after FROM"):
+    with pytest.raises(CliError, match="path of its folder"):
         find("./model.safetensors", tmp_path)
 
 
