@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 FinishReason = Literal["stop", "length"]
+Limit = Literal["num_predict", "context", "generation", "repetition"]
 GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
 ToolChoiceMode = Literal["none", "auto", "required"]
 BackendName = Literal["llamacpp", "torch", "echo"]
@@ -162,6 +163,7 @@ class GenerateRequest:
     logprobs: int | None = None  # alternatives for each token; None: off
     prompt_logprobs: int | None = None  # the same of the prompt
     return_tokens: bool = False  # the last delta has all tokens, without the end token
+    return_progress: bool = False  # deltas before the first text say how much is computed
     answer_prefixes: tuple[str, ...] = ()  # a prompt that ends with one has begun the answer so
     kept_special_tokens: tuple[str, ...] = ()  # control tokens that stay in the text
     priority: int = 0  # lower goes first; equal ones in order of arrival
@@ -208,9 +210,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Why a sequence ended. stop_string is the one that matched, if one did. messages_dropped:
-    how many of the conversation's oldest messages were left out to fit the context. shifted_tokens:
-    how many left it for the answer to go on."""
+    """Why a sequence ended. stop_string is the one that matched, if one did. limit: what ended one
+    of the reason length; generation is that of answers without a limit (context_shift.py).
+    messages_dropped: how many of the conversation's oldest messages were left out to fit the
+    context. shifted_tokens: how many left it for the answer to go on."""
 
     reason: FinishReason
     usage: Usage
@@ -218,6 +221,18 @@ class Finish:
     messages_dropped: int = 0
     tokens: tuple[int, ...] = ()  # of prompt and answer, where the request asks for them
     shifted_tokens: int = 0
+    limit: Limit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """How far a prompt is computed. processed counts the cached tokens too; time_s is since its
+    first step began."""
+
+    total: int
+    cached: int
+    processed: int
+    time_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +240,14 @@ class Delta:
     """What one engine step added to one request. text may be empty while a stop string or a
     character is incomplete. The last delta of a request carries finish. prompt: tokens of the
     prompt, where the request asks for their log-probabilities; all of them before the first of
-    the answer."""
+    the answer. progress: of the prompt, where the request asks for it; such a delta has no text."""
 
     text: str
     token_count: int = 0
     logprobs: tuple[TokenLogprob, ...] = ()
     finish: Finish | None = None
     prompt: tuple[PromptToken, ...] = ()
+    progress: PromptProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,8 @@ class Engine:
         arrived_s = self._clock() if arrived_s is None else arrived_s
         if request.prompt_logprobs is None and limit <= len(tokens):
             usage = Usage(len(tokens), 0, 0, self._clock() - arrived_s, 0.0, 0.0)
-            self._ready.append((request.id, Delta("", 0, finish=Finish("length", usage))))
+            finish = Finish("length", usage, limit="num_predict")
+            self._ready.append((request.id, Delta("", 0, finish=finish)))
             return
         texts = self._texts_with(request.kept_special_tokens)
         sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, texts)
@@ -225,6 +226,8 @@ class Engine:
         for running, _ in step.chunks:
             sequence, last = running.sequence, running.pending == 0
             result = next(results) if last and not sequence.prompt_only else None
+            if (progress := sequence.progress(running.computed, now_s)) is not None:
+                output.deltas.append((sequence.id, Delta("", progress=progress)))
             if not self._report_prompt_logprobs(running, output):
                 continue
             if result is not None:

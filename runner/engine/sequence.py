@@ -24,6 +24,8 @@ from runner.types import (
     Finish,
     FinishReason,
     GenerateRequest,
+    Limit,
+    PromptProgress,
     SamplingParams,
     TokenLogprob,
     Usage,
@@ -65,11 +67,13 @@ class Sequence:
         "last",
         "limit",
         "matcher",
+        "max_tokens",
         "params",
         "priority",
         "prompt_length",
         "prompt_logprobs",
         "prompt_only",
+        "return_progress",
         "return_tokens",
         "salt",
         "sampler",
@@ -95,6 +99,8 @@ class Sequence:
         self.priority = request.priority
         self.salt = request.cache_salt
         self.return_tokens = request.return_tokens
+        self.return_progress = request.return_progress
+        self.max_tokens = request.max_tokens
         self.arrival = arrival
         self.tokens = array("i", tokens)
         self.prompt_length = len(self.tokens)
@@ -191,6 +197,15 @@ class Sequence:
         """The end of a sequence of which nothing but the prompt was wanted."""
         return Delta("", 0, finish=self._finish("length", now_s))
 
+    def progress(self, computed: int, now_s: float) -> PromptProgress | None:
+        """How far the prompt is, of which so many tokens are computed; None where nobody wants to
+        know, or the answer has begun."""
+        began_s = self.timing.started_s
+        if not self.return_progress or began_s is None or self.timing.first_token_s is not None:
+            return None
+        processed = min(computed, self.prompt_length)
+        return PromptProgress(self.prompt_length, self.cached or 0, processed, now_s - began_s)
+
     def close(self) -> None:
         """Give the sampler back."""
         if self.sampler is not None:
@@ -214,8 +229,21 @@ class Sequence:
         if self.return_tokens and self.images is None:  # which no client could send back
             at_end = self._output_tokens > 0 and self._texts[self.tokens[-1]].is_end
             tokens = tuple(self.tokens[:-1] if at_end else self.tokens)
-        usage, shifted = self._usage(now_s), self._shifted
-        return Finish(reason, usage, matched, tokens=tokens, shifted_tokens=shifted)
+        return Finish(
+            reason,
+            self._usage(now_s),
+            matched,
+            tokens=tokens,
+            shifted_tokens=self._shifted,
+            limit=self._limit if reason == "length" else None,
+        )
+
+    @property
+    def _limit(self) -> Limit:
+        """The one that ends the sequence."""
+        if self.max_tokens is not None and self._output_tokens >= self.max_tokens:
+            return "num_predict"
+        return "context" if self.shift is None else "generation"
 
     @property
     def _shifted(self) -> int:

@@ -103,4 +103,5 @@ def _joined(deltas: list[Delta]) -> Delta:
         tuple(item for delta in deltas for item in delta.logprobs),
         deltas[-1].finish,
         tuple(item for delta in deltas for item in delta.prompt),
+        next((delta.progress for delta in reversed(deltas) if delta.progress), None),
     )

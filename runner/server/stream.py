@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from runner.models.delta_stream import DeltaStream
 from runner.server.http_request import HttpRequest
 from runner.server.sse import KEEP_ALIVE_S, WRITE_TIMEOUT_S
-from runner.types import Delta, Finish, PromptToken, TokenLogprob
+from runner.types import Delta, Finish, PromptProgress, PromptToken, TokenLogprob
 
 Deltas = list[tuple[int, Delta]]
 
@@ -54,6 +54,16 @@ async def send_stream(http: HttpRequest, generation: DeltaStream, renderer: Stre
     finally:
         ticker.stop()
         generation.cancel()
+
+
+def progress_fields(progress: PromptProgress) -> dict[str, Any]:
+    """prompt_progress, as llama.cpp's server words it."""
+    return {
+        "total": progress.total,
+        "cache": progress.cached,
+        "processed": progress.processed,
+        "time_ms": round(progress.time_s * 1000),
+    }
 
 
 class _Ticker:

@@ -175,7 +175,7 @@ class EngineThread(threading.Thread):
 
     def _completed(self, id: str, delta: Delta) -> Delta:
         """With what the engine does not know of the prompt."""
-        prefix = self._prefixes.pop(id, "")
+        prefix = "" if delta.progress else self._prefixes.pop(id, "")
         if prefix:
             delta = replace(delta, text=prefix + delta.text)
         if delta.finish is not None and (dropped := self._dropped.pop(id, 0)):

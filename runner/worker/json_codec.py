@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 _SCALARS = (int, float, str, bool)
@@ -45,7 +45,7 @@ def _codec(hint: Any) -> _Codec:
         return _dataclass(hint)
     if hint is bytes:
         return _Codec(lambda value: base64.b64encode(value).decode("ascii"), base64.b64decode)
-    if origin is UnionType:
+    if origin in (UnionType, Union):  # a Literal or None is the latter
         kinds = [item for item in arguments if item is not NoneType]
         if len(kinds) == 1:
             return _optional(_codec(kinds[0]))

@@ -34,11 +34,10 @@ def talk(**more: Any) -> dict[str, Any]:
 
 def test_ollama_drops_the_oldest_turns_and_says_so(client: httpx.Client) -> None:
     answer = client.post("/api/chat", json=talk(stream=False)).json()
-    assert "truncated" in answer, answer
-    assert answer["truncated"]["messages_dropped"] >= 2
+    assert answer["messages_dropped"] >= 2
     assert answer["prompt_eval_count"] < CONTEXT
     lines = client.post("/api/chat", json=talk()).text.splitlines()
-    assert json.loads(lines[-1])["truncated"] == answer["truncated"]
+    assert json.loads(lines[-1])["messages_dropped"] == answer["messages_dropped"]
 
 
 def test_ollama_refuses_with_truncate_false(client: httpx.Client) -> None:
@@ -62,11 +61,12 @@ def test_openai_refuses_unless_truncation_is_auto(client: httpx.Client) -> None:
 def test_a_conversation_that_fits_has_no_such_field(client: httpx.Client) -> None:
     body = talk(stream=False)
     body["messages"] = body["messages"][-1:]
-    assert "truncated" not in client.post("/api/chat", json=body).json()
+    answer = client.post("/api/chat", json=body).json()
+    assert not {"messages_dropped", "shifted_tokens", "limit"} & set(answer)
 
 
 def long_answer(client: httpx.Client, **more: Any) -> dict[str, Any]:
-    options = {"num_ctx": CONTEXT, "num_predict": 400, "num_keep": 8}
+    options = {"num_ctx": CONTEXT, "num_predict": 100, "num_keep": 8}
     body = {"model": "long", "prompt": "a" * 200, "options": options, "stream": False, **more}
     answer: dict[str, Any] = client.post("/api/generate", json=body).json()
     return answer
@@ -75,12 +75,13 @@ def long_answer(client: httpx.Client, **more: Any) -> dict[str, Any]:
 def test_ollama_goes_on_beyond_the_context_and_says_how_much_left_it(client: httpx.Client) -> None:
     answer = long_answer(client)
     assert answer["prompt_eval_count"] + answer["eval_count"] > CONTEXT
-    assert answer["truncated"]["tokens_shifted"] > 0
+    assert answer["shifted_tokens"] > 0
+    assert answer["limit"] == "num_predict"
     assert set(answer["response"]) == {"a"}
 
 
 def test_ollama_ends_at_the_context_with_shift_false(client: httpx.Client) -> None:
     answer = long_answer(client, shift=False)
-    assert answer["done_reason"] == "length"
+    assert (answer["done_reason"], answer["limit"]) == ("length", "context")
     assert answer["prompt_eval_count"] + answer["eval_count"] == CONTEXT
-    assert "truncated" not in answer
+    assert "shifted_tokens" not in answer

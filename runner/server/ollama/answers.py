@@ -7,6 +7,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from runner.types import Limit
+
 
 class OllamaTimings(TypedDict):
     """What every whole answer has; durations in nanoseconds."""
@@ -22,7 +24,10 @@ class OllamaTimings(TypedDict):
     eval_count: NotRequired[int]
     eval_duration: NotRequired[int]
     cached_count: NotRequired[int]
-    truncated: NotRequired[dict[str, int]]
+    limit: NotRequired[Limit]
+    messages_dropped: NotRequired[int]
+    shifted_tokens: NotRequired[int]
+    prompt_progress: NotRequired[dict[str, int]]
     logprobs: NotRequired[list[dict[str, Any]]]
 
 

@@ -18,7 +18,7 @@ from runner.server.ollama.timings import figures, now_text
 from runner.server.ollama.wire import OllamaGenerateFields
 from runner.server.openai.logprobs import FLOOR
 from runner.server.sse import NDJSON
-from runner.server.stream import Deltas, collect, send_stream
+from runner.server.stream import Deltas, collect, progress_fields, send_stream
 from runner.types import Delta, Finish, TokenLogprob
 
 Wording = Callable[[OutputDelta], dict[str, Any]]
@@ -93,11 +93,15 @@ class OllamaRenderer:
     def _lines(self, delta: Delta) -> bytes:
         parts = self.parts(delta)
         lines = b""
+        if delta.progress is not None:
+            progress = progress_fields(delta.progress)
+            fields = {**self._word(OutputDelta()), "done": False, "prompt_progress": progress}
+            lines = self._line(fields)
         if parts.content or parts.reasoning or parts.calls or delta.logprobs:
             fields = {**self._word(parts), "done": False}
             if delta.logprobs:
                 fields["logprobs"] = logprobs(delta.logprobs)
-            lines = self._line(fields)
+            lines += self._line(fields)
         if delta.finish is not None:
             lines += self._line(self.last(delta.finish, OutputDelta()))
         return lines

@@ -19,13 +19,16 @@ def nanoseconds(seconds: float) -> int:
 
 
 def figures(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
-    """The figures of a last event. prompt_eval_count counts the whole prompt; cached_count is
-    hearth's own: how much of it was not computed; so is truncated, of a conversation that was too
-    long: how many of its oldest messages were left out, and how many tokens left the context for
-    the answer to go on."""
+    """The figures of a last event. prompt_eval_count counts the whole prompt. hearth's own are
+    cached_count: how much of it was not computed; limit: what ended an answer of the reason length;
+    messages_dropped: how many of the oldest messages of a conversation too long were left out;
+    shifted_tokens: how many left the context for the answer to go on."""
     usage = finish.usage
-    left = {"messages_dropped": finish.messages_dropped, "tokens_shifted": finish.shifted_tokens}
-    truncated = {name: count for name, count in left.items() if count}
+    own = {
+        "limit": finish.limit,
+        "messages_dropped": finish.messages_dropped,
+        "shifted_tokens": finish.shifted_tokens,
+    }
     return {
         "total_duration": nanoseconds(total_s),
         "load_duration": nanoseconds(load_s),
@@ -34,5 +37,5 @@ def figures(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
         "eval_count": usage.completion_tokens,
         "eval_duration": nanoseconds(usage.decode_s),
         "cached_count": usage.cached_tokens,
-        **({"truncated": truncated} if truncated else {}),
+        **{name: value for name, value in own.items() if value},
     }

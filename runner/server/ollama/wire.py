@@ -43,9 +43,15 @@ class OllamaGenerateFields(OllamaModelRequest):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     truncate: bool | None = None
     shift: bool | None = None
+    return_progress: bool | None = None  # hearth's own, as llama.cpp's server has it
 
     def refuse_unsupported(self) -> None:
         """Raises Unsupported for what would silently change the answer if it were ignored."""
+        if self.return_progress and self.stream is False:
+            raise Unsupported(
+                "return_progress requires a stream: leave out stream, or set it to true",
+                param="return_progress",
+            )
 
     def _generate_request(self) -> GenerateRequest:
         """What both ask for, without a prompt. Raises InvalidRequest, Unsupported."""
@@ -60,6 +66,7 @@ class OllamaGenerateFields(OllamaModelRequest):
             logprobs=self._logprob_count(),
             truncate_messages=self.truncate is not False,
             context_shift=self.shift is not False,
+            return_progress=bool(self.return_progress),
         )
 
     def _grammar(self) -> Grammar | None:

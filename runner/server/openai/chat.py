@@ -25,8 +25,8 @@ from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import ChatCompletionRequest
-from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
-from runner.server.stream import Deltas, GeneratedSequence, collect, send_stream
+from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event, with_field
+from runner.server.stream import Deltas, GeneratedSequence, collect, progress_fields, send_stream
 from runner.types import Delta, Finish, ToolCall
 
 
@@ -163,6 +163,9 @@ class ChatRenderer:
             if not self._begun[index]:
                 self._begun[index] = True
                 out.append(self._chunk(index, {"role": "assistant", "content": ""}))
+            if delta.progress is not None:
+                progress = progress_fields(delta.progress)
+                out.append(with_field(self._chunk(index, {}), "prompt_progress", progress))
             if self._parsers[index] is None and not delta.logprobs:
                 if delta.text:
                     out += (self._before_text[index], to_json(delta.text), self._after_text)
@@ -221,8 +224,7 @@ class ChatRenderer:
         reason = finish_reason(finish, bool(self._calls[index]))
         chunk = self._chunk(index, {}, reason=reason)
         if dropped := finish.messages_dropped:
-            truncated = b',"truncated":{"messages_dropped":%d}}\n\n' % dropped
-            chunk = chunk.removesuffix(b"}\n\n") + truncated
+            chunk = with_field(chunk, "truncated", {"messages_dropped": dropped})
         out.append(chunk)
 
     def _chunk(

@@ -16,8 +16,8 @@ from runner.server.openai.answers import CompletionChoice, CompletionHeadFields,
 from runner.server.openai.logprobs import EchoedText, echoed_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import CompletionRequest
-from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
-from runner.server.stream import Deltas, GeneratedSequence, collect, send_stream
+from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event, with_field
+from runner.server.stream import Deltas, GeneratedSequence, collect, progress_fields, send_stream
 from runner.types import Delta, Finish, GenerateRequest
 
 
@@ -139,6 +139,10 @@ class CompletionRenderer:
                 self._begun[index] = True
                 text = self._common.echo(index) + text
                 self._offsets[index] = len(self._common.echo(index))
+            if delta.progress is not None:
+                progress = progress_fields(delta.progress)
+                chunk = self._whole(index, "", Delta(""))
+                out.append(with_field(chunk, "prompt_progress", progress))
             if delta.finish is None and not delta.logprobs and not delta.prompt:
                 if text:
                     out += (self._before_text[index], to_json(text), self._after_text)

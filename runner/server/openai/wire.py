@@ -56,6 +56,7 @@ class OpenAIGenerateFields(SamplingFields):
     priority: Priority | None = None
     cache_salt: Salt | None = None
     prompt_logprobs: int | None = Field(None, ge=0, le=20)
+    return_progress: bool | None = None
     options: dict[str, Any] | None = None
     keep_alive: Any = None
 
@@ -83,6 +84,8 @@ class OpenAIGenerateFields(SamplingFields):
                 raise unsupported(name, f"{name} is not supported")
         if self.prompt_logprobs is not None and self.stream:
             raise unsupported("prompt_logprobs", "prompt_logprobs and stream cannot be combined")
+        if self.return_progress and not self.stream:
+            raise unsupported("return_progress", "return_progress requires stream: true")
 
     def _generate_request(self, max_tokens: int | None) -> GenerateRequest:
         """What both ask for, without a prompt. Raises InvalidRequest, Unsupported."""
@@ -96,6 +99,7 @@ class OpenAIGenerateFields(SamplingFields):
             ignore_eos=self.ignore_eos,
             priority=self.priority or 0,
             cache_salt=self.cache_salt,
+            return_progress=bool(self.return_progress),
         )
 
     def checked_options(self, max_tokens: int | None) -> dict[str, Any]:

@@ -45,8 +45,9 @@ def test_without_a_wish_or_a_need_nothing_leaves(options: dict[str, int]) -> Non
 
 
 def test_an_answer_without_a_limit_ends_after_some_contexts() -> None:
-    usage = answered(n_keep=0).end("a").usage
-    assert usage.completion_tokens == MAX_CONTEXTS * CONTEXT
+    finish = answered(n_keep=0).end("a")
+    assert finish.usage.completion_tokens == MAX_CONTEXTS * CONTEXT
+    assert finish.limit == "generation"
 
 
 def test_an_end_token_ends_a_shifted_answer() -> None:

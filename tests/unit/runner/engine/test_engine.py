@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -45,6 +46,52 @@ def test_max_tokens_ends_with_length() -> None:
     assert run.finish().text("a") == "hel"
     assert run.end("a").reason == "length"
     assert run.end("a").usage.completion_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({"max_tokens": 3}, "num_predict"),
+        ({"max_tokens": 0}, "num_predict"),
+        ({"max_tokens": 10, "ignore_eos": True}, "num_predict"),
+        ({"max_tokens": 11, "ignore_eos": True}, "context"),
+        ({"ignore_eos": True}, "context"),
+        ({"ignore_eos": True, "n_keep": 0, "max_tokens": 40}, "num_predict"),
+        ({}, None),
+    ],
+)
+def test_the_end_names_the_limit_that_was_reached(
+    options: dict[str, object], limit: str | None
+) -> None:
+    run = Run(context=16)
+    run.submit("a", "hello", **options)
+    assert run.finish().end("a").limit == limit
+
+
+def test_progress_is_reported_with_each_chunk_of_the_prompt_and_before_the_text() -> None:
+    ticks = itertools.count()
+    run = Run(batch=16, clock=lambda: float(next(ticks)))
+    run.submit("a", "x" * 40, max_tokens=2)
+    run.finish()
+    assert all(delta.progress is None for delta in run.deltas["a"])
+    run.submit("b", "x" * 40 + "y" * 20, max_tokens=2, return_progress=True)
+    deltas = run.finish().deltas["b"]
+    reported = [delta.progress for delta in deltas if delta.progress is not None]
+    cached = run.end("b").usage.cached_tokens
+    assert 0 < cached <= 41
+    assert [(item.total, item.cached, item.processed) for item in reported] == [
+        (61, cached, min(cached + 16 * step, 61)) for step in range(1, len(reported) + 1)
+    ]
+    assert reported[-1].processed == 61
+    assert [item.time_s for item in reported] == sorted({item.time_s for item in reported})
+    assert all(delta.progress for delta in deltas[: len(reported)])
+
+
+def test_what_is_computed_again_for_an_answer_to_go_on_is_no_progress() -> None:
+    run = Run(context=16)
+    run.submit("a", "hello", ignore_eos=True, n_keep=2, max_tokens=50, return_progress=True)
+    reported = [delta.progress for delta in run.finish().deltas["a"] if delta.progress]
+    assert [item.processed for item in reported] == [6]
 
 
 def test_max_tokens_zero_ends_with_an_empty_answer() -> None:
