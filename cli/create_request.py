@@ -12,7 +12,7 @@ from cli.errors import CliError
 from cli.terminal import status
 
 if TYPE_CHECKING:
-    from modelfile.ast import Command, Modelfile
+    from modelfile.ast import Modelfile
 
 DEFAULT = "Modelfile"
 
@@ -30,54 +30,73 @@ class ModelSources:
 
 def read(file: str | None) -> tuple[Modelfile, str]:
     """The parsed Modelfile and what to call it. None: the one of the current folder; where there
-    is none, the folder's model alone. Raises CliError naming file, line and column."""
-    from modelfile.errors import ModelfileError
-    from modelfile.parser import decode, parse
+    is none, the folder's model alone. Raises CliError naming all that is wrong, with its
+    file, line and column."""
+    from modelfile.errors import EncodingError
+    from modelfile.parser import decode, parse_all
 
     shown = DEFAULT if file is None else file
     content = _content(Path(shown), file is not None)
     try:
-        return parse("FROM ." if content is None else decode(content)), shown
-    except ModelfileError as error:
+        modelfile, errors = parse_all("FROM ." if content is None else decode(content))
+    except EncodingError as error:
         raise CliError(f"{shown}: {error.message}") from None
+    if errors:
+        raise CliError("\n".join(f"{shown}: {error.message}" for error in errors))
+    return modelfile, shown
 
 
 def _content(file: Path, is_named: bool) -> bytes | None:
-    from cli.sources import has_model, require_file
-    from modelfile.parser import MAX_BYTES
+    from cli.sources import has_model
 
-    if str(file) == "-":
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
     try:
-        require_file(file)
+        return read_bytes(file)
     except FileNotFoundError:
         if not is_named and has_model(Path()):
             return None
         raise CliError(
             f"{file} does not exist; create it or give the path of a Modelfile with -f"
         ) from None
+
+
+def read_bytes(file: Path) -> bytes:
+    """A Modelfile's bytes, one more than it may have at most; - reads stdin. Raises CliError,
+    FileNotFoundError."""
+    from cli.sources import require_file
+    from modelfile.parser import MAX_BYTES
+
+    if str(file) == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    require_file(file)
     with file.open("rb") as content:
         return content.read(MAX_BYTES + 1)
 
 
-def create_fields(modelfile: Modelfile, shown: str) -> dict[str, Any]:
-    """What /api/create needs besides the weights. Raises CliError for what it cannot carry."""
-    max_counts = {
-        "from": (
-            2,
-            "at most two FROM are allowed: the model and its multimodal projector",
-        ),
-        "adapter": (1, "only one ADAPTER is supported"),
-    }
-    for instruction, (count, what) in max_counts.items():
-        found = [command for command in modelfile.commands if command.instruction == instruction]
-        if len(found) > count:
-            raise CliError(f"{_place(shown, found[count])}: {what}")
+def check(modelfile: Modelfile, shown: str) -> None:
+    """Refuse, before any file is read, what no model can be made of; say what has no effect.
+    RENDERER and PARSER are left to the daemon, which knows those of the model that FROM names.
+    Raises CliError with all that is wrong."""
+    from modelfile.check import findings
+
+    errors = []
+    for finding in findings(modelfile):
+        if not finding.is_error:
+            status(f"{shown}: {finding}")
+        elif finding.command.instruction not in ("renderer", "parser"):
+            errors.append(f"{shown}: {finding}")
+    if errors:
+        raise CliError("\n".join(errors))
+
+
+def create_fields(modelfile: Modelfile) -> dict[str, Any]:
+    """What /api/create needs besides the weights. Raises ParameterError."""
+    from modelfile.description import parameter_values
+
     fields: dict[str, Any] = {
         "template": modelfile.template,
         "system": modelfile.system,
         "license": list(modelfile.licenses) or None,
-        "parameters": _parameters(modelfile, shown) or None,
+        "parameters": parameter_values(modelfile) or None,
         "messages": [{"role": role, "content": text} for role, text in modelfile.messages] or None,
         "renderer": modelfile.last("renderer"),
         "parser": modelfile.last("parser"),
@@ -123,26 +142,3 @@ def _model(sources: Sequence[str], folder: Path) -> tuple[str | None, dict[str, 
 def _same(draft: Mapping[str, Path], files: Mapping[str, Path]) -> bool:
     mine, others = ({path.resolve() for path in given.values()} for given in (draft, files))
     return bool(mine & others)
-
-
-def _parameters(modelfile: Modelfile, shown: str) -> dict[str, Any]:
-    from modelfile.errors import ModelfileError
-    from modelfile.parameters import parse_value, warning
-
-    values: dict[str, Any] = {}
-    for command in modelfile.parameters:
-        try:
-            value = parse_value(command.name, command.value)
-        except ModelfileError as error:
-            raise CliError(f"{_place(shown, command)}: {error.message}") from None
-        if value is None:
-            status(f"{_place(shown, command)}: {warning(command.name)}")
-        elif isinstance(value, tuple):
-            values[command.name] = [*values.get(command.name, []), *value]
-        else:
-            values[command.name] = value
-    return values
-
-
-def _place(shown: str, command: Command) -> str:
-    return f"{shown}: line {command.line}, column {command.column}"

@@ -14,16 +14,15 @@ from typing import Any
 
 from modelfile.adapters import check_adapter
 from modelfile.ast import ROLES
-from modelfile.description import Description, check_family_names
+from modelfile.check import check_instruction
+from modelfile.description import Description
 from modelfile.drafts import check_draft, check_vocabulary
 from modelfile.errors import BuildError
 from modelfile.parameters import MAX_STOPS, validate, validate_all
 from modelfile.projectors import check_projector, is_projector
 from modelfile.templates.renderers import BUILT_IN, needs_template
-from modelfile.templates.trial import check_template
 from registry.bundle import (
     MAX_MESSAGES_BYTES,
-    MAX_TEXT_BYTES,
     model_header,
     model_layer,
     read_texts,
@@ -88,7 +87,7 @@ def build(store: Store, description: Description) -> Iterator[str]:
     check_description(description)
     yield "reading the model"
     base = _from_file(store, description) if description.files else _from_model(store, description)
-    check_family_names(description, base.config)
+    _check_family_names(description, base.config)
     others = [
         *_projector(store, description, base),
         *_adapters(store, description, base),
@@ -115,24 +114,25 @@ def check_description(description: Description) -> None:
     at. Raises BuildError, ParameterError, TemplateError."""
     validate_all(description.parameters)
     if description.from_model is None:
-        check_family_names(description, {})
-    if description.template:
-        check_template(description.template)
+        _check_family_names(description, {})
+    for instruction in ("template", "system", "requires"):
+        check_instruction(instruction, getattr(description, instruction) or "")
+    for text in description.licenses:
+        check_instruction("license", text)
     for message in description.messages or ():
         if message.role not in ROLES:
             raise BuildError(
                 f"invalid message role {message.role[:40]!r}, expected {', '.join(ROLES)}"
             )
-    texts = {
-        "SYSTEM": description.system,
-        "LICENSE": max(description.licenses, key=len, default=""),
-    }
-    for instruction, text in texts.items():
-        size = len((text or "").encode("utf-8", "surrogatepass"))
-        if size > MAX_TEXT_BYTES:
-            raise BuildError(
-                f"{instruction} has {size} bytes, at most {MAX_TEXT_BYTES} are allowed"
-            )
+
+
+def _check_family_names(description: Description, inherited: Mapping[str, Any]) -> None:
+    """Refuse a renderer or a parser that hearth does not know. inherited: the configuration of the
+    model that it is made from, whose names are taken as they are. Raises BuildError."""
+    for instruction in ("renderer", "parser"):
+        name = getattr(description, instruction)
+        if name != inherited.get(instruction):
+            check_instruction(instruction, name or "")
 
 
 def _from_file(store: Store, description: Description) -> _Base:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from modelfile.ast import Modelfile
 from modelfile.errors import BuildError, ParameterError
-from modelfile.families import unknown_name
 from modelfile.parameters import parse_value
 from registry.bundle import BundleMessage
 from registry.digest import Digest
 from registry.names import Name
-
-MAX_NAME_CHARACTERS = 100
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-_VERSION = re.compile(r"v?\d{1,9}(\.\d{1,9}){0,2}([-+][0-9A-Za-z.-]+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +19,10 @@ class Description:
     """A bundle to be. Exactly one of from_model (an installed model) and files (one GGUF blob of
     the store by its file name) is given. None: taken from from_model, if it has one; an empty
     text or list removes it. parameters are added to those of from_model, licenses too. renderer
-    and parser are names of model families; requires is a version of Ollama, which is not compared
-    with hearth's own. weights: a GGUF blob in the place of those of from_model. adapters: blobs of
-    LoRA adapters in GGUF, in the place of those of from_model. draft: a GGUF blob, the
-    model that proposes tokens, in the place of that of from_model; projector likewise: what makes
-    embeddings of images."""
+    and parser are names of model families; requires is a version of Ollama. weights: a GGUF blob
+    in the place of those of from_model. adapters: blobs of LoRA adapters in GGUF, in the place of
+    those of from_model. draft: a GGUF blob, the model that proposes tokens, in the place of that of
+    from_model; projector likewise: what makes embeddings of images."""
 
     name: Name
     from_model: Name | None = None
@@ -79,7 +72,7 @@ def from_modelfile(
         files=files or {},
         template=modelfile.template,
         system=modelfile.system,
-        parameters=_parameters(modelfile),
+        parameters=parameter_values(modelfile),
         messages=messages or None,
         licenses=modelfile.licenses,
         renderer=modelfile.last("renderer"),
@@ -91,26 +84,9 @@ def from_modelfile(
     )
 
 
-def check_family_names(description: Description, inherited: Mapping[str, Any]) -> None:
-    """Refuse a renderer, a parser or a required version that cannot be one. inherited: the
-    configuration of the model that it is made from, whose names are taken as they are, known or
-    not. Raises BuildError."""
-    for instruction in ("renderer", "parser"):
-        name = getattr(description, instruction)
-        if not name or name == inherited.get(instruction):
-            continue
-        if len(name) > MAX_NAME_CHARACTERS or _NAME.fullmatch(name) is None:
-            raise BuildError(
-                f"{instruction.upper()} is {name[:60]!r}, expected a name such as qwen3-coder"
-            )
-        if (fault := unknown_name(instruction, name)) is not None:
-            raise BuildError(fault)
-    required = description.requires
-    if required and (len(required) > MAX_NAME_CHARACTERS or _VERSION.fullmatch(required) is None):
-        raise BuildError(f"REQUIRES is {required[:60]!r}, expected a version such as 0.14.0")
-
-
-def _parameters(modelfile: Modelfile) -> dict[str, Any]:
+def parameter_values(modelfile: Modelfile) -> dict[str, Any]:
+    """The values of its parameters; those of one that repeats are together, a deprecated one is
+    left out. Raises ParameterError with the line."""
     values: dict[str, Any] = {}
     for command in modelfile.parameters:
         try:

@@ -36,10 +36,6 @@ class ParseError(ModelfileError):
         self.nearest = nearest
 
 
-class MissingFrom(ParseError):
-    """No FROM in the whole text."""
-
-
 class EncodingError(ModelfileError):
     """The bytes are not text. line and column, in bytes, count from 1; None: the whole file."""
 

@@ -7,12 +7,17 @@ modelfile.templates.renderers.
 from __future__ import annotations
 
 import difflib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from modelfile.errors import BuildError
 from modelfile.templates.renderers import BUILT_IN
 
+MAX_NAME_CHARACTERS = 100
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _PARSERS = Path(__file__).with_name("parsers.txt")
 
 RENDERERS: Final = BUILT_IN | {"glm-ocr", "ornith"}
@@ -26,16 +31,22 @@ def parsers() -> frozenset[str]:
     return frozenset(_PARSERS.read_text("ascii").split())
 
 
-def unknown_name(instruction: str, name: str) -> str | None:
-    """What is wrong with the name of a renderer or a parser, None when it is known. instruction:
-    "renderer" or "parser"."""
+def check_name(instruction: str, name: str) -> None:
+    """Refuse what is no name of a renderer or a parser; "" removes it. instruction: "renderer" or
+    "parser". Raises BuildError."""
+    if not name:
+        return
+    if len(name) > MAX_NAME_CHARACTERS or _NAME.fullmatch(name) is None:
+        raise BuildError(
+            f"{instruction.upper()} is {name[:60]!r}, expected a name such as qwen3-coder"
+        )
     known = RENDERERS if instruction == "renderer" else parsers()
     if name in known:
-        return None
+        return
     near = difflib.get_close_matches(name.lower(), sorted(known), 3, 0.5)
     hint = (
         f"did you mean {' or '.join(near)}?"
         if near
         else f"expected one of {', '.join(sorted(known))}"
     )
-    return f"{instruction.upper()} {name[:60]!r} is not known; {hint}"
+    raise BuildError(f"unknown {instruction.upper()} {name!r}; {hint}")

@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 
 from modelfile.ast import INSTRUCTIONS, ROLES, Command, Modelfile
-from modelfile.errors import EncodingError, MissingFrom, ParseError
+from modelfile.errors import EncodingError, ParseError
 from modelfile.lexer import Lexer, Word
 
 MAX_BYTES = 16 * 1024 * 1024
+MAX_ERRORS = 50
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _PARAMETER = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 
@@ -45,9 +46,18 @@ def parse(text: str) -> Modelfile:
 
     Raises ParseError with line, column, the offending text and the nearest valid word.
     """
+    modelfile, errors = parse_all(text)
+    if errors:
+        raise errors[0]
+    return modelfile
+
+
+def parse_all(text: str) -> tuple[Modelfile, list[ParseError]]:
+    """The commands that can be read, and what is wrong with the others: at most MAX_ERRORS."""
     lexer = Lexer(text.removeprefix("\ufeff"))
-    commands = []
-    while True:
+    commands: list[Command] = []
+    errors: list[ParseError] = []
+    while len(errors) < MAX_ERRORS:
         plain = lexer.plain()
         if plain is not None:
             instruction, word, value, line, column = plain
@@ -56,10 +66,17 @@ def parse(text: str) -> Modelfile:
         lexer.skip_to_instruction()
         if lexer.at_end:
             break
-        commands.append(_command(lexer))
-    if not any(command.instruction == "from" for command in commands):
-        raise MissingFrom("no FROM line; add FROM with the name of a model or a GGUF file", 1, 1)
-    return Modelfile(tuple(commands))
+        try:
+            commands.append(_command(lexer))
+        except ParseError as error:
+            errors.append(error)
+            lexer.skip_blanks()
+            lexer.value()
+    is_meant = any((error.nearest or "").lower() == "from" for error in errors)
+    if not is_meant and not any(command.instruction == "from" for command in commands):
+        reason = "no FROM line; add FROM with the name of a model or a GGUF file"
+        errors.append(ParseError(reason, 1, 1))
+    return Modelfile(tuple(commands)), errors
 
 
 def _command(lexer: Lexer) -> Command:

@@ -13,8 +13,10 @@ from cli.errors import ERROR, CliError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modelfile.ast import Modelfile
-    from modelfile.errors import ModelfileError
+    from modelfile.ast import Command, Modelfile
+    from modelfile.check import Finding
+
+_SOURCES = ("from", "adapter", "draft")
 
 
 def command(
@@ -22,108 +24,125 @@ def command(
         str, typer.Argument(metavar="FILE", help="The Modelfile; - reads it from stdin")
     ],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the commands, or the error, as JSON")
+        bool, typer.Option("--json", help="Print commands, errors and notes as JSON")
     ] = False,
 ) -> None:
     """Check a Modelfile without building it.
 
-    Exit code 1: the file is not a valid Modelfile. Valid syntax that create would reject, such as
-    an unknown parameter, is a warning on stderr.
+    Finds all that create would refuse: syntax, parameters and their values, templates, and files
+    that are missing. What the files contain is not checked. No daemon is needed; one that runs is
+    asked whether it has the model that FROM names.
+
+    Exit code 1: there are errors. What create would ignore or pull is a note.
     """
-    from modelfile.errors import ModelfileError
-    from modelfile.parser import decode, parse
+    from cli.create_request import read_bytes
+    from modelfile.ast import Modelfile
+    from modelfile.errors import EncodingError, ParseError
+    from modelfile.parser import decode, parse_all
 
-    content = _content(file)
+    text, modelfile, mistakes = "", Modelfile(()), list[EncodingError | ParseError]()
     try:
-        text = decode(content)
-    except ModelfileError as error:
-        raise typer.Exit(_refused(file, "", error, as_json)) from None
-    try:
-        modelfile = parse(text)
-    except ModelfileError as error:
-        raise typer.Exit(_refused(file, text, error, as_json)) from None
-    for warning in warnings(modelfile):
-        print(f"{file}: {warning}", file=sys.stderr)
-    _accepted(file, modelfile, as_json)
-
-
-def _content(file: str) -> bytes:
-    from cli.sources import require_file
-    from modelfile.parser import MAX_BYTES
-
-    if file == "-":
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
-    path = Path(file)
-    try:
-        require_file(path)
+        text = decode(read_bytes(Path(file)))
+        modelfile, found = parse_all(text)
+        mistakes += found
     except FileNotFoundError:
         raise CliError(f"{file} does not exist") from None
-    with path.open("rb") as content:
-        return content.read(MAX_BYTES + 1)
-
-
-def warnings(modelfile: Modelfile) -> Iterator[str]:
-    """What create would refuse or ignore, with line and column."""
-    from modelfile.errors import ModelfileError
-    from modelfile.parameters import parse_value, warning
-
-    for parameter in modelfile.parameters:
-        place = f"line {parameter.line}, column {parameter.column}"
-        try:
-            parse_value(parameter.name, parameter.value)
-        except ModelfileError as error:
-            yield f"{place}: {error.message}"
-            continue
-        if note := warning(parameter.name):
-            yield f"{place}: {note}"
-    for each in modelfile.commands:
-        if fault := _fault(each.instruction, each.value):
-            yield f"line {each.line}, column {each.column}: {fault}"
-
-
-def _fault(instruction: str, value: str) -> str | None:
-    """What create would say of a template or of the name of a notation; None: nothing."""
-    from modelfile.errors import ModelfileError
-    from modelfile.families import unknown_name
-
-    if instruction in ("renderer", "parser"):
-        return unknown_name(instruction, value)
-    if instruction != "template":
-        return None
-    from modelfile.templates.trial import check_template
-
-    try:
-        check_template(value)
-    except ModelfileError as error:
-        return f"TEMPLATE: {error.message}"
-    return None
-
-
-def _accepted(file: str, modelfile: Modelfile, as_json: bool) -> None:
+    except EncodingError as error:
+        mistakes.append(error)
+    errors = [_entry("error", mistake.message, mistake) for mistake in mistakes]
+    notes: list[dict[str, Any]] = []
+    for finding in _findings(modelfile, Path(file).parent):
+        kind, entries = ("error", errors) if finding.is_error else ("note", notes)
+        entries.append(_entry(kind, str(finding), finding.command))
+    errors.sort(key=lambda entry: (entry["line"] or 0, entry["column"] or 0))
     if as_json:
         from cli.render import print_json
 
         commands = [{"name": each.name, "args": each.args} for each in modelfile.commands]
-        print_json({"commands": commands})
-        return
-    count = len(modelfile.commands)
-    print(f"{file}: {count} command{'' if count == 1 else 's'}, no errors")
+        print_json({"commands": commands, "errors": errors, "notes": notes})
+    else:
+        _print(file, text.splitlines(), errors, notes)
+    if errors:
+        raise typer.Exit(ERROR)
+    if not as_json:
+        print(f"{file}: {_counted(len(modelfile.commands), 'command')}, no errors")
 
 
-def _refused(file: str, text: str, error: ModelfileError, as_json: bool) -> int:
-    line: int | None = getattr(error, "line", None)
-    column: int | None = getattr(error, "column", None)
-    if as_json:
-        from cli.render import print_json
+def _findings(modelfile: Modelfile, folder: Path) -> Iterator[Finding]:
+    """What create would refuse or ignore. The names of a renderer and a parser that the model of
+    FROM has too are good, known or not."""
+    from cli.create_request import sources
+    from modelfile.check import findings
 
-        body: dict[str, Any] = {"error": error.message, "line": line, "column": column}
-        print_json(body)
-        return ERROR
-    print(f"{file}: {error.message}", file=sys.stderr)
-    lines = text.splitlines()
-    if line is not None and column is not None and line <= len(lines):
-        _point(lines[line - 1], column)
-    return ERROR
+    inherited: dict[str, Any] = {}
+    try:
+        name = sources(modelfile, folder).name
+    except CliError as error:
+        yield from _of_sources(modelfile, folder, error)
+    else:
+        for command in modelfile.commands:
+            if command.instruction == "from" and command.value == name:
+                inherited, notes = _ask_daemon(command)
+                yield from notes
+    for finding in findings(modelfile):
+        if finding.command.value != inherited.get(finding.command.instruction):
+            yield finding
+
+
+def _of_sources(modelfile: Modelfile, folder: Path, error: CliError) -> Iterator[Finding]:
+    """error at the command that it is about; then at most one for every other command."""
+    from cli.sources import find
+    from modelfile.check import Finding
+
+    given = [each for each in modelfile.commands if each.instruction in _SOURCES]
+    faults = {}
+    for command in given:
+        try:
+            find(command.value, folder, command.instruction.upper())
+        except CliError as fault:
+            faults[command] = fault.message
+    if given and not faults:
+        faults[given[-1]] = error.message  # two models, or the model as its own draft
+    yield from (Finding(command, message) for command, message in faults.items())
+
+
+def _ask_daemon(command: Command) -> tuple[dict[str, Any], list[Finding]]:
+    """What a daemon that runs says of the model of FROM, and what to tell when it says nothing."""
+    from cli.connection import connect
+    from modelfile.check import Finding
+    from runner.client import ClientError
+
+    try:
+        return connect(start=False).show(command.value), []
+    except ClientError as error:
+        if error.code == "model_not_found":
+            message = f"{command.value} is not installed; hearth create pulls it first"
+        else:
+            message = f"not checked whether {command.value} is installed: {error.message}"
+        return {}, [Finding(command, message, is_error=False)]
+
+
+def _entry(kind: str, message: str, place: Any) -> dict[str, Any]:
+    """An error or a note as JSON has it. place: a command or an error with line and column."""
+    return {kind: message, "line": place.line, "column": place.column}
+
+
+def _print(
+    file: str, lines: list[str], errors: list[dict[str, Any]], notes: list[dict[str, Any]]
+) -> None:
+    for entry in notes:
+        print(f"{file}: {entry['note']}", file=sys.stderr)
+    for entry in errors:
+        print(f"{file}: {entry['error']}", file=sys.stderr)
+        line, column = entry["line"], entry["column"]
+        if line is not None and line <= len(lines):
+            _point(lines[line - 1], column)
+    if errors:
+        print(f"{file}: {_counted(len(errors), 'error')}", file=sys.stderr)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _point(line: str, column: int, width: int = 100) -> None:

@@ -93,13 +93,14 @@ def _create(
 ) -> None:
     """Bring the files and have the model built. options: files for the quantization, by field."""
     from cli.connection import connect
-    from cli.create_request import create_fields, read, sources
+    from cli.create_request import check, create_fields, read, sources
     from cli.upload import uploader
 
     for path in options.values():
         _check_option(path, "quantize" in body)
     modelfile, shown = read(file)
-    body |= create_fields(modelfile, shown)
+    check(modelfile, shown)
+    body |= create_fields(modelfile)
     given = sources(modelfile, Path() if file in (None, "-") else Path(file or "").parent)
     if given.name is not None:
         body["from"] = given.name

@@ -226,7 +226,7 @@ def test_names_of_families_that_only_the_model_knows_make_the_round_trip(store: 
     list(build(store, from_modelfile(parse(shown), child)))
     bundle = read_bundle(store, store.get(child))
     assert (bundle.renderer, bundle.parser) == ("olmo9", "olmo9-think")
-    with pytest.raises(BuildError, match="'olmo8' is not known"):
+    with pytest.raises(BuildError, match="unknown PARSER 'olmo8'"):
         list(build(store, Description(child, from_model=Name.parse("pulled"), parser="olmo8")))
 
 
@@ -235,9 +235,10 @@ def test_names_of_families_that_only_the_model_knows_make_the_round_trip(store: 
     [
         ("RENDERER a b", "RENDERER is 'a b', expected a name such as qwen3-coder"),
         ("PARSER ../x", "PARSER is '../x', expected a name"),
-        ("PARSER qwen3-codr", "PARSER 'qwen3-codr' is not known; did you mean qwen3-coder"),
-        ("RENDERER olmo4", "RENDERER 'olmo4' is not known; did you mean olmo3"),
+        ("PARSER qwen3-codr", "unknown PARSER 'qwen3-codr'; did you mean qwen3-coder"),
+        ("RENDERER olmo4", "unknown RENDERER 'olmo4'; did you mean olmo3"),
         ("REQUIRES newest", "REQUIRES is 'newest', expected a version such as 0.14.0"),
+        ("REQUIRES v0.33.0", "REQUIRES v0.33.0 is newer than Ollama 0.32"),
     ],
 )
 def test_a_family_name_that_cannot_be_one_is_refused(store: Store, line: str, message: str) -> None:

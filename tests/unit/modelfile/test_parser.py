@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelfile.ast import INSTRUCTIONS, Command
-from modelfile.errors import EncodingError, MissingFrom, ParseError
+from modelfile.errors import EncodingError, ParseError
 from modelfile.lexer import Lexer
-from modelfile.parser import decode, parse
+from modelfile.parser import MAX_ERRORS, decode, parse, parse_all
 
 
 def commands(text: str) -> list[tuple[str, str]]:
@@ -104,9 +104,19 @@ def test_an_error_names_the_place_and_the_nearest_word(
     assert nearest is None or f'did you mean "{nearest}"?' in error.message
 
 
+def test_reading_goes_on_after_an_error() -> None:
+    text = 'FORM x\nSYSTM """a\nFROM no\n"""\nSYSTEM hi\nPARAMETER a-b 1\nMESSAGE me hi\nLICENSE'
+    modelfile, errors = parse_all(text)
+    assert modelfile.commands == (Command("system", "hi"),)
+    assert [error.line for error in errors] == [1, 2, 6, 7, 8]
+    _, errors = parse_all("x\n" * 1000)
+    assert len(errors) == MAX_ERRORS + 1
+    assert "no FROM line" in errors[-1].reason
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "# FROM x", "SYSTEM hi", "PARAMETER from x"])
 def test_a_text_without_from_is_refused(text: str) -> None:
-    with pytest.raises(MissingFrom, match="no FROM line; add FROM"):
+    with pytest.raises(ParseError, match="no FROM line; add FROM"):
         parse(text)
 
 

@@ -11,6 +11,16 @@ from types import SimpleNamespace
 import pytest
 
 from cli.main import execute
+from tests.unit.cli.conftest import FakeDaemon
+
+WEIGHTS = b"GGUF" + bytes(60)
+
+
+@pytest.fixture(autouse=True)
+def no_daemon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No daemon answers, unless a test has one."""
+    monkeypatch.setenv("HEARTH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HEARTH_HOST", "127.0.0.1:1")
 
 
 def check(folder: Path, content: bytes, *options: str) -> int:
@@ -24,14 +34,14 @@ def test_the_commands_have_the_names_that_ollama_gives_them(
 ) -> None:
     text = b'FROM x\nPARAMETER top_k 5\nMESSAGE user hi\nSYSTEM """\na"""\n'
     assert check(tmp_path, text, "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "commands": [
-            {"name": "model", "args": "x"},
-            {"name": "top_k", "args": "5"},
-            {"name": "message", "args": "user: hi"},
-            {"name": "system", "args": "\na"},
-        ]
-    }
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["errors"] == []
+    assert answer["commands"] == [
+        {"name": "model", "args": "x"},
+        {"name": "top_k", "args": "5"},
+        {"name": "message", "args": "user: hi"},
+        {"name": "system", "args": "\na"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +51,12 @@ def test_the_commands_have_the_names_that_ollama_gives_them(
         (b"SYSTEM hi", "no FROM line", 1, 1),
         (b"FROM x\nSYSTEM \xe9", "is not UTF-8 text", 2, 8),
         (b'FROM x\nSYSTEM """a', "is not closed", 2, 1),
+        (b"FROM x\nFROM y\n", "FROM names two models (x, y)", 2, 1),
+        (b"FROM ./w.gguf\nFROM ./w.gguf\nFROM ./w.gguf", "at most two FROM", 3, 1),
+        (b"FROM x\nREQUIRES soon", "expected a version", 2, 1),
+        (b"FROM x\nREQUIRES 99.0", "newer than Ollama 0.32", 2, 1),
+        (b"FROM x\nTEMPLATE {{ if }}", "missing value for if", 2, 1),
+        (b"FROM x\nTEMPLATE {{ range 999999999 }}x{{ end }}", "short question alone", 2, 1),
     ],
 )
 def test_an_error_has_its_place_and_exit_code_1(
@@ -51,10 +67,11 @@ def test_an_error_has_its_place_and_exit_code_1(
     line: int,
     column: int,
 ) -> None:
+    (tmp_path / "w.gguf").write_bytes(WEIGHTS)
     assert check(tmp_path, content, "--json") == 1
-    answer = json.loads(capsys.readouterr().out)
-    assert error in answer["error"]
-    assert (answer["line"], answer["column"]) == (line, column)
+    (found,) = json.loads(capsys.readouterr().out)["errors"]
+    assert error in found["error"]
+    assert (found["line"], found["column"]) == (line, column)
 
 
 def test_for_people_the_place_is_pointed_at(
@@ -63,32 +80,59 @@ def test_for_people_the_place_is_pointed_at(
     assert check(tmp_path, b"FROM x\n\tSYSTM \x1bhi\n") == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.endswith("   SYSTM ?hi\n   ^\n")
+    assert "   SYSTM ?hi\n   ^\n" in err
+    assert err.endswith("Modelfile: 1 error\n")
 
 
-def test_what_create_would_refuse_or_ignore_is_a_warning(
+def test_all_that_create_would_refuse_is_found_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = b"FROM x\nPARAMETER temprature 1\nPARAMETER top_k many\nPARAMETER low_vram 1\n"
-    assert check(tmp_path, text) == 0
+    lines = {
+        "FROM ./missing.gguf": "missing.gguf, named by FROM, does not exist",
+        'SYSTM """two\nlines"""': "did you mean",
+        "PARAMETER temprature 1": "did you mean temperature?",
+        "PARAMETER top_k many": "expected a whole number from 0",
+        "MESSAGE wizard hi": "message role must be one of",
+        "RENDERER qwen3-codr": "did you mean qwen3-coder",
+        "TEMPLATE {% if %}": "the template, line 1",
+        "ADAPTER ./lora": "lora, named by ADAPTER, does not exist",
+        "DRAFT ./small.gguf": "small.gguf, named by DRAFT, does not exist",
+        "REQUIRES 0.33": "newer than Ollama 0.32",
+    }
+    assert check(tmp_path, "\n".join(lines).encode(), "--json") == 1
+    errors = json.loads(capsys.readouterr().out)["errors"]
+    assert [error["line"] for error in errors] == [1, 2, *range(4, 12)]
+    for error, expected in zip(errors, lines.values(), strict=True):
+        assert expected in error["error"]
+
+
+def test_what_create_would_ignore_or_pull_is_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(tmp_path, b"FROM x\nPARAMETER low_vram 1\n") == 0
     out, err = capsys.readouterr()
-    assert out.endswith("4 commands, no errors\n")
-    warnings = err.splitlines()
-    assert [part.split(": ")[1] for part in warnings] == [f"line {n}, column 1" for n in (2, 3, 4)]
-    assert "did you mean temperature?" in warnings[0]
+    assert out.endswith("Modelfile: 2 commands, no errors\n")
+    assert "not checked whether x is installed: no hearth daemon answers" in err
+    assert "line 2, column 1: parameter low_vram is deprecated and has no effect" in err
 
 
-def test_templates_and_names_that_create_would_refuse_are_warnings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_daemon_that_runs_is_asked_for_the_model(
+    tmp_path: Path, daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bomb = b"TEMPLATE {{ range 999999999 }}x{{ end }}"
-    text = b"FROM x\nRENDERER qwen3-codr\n" + bomb + b"\nTEMPLATE {{ if }}\n"
-    assert check(tmp_path, text) == 0
-    warnings = capsys.readouterr().err.splitlines()
-    assert [part.split(": ")[1] for part in warnings] == [f"line {n}, column 1" for n in (2, 3, 4)]
-    assert "did you mean qwen3-coder" in warnings[0]
-    assert "a short question alone takes that much" in warnings[1]
-    assert "missing value for if" in warnings[2]
+    daemon.reply("POST", "/api/show", {"error": "no", "code": "model_not_found"}, 404)
+    assert check(tmp_path, b"FROM x\n") == 0
+    assert "x is not installed; hearth create pulls it first" in capsys.readouterr().err
+    daemon.reply("POST", "/api/show", {"renderer": "glimmer-9", "parser": ""})
+    assert check(tmp_path, b"FROM x\nRENDERER glimmer-9\n") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_files_that_a_modelfile_names_are_looked_for_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(WEIGHTS)
+    assert check(tmp_path, b"FROM ./model.gguf") == 0
+    assert check(tmp_path, b"FROM .") == 0
+    (tmp_path / "model.gguf").write_bytes(b"something else")
+    assert check(tmp_path, b"FROM ./model.gguf") == 1
 
 
 def test_standard_input_is_read(

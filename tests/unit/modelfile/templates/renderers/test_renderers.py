@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from modelfile.families import RENDERERS, parsers, unknown_name
+from modelfile.errors import BuildError
+from modelfile.families import RENDERERS, check_name, parsers
 from modelfile.templates.dialect import JINJA, compile_template, engine_of
 from modelfile.templates.renderers import (
     BUILT_IN,
@@ -299,9 +300,9 @@ def test_without_a_built_in_renderer_a_template_stands_in() -> None:
 
 
 def test_an_unknown_name_is_told_with_near_ones() -> None:
-    assert unknown_name("parser", "qwen3-coder") is None
-    fault = unknown_name("parser", "qwen3-codr")
-    assert fault is not None
-    assert "PARSER 'qwen3-codr' is not known; did you mean qwen3-coder" in fault
-    assert "passthrough" in (unknown_name("parser", "????") or "")
+    check_name("parser", "qwen3-coder")
+    with pytest.raises(BuildError, match="unknown PARSER 'qwen3-codr'; did you mean qwen3-coder"):
+        check_name("parser", "qwen3-codr")
+    with pytest.raises(BuildError, match=r"expected one of .*passthrough"):
+        check_name("parser", "zzzz")
     assert "passthrough" in parsers()
