@@ -70,6 +70,7 @@ def _local(
 ) -> str:
     """Render the template of a file in this process. Raises CliError."""
     from modelfile.errors import TemplateError
+    from modelfile.templates.chat_template import refuse_dropped
     from modelfile.templates.named import compile_file
 
     source = _read(path, "--template")
@@ -81,7 +82,10 @@ def _local(
                 "--no-prompt needs a Jinja template; Go templates always add the generation prompt",
                 USAGE,
             )
-        return compiled.render(body["messages"], body.get("tools"), body["add_generation_prompt"])
+        messages = body["messages"]
+        prompt = compiled.render(messages, body.get("tools"), body["add_generation_prompt"])
+        refuse_dropped(messages, prompt)
+        return prompt
     except TemplateError as error:
         raise CliError(f"{path}: {error.message}") from None
 

@@ -14,6 +14,7 @@ _THINKING = re.compile(
     r"\b(?:enable_thinking|reasoning_content|reasoning_effort|thinking)\b|<think>"
 )
 _TOOLS = re.compile(r"\btools\b")
+_ROLES = ("system", "user", "assistant", "tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +62,17 @@ class ChatTemplate(ABC):
     def fill(self, prompt: str, suffix: str, **options: Any) -> str:
         """The prompt for the text between prompt and suffix. Raises TemplateError."""
         raise TemplateError("the template does not support a suffix: it does not use .Suffix")
+
+
+def refuse_dropped(messages: Sequence[Mapping[str, Any]], prompt: str) -> None:
+    """Refuse a message of another role than the four that all templates know when its text is not
+    in the prompt. Raises TemplateError."""
+    for message in messages:
+        role, content = str(message.get("role")), message.get("content")
+        if role.lower() in _ROLES or not isinstance(content, str):
+            continue
+        if content.strip() not in prompt:
+            raise TemplateError(
+                f"the template has no place for the role {role[:40]!r}; use"
+                f" {', '.join(_ROLES[:-1])} or {_ROLES[-1]}"
+            )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from modelfile.errors import ModelfileError
-from modelfile.templates.chat_template import ChatTemplate
+from modelfile.templates.chat_template import ChatTemplate, refuse_dropped
 from modelfile.templates.dialect import compile_template
 from modelfile.templates.named import DEFAULT, TOOL_USE, NamedTemplates
 from runner.backends.backend import Tokenizer
@@ -83,9 +83,13 @@ class PromptEncoder:
         self, request: GenerateRequest, messages: list[dict[str, Any]], options: dict[str, Any]
     ) -> str:
         tools = [dict(tool) for tool in request.tools] or None
+        template = self._template_for(request)
         if request.continues:
-            return self._continued(messages, tools, options, self._template_for(request))
-        return self._template_for(request).render(messages, tools, **options)
+            text = self._continued(messages, tools, options, template)
+        else:
+            text = template.render(messages, tools, **options)
+        refuse_dropped(messages, text)
+        return text
 
     def _with_images(
         self, request: GenerateRequest, messages: list[dict[str, Any]], options: dict[str, Any]

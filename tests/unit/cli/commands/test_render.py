@@ -98,6 +98,11 @@ def test_a_whole_request_serves_as_messages(capsysbinary: pytest.CaptureFixture[
             "the template, line 2: unexpected",
         ),
         (["--template", "refuses", "--messages", "m.json"], 1, "refuses these messages: no"),
+        (
+            ["--template", "by_role", "--messages", "wizard.json"],
+            1,
+            "no place for the role 'wizard'",
+        ),
     ],
 )
 def test_what_cannot_be_rendered_is_told(
@@ -105,6 +110,8 @@ def test_what_cannot_be_rendered_is_told(
 ) -> None:
     files: dict[str, Any] = {"bad.json": b"[1]", "bytes": b"[\xff",
                              "broken": b"{{ .A }}\n{{ end }}",
+                             "by_role": b"{% for m in messages if m.role == 'user' %}x{% endfor %}",
+                             "wizard.json": b'[{"role": "wizard", "content": "Abra"}]',
                              "refuses": b"{{ raise_exception('no') }}"}  # fmt: skip
     for name, content in files.items():
         Path(name).write_bytes(content)
@@ -112,6 +119,13 @@ def test_what_cannot_be_rendered_is_told(
     out, err = capsys.readouterr()
     assert out == ""
     assert told in err
+
+
+@pytest.mark.usefixtures("given")
+def test_a_role_that_the_template_writes_is_good(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m.json").write_text('[{"role": "wizard", "content": " Abra "}]', encoding="utf-8")
+    assert local("go.tmpl") == 0
+    assert capsys.readouterr().out == "<wizard> Abra "
 
 
 @pytest.mark.usefixtures("given")

@@ -121,6 +121,15 @@ def test_a_template_that_refuses_says_why() -> None:
         refusing.render(chat(Message("user", "hi")))
 
 
+def test_a_message_of_a_role_that_the_template_does_not_write_is_refused() -> None:
+    by_role = "{% for m in messages if m.role in ('user', 'critic') %}{{ m.content }}{% endfor %}"
+    request = chat(Message("critic", " Good. "), Message("user", "hi"))
+    assert prompts(by_role).render(request) == " Good. hi"
+    request = chat(Message("wizard", "Abra"), Message("user", "hi"))
+    with pytest.raises(InvalidRequest, match="no place for the role 'wizard'; use system, user"):
+        prompts(by_role).render(request)
+
+
 def test_a_broken_template_leaves_completions_working() -> None:
     broken = prompts("{% if %}")
     with pytest.raises(ModelInvalid, match="chat template"):
