@@ -10,6 +10,10 @@ ERROR = 1
 USAGE = 2
 MODEL_NOT_FOUND = 3
 INTERRUPTED = 130
+_WITHOUT_NETWORK = (
+    "Without the network you can run the models that are installed (`hearth list`) and model files "
+    "(`hearth run ./model.gguf`)"
+)
 
 
 class CliError(Exception):
@@ -54,6 +58,8 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 
 def _of_daemon(message: str, code: str | None, details: dict[str, object]) -> tuple[str, int]:
+    if code == "registry_unreachable":
+        return f"{_sentence(message)} {_WITHOUT_NETWORK}", ERROR
     if code == "remote_model_not_found":
         return message, MODEL_NOT_FOUND
     if code != "model_not_found":
@@ -63,6 +69,9 @@ def _of_daemon(message: str, code: str | None, details: dict[str, object]) -> tu
     if near and not any(name in message for name in near):
         message = f"{message}. Did you mean {' or '.join(near)}?"
     if "hearth list" not in message:
-        message = f"{message.rstrip('.')}{'' if message.endswith('?') else '.'} "
-        message += "`hearth list` shows the installed models"
+        message = f"{_sentence(message)} `hearth list` shows the installed models"
     return message, MODEL_NOT_FOUND
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith("?") else f"{text.rstrip('.')}."

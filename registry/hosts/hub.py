@@ -38,8 +38,10 @@ from registry.errors import (
     RemoteRefused,
     RemoteUnreachable,
 )
-from registry.hosts.host import RemoteFile, RemoteModel
+from registry.hosts.host import RemoteFile, RemoteModel, RetryLater
+from registry.hosts.http.addresses import origin_of
 from registry.hosts.http.client import HttpClient, same_origin
+from registry.hosts.http.faults import connection_fault
 from registry.hosts.reference import Reference
 from registry.hosts.selection.adapters import base_in_tags
 from registry.hosts.selection.model_files import SelectedFiles, select_files
@@ -48,6 +50,7 @@ from registry.hosts.web_files import WebFile
 
 _TIMEOUT_S = 20.0
 _MAX_FILES = 20_000
+_TOKEN_WAY = "set HF_TOKEN for the daemon or run: hf auth login"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +143,35 @@ def _cached(repo: str, path: str, commit: str) -> Path | None:
 
 
 def _gated(repo: str) -> str:
-    return (
-        f"{repo} is gated: accept its terms at "
-        f"{constants.ENDPOINT}/{repo}, then set HF_TOKEN for the daemon or run: hf auth login"
-    )
+    return f"{repo} is gated: accept its terms at {constants.ENDPOINT}/{repo}, then {_TOKEN_WAY}"
 
 
 def _refusal(error: Exception, repo: str, revision: str | None) -> RemoteError:
     if isinstance(error, GatedRepoError):
         return RemoteDenied(_gated(repo))
     if isinstance(error, RevisionNotFoundError):
-        return RemoteMissing(f"{repo} has no revision {revision}")
+        return RemoteMissing(f"{repo} has no revision {revision}; see {constants.ENDPOINT}/{repo}")
     if isinstance(error, RepositoryNotFoundError):
         return RemoteMissing(
-            f"Hugging Face has no {repo}, or it is private and HF_TOKEN is not set"
+            f"Hugging Face has no {repo}; if it is private, {_TOKEN_WAY}. Check the spelling at "
+            f"{constants.ENDPOINT}"
         )
     if isinstance(error, HfHubHTTPError):
-        status = getattr(error.response, "status_code", "an error")
-        return RemoteUnreachable(f"Hugging Face responded with {status} to a request for {repo}")
-    kind = type(error).__name__
-    return RemoteUnreachable(f"{httpx.URL(constants.ENDPOINT).host} cannot be reached: {kind}")
+        return _refused(getattr(error.response, "status_code", None), repo)
+    _, host, port = origin_of(httpx.URL(constants.ENDPOINT))
+    fault = connection_fault(error, f"{host}:{port}")
+    return RemoteUnreachable(fault.reason) if isinstance(fault, RetryLater) else fault
+
+
+def _refused(status: int | None, repo: str) -> RemoteError:
+    if status in (401, 403):
+        return RemoteDenied(f"Hugging Face rejects your token for {repo} ({status}): {_TOKEN_WAY}")
+    if status == 429:
+        return RemoteUnreachable(
+            "Hugging Face limits the rate of requests (429): wait a few minutes, or have a higher "
+            f"limit with an account: {_TOKEN_WAY}"
+        )
+    return RemoteUnreachable(
+        f"Hugging Face responded with {status or 'an error'} to a request for {repo}; try again "
+        "later"
+    )

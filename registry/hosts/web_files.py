@@ -60,10 +60,14 @@ class UrlHost:
         return RemoteModel(self.reference.name, tuple(files))
 
     async def _file(self, url: httpx.URL) -> RemoteFile:
-        async with self.client.open(ClientRequest("GET", url, {"Range": "bytes=0-0"})) as response:
+        async def read(response: httpx.Response) -> tuple[int, str]:
             raise_for_status(response, f"file {url.path}")
-            size = _size(response)
-            version = response.headers.get("etag") or response.headers.get("last-modified") or ""
+            headers = response.headers
+            version = headers.get("etag") or headers.get("last-modified") or ""
+            return _size(response), version
+
+        first = ClientRequest("GET", url, {"Range": "bytes=0-0"})
+        size, version = await self.client.ask(first, read)
         key = f"{url.copy_with(query=None)}|{version[:128]}"
         title = url.path.rpartition("/")[2]
         return RemoteFile(title, size, None, key, WebFile(self.client, url))

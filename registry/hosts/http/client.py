@@ -14,10 +14,10 @@ import json
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import httpcore
 import httpx
@@ -25,6 +25,7 @@ import httpx
 from registry.errors import RemoteDenied, RemoteMissing, RemoteRefused, RemoteUnreachable, shown
 from registry.hosts.host import RangesIgnored, RetryLater
 from registry.hosts.http.addresses import check_redirect, check_scheme, origin_of
+from registry.hosts.http.faults import connection_fault
 from registry.hosts.http.peers import Peers
 
 STALL_S = 30.0
@@ -38,6 +39,8 @@ _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 # httpcore reads 64 KiB at a time, and each part costs the same whatever its length: 1.7 s of CPU a
 # GiB, and 0.6 s with these. asyncio reads no more than this much at once.
 httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = 256 * 1024
+AnswerT = TypeVar("AnswerT")
+
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.ASCII)
 
 
@@ -99,7 +102,7 @@ class HttpClient:
         followed. Raises RemoteRefused, RetryLater for faults of the connection."""
         response = await self._send(request)
         try:
-            with _connection_faults(request.url):
+            with _connection_faults(response.request.url):
                 yield response
         finally:
             with contextlib.suppress(httpx.HTTPError):
@@ -149,21 +152,32 @@ class HttpClient:
     async def fetch(
         self, request: ClientRequest, limit_bytes: int = MAX_ANSWER_BYTES
     ) -> httpx.Response:
-        """The whole answer to a request, at most limit_bytes; asked again a few times when that
-        may help. Raises RemoteError."""
+        """The whole answer to a request, at most limit_bytes. Raises RemoteError."""
+
+        async def read(response: httpx.Response) -> httpx.Response:
+            return httpx.Response(
+                response.status_code,
+                headers=response.headers,
+                content=await _body(response, limit_bytes),
+                request=response.request,
+            )
+
+        return await self.ask(request, read)
+
+    async def ask(
+        self, request: ClientRequest, read: Callable[[httpx.Response], Awaitable[AnswerT]]
+    ) -> AnswerT:
+        """What read makes of the answer to a request, which is sent again a few times, within
+        about half a minute, when that may help. Raises RemoteError, and what read raises."""
+        until_s = time.monotonic() + self._stall_s
         for attempt in range(_MAX_ATTEMPTS):
             try:
                 async with self.open(request) as response:
                     raise_if_transient(response)
-                    content = await _body(response, limit_bytes)
-                return httpx.Response(
-                    response.status_code,
-                    headers=response.headers,
-                    content=content,
-                    request=response.request,
-                )
+                    return await read(response)
             except RetryLater as error:
-                if attempt == _MAX_ATTEMPTS - 1:
+                is_late = error.after_s is None and time.monotonic() > until_s
+                if attempt == _MAX_ATTEMPTS - 1 or is_late:
                     raise RemoteUnreachable(error.reason) from None
                 await asyncio.sleep(min(error.after_s or 0.3 * 2**attempt, _MAX_WAIT_S))
         raise AssertionError
@@ -177,16 +191,11 @@ def _trust(insecure: bool) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _connection_faults(url: httpx.URL) -> Any:
-    host = url.host
     try:
         yield
-    except httpx.TimeoutException:
-        raise RetryLater(f"{host} stopped responding") from None
     except httpx.TransportError as error:
-        reason = str(error) or type(error).__name__
-        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-            raise RemoteRefused(f"the certificate of {host} cannot be verified: {reason}") from None
-        raise RetryLater(f"the connection to {host} failed: {reason}") from None
+        _, host, port = origin_of(url)
+        raise connection_fault(error, f"{host}:{port}") from None
 
 
 def _location(response: httpx.Response) -> httpx.URL:
