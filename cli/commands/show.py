@@ -87,12 +87,19 @@ def sections(model: dict[str, Any]) -> list[tuple[str, list[str]]]:
     return [(title, lines) for title, lines in found if lines]
 
 
+def is_base(model: dict[str, Any]) -> bool:
+    """Whether a model, as /api/show gives it, writes text and has no chat template."""
+    return "completion" in (model.get("capabilities") or ()) and not model.get("template")
+
+
 def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
     """The facts about the weights."""
     details = model.get("details") or {}
     info = model.get("model_info") or {}
     architecture = str(info.get("general.architecture") or details.get("family") or "")
     rows = [("architecture", architecture), ("parameters", details.get("parameter_size"))]
+    if is_base(model):
+        rows.append(("kind", "base model: continues a text, has no chat template"))
     rows += [(label, info.get(f"{architecture}.{key}")) for label, key in _INFO_ROWS]
     rows.append(("quantization", details.get("quantization_level")))
     rows.append(("bits per weight", model.get("bits_per_weight")))

@@ -204,11 +204,14 @@ def _shown(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _require_tools(lease: Lease) -> None:
     if not lease.capabilities.tools:
-        raise Unsupported(
-            f"{lease.bundle.name.short} does not support tools: its chat template does not "
-            "mention them",
-            param="tools",
-        )
+        raise Unsupported(_unsupported(lease, "tools", "them"), param="tools")
+
+
+def _unsupported(lease: Lease, what: str, pronoun: str) -> str:
+    reason = f"its chat template does not mention {pronoun}"
+    if lease.template is None:
+        reason = "it is a base model, without a chat template"
+    return f"{lease.bundle.name.short} does not support {what}: {reason}"
 
 
 def _think_options(lease: Lease, think: bool | str | None) -> dict[str, Any]:
@@ -220,11 +223,7 @@ def _think_options(lease: Lease, think: bool | str | None) -> dict[str, Any]:
         known = ", ".join(EFFORTS)
         raise InvalidRequest(f"think={think[:40]!r}: expected true, false, {known}", param="think")
     if think is not False and not lease.capabilities.thinking:
-        raise Unsupported(
-            f"{lease.bundle.name.short} does not support thinking: its chat template does not "
-            "mention it",
-            param="think",
-        )
+        raise Unsupported(_unsupported(lease, "thinking", "it"), param="think")
     effort = {"reasoning_effort": think} if isinstance(think, str) else {}
     wanted = think is not False
     return {"think": think, "thinking": wanted, "enable_thinking": wanted, **effort}

@@ -7,12 +7,13 @@ from typing import Any
 
 from modelfile.errors import ModelfileError
 from modelfile.templates.chat_template import Capabilities, ChatTemplate
-from runner.errors import ModelInvalid
+from runner.errors import ModelInvalid, Unsupported
 
 
 class PlainTemplate(ChatTemplate):
-    """The prompt for a model without a chat template: "User: ...", "Assistant: ...", one blank
-    line between turns, system text first and without a label. Tools are not shown."""
+    """The prompt for a base model, which has no chat template: the user's text as it stands, after
+    the system text and a blank line. It has no form for turns, and an invented one would lead the
+    model astray."""
 
     capabilities = Capabilities(optional_generation_prompt=True)
 
@@ -23,9 +24,16 @@ class PlainTemplate(ChatTemplate):
         add_generation_prompt: bool = True,
         **options: Any,
     ) -> str:
-        """See ChatTemplate."""
-        turns = [_plain_turn(message) for message in messages]
-        return "\n\n".join(turns + ["Assistant:"] * add_generation_prompt)
+        """See ChatTemplate. Raises Unsupported for anything but one message of the user."""
+        turns = [message["role"] for message in messages if message["role"] != "system"]
+        if turns != ["user"]:
+            raise Unsupported(
+                "this is a base model without a chat template, which continues one text: send one"
+                f" user message instead of {len(turns)} turns ({', '.join(turns[:5])}), or create"
+                " the model with a TEMPLATE",
+                param="messages",
+            )
+        return "\n\n".join(str(message["content"]) for message in messages)
 
 
 class BrokenTemplate(ChatTemplate):
@@ -47,8 +55,3 @@ class BrokenTemplate(ChatTemplate):
             f"the model's chat template is unusable: {self._fault}; set another one with "
             "TEMPLATE in a Modelfile"
         )
-
-
-def _plain_turn(message: Mapping[str, Any]) -> str:
-    role, content = str(message["role"]), str(message["content"])
-    return content if role == "system" else f"{role.capitalize()}: {content}"

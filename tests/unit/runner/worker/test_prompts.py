@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from runner.backends.backend import DecodedImage, ImagePart, ImageSlot
-from runner.errors import InvalidRequest, ModelInvalid
+from runner.errors import InvalidRequest, ModelInvalid, Unsupported
 from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Image, Message, ToolCall
 from runner.worker.images import ImageCache
 from runner.worker.prompts import MAX_COMPILED_TEMPLATES, PromptEncoder, inputs_to_tokens
@@ -71,9 +71,18 @@ def test_text_is_encoded_and_tokens_are_taken_as_they_are() -> None:
     assert prompts().encode(GenerateRequest("x", tokens=(1, 2))) == [1, 2]
 
 
-def test_without_a_template_turns_are_labelled() -> None:
+def test_without_a_template_texts_stay_as_they_are() -> None:
+    assert prompts(None).render(chat(Message("user", " hi\n"))) == " hi\n"
     request = chat(Message("system", "Be kind."), Message("user", "hi"))
-    assert prompts(None).render(request) == "Be kind.\n\nUser: hi\n\nAssistant:"
+    assert prompts(None).render(request) == "Be kind.\n\nhi"
+
+
+@pytest.mark.parametrize("roles", [("user", "assistant", "user"), ("user", "assistant"), ()])
+def test_without_a_template_a_conversation_is_refused(roles: tuple[str, ...]) -> None:
+    messages = [Message("system", "Be kind."), *(Message(role, "hi") for role in roles)]
+    request = chat(*messages, continues=roles[-1:] == ("assistant",))
+    with pytest.raises(Unsupported, match=f"base model.* instead of {len(roles)} turns"):
+        prompts(None).render(request)
 
 
 def test_a_template_in_go_is_rendered_as_ollama_does() -> None:
@@ -176,11 +185,6 @@ def test_a_continued_message_is_rendered_without_its_end(template: str, begun: s
     expected = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     shown = begun.lstrip() if template == TRIMMING else begun
     assert prompts(template).render(request) == expected + shown
-
-
-def test_without_a_template_a_message_is_continued_too() -> None:
-    request = chat(Message("user", "hi"), Message("assistant", "It is"), continues=True)
-    assert prompts(None).render(request) == "User: hi\n\nAssistant: It is"
 
 
 def test_a_template_that_leaves_the_last_message_out_cannot_continue_it() -> None:
