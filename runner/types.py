@@ -118,11 +118,26 @@ class ToolChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Infill:
+    """A gap to be filled in. prompt: more text before it, in which control tokens count. extra:
+    names and texts of other files. tokens: ids by the roles of registry.formats.gguf.fim, set for
+    the leased model; suffix_first None: as its family was trained."""
+
+    prefix: str
+    suffix: str
+    prompt: str = ""
+    extra: tuple[tuple[str, str], ...] = ()
+    suffix_first: bool | None = None
+    tokens: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """What is to be generated, from the surface that read it to the engine. Exactly one of
-    messages, text and tokens is given: messages are rendered by the model's chat template; text is
-    encoded as it stands (with the vocabulary's BOS where the model wants one, control tokens in it
-    are honoured); tokens are used as they are.
+    messages, infill, text and tokens is given: messages are rendered by the model's chat template;
+    infill is put together of the vocabulary's own tokens; text is encoded as it stands (with the
+    vocabulary's BOS where the model wants one, control tokens in it are honoured); tokens are used
+    as they are.
 
     A surface says what its client wants. runner.server.generation completes that for the leased
     model, one request for each sequence. think_if_able: think counts for models that can reason
@@ -139,6 +154,7 @@ class GenerateRequest:
     keep_alive_s: float | None = None  # None: the settings'
 
     messages: tuple[Message, ...] | None = None
+    infill: Infill | None = None
     text: str | None = None
     tokens: tuple[int, ...] | None = None
     preceding: tuple[int, ...] = ()  # tokens before those of messages

@@ -71,7 +71,7 @@ def model_capabilities(bundle: Bundle) -> ModelCapabilities:
         completion=not pools,
         embedding=(pools and not ranks) or echo,
         tools=not pools and found.tools,
-        insert=not pools and found.insert,
+        insert=not pools and (found.insert or not bundle.header.fim.missing),
         thinking=not pools and found.thinking,
         rerank=ranks,
         vision=not pools and projector_of(bundle) is not None,

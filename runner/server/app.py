@@ -24,11 +24,13 @@ from runner.server.keys import KeyRing
 from runner.server.llamacpp.answers import (
     ApplyTemplateResponse,
     DetokenizeResponse,
+    InfillResponse,
     RerankResponse,
     ScoreResponse,
     TokenizeResponse,
 )
 from runner.server.llamacpp.apply_template import ApplyTemplateRequest, apply_template
+from runner.server.llamacpp.infill import InfillRequest, infill
 from runner.server.llamacpp.rerank import RerankRequest, ScoreRequest, rerank, score
 from runner.server.llamacpp.tokenize import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
 from runner.server.metrics import Metrics
@@ -49,6 +51,7 @@ from runner.server.perplexity import EvalRequest, evaluate
 from runner.server.rate_limits import RateLimiter
 from runner.server.routes import RouteSpec, router
 from runner.server.services import Services
+from runner.server.sse import EVENT_STREAM as SSE
 from runner.server.sse import NDJSON
 from runner.server.upkeep.routes import ROUTES as UPKEEP
 from runner.settings import Address, Settings
@@ -76,6 +79,7 @@ _OWN = (
     RouteSpec(
         "/detokenize", ("POST",), detokenize, "inference", DetokenizeRequest, DetokenizeResponse
     ),
+    RouteSpec("/infill", ("POST",), infill, "inference", InfillRequest, InfillResponse, SSE),
     *(
         RouteSpec(path, ("POST",), rerank, "inference", RerankRequest, RerankResponse)
         for path in ("/v1/rerank", "/rerank")

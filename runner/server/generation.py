@@ -17,6 +17,7 @@ from runner.chat.conversation import with_bundle_turns
 from runner.chat.output import OutputParser, output_parser, special_tokens_of
 from runner.chat.reasoning import special_tokens_of_reasoning
 from runner.errors import InvalidRequest, Unsupported
+from runner.models.capabilities import template_capabilities
 from runner.models.delta_stream import DeltaStream
 from runner.models.manager import Lease
 from runner.models.options import generation_options
@@ -24,7 +25,7 @@ from runner.server.answer_grammar import after_reasoning, grammar_of_tools, reas
 from runner.server.images import require_vision, without_placeholders
 from runner.server.leases import require_embedding
 from runner.server.services import Services
-from runner.types import GenerateRequest, Grammar, Message
+from runner.types import GenerateRequest, Grammar, Infill, Message
 
 MAX_LOGIT_BIAS = 1024
 MAX_SEQUENCES = 128
@@ -85,6 +86,8 @@ async def prepare(
 
 def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
     """request with all that its prompt is rendered from. Raises InvalidRequest, Unsupported."""
+    if request.infill is not None:
+        return _with_infill(lease, request, request.infill)
     if request.messages is None:
         return request
     tools = () if request.tool_choice.mode == "none" else request.tools
@@ -150,7 +153,7 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         completed,
         sampling=options.sampling,
         max_tokens=options.max_tokens,
-        stop=options.stop,
+        stop=(*options.stop, *_infill_ends(completed)),
         grammar=_grammar(lease, request, completed),
         context_length=min(context, lease.plan.max_context_length),
         n_keep=_n_keep(lease, request) if request.context_shift else None,
@@ -179,12 +182,38 @@ def _is_chat(request: GenerateRequest) -> bool:
 
 
 def _with_suffix(lease: Lease, request: GenerateRequest, suffix: str) -> GenerateRequest:
-    if request.template is None and not lease.capabilities.insert:
+    """request for the template where it has a place for a suffix, else for the vocabulary."""
+    if request.template is not None or template_capabilities(lease.bundle).insert:
+        return replace(request, template_options={**request.template_options, "suffix": suffix})
+    if not lease.capabilities.insert:
+        missing = ", ".join(lease.bundle.header.fim.missing)
         raise Unsupported(
-            f"{lease.bundle.name.short} does not support insert: its template does not use .Suffix",
+            f"{lease.bundle.name.short} does not support insert: its template does not use .Suffix,"
+            f" and its vocabulary has no FIM token for: {missing}",
             param="suffix",
         )
-    return replace(request, template_options={**request.template_options, "suffix": suffix})
+    (message,) = request.messages or ()
+    infill = Infill(message.content, suffix)
+    return _with_infill(lease, replace(request, messages=None), infill)
+
+
+def _with_infill(lease: Lease, request: GenerateRequest, infill: Infill) -> GenerateRequest:
+    """request with the FIM tokens of the model. What they are called ends the answer, and does not
+    show."""
+    fim = lease.bundle.header.fim
+    if fim.missing:
+        missing = " ".join(f"{word} token is missing." for word in fim.missing)
+        raise Unsupported(f"Infill is not supported by this model: {missing}", param="model")
+    first = fim.suffix_first if infill.suffix_first is None else infill.suffix_first
+    return replace(
+        request,
+        infill=replace(infill, tokens=fim.ids, suffix_first=first),
+        kept_special_tokens=fim.ends,
+    )
+
+
+def _infill_ends(request: GenerateRequest) -> tuple[str, ...]:
+    return () if request.infill is None else request.kept_special_tokens
 
 
 def _with_bundle_turns(lease: Lease, messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -17,9 +17,10 @@ from modelfile.templates.dialect import compile_template
 from modelfile.templates.named import DEFAULT, TOOL_USE, NamedTemplates
 from runner.backends.backend import Tokenizer
 from runner.errors import InvalidRequest, Unsupported
-from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Message
+from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Infill, Message
 from runner.worker.fallback_templates import BrokenTemplate, PlainTemplate
 from runner.worker.images import ImageCache, images_of
+from runner.worker.infill import infill_tokens
 from runner.worker.template_messages import (
     absent_marker,
     content_parts,
@@ -195,6 +196,8 @@ class PromptEncoder:
         when it has not. Raises InvalidRequest."""
         if request.tokens is not None:
             return list(request.tokens), ""
+        if request.infill is not None:
+            return self.fill_in(request.infill), ""
         text = self.render(request)
         end = text.rstrip() if request.messages is not None else ""
         prefix = next((one for one in request.answer_prefixes if end.endswith(one)), "")
@@ -209,6 +212,10 @@ class PromptEncoder:
             tokens += self._images.tokens(image)
             tokens += self._tokenizer.encode(piece, add_bos=False, parse_special=True)
         return tokens, prefix
+
+    def fill_in(self, infill: Infill, max_tokens: int | None = None) -> list[int]:
+        """See infill_tokens."""
+        return infill_tokens(self._tokenizer, infill, max_tokens)
 
     def encode_text(self, text: str) -> list[int]:
         """Token ids of a whole prompt: control tokens in it count, and BOS comes first where

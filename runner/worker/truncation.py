@@ -34,13 +34,15 @@ class EncodedPrompt:
 def fit_prompt(prompts: PromptEncoder, request: GenerateRequest, context: int) -> EncodedPrompt:
     """The prompt of a request. When it does not fit into context tokens and the request allows
     it, the fewest oldest turns are left out with which it does and leaves the answer what that
-    may have at most, or a quarter of the context. Where nothing helps, the whole prompt comes
-    back and is for the engine to refuse. Raises InvalidRequest."""
+    may have at most, or a quarter of the context; around a gap, what is far from it. Where nothing
+    helps, the whole prompt comes back and is for the engine to refuse. Raises InvalidRequest."""
+    reserve = max(1, min(request.max_tokens or context, context // ANSWER_SHARE))
+    if request.infill is not None:
+        return EncodedPrompt(prompts.fill_in(request.infill, context - reserve), "")
     tokens, answer_prefix = prompts.prepare(request)
     whole = EncodedPrompt(tokens, answer_prefix)
     if not request.truncate_messages or request.messages is None or len(tokens) < context:
         return whole
-    reserve = max(1, min(request.max_tokens or context, context // ANSWER_SHARE))
     turns = droppable_turns(request.messages)
     prompt = _fewest(prompts, request, turns, context - reserve)
     if prompt is None:

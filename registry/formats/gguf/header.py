@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from registry.formats.gguf.fim import FimTokens
 from registry.formats.gguf.types import FILE_TYPES, TENSOR_TYPES
 from registry.formats.gguf.values import LazyArray
 
@@ -58,6 +59,7 @@ class GgufHeader:
     tensors: tuple[TensorInfo, ...]
     file_size_bytes: int
     data_offset: int
+    fim: FimTokens = field(default_factory=FimTokens)
 
     @property
     def architecture(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from registry.atomic import open_regular
 from registry.errors import BlobDamaged, InvalidGguf, shown
+from registry.formats.gguf.fim import fim_tokens_of
 from registry.formats.gguf.header import GgufHeader
 from registry.formats.gguf.header_source import HeaderSource
 from registry.formats.gguf.rules import check_metadata
@@ -57,7 +58,9 @@ def _read(source: HeaderSource, path: Path) -> GgufHeader:
     data_offset = -(-source.position // alignment) * alignment
     check_layout(tensors, data_offset, source.size_bytes)
     metadata = {key: plain(value, path) for key, value in raw.items()}
-    return GgufHeader(path, version, metadata, tensors, source.size_bytes, data_offset)
+    return GgufHeader(
+        path, version, metadata, tensors, source.size_bytes, data_offset, fim_tokens_of(raw)
+    )
 
 
 def read_counts(source: HeaderSource) -> tuple[int, int, int]:

@@ -70,3 +70,42 @@ class ScoreResponse(TypedDict):
     model: str
     data: list[PairScore]
     usage: dict[str, int]
+
+
+class LlamaCppTimings(TypedDict):
+    """What an answer took. prompt_n: tokens of the prompt that were computed."""
+
+    cache_n: int
+    prompt_n: int
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float
+    predicted_per_token_ms: float
+    predicted_per_second: float
+
+
+class InfillPart(TypedDict):
+    """A piece of what stands between a prefix and a suffix."""
+
+    index: int
+    content: str
+    tokens: list[int]
+    id_slot: int
+    stop: bool
+    tokens_predicted: int
+
+
+class InfillResponse(InfillPart):
+    """The whole answer, or the end of a streamed one."""
+
+    model: str
+    tokens_evaluated: int
+    tokens_cached: int
+    generation_settings: dict[str, int | None]
+    has_new_line: bool
+    truncated: bool
+    stop_type: Literal["eos", "limit", "word"]
+    stopping_word: str
+    timings: LlamaCppTimings

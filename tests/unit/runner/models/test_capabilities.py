@@ -9,6 +9,7 @@ import pytest
 
 from modelfile.templates.renderers import renderer_source
 from registry.bundle import Bundle
+from registry.formats.gguf.fim import FimTokens
 from registry.names import Name
 from runner.errors import ModelInvalid
 from runner.models.capabilities import model_capabilities, template_of
@@ -20,7 +21,11 @@ def bundle(
 ) -> Bundle:
     """A bundle with its TEMPLATE, the template of the model file and its RENDERER."""
     header = SimpleNamespace(
-        architecture="llama", is_embedding=False, chat_template=own, metadata=metadata
+        architecture="llama",
+        is_embedding=False,
+        chat_template=own,
+        metadata=metadata,
+        fim=FimTokens(),
     )
     fields = {"template": template, "header": header, "renderer": renderer, "projector": None}
     return cast(Bundle, SimpleNamespace(name=Name.parse("m"), **fields))

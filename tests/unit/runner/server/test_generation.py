@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from modelfile.templates.chat_template import Capabilities
+from registry.formats.gguf.fim import FimTokens
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.capabilities import ModelCapabilities
 from runner.server import generation
 from runner.server.generation import complete_prompt
-from runner.types import GenerateRequest, Message, ToolChoice
+from runner.types import GenerateRequest, Infill, Message, ToolChoice
 
 USER = Message("user", "hi")
 FUNCTION = {"name": "f", "parameters": {}, "strict": True, "lark": "start: A"}
@@ -22,11 +24,19 @@ TOOL = {"type": "function", "function": FUNCTION}
 @pytest.fixture(autouse=True)
 def _no_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "reasoning_tags", lambda lease: None)
+    monkeypatch.setattr(
+        generation, "template_capabilities", lambda bundle: Capabilities(insert=bundle.inserts)
+    )
 
 
-def lease(**capabilities: bool) -> Any:
+def lease(fim: FimTokens | None = None, **capabilities: bool) -> Any:
     bundle = SimpleNamespace(
-        parser=None, name=SimpleNamespace(short="m"), system="Be kind.", messages=()
+        parser=None,
+        name=SimpleNamespace(short="m"),
+        system="Be kind.",
+        messages=(),
+        header=SimpleNamespace(fim=fim or FimTokens()),
+        inserts=fim is None,
     )
     able = SimpleNamespace(
         **{field.name: capabilities.get(field.name, False) for field in fields(ModelCapabilities)}
@@ -52,7 +62,7 @@ def test_what_the_model_cannot_do_is_refused_by_name() -> None:
         ({"suffix": "x"}, "suffix"),
     ):
         with pytest.raises(Unsupported) as refusal:
-            complete_prompt(lease(), GenerateRequest(messages=(USER,), **given))  # type: ignore[arg-type]
+            complete_prompt(lease(FimTokens()), GenerateRequest(messages=(USER,), **given))  # type: ignore[arg-type]
         assert refusal.value.details["param"] == param
 
 
@@ -77,3 +87,18 @@ def test_a_suffix_is_a_variable_of_the_template() -> None:
     completed = complete_prompt(lease(insert=True), request)
     assert completed.template_options == {"suffix": "end"}
     assert completed.messages == (USER,)
+
+
+def test_a_suffix_goes_by_the_vocabulary_where_the_template_has_no_place_for_it() -> None:
+    fim = FimTokens({"pre": 1, "suf": 2, "mid": 3}, ("<mid>",), ())
+    request = GenerateRequest(messages=(USER,), suffix="end")
+    completed = complete_prompt(lease(fim, insert=True), request)
+    assert completed.messages is None
+    assert completed.infill == Infill("hi", "end", tokens=fim.ids, suffix_first=False)
+    assert completed.kept_special_tokens == ("<mid>",)
+
+
+def test_a_gap_needs_tokens_and_those_that_are_missing_are_named() -> None:
+    request = GenerateRequest(infill=Infill("a", "b"))
+    with pytest.raises(Unsupported, match=r"model: suffix token is missing\. middle token is mis"):
+        complete_prompt(lease(FimTokens({"pre": 1}, (), ("suffix", "middle"))), request)

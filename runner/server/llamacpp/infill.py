@@ -1,0 +1,180 @@
+"""POST /infill: the text between a prefix and a suffix, in the words of llama.cpp's server.
+
+What its clients for editors always send and hearth does by itself or not at all (cache_prompt,
+samplers, n_indent, t_max_prompt_ms, t_max_predict_ms) is ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+from pydantic_core import to_json
+
+from runner.errors import Unsupported
+from runner.models.options import check_options
+from runner.server.generation import Generation, prepare
+from runner.server.http_request import HttpRequest
+from runner.server.keep_alive import keep_alive_s
+from runner.server.llamacpp.answers import InfillPart, InfillResponse, LlamaCppTimings
+from runner.server.openai.sampling import SamplingFields
+from runner.server.request_body import WireModel
+from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
+from runner.server.stream import Deltas, collect, send_stream
+from runner.types import Finish, GenerateRequest, Infill
+
+_REFUSED = ("n_probs", "json_schema", "lora")
+
+
+class InfillFile(WireModel):
+    """Another file, or a part of one."""
+
+    text: str
+    filename: str = "tmp"
+
+
+class InfillRequest(SamplingFields):
+    """POST /infill. spm_infill: the suffix first; llama.cpp has it as an option of the server."""
+
+    model: str = Field(min_length=1)
+    input_prefix: str
+    input_suffix: str
+    input_extra: list[InfillFile] | None = None
+    prompt: str | None = None
+    spm_infill: bool | None = None
+    stream: bool | None = None
+    n_predict: int | None = None
+    n_keep: int | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    grammar: str | None = None
+    ignore_eos: bool = False
+    response_fields: list[str] | None = None
+    n_probs: int | None = None
+    json_schema: Any = None
+    lora: Any = None
+    options: dict[str, Any] | None = None
+    keep_alive: Any = None
+
+    def generate_request(self) -> GenerateRequest:
+        """What is asked for. Raises InvalidRequest, Unsupported."""
+        for name in _REFUSED:
+            if getattr(self, name):
+                raise Unsupported(f"{name} is not supported here", param=name)
+        own = {"num_predict": self.n_predict, "num_keep": self.n_keep}
+        own |= {name: getattr(self, name) for name in ("seed", "stop", "grammar")}
+        given = {**self.sampling_options(), **own, **(self.options or {})}
+        extra = tuple((file.filename, file.text) for file in self.input_extra or ())
+        return GenerateRequest(
+            model=self.model,
+            options=check_options(given),
+            keep_alive_s=keep_alive_s(self.keep_alive),
+            infill=Infill(
+                *(self.input_prefix, self.input_suffix, self.prompt or "", extra, self.spm_infill)
+            ),
+            logit_bias=self.id_bias,
+            ignore_eos=self.ignore_eos,
+        )
+
+
+async def infill(http: HttpRequest) -> None:
+    """Answer one object, or events with the text as it comes and then that object."""
+    body = await http.read(InfillRequest)
+    async with (
+        http.cancelled_on_disconnect(),
+        prepare(http.services, body.generate_request()) as generation,
+    ):
+        renderer = InfillRenderer(body, generation)
+        if body.stream:
+            await send_stream(http, generation.start(), renderer)
+            return
+        (answer,) = await collect(generation.start(), 1)
+        assert answer.finish is not None
+        await http.reply(renderer.last(answer.text, answer.text, answer.finish))
+
+
+class InfillRenderer:
+    """The events of one answer."""
+
+    content_type = EVENT_STREAM
+
+    def __init__(self, body: InfillRequest, generation: Generation) -> None:
+        self._body = body
+        (request,) = generation.requests
+        self._n_ctx, self._ends = request.context_length or 0, request.kept_special_tokens
+        self._texts: list[str] = []
+        self._tokens = 0
+
+    def events(self, arrived: Deltas) -> bytes:
+        """See StreamRenderer."""
+        out = b""
+        for _, delta in arrived:
+            self._tokens += delta.token_count
+            if delta.text:
+                self._texts.append(delta.text)
+                out += event(to_json(_part(delta.text, self._tokens)))
+            if delta.finish is not None:
+                out += event(to_json(self.last("", "".join(self._texts), delta.finish)))
+        return out
+
+    def keep_alive(self) -> bytes:
+        """See StreamRenderer."""
+        return KEEP_ALIVE
+
+    def end(self) -> bytes:
+        """See StreamRenderer."""
+        return b""
+
+    def last(self, shown: str, text: str, finish: Finish) -> dict[str, Any]:
+        """The last object. shown: its content; text: the whole answer."""
+        usage, word = finish.usage, finish.stop_string
+        by_word = word is not None and word not in self._ends
+        answer: InfillResponse = {
+            **_part(shown, usage.completion_tokens, stop=True),
+            "model": self._body.model,
+            "tokens_evaluated": usage.prompt_tokens,
+            "tokens_cached": usage.prompt_tokens + usage.completion_tokens,
+            "generation_settings": {"n_ctx": self._n_ctx, "n_predict": self._body.n_predict},
+            "has_new_line": "\n" in text,
+            "truncated": finish.shifted_tokens > 0,
+            "stop_type": "limit" if finish.reason == "length" else "word" if by_word else "eos",
+            "stopping_word": (word or "") if by_word else "",
+            "timings": _timings(finish),
+        }
+        fields = self._body.response_fields
+        return dict(answer) if not fields else _chosen(dict(answer), fields)
+
+
+def _part(text: str, count: int, *, stop: bool = False) -> InfillPart:
+    return InfillPart(
+        index=0, content=text, tokens=[], id_slot=0, stop=stop, tokens_predicted=count
+    )
+
+
+def _timings(finish: Finish) -> LlamaCppTimings:
+    usage = finish.usage
+    computed = usage.prompt_tokens - usage.cached_tokens
+    prompt_ms, predicted_ms = usage.prefill_s * 1000, usage.decode_s * 1000
+    return {
+        "cache_n": usage.cached_tokens,
+        "prompt_n": computed,
+        "prompt_ms": prompt_ms,
+        "prompt_per_token_ms": prompt_ms / max(1, computed),
+        "prompt_per_second": computed / usage.prefill_s if usage.prefill_s else 0.0,
+        "predicted_n": usage.completion_tokens,
+        "predicted_ms": predicted_ms,
+        "predicted_per_token_ms": predicted_ms / max(1, usage.completion_tokens),
+        "predicted_per_second": usage.completion_tokens / usage.decode_s if usage.decode_s else 0.0,
+    }
+
+
+def _chosen(answer: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """The fields with these names; a/b is a field of a field, and keeps that name."""
+    found: dict[str, Any] = {}
+    for name in names:
+        value: Any = answer
+        for key in name.split("/"):
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            found[name] = value
+    return found
