@@ -84,7 +84,7 @@ def _section(method: str, path: str, operation: Schema, schemas: Schema) -> list
 
 def _content(media: str, content: Schema) -> str:
     if "schema" in content:
-        return f"JSON, {_link(content['schema']['$ref'])}"
+        return f"JSON, {_written(content['schema'])}"
     return _MEDIA.get(media, media)
 
 

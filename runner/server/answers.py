@@ -13,6 +13,12 @@ class StatusResponse(TypedDict):
     status: str
 
 
+class LogoutResponse(StatusResponse):
+    """What came of a logout. removed: false when there was nothing to forget."""
+
+    removed: bool
+
+
 class VersionResponse(TypedDict):
     """Who answers."""
 

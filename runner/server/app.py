@@ -15,83 +15,44 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runner.errors import StorageFailed
 from runner.library.library import Library
 from runner.models.manager import Manager
-from runner.server.answers import CreatedKey, KeyList, RemovedKey, StatusResponse, VersionResponse
-from runner.server.anthropic.routes import ROUTES as ANTHROPIC
+from runner.server import health, key_routes, perplexity
+from runner.server.anthropic import messages
 from runner.server.guard import Guard
-from runner.server.health import health, metrics, ready, root, version
-from runner.server.key_routes import KeyRequest, add_key, list_keys, remove_key
 from runner.server.keys import KeyRing
-from runner.server.llamacpp.answers import (
-    ApplyTemplateResponse,
-    DetokenizeResponse,
-    InfillResponse,
-    RerankResponse,
-    ScoreResponse,
-    TokenizeResponse,
-)
-from runner.server.llamacpp.apply_template import ApplyTemplateRequest, apply_template
-from runner.server.llamacpp.infill import InfillRequest, infill
-from runner.server.llamacpp.rerank import RerankRequest, ScoreRequest, rerank, score
-from runner.server.llamacpp.tokenize import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
+from runner.server.llamacpp import apply_template, infill, rerank, tokenize
 from runner.server.metrics import Metrics
-from runner.server.ollama.routes import ROUTES as OLLAMA
+from runner.server.ollama import blobs, create, embed, login, transfers
+from runner.server.ollama import chat as ollama_chat
+from runner.server.ollama import models as ollama_models
+from runner.server.openai import chat, completions, embeddings, models
+from runner.server.openai.batches import handlers as batches
 from runner.server.openai.batches.endpoint_call import call as call_endpoint
 from runner.server.openai.batches.executor import BatchExecutor, Traffic
 from runner.server.openai.batches.journal import TABLES as BATCH_TABLES
 from runner.server.openai.batches.journal import BatchJournal
 from runner.server.openai.database import Database
+from runner.server.openai.files import handlers as files
 from runner.server.openai.files.file_store import TABLES as FILE_TABLES
 from runner.server.openai.files.file_store import FileStore
+from runner.server.openai.responses import handlers as responses
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.responses.response_store import FILE_NAME as RESPONSES_FILE
 from runner.server.openai.responses.response_store import ResponseStore
-from runner.server.openai.routes import ROUTES as OPENAI
 from runner.server.openapi.handlers import describing
-from runner.server.perplexity import EvalRequest, evaluate
 from runner.server.rate_limits import RateLimiter
-from runner.server.routes import RouteSpec, router
+from runner.server.routes import router, routes_of
 from runner.server.services import Services
-from runner.server.sse import EVENT_STREAM as SSE
-from runner.server.sse import NDJSON
-from runner.server.upkeep.routes import ROUTES as UPKEEP
+from runner.server.upkeep import fsck, gc, imports
 from runner.settings import Address, Settings
 
 log = logging.getLogger("hearth")
 
-_OWN = (
-    RouteSpec("/", ("GET",), root, "public", streams="text/plain"),
-    RouteSpec("/health", ("GET",), health, "public", gives=StatusResponse),
-    RouteSpec("/ready", ("GET",), ready, "public", gives=StatusResponse),
-    RouteSpec("/metrics", ("GET",), metrics, "inference", streams="text/plain"),
-    RouteSpec("/api/version", ("GET",), version, "inference", gives=VersionResponse),
-    RouteSpec("/api/keys", ("GET",), list_keys, gives=KeyList),
-    RouteSpec("/api/keys", ("POST",), add_key, takes=KeyRequest, gives=CreatedKey),
-    RouteSpec("/api/keys/{name}", ("DELETE",), remove_key, gives=RemovedKey),
-    RouteSpec(
-        "/apply-template",
-        ("POST",),
-        apply_template,
-        "inference",
-        ApplyTemplateRequest,
-        ApplyTemplateResponse,
-    ),
-    RouteSpec("/tokenize", ("POST",), tokenize, "inference", TokenizeRequest, TokenizeResponse),
-    RouteSpec(
-        "/detokenize", ("POST",), detokenize, "inference", DetokenizeRequest, DetokenizeResponse
-    ),
-    RouteSpec("/infill", ("POST",), infill, "inference", InfillRequest, InfillResponse, SSE),
-    *(
-        RouteSpec(path, ("POST",), rerank, "inference", RerankRequest, RerankResponse)
-        for path in ("/v1/rerank", "/rerank")
-    ),
-    *(
-        RouteSpec(path, ("POST",), score, "inference", ScoreRequest, ScoreResponse)
-        for path in ("/v1/score", "/score")
-    ),
-    RouteSpec("/api/eval", ("POST",), evaluate, "admin", EvalRequest, StatusResponse, NDJSON),
+_SERVED = (
+    *routes_of(health, key_routes, apply_template, tokenize, infill, rerank, perplexity),
+    *routes_of(chat, completions, responses, embeddings, files, batches, messages, models),
+    *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs),
+    *routes_of(fsck, gc, imports),
 )
-
-_SERVED = (*_OWN, *OPENAI, *ANTHROPIC, *OLLAMA, *UPKEEP)
 ROUTES = (*_SERVED, *describing(_SERVED))
 
 

@@ -5,41 +5,45 @@ from __future__ import annotations
 from runner.server.answers import StatusResponse, VersionResponse
 from runner.server.http_request import HttpRequest
 from runner.server.metrics import CONTENT_TYPE
+from runner.server.routes import route
 
 
+@route("GET", "/", scope="public", streams="text/plain")
 async def root(http: HttpRequest) -> None:
     """What Ollama's clients look for, in our own words."""
     await http.reply_bytes(b"hearth is running", "text/plain; charset=utf-8")
 
 
-async def health(http: HttpRequest) -> None:
+@route("GET", "/health", scope="public")
+async def health(http: HttpRequest) -> StatusResponse:
     """Alive: the event loop answers."""
-    await http.reply(StatusResponse(status="ok"))
+    return {"status": "ok"}
 
 
-async def ready(http: HttpRequest) -> None:
+@route("GET", "/ready", scope="public")
+async def ready(http: HttpRequest) -> StatusResponse | None:
     """Ready for requests; 503 while the daemon stops."""
-    if http.services.draining:
-        await http.reply(StatusResponse(status="stopping"), 503)
-    else:
-        await http.reply(StatusResponse(status="ready"))
+    if not http.services.draining:
+        return {"status": "ready"}
+    await http.reply(StatusResponse(status="stopping"), 503)
+    return None
 
 
-async def version(http: HttpRequest) -> None:
+@route("GET", "/api/version", scope="inference")
+async def version(http: HttpRequest) -> VersionResponse:
     """Who answers here. pid and store are for the message of a second daemon."""
     services = http.services
-    await http.reply(
-        VersionResponse(
-            version=services.version,
-            name="hearth",
-            pid=services.pid,
-            store=str(services.settings.models_dir),
-            read_only=services.library.read_only,
-            uptime_s=services.uptime_s,
-        )
-    )
+    return {
+        "version": services.version,
+        "name": "hearth",
+        "pid": services.pid,
+        "store": str(services.settings.models_dir),
+        "read_only": services.library.read_only,
+        "uptime_s": services.uptime_s,
+    }
 
 
+@route("GET", "/metrics", scope="inference", streams="text/plain")
 async def metrics(http: HttpRequest) -> None:
     """All metrics. A worker that does not tell its state in time is left out."""
     services = http.services

@@ -82,7 +82,7 @@ class HttpRequest:
         return b"".join(parts)
 
     async def read(self, model: type[WireT]) -> WireT:
-        """The JSON body as model. Raises InvalidRequest naming the field."""
+        """The JSON body as model. Raises InvalidRequest, Unsupported naming the field."""
         return parse_body(await self.body(), model)
 
     async def reply(

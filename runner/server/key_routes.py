@@ -10,6 +10,7 @@ from runner.server.answers import CreatedKey, KeyEntry, KeyList, RemovedKey
 from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, Scope
 from runner.server.request_body import WireModel
+from runner.server.routes import route
 
 
 class KeyRequest(WireModel):
@@ -19,24 +20,26 @@ class KeyRequest(WireModel):
     scopes: list[Scope] = Field(default=["inference"], min_length=1)
 
 
-async def list_keys(http: HttpRequest) -> None:
+@route("GET", "/api/keys")
+async def list_keys(http: HttpRequest) -> KeyList:
     """Answer {"keys": [{"name", "scopes", "created_at"}]}; no key can be read back."""
-    await http.reply(KeyList(keys=[_entry(key) for key in http.services.keys.keys]))
+    return {"keys": [_entry(key) for key in http.services.keys.keys]}
 
 
-async def add_key(http: HttpRequest) -> None:
+@route("POST", "/api/keys")
+async def add_key(http: HttpRequest, body: KeyRequest) -> CreatedKey:
     """Make a key; answer {"name", "scopes", "key"}."""
-    body = await http.read(KeyRequest)
     scopes = list(dict.fromkeys(body.scopes))
     text = await asyncio.to_thread(http.services.keys.add, body.name, tuple(scopes))
-    await http.reply(CreatedKey(name=body.name, scopes=[*scopes], key=text))
+    return {"name": body.name, "scopes": [*scopes], "key": text}
 
 
-async def remove_key(http: HttpRequest) -> None:
+@route("DELETE", "/api/keys/{name}")
+async def remove_key(http: HttpRequest) -> RemovedKey:
     """Take a key away."""
     name = http.parameter("name")
     await asyncio.to_thread(http.services.keys.remove, name)
-    await http.reply(RemovedKey(name=name, removed=True))
+    return {"name": name, "removed": True}
 
 
 def _entry(key: ApiKey) -> KeyEntry:

@@ -16,9 +16,12 @@ from runner.errors import InsufficientMemory, InvalidRequest
 from runner.library.models import Bundle
 from runner.library.perplexity import measure_perplexity
 from runner.models.system_memory import available_bytes
+from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.request_body import WireModel
+from runner.server.routes import route
+from runner.server.sse import NDJSON
 
 _CONTEXT = 512  # what the job takes where none is given
 _CACHE_VALUE_BYTES = 2  # f16
@@ -35,9 +38,9 @@ class EvalRequest(WireModel):
     stream: bool | None = None
 
 
-async def evaluate(http: HttpRequest) -> None:
+@route("POST", "/api/eval", streams=NDJSON)
+async def evaluate(http: HttpRequest, body: EvalRequest) -> StatusResponse | None:
     """Measure, telling how far it is. A client that leaves ends it."""
-    body = await http.read(EvalRequest)
     library = http.services.library
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
@@ -47,7 +50,7 @@ async def evaluate(http: HttpRequest) -> None:
         _require_memory(bundle, body.context or _CONTEXT)
         result = await measure_perplexity(bundle, body.text, body.context, answer.report)
         result["standard_error"] = result.pop("error")  # a line with "error" tells a failure
-        await answer.finish({"status": "success", "model": bundle.name.short, **result})
+        return await answer.finish({"status": "success", "model": bundle.name.short, **result})
 
 
 def _require_memory(bundle: Bundle, context: int) -> None:

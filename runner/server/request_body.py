@@ -31,9 +31,13 @@ class WireModel(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
+    def refuse_unsupported(self) -> None:
+        """Raises Unsupported for fields that would silently change the answer if they were ignored,
+        InvalidRequest for those that do not go together."""
+
 
 def parse_body(body: bytes, model: type[WireT]) -> WireT:
-    """The JSON in body as model. Raises InvalidRequest naming the field."""
+    """The JSON in body as model. Raises InvalidRequest, Unsupported naming the field."""
     if not body:
         raise InvalidRequest("missing request body: send a JSON object")
     try:
@@ -43,9 +47,11 @@ def parse_body(body: bytes, model: type[WireT]) -> WireT:
     if not isinstance(value, dict):
         raise InvalidRequest("the body must be a JSON object")
     try:
-        return model.model_validate(value)
+        parsed = model.model_validate(value)
     except ValidationError as error:
         raise _of_validation(error) from None
+    parsed.refuse_unsupported()
+    return parsed
 
 
 def body_limit_bytes(path: str) -> int:

@@ -1,52 +1,107 @@
-"""Ties handlers to paths: one place where errors become answers, whatever the surface."""
+"""Ties handlers to paths. A handler says itself where it answers; one place reads its body, sends
+its answer and turns its errors into answers, whatever the surface."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType, NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runner.server.access import Needed, check_access
 from runner.server.errors import HttpError, failure_of, surface_of
 from runner.server.http_request import ClientDisconnected, HttpRequest
+from runner.server.request_body import WireModel
 from runner.server.services import Services
 
-Handler = Callable[[HttpRequest], Awaitable[None]]
+Handler = Callable[..., Awaitable[Any]]
+HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec:
-    """One path with the handler of each method. scope: what a key must allow. takes, gives and
-    streams are for the description only: the body that is read (a text: its content type), the
-    one that is answered (a TypedDict), and the content type of an answer that is no JSON object."""
+    """A method of a path with its handler. scope: what a key must allow. takes: the model of the
+    body, which the handler gets, or the content type of one that it reads itself. gives: the shape
+    of what it returns, streams: the content type of what it sends otherwise."""
 
     path: str
-    methods: tuple[str, ...]
+    method: str
     handler: Handler
     scope: Needed = "admin"
-    takes: type[BaseModel] | str | None = None
-    gives: type[Any] | None = None
+    takes: type[WireModel] | str | None = None
+    gives: Any = None
     streams: str | None = None
+
+    async def answer(self, http: HttpRequest) -> None:
+        """Read the body, and send what the handler returns unless it has answered."""
+        if self.takes is None or isinstance(self.takes, str):
+            answer = await self.handler(http)
+        else:
+            answer = await self.handler(http, await http.read(self.takes))
+        if answer is not None:
+            await http.reply(answer)
+
+
+def route(
+    method: str,
+    *paths: str,
+    scope: Needed = "admin",
+    takes: str | None = None,
+    streams: str | None = None,
+) -> Callable[[HandlerT], HandlerT]:
+    """Let a handler answer method at paths: its parameter body is the JSON that it takes, what it
+    returns the JSON that it answers; None: it has answered itself. See RouteSpec."""
+
+    def declare(handler: HandlerT) -> HandlerT:
+        hints = get_type_hints(handler)
+        body, gives = hints.get("body", takes), _without_none(hints["return"])
+        specs = [RouteSpec(path, method, handler, scope, body, gives, streams) for path in paths]
+        setattr(handler, _DECLARED, [*getattr(handler, _DECLARED, ()), *specs])
+        return handler
+
+    return declare
+
+
+_DECLARED = "__routes__"
+
+
+def routes_of(*modules: ModuleType) -> tuple[RouteSpec, ...]:
+    """The routes of the handlers that modules define, in their order."""
+    handlers = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if getattr(value, "__module__", None) == module.__name__
+    ]
+    return tuple(spec for handler in handlers for spec in getattr(handler, _DECLARED, ()))
+
+
+def _without_none(hint: Any) -> Any:
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    if isinstance(hint, UnionType) and len(kinds) == 1:
+        return kinds[0]
+    return None if hint is NoneType else hint
 
 
 class Endpoint:
-    """An ASGI application around a handler: its errors become the surface's error bodies, or
-    the last event of a stream that has begun."""
+    """An ASGI application around a function that answers: its errors become the surface's error
+    bodies, or the last event of a stream that has begun."""
 
-    def __init__(self, handler: Handler, services: Services) -> None:
-        self._handler = handler
+    def __init__(
+        self, answer: Callable[[HttpRequest], Awaitable[None]], services: Services
+    ) -> None:
+        self._answer = answer
         self._services = services
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         http = HttpRequest(scope, receive, send, self._services)
         try:
-            await self._handler(http)
+            await self._answer(http)
         except ClientDisconnected:
             return
         except asyncio.CancelledError:
@@ -70,19 +125,15 @@ async def _tell(http: HttpRequest, error: Exception) -> None:
 
 def router(paths: Sequence[RouteSpec], services: Services) -> ASGIApp:
     """The application of all paths; unknown ones and wrong methods get the surface's error."""
-    by_path: dict[str, list[RouteSpec]] = {}
+    by_path: dict[str, dict[str, RouteSpec]] = {}
     for item in paths:
-        by_path.setdefault(item.path, []).append(item)
-    routes = [
-        Route(path, _dispatch(items, services), methods=None) for path, items in by_path.items()
-    ]
+        by_path.setdefault(item.path, {})[item.method] = item
+    routes = [Route(path, _dispatch(by_method, services)) for path, by_method in by_path.items()]
     return Router(routes, redirect_slashes=False, default=Endpoint(_unknown, services))
 
 
-def _dispatch(items: Sequence[RouteSpec], services: Services) -> Endpoint:
-    handlers = {method: item for item in items for method in item.methods}
-    if "GET" in handlers:
-        handlers.setdefault("HEAD", handlers["GET"])
+def _dispatch(by_method: dict[str, RouteSpec], services: Services) -> Endpoint:
+    handlers = {"HEAD": by_method["GET"], **by_method} if "GET" in by_method else by_method
 
     async def dispatch(http: HttpRequest) -> None:
         item = handlers.get(http.scope["method"])
@@ -95,7 +146,7 @@ def _dispatch(items: Sequence[RouteSpec], services: Services) -> Endpoint:
                 f"{http.scope['method']} is not allowed here; use {allowed}",
                 allow=allowed,
             )
-        await item.handler(http)
+        await item.answer(http)
 
     return Endpoint(dispatch, services)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -62,26 +62,3 @@ class AnthropicModelList(TypedDict):
     has_more: bool
     first_id: str | None
     last_id: str | None
-
-
-class AnyModel(TypedDict):
-    """An installed model: OpenAI's fields, or Anthropic's for a request with anthropic-version."""
-
-    id: str
-    object: NotRequired[Literal["model"]]
-    created: NotRequired[int]
-    owned_by: NotRequired[str]
-    type: NotRequired[Literal["model"]]
-    display_name: NotRequired[str]
-    created_at: NotRequired[str]
-    lifecycle: NotRequired[Literal["active"]]
-
-
-class AnyModelList(TypedDict):
-    """The installed models: OpenAI's fields, or Anthropic's."""
-
-    data: list[AnyModel]
-    object: NotRequired[Literal["list"]]
-    has_more: NotRequired[bool]
-    first_id: NotRequired[str | None]
-    last_id: NotRequired[str | None]

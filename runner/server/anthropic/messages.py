@@ -6,7 +6,7 @@ Thinking is a permission here, as it is at Anthropic: a model that cannot reason
 from __future__ import annotations
 
 from runner.chat.output import OutputDelta
-from runner.server.anthropic.answers import CountTokensResponse
+from runner.server.anthropic.answers import CountTokensResponse, MessagesResponse
 from runner.server.anthropic.conversation import messages_of
 from runner.server.anthropic.renderer import MessageRenderer, message
 from runner.server.anthropic.wire import CountTokensRequest, MessagesRequest
@@ -14,13 +14,14 @@ from runner.server.generation import complete_prompt, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.images import require_vision
 from runner.server.leases import leased
+from runner.server.routes import route
+from runner.server.sse import EVENT_STREAM
 from runner.server.stream import collect, send_stream
 
 
-async def messages(http: HttpRequest) -> None:
+@route("POST", "/v1/messages", scope="inference", streams=EVENT_STREAM)
+async def messages(http: HttpRequest, body: MessagesRequest) -> MessagesResponse | None:
     """Answer a conversation."""
-    body = await http.read(MessagesRequest)
-    body.refuse_unsupported()
     request, stops = body.generate_request(messages_of(body)), body.stop_sequences or []
     async with http.cancelled_on_disconnect(), prepare(http.services, request) as generation:
         (parser,) = generation.parsers(call_deltas=bool(body.stream))
@@ -28,18 +29,17 @@ async def messages(http: HttpRequest) -> None:
             prompt_tokens = await generation.count_prompt()
             renderer = MessageRenderer(body.model, parser, stops, prompt_tokens)
             await send_stream(http, generation.start(), renderer)
-        else:
-            (answer,) = await collect(generation.start(), 1)
-            parts = OutputDelta(answer.text) if parser is None else parser.finish(answer.text)
-            await http.reply(message(body.model, answer, parts, stops))
+            return None
+        (answer,) = await collect(generation.start(), 1)
+        parts = OutputDelta(answer.text) if parser is None else parser.finish(answer.text)
+        return message(body.model, answer, parts, stops)
 
 
-async def count_tokens(http: HttpRequest) -> None:
+@route("POST", "/v1/messages/count_tokens", scope="inference")
+async def count_tokens(http: HttpRequest, body: CountTokensRequest) -> CountTokensResponse:
     """Answer how many tokens the prompt of a conversation has."""
-    body = await http.read(CountTokensRequest)
-    body.refuse_unsupported()
     request = body.prompt_request(messages_of(body))
     await require_vision(http.services.library, body.model, request.messages or (), {})
     async with leased(http, body.model, body.keep_alive) as lease:
         count = await lease.worker.count(complete_prompt(lease, request))
-        await http.reply(CountTokensResponse(input_tokens=count))
+        return {"input_tokens": count}

@@ -140,7 +140,7 @@ class CountTokensRequest(WireModel):
         return ToolChoice("required" if given.type == "any" else given.type, None, single)
 
     def refuse_unsupported(self) -> None:
-        """Raises Unsupported."""
+        """See WireModel."""
         for tool in self.tools or ():
             if tool.type not in (None, "custom"):
                 raise Unsupported(

@@ -21,6 +21,7 @@ from runner.server.images import image_of_base64, image_of_url, join_parts, requ
 from runner.server.leases import leased
 from runner.server.llamacpp.answers import ApplyTemplateResponse
 from runner.server.request_body import WireModel
+from runner.server.routes import route
 from runner.types import GenerateRequest, Image, Message, ToolCall
 
 _ROLES = {"developer": "system", "function": "tool"}
@@ -82,9 +83,9 @@ class ApplyTemplateRequest(WireModel):
     keep_alive: Any = None
 
 
-async def apply_template(http: HttpRequest) -> None:
+@route("POST", "/apply-template", scope="inference")
+async def apply_template(http: HttpRequest, body: ApplyTemplateRequest) -> ApplyTemplateResponse:
     """Answer {"prompt": ...}."""
-    body = await http.read(ApplyTemplateRequest)
     messages = messages_of(body.messages)
     options = check_options(body.options or {})
     await require_vision(http.services.library, body.model, messages, options)
@@ -95,8 +96,7 @@ async def apply_template(http: HttpRequest) -> None:
         template_options=_template_options(body),
     )
     async with leased(http, body.model, body.keep_alive, options) as lease:
-        prompt = await lease.worker.render(complete_prompt(lease, request))
-        await http.reply(ApplyTemplateResponse(prompt=prompt))
+        return {"prompt": await lease.worker.render(complete_prompt(lease, request))}
 
 
 def _template_options(body: ApplyTemplateRequest) -> dict[str, Any]:

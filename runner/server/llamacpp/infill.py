@@ -19,6 +19,7 @@ from runner.server.keep_alive import keep_alive_s
 from runner.server.llamacpp.answers import InfillPart, InfillResponse, LlamaCppTimings
 from runner.server.openai.sampling import SamplingFields
 from runner.server.request_body import WireModel
+from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
 from runner.server.stream import Deltas, collect, send_stream
 from runner.types import Finish, GenerateRequest, Infill
@@ -56,11 +57,14 @@ class InfillRequest(SamplingFields):
     options: dict[str, Any] | None = None
     keep_alive: Any = None
 
-    def generate_request(self) -> GenerateRequest:
-        """What is asked for. Raises InvalidRequest, Unsupported."""
+    def refuse_unsupported(self) -> None:
+        """See WireModel."""
         for name in _REFUSED:
             if getattr(self, name):
                 raise Unsupported(f"{name} is not supported here", param=name)
+
+    def generate_request(self) -> GenerateRequest:
+        """What is asked for. Raises InvalidRequest, Unsupported."""
         own = {"num_predict": self.n_predict, "num_keep": self.n_keep}
         own |= {name: getattr(self, name) for name in ("seed", "stop", "grammar")}
         given = {**self.sampling_options(), **own, **(self.options or {})}
@@ -77,9 +81,9 @@ class InfillRequest(SamplingFields):
         )
 
 
-async def infill(http: HttpRequest) -> None:
+@route("POST", "/infill", scope="inference", streams=EVENT_STREAM)
+async def infill(http: HttpRequest, body: InfillRequest) -> InfillResponse | None:
     """Answer one object, or events with the text as it comes and then that object."""
-    body = await http.read(InfillRequest)
     async with (
         http.cancelled_on_disconnect(),
         prepare(http.services, body.generate_request()) as generation,
@@ -87,10 +91,11 @@ async def infill(http: HttpRequest) -> None:
         renderer = InfillRenderer(body, generation)
         if body.stream:
             await send_stream(http, generation.start(), renderer)
-            return
+            return None
         (answer,) = await collect(generation.start(), 1)
         assert answer.finish is not None
-        await http.reply(renderer.last(answer.text, answer.text, answer.finish))
+        whole: InfillResponse = renderer.last(answer.text, answer.text, answer.finish)
+        return whole
 
 
 class InfillRenderer:
@@ -125,7 +130,7 @@ class InfillRenderer:
         """See StreamRenderer."""
         return b""
 
-    def last(self, shown: str, text: str, finish: Finish) -> dict[str, Any]:
+    def last(self, shown: str, text: str, finish: Finish) -> Any:
         """The last object. shown: its content; text: the whole answer."""
         usage, word = finish.usage, finish.stop_string
         by_word = word is not None and word not in self._ends

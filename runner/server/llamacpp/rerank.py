@@ -21,6 +21,7 @@ from runner.server.ids import new_id
 from runner.server.leases import leased, require_embedding
 from runner.server.llamacpp.answers import PairScore, RerankResponse, RerankResult, ScoreResponse
 from runner.server.request_body import WireModel
+from runner.server.routes import route
 
 
 class RerankDocument(WireModel):
@@ -51,9 +52,9 @@ class ScoreRequest(WireModel):
     keep_alive: Any = None
 
 
-async def rerank(http: HttpRequest) -> None:
+@route("POST", "/v1/rerank", "/rerank", scope="inference")
+async def rerank(http: HttpRequest, body: RerankRequest) -> RerankResponse:
     """The documents, the nearest to the query first."""
-    body = await http.read(RerankRequest)
     texts = [each if isinstance(each, str) else each.text for each in body.documents]
     async with leased(http, body.model, body.keep_alive) as lease:
         scores, tokens = await _scores(lease, [body.query], texts, body.truncate)
@@ -62,15 +63,14 @@ async def rerank(http: HttpRequest) -> None:
     if body.return_documents is not False:
         for result in results:
             result["document"] = {"text": texts[result["index"]]}
-    answer = RerankResponse(
+    return RerankResponse(
         id=new_id("rerank"), model=body.model, results=results, usage=_usage(tokens)
     )
-    await http.reply(answer)
 
 
-async def score(http: HttpRequest) -> None:
+@route("POST", "/v1/score", "/score", scope="inference")
+async def score(http: HttpRequest, body: ScoreRequest) -> ScoreResponse:
     """One score for each pair of texts."""
-    body = await http.read(ScoreRequest)
     left, right = _texts(body.text_1, "text_1"), _texts(body.text_2, "text_2")
     if len(left) != len(right) and len(left) != 1:
         raise InvalidRequest(
@@ -81,7 +81,7 @@ async def score(http: HttpRequest) -> None:
         raise InvalidRequest(f"more than {MAX_INPUTS} texts", param="text_2")
     async with leased(http, body.model, body.keep_alive) as lease:
         scores, tokens = await _scores(lease, left, right, body.truncate)
-    answer = ScoreResponse(
+    return ScoreResponse(
         id=new_id("score"),
         object="list",
         created=int(time.time()),
@@ -92,7 +92,6 @@ async def score(http: HttpRequest) -> None:
         ],
         usage=_usage(tokens),
     )
-    await http.reply(answer)
 
 
 async def _scores(

@@ -16,6 +16,7 @@ from runner.server.leases import leased
 from runner.server.llamacpp.answers import DetokenizeResponse, TokenizeResponse, TokenPiece
 from runner.server.llamacpp.apply_template import TemplateMessage, messages_of
 from runner.server.request_body import WireModel
+from runner.server.routes import route
 from runner.types import GenerateRequest
 
 MAX_TOKENS = 1_000_000
@@ -53,10 +54,10 @@ class DetokenizeRequest(WireModel):
     keep_alive: Any = None
 
 
-async def tokenize(http: HttpRequest) -> None:
+@route("POST", "/tokenize", scope="inference")
+async def tokenize(http: HttpRequest, body: TokenizeRequest) -> TokenizeResponse:
     """Answer {"count", "max_model_len", "tokens", "token_strs"}; with_pieces: "tokens" as
     llama.cpp's objects {"id", "piece"}."""
-    body = await http.read(TokenizeRequest)
     given = [part for part in (body.prompt, body.content, body.messages) if part is not None]
     if len(given) != 1:
         raise InvalidRequest("send exactly one of prompt, content and messages", param="prompt")
@@ -86,12 +87,12 @@ async def tokenize(http: HttpRequest) -> None:
         if body.with_pieces:
             both = zip(tokens, pieces, strict=True)
             answer["tokens"] = [TokenPiece(id=token, piece=piece) for token, piece in both]
-        await http.reply(answer)
+        return answer
 
 
-async def detokenize(http: HttpRequest) -> None:
+@route("POST", "/detokenize", scope="inference")
+async def detokenize(http: HttpRequest, body: DetokenizeRequest) -> DetokenizeResponse:
     """Answer {"prompt", "content"}, the same text."""
-    body = await http.read(DetokenizeRequest)
     async with leased(http, body.model, body.keep_alive) as lease:
         text = await lease.worker.detokenize(body.tokens)
-        await http.reply(DetokenizeResponse(prompt=text, content=text))
+        return {"prompt": text, "content": text}

@@ -4,12 +4,16 @@ disk, and POST /api/blobs from a command of the store's own user, which has put 
 from __future__ import annotations
 
 from runner.library.blobs import has_blob, receive_blob, take_file
+from runner.server.answers import StatusResponse
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.ollama.wire import IncomingRequest
+from runner.server.routes import route
+from runner.server.sse import NDJSON
 
 
+@route("HEAD", "/api/blobs/{digest}")
 async def head_blob(http: HttpRequest) -> None:
     """200 when the store has the blob."""
     digest = http.parameter("digest")
@@ -18,6 +22,7 @@ async def head_blob(http: HttpRequest) -> None:
     await http.reply_bytes(b"", "application/json")
 
 
+@route("POST", "/api/blobs/{digest}", takes="application/octet-stream")
 async def put_blob(http: HttpRequest) -> None:
     """Store the body, which must have this digest. A connection that breaks leaves nothing."""
     is_new = await receive_blob(
@@ -26,12 +31,12 @@ async def put_blob(http: HttpRequest) -> None:
     await http.reply_bytes(b"", "application/json", 201 if is_new else 200)
 
 
-async def take_blob(http: HttpRequest) -> None:
+@route("POST", "/api/blobs", streams=NDJSON)
+async def take_blob(http: HttpRequest, body: IncomingRequest) -> StatusResponse | None:
     """Make a file of the store's folder for incoming files a blob: progress as NDJSON, the digest
     in the last line. 400 when it is not there: the client means another store. The file is gone
     afterwards, also when the client leaves before the end."""
-    body = await http.read(IncomingRequest)
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         digest, size_bytes = await take_file(http.services.library, body.file, answer.report)
-        await answer.finish({"status": "success", "digest": digest, "total": size_bytes})
+        return await answer.finish({"status": "success", "digest": digest, "total": size_bytes})

@@ -18,49 +18,58 @@ from runner.server.images import (
     join_parts,
     without_placeholders,
 )
-from runner.server.ollama.renderer import OllamaRenderer, Wording, load_or_unload, send_answer
+from runner.server.ollama.answers import OllamaChatResponse, OllamaGenerateResponse
+from runner.server.ollama.renderer import OllamaRenderer, Wording, load_or_unload, whole_answer
 from runner.server.ollama.wire import (
     OllamaChatMessage,
     OllamaChatRequest,
     OllamaGenerateFields,
     OllamaGenerateRequest,
 )
+from runner.server.routes import route
+from runner.server.sse import NDJSON
+from runner.server.stream import send_stream
 from runner.types import GenerateRequest, Image, Message, ToolCall
 
 
-async def chat(http: HttpRequest) -> None:
+@route("POST", "/api/chat", scope="inference", streams=NDJSON)
+async def chat(http: HttpRequest, body: OllamaChatRequest) -> OllamaChatResponse | None:
     """Answer a conversation; without messages load or unload the model."""
-    body = await http.read(OllamaChatRequest)
-    body.refuse_unsupported()
-    if not body.messages:
-        await load_or_unload(http, body, _chat_words()(OutputDelta()))
-        return
-    messages = tuple(_message(item, index) for index, item in enumerate(body.messages))
-    await _answer(http, body, body.generate_request(messages), _chat_words())
+    answer: OllamaChatResponse | None
+    if body.messages:
+        messages = tuple(_message(item, index) for index, item in enumerate(body.messages))
+        answer = await _answer(http, body, body.generate_request(messages), _chat_words())
+    else:
+        answer = await load_or_unload(http, body, _chat_words()(OutputDelta()))
+    return answer
 
 
-async def generate(http: HttpRequest) -> None:
+@route("POST", "/api/generate", scope="inference", streams=NDJSON)
+async def generate(http: HttpRequest, body: OllamaGenerateRequest) -> OllamaGenerateResponse | None:
     """Answer one prompt, through the chat template unless raw; without a prompt load or unload
     the model."""
-    body = await http.read(OllamaGenerateRequest)
-    body.refuse_unsupported()
+    answer: OllamaGenerateResponse | None
     if not body.prompt and not body.images:
-        await load_or_unload(http, body, {"response": ""})
-        return
+        answer = await load_or_unload(http, body, {"response": ""})
+        return answer
     message = Message("user", without_placeholders(body.prompt or ""))
     request = body.generate_request(_with_images(message, body.images or (), "images"))
-    await _answer(http, body, request, _word_generate)
+    answer = await _answer(http, body, request, _word_generate)
+    return answer
 
 
 async def _answer(
     http: HttpRequest, body: OllamaGenerateFields, request: GenerateRequest, word: Wording
-) -> None:
+) -> Any:
     began_s = asyncio.get_running_loop().time()
     async with http.cancelled_on_disconnect(), prepare(http.services, request) as generation:
         (parser,) = generation.parsers(call_deltas=False)
         load_s = generation.lease.load_s
         renderer = OllamaRenderer(body.model_name, word, parser, began_s, load_s)
-        await send_answer(http, generation.start(), renderer, stream=body.stream is not False)
+        if body.stream is False:
+            return await whole_answer(generation.start(), renderer)
+        await send_stream(http, generation.start(), renderer)
+        return None
 
 
 def _message(item: OllamaChatMessage, index: int) -> Message:

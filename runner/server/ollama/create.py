@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from runner.library.create import CreateOptions, create_model
+from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.ollama.wire import CreateRequest
+from runner.server.routes import route
+from runner.server.sse import NDJSON
 
 
-async def create(http: HttpRequest) -> None:
+@route("POST", "/api/create", streams=NDJSON)
+async def create(http: HttpRequest, body: CreateRequest) -> StatusResponse | None:
     """Build a model from an installed one, one to be pulled, or uploaded files. A client that
     leaves before the end leaves nothing behind."""
-    body = await http.read(CreateRequest)
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         await create_model(http.services.library, _options(body), answer.report)
-        await answer.finish({"status": "success"})
+        return await answer.finish({"status": "success"})
 
 
 def _options(body: CreateRequest) -> CreateOptions:

@@ -11,11 +11,12 @@ from runner.server.leases import leased, require_embedding
 from runner.server.ollama.answers import LegacyEmbedResponse, OllamaEmbedResponse
 from runner.server.ollama.timings import nanoseconds
 from runner.server.ollama.wire import EmbedRequest, LegacyEmbedRequest
+from runner.server.routes import route
 
 
-async def embed(http: HttpRequest) -> None:
+@route("POST", "/api/embed", scope="inference")
+async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
     """One vector for each input; without input the model is loaded only."""
-    body = await http.read(EmbedRequest)
     inputs = [] if body.input is None else inputs_of(body.input)
     options = check_options(body.options or {})
     began_s = asyncio.get_running_loop().time()
@@ -27,23 +28,22 @@ async def embed(http: HttpRequest) -> None:
             result = await lease.worker.embed(inputs, truncate=body.truncate is not False)
             vectors = [shortened(vector, body.dimensions) for vector in result.vectors]
             tokens = result.prompt_tokens
-        answer = OllamaEmbedResponse(
+        return OllamaEmbedResponse(
             model=body.model_name,
             embeddings=vectors,
             total_duration=nanoseconds(asyncio.get_running_loop().time() - began_s),
             load_duration=nanoseconds(lease.load_s),
             prompt_eval_count=tokens,
         )
-        await http.reply(answer)
 
 
-async def embed_one(http: HttpRequest) -> None:
+@route("POST", "/api/embeddings", scope="inference")
+async def embed_one(http: HttpRequest, body: LegacyEmbedRequest) -> LegacyEmbedResponse:
     """The vector of one prompt; without a prompt the model is loaded only."""
-    body = await http.read(LegacyEmbedRequest)
     options = check_options(body.options or {})
     async with leased(http, body.model_name, body.keep_alive, options) as lease:
         vector: tuple[float, ...] = ()
         if body.prompt:
             require_embedding(lease)
             (vector,) = (await lease.worker.embed([body.prompt], truncate=True)).vectors
-        await http.reply(LegacyEmbedResponse(embedding=list(vector)))
+        return {"embedding": list(vector)}

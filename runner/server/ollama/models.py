@@ -36,16 +36,17 @@ from runner.server.ollama.answers import (
     TagsResponse,
 )
 from runner.server.ollama.wire import CopyRequest, OllamaModelRequest, ShowRequest
+from runner.server.routes import route
 
 _STATS_TIMEOUT_S = 1.0
 _ELIDED = 5  # longer arrays of metadata are left out of /api/show unless verbose
 
 
-async def tags(http: HttpRequest) -> None:
+@route("GET", "/api/tags", scope="inference")
+async def tags(http: HttpRequest) -> TagsResponse:
     """All installed models, newest first. A damaged one is listed with its fault."""
     models = http.services.library.models()
-    entries = [await asyncio.to_thread(_tag, http, stored) for stored in models]
-    await http.reply(TagsResponse(models=entries))
+    return {"models": [await asyncio.to_thread(_tag, http, stored) for stored in models]}
 
 
 def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
@@ -73,12 +74,12 @@ def _details(details: ModelDetails) -> OllamaModelDetails:
     }
 
 
-async def ps(http: HttpRequest) -> None:
+@route("GET", "/api/ps", scope="inference")
+async def ps(http: HttpRequest) -> PsResponse:
     """The loaded models, last used first."""
     residents = http.services.models.residents
     stats = await asyncio.gather(*(_stats(item) for item in residents))
-    entries = [_resident(*each) for each in zip(residents, stats, strict=True)]
-    await http.reply(PsResponse(models=entries))
+    return {"models": [_resident(*each) for each in zip(residents, stats, strict=True)]}
 
 
 async def _stats(item: Resident) -> dict[str, Any] | None:
@@ -119,9 +120,9 @@ def _expiry(left_s: float) -> str | None:
     return (datetime.now(UTC) + timedelta(seconds=left_s)).isoformat()
 
 
-async def show(http: HttpRequest) -> None:
+@route("POST", "/api/show", scope="inference")
+async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
     """Everything about one installed model."""
-    body = await http.read(ShowRequest)
     services = http.services
     stored = services.library.find(body.model_name)
     bundle = await asyncio.to_thread(services.library.read, stored)
@@ -154,7 +155,7 @@ async def show(http: HttpRequest) -> None:
     }
     if bundle.projector is not None:
         answer["projector_info"] = _model_info(bundle.projector.header, verbose=verbose)
-    await http.reply(answer)
+    return answer
 
 
 def _file(file: BundleFile | None) -> OllamaModelFile | None:
@@ -185,15 +186,15 @@ def _plain(value: Any, verbose: bool) -> Any:
     return value
 
 
-async def copy(http: HttpRequest) -> None:
+@route("POST", "/api/copy")
+async def copy(http: HttpRequest, body: CopyRequest) -> None:
     """Give a model a second name."""
-    body = await http.read(CopyRequest)
     await http.services.library.copy(body.source, body.destination)
     await http.reply_bytes(b"", "application/json")
 
 
-async def delete(http: HttpRequest) -> None:
+@route("DELETE", "/api/delete")
+async def delete(http: HttpRequest, body: OllamaModelRequest) -> None:
     """Remove a model. It leaves the memory first, or after the answers that are running."""
-    body = await http.read(OllamaModelRequest)
     await http.services.library.delete(body.model_name)
     await http.reply_bytes(b"", "application/json")

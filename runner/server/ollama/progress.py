@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from runner.library.progress import Progress
+from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
 from runner.server.sse import NDJSON
 
@@ -33,13 +34,15 @@ class ProgressStream:
                 await self._http.start(NDJSON)
             await self._http.write(to_json(printable(line)) + b"\n")
 
-    async def finish(self, line: Mapping[str, Any], **streamed: Any) -> None:
-        """Send the last line. streamed: fields that only a stream gets."""
-        if self._streamed:
-            await self.tell({**line, **streamed})
-            await self._http.finish()
-        else:
-            await self._http.reply(printable(line))
+    async def finish(self, line: Mapping[str, Any], **streamed: Any) -> StatusResponse | None:
+        """Send the last line, and return None; without a stream it is returned, to be the answer.
+        streamed: fields that only a stream gets."""
+        if not self._streamed:
+            answer: StatusResponse = printable(line)
+            return answer
+        await self.tell({**line, **streamed})
+        await self._http.finish()
+        return None
 
 
 def printable(value: Any) -> Any:

@@ -18,7 +18,7 @@ from runner.server.ollama.timings import figures, now_text
 from runner.server.ollama.wire import OllamaGenerateFields
 from runner.server.openai.logprobs import FLOOR
 from runner.server.sse import NDJSON
-from runner.server.stream import Deltas, collect, progress_fields, send_stream
+from runner.server.stream import Deltas, collect, progress_fields
 from runner.types import Delta, Finish, TokenLogprob
 
 Wording = Callable[[OutputDelta], dict[str, Any]]
@@ -26,7 +26,7 @@ Wording = Callable[[OutputDelta], dict[str, Any]]
 
 async def load_or_unload(
     http: HttpRequest, body: OllamaGenerateFields, empty: dict[str, Any]
-) -> None:
+) -> Any:
     """Answer a request without a prompt: load the model, or unload it with keep_alive 0."""
     if keep_alive_s(body.keep_alive) == 0:
         await http.services.models.unload(body.model_name)
@@ -36,7 +36,7 @@ async def load_or_unload(
         async with leased(http, body.model_name, body.keep_alive, options):
             reason = "load"
     head = {"model": body.model_name, "created_at": now_text()}
-    await http.reply({**head, **empty, "done": True, "done_reason": reason})
+    return {**head, **empty, "done": True, "done_reason": reason}
 
 
 class OllamaRenderer:
@@ -48,7 +48,7 @@ class OllamaRenderer:
     def __init__(
         self, model: str, word: Wording, parser: OutputParser | None, began_s: float, load_s: float
     ) -> None:
-        self._model = model
+        self.model = model
         self._word = word
         self._parser = parser
         self._began_s = began_s
@@ -86,10 +86,6 @@ class OllamaRenderer:
             **figures(finish, total_s, self._load_s),
         }
 
-    def whole(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """fields with those that every event has."""
-        return {"model": self._model, "created_at": now_text(), **fields}
-
     def _lines(self, delta: Delta) -> bytes:
         parts = self.parts(delta)
         lines = b""
@@ -110,20 +106,15 @@ class OllamaRenderer:
         return self._head + now_text().encode() + b'",' + to_json(fields)[1:] + b"\n"
 
 
-async def send_answer(
-    http: HttpRequest, generation: DeltaStream, renderer: OllamaRenderer, *, stream: bool
-) -> None:
-    """Answer line by line, or with one object."""
-    if stream:
-        await send_stream(http, generation, renderer)
-        return
+async def whole_answer(generation: DeltaStream, renderer: OllamaRenderer) -> dict[str, Any]:
+    """The answer as one object."""
     (answer,) = await collect(generation, 1)
     assert answer.finish is not None
     parts = renderer.parts(Delta(answer.text, finish=answer.finish))
     fields = renderer.last(answer.finish, parts)
     if answer.logprobs:
         fields["logprobs"] = logprobs(answer.logprobs)
-    await http.reply(renderer.whole(fields))
+    return {"model": renderer.model, "created_at": now_text(), **fields}
 
 
 def logprobs(items: Sequence[TokenLogprob]) -> list[dict[str, Any]]:

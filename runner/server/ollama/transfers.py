@@ -6,15 +6,18 @@ A client that leaves ends the transfer unless another one waits for it.
 from __future__ import annotations
 
 from runner.library.pull import pull_model, push_model
+from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.ollama.wire import TransferRequest
+from runner.server.routes import route
 from runner.server.sockets import is_loopback
+from runner.server.sse import NDJSON
 
 
-async def pull(http: HttpRequest) -> None:
+@route("POST", "/api/pull", scope="pull", streams=NDJSON)
+async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | None:
     """Bring a model into the store. The last line also has the name that it has there."""
-    body = await http.read(TransferRequest)
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         name = await pull_model(
@@ -24,18 +27,18 @@ async def pull(http: HttpRequest) -> None:
             insecure=bool(body.insecure),
             allow_paths=is_on_this_machine(http),
         )
-        await answer.finish({"status": "success"}, model=name.short)
+        return await answer.finish({"status": "success"}, model=name.short)
 
 
-async def push(http: HttpRequest) -> None:
+@route("POST", "/api/push", streams=NDJSON)
+async def push(http: HttpRequest, body: TransferRequest) -> StatusResponse | None:
     """Send a model of the store to its registry."""
-    body = await http.read(TransferRequest)
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         name = await push_model(
             http.services.library, body.model_name, answer.report, insecure=bool(body.insecure)
         )
-        await answer.finish({"status": "success"}, model=name.short)
+        return await answer.finish({"status": "success"}, model=name.short)
 
 
 def is_on_this_machine(http: HttpRequest) -> bool:

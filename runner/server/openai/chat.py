@@ -25,15 +25,17 @@ from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import ChatCompletionRequest
+from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event, with_field
 from runner.server.stream import Deltas, GeneratedSequence, collect, progress_fields, send_stream
 from runner.types import Delta, Finish, ToolCall
 
 
-async def chat_completions(http: HttpRequest) -> None:
+@route("POST", "/v1/chat/completions", scope="inference", streams=EVENT_STREAM)
+async def chat_completions(
+    http: HttpRequest, body: ChatCompletionRequest
+) -> ChatCompletionResponse | None:
     """Answer a conversation."""
-    body = await http.read(ChatCompletionRequest)
-    body.refuse_unsupported()
     request = body.generate_request(messages_of(body.messages))
     async with (
         http.cancelled_on_disconnect(),
@@ -42,9 +44,9 @@ async def chat_completions(http: HttpRequest) -> None:
         parsers = generation.parsers(call_deltas=True)
         if body.stream:
             await send_stream(http, generation.start(), ChatRenderer(body, parsers))
-        else:
-            answers = await collect(generation.start(), len(parsers))
-            await http.reply(_completion(body, answers, parsers))
+            return None
+        answers = await collect(generation.start(), len(parsers))
+        return _completion(body, answers, parsers)
 
 
 def _completion(

@@ -16,15 +16,15 @@ from runner.server.openai.answers import CompletionChoice, CompletionHeadFields,
 from runner.server.openai.logprobs import EchoedText, echoed_logprobs, prompt_logprobs
 from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import CompletionRequest
+from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event, with_field
 from runner.server.stream import Deltas, GeneratedSequence, collect, progress_fields, send_stream
 from runner.types import Delta, Finish, GenerateRequest
 
 
-async def completions(http: HttpRequest) -> None:
+@route("POST", "/v1/completions", scope="inference", streams=EVENT_STREAM)
+async def completions(http: HttpRequest, body: CompletionRequest) -> CompletionResponse | None:
     """Continue one or several prompts."""
-    body = await http.read(CompletionRequest)
-    body.refuse_unsupported()
     requests, n = body.generate_requests(), body.best_of or body.n or 1
     async with (
         http.cancelled_on_disconnect(),
@@ -35,9 +35,8 @@ async def completions(http: HttpRequest) -> None:
         count = len(generation.requests)
         if body.stream:
             await send_stream(http, generation.start(), CompletionRenderer(head, body, count))
-        else:
-            answers = await collect(generation.start(), count)
-            await http.reply(_completion(head, body, answers))
+            return None
+        return _completion(head, body, await collect(generation.start(), count))
 
 
 async def _echo(generation: Generation, request: GenerateRequest) -> str:

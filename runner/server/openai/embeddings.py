@@ -8,11 +8,12 @@ from runner.server.http_request import HttpRequest
 from runner.server.leases import leased, require_embedding
 from runner.server.openai.answers import EmbeddingObject, EmbeddingResponse
 from runner.server.openai.wire import EmbeddingRequest
+from runner.server.routes import route
 
 
-async def embeddings(http: HttpRequest) -> None:
+@route("POST", "/v1/embeddings", scope="inference")
+async def embeddings(http: HttpRequest, body: EmbeddingRequest) -> EmbeddingResponse:
     """One vector for each input."""
-    body = await http.read(EmbeddingRequest)
     inputs = inputs_of(body.input)
     if not inputs or any(len(item) == 0 for item in inputs):
         raise InvalidRequest("input is empty or contains an empty entry", param="input")
@@ -30,5 +31,4 @@ async def embeddings(http: HttpRequest) -> None:
             for index, vector in enumerate(vectors)
         ]
         usage = {"prompt_tokens": result.prompt_tokens, "total_tokens": result.prompt_tokens}
-        answer = EmbeddingResponse(object="list", data=data, model=body.model, usage=usage)
-        await http.reply(answer)
+        return {"object": "list", "data": data, "model": body.model, "usage": usage}

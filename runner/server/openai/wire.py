@@ -78,7 +78,7 @@ class OpenAIGenerateFields(SamplingFields):
     truncate_prompt_tokens: Any = None
 
     def refuse_unsupported(self) -> None:
-        """Raises Unsupported for what would silently change the answer if it were ignored."""
+        """See WireModel."""
         for name in _REFUSED:
             if getattr(self, name):
                 raise unsupported(name, f"{name} is not supported")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
@@ -39,8 +39,7 @@ def describe(paths: Sequence[RouteSpec], version: str) -> dict[str, Any]:
     operations: dict[str, dict[str, Any]] = {}
     for path in paths:
         item = operations.setdefault(_plain(path.path), {})
-        for method in path.methods:
-            item[method.lower()] = _operation(path, method, refs)
+        item[path.method.lower()] = _operation(path, refs)
     return {
         "openapi": "3.1.0",
         "info": {"title": "hearth", "version": version, "description": _ABOUT},
@@ -58,7 +57,7 @@ def describe(paths: Sequence[RouteSpec], version: str) -> dict[str, Any]:
 
 def _models(paths: Iterable[RouteSpec]) -> list[type[Any]]:
     found = [model for path in paths for model in (path.takes, path.gives)]
-    models = [model for model in found if isinstance(model, type)]
+    models = [model for model in found if not isinstance(model, str | None)]
     return list(dict.fromkeys([*ERRORS.values(), *models]))
 
 
@@ -91,21 +90,19 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     return [_renamed(each, names) for each in value] if isinstance(value, list) else value
 
 
-def _operation(
-    path: RouteSpec, method: str, refs: Mapping[type[Any], dict[str, Any]]
-) -> dict[str, Any]:
+def _operation(path: RouteSpec, refs: Mapping[type[Any], dict[str, Any]]) -> dict[str, Any]:
     summary, _, more = (inspect.getdoc(path.handler) or "").partition(". ")
     surface = type(surface_of(path.path))
     module = path.handler.__module__.removeprefix("runner.server.").partition(".")[0]
     ours = module not in ("openai", "anthropic", "ollama")
     slug = re.sub(r"\W+", "_", _plain(path.path)).strip("_") or "root"
     operation: dict[str, Any] = {
-        "operationId": f"{method.lower()}_{slug}",
+        "operationId": f"{path.method.lower()}_{slug}",
         "summary": " ".join(summary.split()).rstrip("."),
         "tags": [_OWN_TAG if ours else _TAGS[surface]],
         "security": [] if path.scope == "public" else [{}, {"bearer": []}, {"x-api-key": []}],
         "x-scope": path.scope,
-        "responses": _responses(path, method, refs, refs[ERRORS[surface]]),
+        "responses": _responses(path, refs, refs[ERRORS[surface]]),
     }
     if more:
         operation["description"] = " ".join(more.split())
@@ -137,20 +134,17 @@ def _parameter(name: str) -> dict[str, Any]:
 
 
 def _responses(
-    path: RouteSpec,
-    method: str,
-    refs: Mapping[type[Any], dict[str, Any]],
-    error: Mapping[str, Any],
+    path: RouteSpec, refs: Mapping[type[Any], dict[str, Any]], error: Mapping[str, Any]
 ) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if path.gives is not None:
         content[_JSON] = {"schema": refs[path.gives]}
     if path.streams is not None:
         content[path.streams.partition(";")[0]] = {}
-    about = None if path.gives is None else path.gives.__doc__
+    about = None if path.gives is None else next(iter(get_args(path.gives)), path.gives).__doc__
     done: dict[str, Any] = {"description": about or "Done."}
     failed: dict[str, Any] = {"description": "An error in the format of this API."}
-    if method != "HEAD":
+    if path.method != "HEAD":
         done |= {"content": content} if content else {}
         failed["content"] = {_JSON: {"schema": error}}
     return {"2XX": done, "default": failed}

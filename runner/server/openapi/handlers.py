@@ -30,8 +30,8 @@ def describing(paths: Sequence[RouteSpec]) -> tuple[RouteSpec, ...]:
         await http.reply_bytes(made[version], "application/json")
 
     own = (
-        RouteSpec("/openapi.json", ("GET",), openapi, "inference", streams="application/json"),
-        RouteSpec("/docs", ("GET",), docs, "public", streams="text/html"),
+        RouteSpec("/openapi.json", "GET", openapi, "inference", streams="application/json"),
+        RouteSpec("/docs", "GET", docs, "public", streams="text/html"),
     )
     return own
 

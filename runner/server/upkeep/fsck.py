@@ -14,12 +14,14 @@ from runner.library.fsck import Finding, FsckOutcome, FsckTotals, check_store
 from runner.library.progress import Progress
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
+from runner.server.routes import route
+from runner.server.sse import NDJSON
 from runner.server.upkeep.wire import FsckRequest
 
 
-async def fsck(http: HttpRequest) -> None:
+@route("POST", "/api/fsck", streams=NDJSON)
+async def fsck(http: HttpRequest, body: FsckRequest) -> None:
     """Check the store. A client that leaves ends it; what was repaired stays repaired."""
-    body = await http.read(FsckRequest)
     answer = ProgressStream(http)
     async with http.cancelled_on_disconnect():
         async with aclosing(check_store(http.services.library, body.quick, body.repair)) as events:

@@ -8,13 +8,14 @@ from runner.library.gc import RemovedFile, StoreUsage, collect_garbage, measure_
 from runner.server.answers import DiskUsageResponse, GcRemovedFile, GcResponse, ModelSpace
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import printable
+from runner.server.routes import route
 from runner.server.upkeep.wire import GcRequest
 
 
-async def gc(http: HttpRequest) -> None:
+@route("POST", "/api/gc")
+async def gc(http: HttpRequest, body: GcRequest) -> GcResponse:
     """Remove unused blobs and parts of transfers. What a pull, a build or a model in memory uses
     stays. With dry_run the same answer, and nothing goes."""
-    body = await http.read(GcRequest)
     result = await asyncio.to_thread(
         collect_garbage,
         http.services.library,
@@ -23,14 +24,12 @@ async def gc(http: HttpRequest) -> None:
         in_use=[resident.bundle.model_path for resident in http.services.models.present],
         dry_run=body.dry_run,
     )
-    await http.reply(
-        GcResponse(
-            blobs=[_removed(item) for item in result.blobs],
-            partials=[_removed(item) for item in result.partials],
-            size=result.size_bytes,
-            skipped=result.skipped,
-            dry_run=body.dry_run,
-        )
+    return GcResponse(
+        blobs=[_removed(item) for item in result.blobs],
+        partials=[_removed(item) for item in result.partials],
+        size=result.size_bytes,
+        skipped=result.skipped,
+        dry_run=body.dry_run,
     )
 
 
@@ -38,10 +37,10 @@ def _removed(item: RemovedFile) -> GcRemovedFile:
     return {"path": printable(item.path), "size": item.size_bytes}
 
 
-async def du(http: HttpRequest) -> None:
+@route("GET", "/api/du")
+async def du(http: HttpRequest) -> DiskUsageResponse:
     """What each model takes, alone and together with others, and what the store takes."""
-    usage = await asyncio.to_thread(measure_store, http.services.library)
-    await http.reply(usage_fields(usage))
+    return usage_fields(await asyncio.to_thread(measure_store, http.services.library))
 
 
 def usage_fields(usage: StoreUsage) -> DiskUsageResponse:

@@ -22,13 +22,15 @@ from runner.library.progress import Progress
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.ollama.transfers import is_on_this_machine
+from runner.server.routes import route
+from runner.server.sse import NDJSON
 from runner.server.upkeep.wire import ImportRequest
 
 
-async def import_models(http: HttpRequest) -> None:
+@route("POST", "/api/import", streams=NDJSON)
+async def import_models(http: HttpRequest, body: ImportRequest) -> None:
     """List another program's models, and take those that are asked for. A client that leaves
     ends it; the models that were taken stay."""
-    body = await http.read(ImportRequest)
     if body.path is not None and not is_on_this_machine(http):
         raise InvalidRequest(
             "path is only allowed for clients on the daemon's machine", param="path"

@@ -12,21 +12,18 @@ from pydantic_core import from_json, to_json
 from starlette.types import Message, Scope
 
 from runner.server.ids import new_id
+from runner.server.openai import chat, completions, embeddings
 from runner.server.openai.batches.results import LineResponse
-from runner.server.openai.chat import chat_completions
-from runner.server.openai.completions import completions
-from runner.server.openai.embeddings import embeddings
-from runner.server.openai.responses.handlers import create_response
-from runner.server.routes import Endpoint, Handler
+from runner.server.openai.responses import handlers as responses
+from runner.server.routes import Endpoint, routes_of
 from runner.server.services import Services
 
 PRIORITY = 1 << 30  # after every live request that does not ask for the same
 _OWN_RANGE = 1 << 20  # how far a line's own priority moves it
-_HANDLERS: dict[str, Handler] = {
-    "/v1/chat/completions": chat_completions,
-    "/v1/completions": completions,
-    "/v1/embeddings": embeddings,
-    "/v1/responses": create_response,
+_ROUTES = {
+    route.path: route
+    for route in routes_of(chat, completions, embeddings, responses)
+    if route.method == "POST"
 }
 _UNFIT = ("stream", "background")  # whose answers do not come as one body
 
@@ -38,7 +35,7 @@ async def call(services: Services, endpoint: str, body: dict[str, Any]) -> LineR
         if body.get(name):
             return LineResponse(400, ident, _refusal(name))
     request = _Request(endpoint, {**body, "priority": _priority(body.get("priority"))}, ident)
-    await Endpoint(_HANDLERS[endpoint], services)(request.scope, request.receive, request.send)
+    await Endpoint(_ROUTES[endpoint].answer, services)(request.scope, request.receive, request.send)
     return LineResponse(request.status, ident, from_json(b"".join(request.parts)))
 
 

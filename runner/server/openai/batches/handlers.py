@@ -9,7 +9,7 @@ from runner.errors import Conflict, InvalidRequest
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
-from runner.server.openai.answers import BatchList
+from runner.server.openai.answers import BatchList, BatchObject
 from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.batches.journal import Batch
 from runner.server.openai.batches.wire import WINDOW_S, BatchRequest, described
@@ -20,16 +20,16 @@ from runner.server.openai.files.handlers import (
     query_of,
     unknown_file,
 )
+from runner.server.routes import route
 
 MAX_PAGE = 100
 _USUAL_PAGE = 20
 
 
-async def create_batch(http: HttpRequest) -> None:
+@route("POST", "/v1/batches", scope="inference")
+async def create_batch(http: HttpRequest, body: BatchRequest) -> BatchObject:
     """Answer the requests in a file, beside live ones and after them. The file was uploaded with
     purpose=batch; each line holds custom_id, method, url and body."""
-    body = await http.read(BatchRequest)
-    body.check_metadata()
     stay = body.output_expires_after
     output_stay_s = None if stay is None else lifetime_s(stay.seconds)
     batches = _batches(http)
@@ -52,10 +52,11 @@ async def create_batch(http: HttpRequest) -> None:
         output_stay_s=output_stay_s,
     )
     await batches.create(batch)
-    await http.reply(described(batch))
+    return described(batch)
 
 
-async def list_batches(http: HttpRequest) -> None:
+@route("GET", "/v1/batches", scope="inference")
+async def list_batches(http: HttpRequest) -> BatchList:
     """The batches, the newest first; limit and after choose."""
     query = query_of(http)
     limit = limit_of(query, _USUAL_PAGE, MAX_PAGE)
@@ -63,17 +64,17 @@ async def list_batches(http: HttpRequest) -> None:
     found, more = await asyncio.to_thread(journal.page, query.get("after"), limit)
     data = [described(batch) for batch in found]
     first, last = ends_of(data)
-    await http.reply(
-        BatchList(object="list", data=data, has_more=more, first_id=first, last_id=last)
-    )
+    return BatchList(object="list", data=data, has_more=more, first_id=first, last_id=last)
 
 
-async def show_batch(http: HttpRequest) -> None:
+@route("GET", "/v1/batches/{id}", scope="inference")
+async def show_batch(http: HttpRequest) -> BatchObject:
     """A batch as it stands."""
-    await http.reply(described(await _find(http)))
+    return described(await _find(http))
 
 
-async def cancel_batch(http: HttpRequest) -> None:
+@route("POST", "/v1/batches/{id}/cancel", scope="inference")
+async def cancel_batch(http: HttpRequest) -> BatchObject:
     """Stop a batch. The lines that are answered stay and come into its files."""
     batch = await _find(http)
     if not await _batches(http).cancel(batch.id):
@@ -82,7 +83,7 @@ async def cancel_batch(http: HttpRequest) -> None:
             raise Conflict(
                 f"batch {batch.id} is {batch.status} and can no longer be cancelled", param="id"
             )
-    await http.reply(described(await _find(http)))
+    return described(await _find(http))
 
 
 def _batches(http: HttpRequest) -> BatchExecutor:

@@ -33,8 +33,8 @@ class BatchRequest(WireModel):
     metadata: dict[str, str] | None = None
     output_expires_after: OutputLifetime | None = None
 
-    def check_metadata(self) -> None:
-        """Raises InvalidRequest for more than OpenAI allows."""
+    def refuse_unsupported(self) -> None:
+        """Raises InvalidRequest for more metadata than OpenAI allows."""
         given = self.metadata or {}
         long = any(
             len(key) > MAX_KEY_CHARS or len(value) > MAX_VALUE_CHARS for key, value in given.items()

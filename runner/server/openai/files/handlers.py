@@ -21,6 +21,7 @@ from runner.server.openai.files.file_store import (
     new_file_id,
 )
 from runner.server.openai.files.form import FormReader
+from runner.server.routes import route
 
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
 MIN_LIFETIME_S = 3600
@@ -30,7 +31,8 @@ _IDLE_S = 60.0  # an upload that sends nothing for so long has failed
 _PIECE_BYTES = 1 << 20
 
 
-async def upload_file(http: HttpRequest) -> None:
+@route("POST", "/v1/files", scope="inference", takes="multipart/form-data")
+async def upload_file(http: HttpRequest) -> FileObject:
     """Store a file, sent as a form with the fields file and purpose. expires_after[anchor] and
     expires_after[seconds] say how long it stays."""
     settings, store = http.services.settings, file_store_of(http)
@@ -46,10 +48,11 @@ async def upload_file(http: HttpRequest) -> None:
         await asyncio.to_thread(store.keep, file, incoming, settings.max_files_size)
     finally:
         await asyncio.shield(asyncio.to_thread(incoming.drop))
-    await http.reply(described(file))
+    return described(file)
 
 
-async def list_files(http: HttpRequest) -> None:
+@route("GET", "/v1/files", scope="inference")
+async def list_files(http: HttpRequest) -> FileList:
     """The stored files, the newest first unless order=asc; purpose, limit and after choose."""
     query = query_of(http)
     order = query.get("order", "desc")
@@ -60,16 +63,16 @@ async def list_files(http: HttpRequest) -> None:
     files, more = await asyncio.to_thread(file_store_of(http).page, selection)
     data = [described(file) for file in files]
     first, last = ends_of(data)
-    await http.reply(
-        FileList(object="list", data=data, has_more=more, first_id=first, last_id=last)
-    )
+    return FileList(object="list", data=data, has_more=more, first_id=first, last_id=last)
 
 
-async def show_file(http: HttpRequest) -> None:
+@route("GET", "/v1/files/{id}", scope="inference")
+async def show_file(http: HttpRequest) -> FileObject:
     """What is known of a file."""
-    await http.reply(described(await _find(http)))
+    return described(await _find(http))
 
 
+@route("GET", "/v1/files/{id}/content", scope="inference", streams="application/octet-stream")
 async def read_file(http: HttpRequest) -> None:
     """The bytes of a file."""
     path = file_store_of(http).path_of((await _find(http)).id)
@@ -84,12 +87,13 @@ async def read_file(http: HttpRequest) -> None:
             await http.finish()
 
 
-async def delete_file(http: HttpRequest) -> None:
+@route("DELETE", "/v1/files/{id}", scope="inference")
+async def delete_file(http: HttpRequest) -> DeletedFile:
     """Forget a file."""
     ident = http.parameter("id")
     if not await asyncio.to_thread(file_store_of(http).delete, ident):
         raise unknown_file(ident)
-    await http.reply(DeletedFile(id=ident, object="file", deleted=True))
+    return {"id": ident, "object": "file", "deleted": True}
 
 
 def file_store_of(http: HttpRequest) -> FileStore:

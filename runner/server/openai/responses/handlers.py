@@ -22,6 +22,7 @@ from runner.server.openai.responses.images import with_files
 from runner.server.openai.responses.items import input_items, left_open, messages_of
 from runner.server.openai.responses.response_store import ResponseStore, StoredResponse
 from runner.server.openai.responses.wire import ResponsesRequest
+from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, WRITE_TIMEOUT_S
 from runner.server.stream import Deltas, send_stream
 from runner.types import GenerateRequest
@@ -42,14 +43,12 @@ class _NewResponse:
         return StoredResponse(response, self.history, self.input_from)
 
 
-async def create_response(http: HttpRequest) -> None:
+@route("POST", "/v1/responses", scope="inference", streams=EVENT_STREAM)
+async def create_response(http: HttpRequest, body: ResponsesRequest) -> ResponseObject | None:
     """Answer a conversation."""
-    body = await http.read(ResponsesRequest)
-    body.refuse_unsupported()
     new = await _new_response(http, body)
     if body.background:
-        await _begin_in_background(http, new)
-        return
+        return await _begin_in_background(http, new)
     async with http.cancelled_on_disconnect(), prepare(http.services, new.request) as generation:
         (parser,) = generation.parsers(call_deltas=True)
         builder = ResponseBuilder(body, new.ident, parser)
@@ -59,47 +58,49 @@ async def create_response(http: HttpRequest) -> None:
             await _run(generation, builder, None)
     if body.store is not False and not http.gone:
         await asyncio.to_thread(_file(http).save, new.stored(builder.response()))
-    if not body.stream:
-        await http.reply(builder.response())
+    return None if body.stream else builder.response()
 
 
-async def show_response(http: HttpRequest) -> None:
+@route("GET", "/v1/responses/{id}", scope="inference", streams=EVENT_STREAM)
+async def show_response(http: HttpRequest) -> ResponseObject | None:
     """A stored response, or one in the making; with stream=true its events."""
     after = _starting_after(http.scope["query_string"])
     if after is None:
-        await http.reply(await _response(http))
-    else:
-        await _send_events(http, await _log(http), after)
+        return await _response(http)
+    await _send_events(http, await _log(http), after)
+    return None
 
 
-async def list_input(http: HttpRequest) -> None:
+@route("GET", "/v1/responses/{id}/input_items", scope="inference")
+async def list_input(http: HttpRequest) -> InputItemList:
     """The input items of a response, all on one page, newest first unless order=asc."""
     stored = await _find(http, http.parameter("id"))
     items = stored.history[stored.input_from :]
     if b"order=asc" not in http.scope["query_string"]:
         items = items[::-1]
     first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
-    answer = InputItemList(object="list", data=items, has_more=False, first_id=first, last_id=last)
-    await http.reply(answer)
+    return InputItemList(object="list", data=items, has_more=False, first_id=first, last_id=last)
 
 
-async def delete_response(http: HttpRequest) -> None:
+@route("DELETE", "/v1/responses/{id}", scope="inference")
+async def delete_response(http: HttpRequest) -> DeletedResponse:
     """Forget a response; one in the making is cancelled."""
     ident = http.parameter("id")
     await _background(http).cancel(ident)
     if not await asyncio.to_thread(_file(http).delete, ident):
         raise _unknown(ident)
-    await http.reply(DeletedResponse(id=ident, object="response", deleted=True))
+    return {"id": ident, "object": "response", "deleted": True}
 
 
-async def cancel_response(http: HttpRequest) -> None:
+@route("POST", "/v1/responses/{id}/cancel", scope="inference")
+async def cancel_response(http: HttpRequest) -> ResponseObject:
     """Stop a response that is made in the background."""
     ident = http.parameter("id")
     stored = await _find(http, ident)
     if not stored.response.get("background"):
         raise Conflict(f"response {ident[:80]} was not created in the background", param="id")
     await _background(http).cancel(ident)
-    await http.reply(await _response(http))
+    return await _response(http)
 
 
 async def _new_response(http: HttpRequest, body: ResponsesRequest) -> _NewResponse:
@@ -161,7 +162,7 @@ class _Renderer:
         return b""
 
 
-async def _begin_in_background(http: HttpRequest, new: _NewResponse) -> None:
+async def _begin_in_background(http: HttpRequest, new: _NewResponse) -> ResponseObject | None:
     """Answer at once with the state "queued", or with the events as they come; the response is
     generated without its client."""
     services = http.services
@@ -177,10 +178,10 @@ async def _begin_in_background(http: HttpRequest, new: _NewResponse) -> None:
             await _run(generation, builder, log)
 
     log = _background(http).start(new.ident, make, first, new.stored)
-    if new.body.stream:
-        await _send_events(http, log)
-    else:
-        await http.reply(waiting)
+    if not new.body.stream:
+        return waiting
+    await _send_events(http, log)
+    return None
 
 
 async def _response(http: HttpRequest) -> ResponseObject:
