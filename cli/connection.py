@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.settings import Address, Settings, load, parse_address
+from runner.settings import Address, Settings, host_source, load, parse_address
 
 if TYPE_CHECKING:
     from runner.client import Client
@@ -21,7 +21,7 @@ def new_client(settings: Settings) -> Client:
 
     url = reachable(settings.address).url
     key = settings.api_key or _owner_token(settings, url)
-    return Client(url, key=key, certificate=settings.tls_cert)
+    return Client(url, key=key, certificate=settings.tls_cert, source=host_source())
 
 
 def _owner_token(settings: Settings, url: str) -> str | None:

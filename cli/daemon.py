@@ -73,8 +73,13 @@ def _start(settings: Settings, log: Path, client: Client, deadline: float) -> No
 
 
 def absolute_paths(settings: Settings) -> dict[str, str]:
-    """The folders of settings as variables that mean the same from every current folder."""
-    given = {"HEARTH_HOME": settings.home, "HEARTH_MODELS": settings.models}
+    """The paths of settings as variables that mean the same from every current folder."""
+    given = {
+        "HEARTH_HOME": settings.home,
+        "HEARTH_MODELS": settings.models,
+        "HEARTH_TLS_CERT": settings.tls_cert,
+        "HEARTH_TLS_KEY": settings.tls_key,
+    }
     return {name: str(path.absolute()) for name, path in given.items() if path is not None}
 
 

@@ -20,6 +20,7 @@ from runner.http_transport import (
     HttpTransport,
     Request,
     Response,
+    TlsError,
     Transport,
     TransportError,
     translated,
@@ -57,6 +58,10 @@ class DaemonUnreachable(ClientError):
     """Nothing accepts connections at the address."""
 
 
+class TlsFailed(ClientError):
+    """A server is there, and HTTPS with it fails; the message says why and what to do."""
+
+
 class ConnectionLost(ClientError):
     """The connection broke before the answer was complete."""
 
@@ -75,10 +80,12 @@ class Client:
         *,
         key: str | None = None,
         certificate: Path | None = None,
+        source: str = "",
     ) -> None:
         """key: an API key, sent with every request. certificate: the daemon's own, a PEM file,
-        trusted besides those that the system trusts."""
+        trusted besides those that the system trusts. source: what messages say after base_url."""
         self.base_url = base_url.rstrip("/")
+        self._where = self.base_url + source
         self._send = transport or HttpTransport(self.base_url, certificate)
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -94,7 +101,7 @@ class Client:
             )
         if response.status != 200 or body is None or body.get("name") != "hearth":
             raise NotHearth(
-                f"{self._other_server(response, body)} answers at {self.base_url}, not hearth. "
+                f"{self._other_server(response, body)} answers at {self._where}, not hearth. "
                 "Set HEARTH_HOST to another address, such as 127.0.0.1:4328"
             )
         return str(body.get("version"))
@@ -290,13 +297,15 @@ class Client:
                 yield response
         except ConnectError as error:
             raise DaemonUnreachable(
-                f"no hearth daemon answers at {self.base_url}{error}; start it with: hearth serve"
+                f"no hearth daemon answers at {self._where}{error}; start it with: hearth serve"
             ) from None
+        except TlsError as error:
+            raise TlsFailed(f"{self._where}: {error}") from None
         except AnswerTimeout:
-            raise ConnectionLost(f"{self.base_url} did not respond in time; try again") from None
+            raise ConnectionLost(f"{self._where} did not respond in time; try again") from None
         except TransportError as error:
             raise ConnectionLost(
-                f"the connection to {self.base_url} was lost: {error}. Try again"
+                f"the connection to {self._where} was lost: {error}. Try again"
             ) from None
 
     def _other_server(self, response: Response, body: JsonObject | None) -> str:

@@ -6,6 +6,7 @@ finding out whether one that was kept is still good. Proxies of the environment 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,14 +18,23 @@ from urllib.parse import urlsplit
 
 CONNECT_TIMEOUT_S = 5.0
 
+# OpenSSL's X509_V_ERR_*: not yet valid, expired; mismatch of host name, of IP address.
+_WRONG_TIME = (9, 10)
+_WRONG_NAME = (62, 64)
+
 
 class TransportError(Exception):
     """The request could not be sent, or its answer not be read."""
 
 
 class ConnectError(TransportError):
-    """Nothing accepts connections at the address, or its certificate is not trusted; the reason
-    between parentheses, "" when it refuses connections."""
+    """Nothing accepts connections at the address; the reason between parentheses, "" when it
+    refuses connections."""
+
+
+class TlsError(TransportError):
+    """The server cannot be trusted, or one side speaks HTTPS and the other HTTP; says what to
+    do."""
 
 
 class AnswerTimeout(TransportError):
@@ -93,7 +103,11 @@ class HttpTransport:
                 connection.endheaders()
             _send(connection, request.content)
             with translated():
-                response = connection.getresponse()
+                try:
+                    response = connection.getresponse()
+                except ConnectionError:
+                    self._explain_silence(connection)
+                    raise
             with closing(response):
                 yield response
 
@@ -102,7 +116,7 @@ class HttpTransport:
         host, port = parts.hostname or "127.0.0.1", parts.port
         connection = http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
         if parts.scheme == "https":
-            context = self._trust()
+            context = self.trust()
             connection = http.client.HTTPSConnection(
                 host, port, timeout=CONNECT_TIMEOUT_S, context=context
             )
@@ -110,17 +124,71 @@ class HttpTransport:
             connection.connect()
         except ConnectionRefusedError:
             raise ConnectError from None
+        except ssl.SSLError as error:
+            raise TlsError(self._fault(error, host)) from None
         except OSError as error:
             raise ConnectError(f" ({error.strerror or error})") from None
         connection.sock.settimeout(timeout_s)
         return connection
 
-    def _trust(self) -> ssl.SSLContext:
+    def trust(self) -> ssl.SSLContext:
+        """What servers must prove themselves by. Raises TlsError for a bad certificate file."""
         if self._context is None:
-            self._context = ssl.create_default_context()
-            if self.certificate is not None:
-                self._context.load_verify_locations(self.certificate)
+            context = ssl.create_default_context()
+            try:
+                if self.certificate is not None:
+                    context.load_verify_locations(self.certificate)
+            except OSError as error:
+                raise TlsError(
+                    f"HEARTH_TLS_CERT: {self.certificate} holds no PEM certificate"
+                    if isinstance(error, ssl.SSLError)
+                    else f"HEARTH_TLS_CERT: {self.certificate} cannot be read: {error.strerror}"
+                ) from None
+            self._context = context
         return self._context
+
+    def _explain_silence(self, connection: http.client.HTTPConnection) -> None:
+        """Raise TlsError if the server that closed a plain connection speaks HTTPS."""
+        probe = http.client.HTTPSConnection(
+            connection.host, connection.port, timeout=CONNECT_TIMEOUT_S, context=unverified()
+        )
+        if connection.default_port == probe.default_port:
+            return
+        with contextlib.suppress(OSError), closing(probe):
+            probe.connect()
+            raise TlsError(
+                f"it speaks HTTPS; set HEARTH_HOST={self.base_url.replace('http:', 'https:', 1)}, "
+                "and HEARTH_TLS_CERT to its certificate if this machine does not trust that"
+            )
+
+    def _fault(self, error: ssl.SSLError, host: str) -> str:
+        """What is wrong with a server, and what to do."""
+        if not isinstance(error, ssl.SSLCertVerificationError):
+            return (
+                "it does not speak HTTPS; use http:// in HEARTH_HOST, without HEARTH_TLS_CERT, or "
+                "start that daemon with a certificate"
+            )
+        if error.verify_code in _WRONG_NAME:
+            return (
+                f"its certificate is not for {host}; set HEARTH_HOST to a name that it is for, or "
+                f"make a certificate for {host}"
+            )
+        if error.verify_code in _WRONG_TIME:
+            return f"its {error.verify_message}; make a new one for the daemon"
+        given = self.certificate
+        return f"its certificate is not trusted ({error.verify_message}); " + (
+            "set HEARTH_TLS_CERT to a PEM file with it"
+            if given is None
+            else f"HEARTH_TLS_CERT={given} holds another one"
+        )
+
+
+def unverified() -> ssl.SSLContext:
+    """Trusts every server: to find out who answers, never to send it anything."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _send(connection: http.client.HTTPConnection, content: Iterable[bytes]) -> None:

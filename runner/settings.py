@@ -290,20 +290,42 @@ def variable(name: str) -> str:
     return f"HEARTH_{name.upper()}"
 
 
+def set_variables(environ: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
+    """What environ (the process's own by default) sets: for the variable of a field the one that
+    counts, which is that or Ollama's, and its text."""
+    texts = os.environ if environ is None else environ
+    found = {}
+    for item in fields(Settings):
+        for source in filter(None, (variable(item.name), item.metadata["alias"])):
+            if texts.get(source, "").strip():
+                found[variable(item.name)] = (source, texts[source])
+                break
+    return found
+
+
+def source(name: str) -> str:
+    """The variable that sets a field in this process; hearth's own where none does."""
+    return set_variables().get(variable(name), (variable(name), ""))[0]
+
+
+def host_source() -> str:
+    """The variable that has given the address, for messages: " (HEARTH_HOST)"; "" where none."""
+    found = set_variables().get("HEARTH_HOST")
+    return f" ({found[0]})" if found else ""
+
+
 def load(environ: Mapping[str, str] | None = None) -> Settings:
     """The settings in environ (the process's own by default). Raises SettingsError."""
-    given = os.environ if environ is None else environ
+    found = set_variables(environ)
     values: dict[str, Any] = {}
     for item in fields(Settings):
-        for source in (variable(item.name), item.metadata["alias"]):
-            text = given.get(source) if source else None
-            if not text or not text.strip():
-                continue
-            try:
-                values[item.name] = item.metadata["parse"](text)
-            except ValueError as error:
-                raise SettingsError(f"{source}={text!r} is invalid: {error}") from None
-            break
+        origin, text = found.get(variable(item.name), ("", ""))
+        if not origin:
+            continue
+        try:
+            values[item.name] = item.metadata["parse"](text)
+        except ValueError as error:
+            raise SettingsError(f"{origin}={text!r} is invalid: {error}") from None
     return Settings(**values)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from typing import Annotated
 
@@ -18,7 +17,7 @@ def command(
     """
     from cli.connection import reachable
     from cli.render import print_json
-    from runner.settings import load
+    from runner.settings import describe, load, set_variables
 
     settings = load()
     url = reachable(settings.address).url
@@ -30,26 +29,25 @@ def command(
         "OLLAMA_HOST": url,
     }
     folders = {"models": str(settings.models_dir), "state": str(settings.state_dir)}
+    found, rows = set_variables(), describe()
     if as_json:
-        print_json({"clients": clients, "folders": folders, "settings": _values()})
+        values = {name: found.get(name, (None, None))[1] for name, _, _ in rows}
+        sources = {name: source for name, (source, _) in found.items()}
+        print_json({"clients": clients, "folders": folders, "settings": values, "sources": sources})
         return
     for name, value in clients.items():
         print(f"export {name}={shlex.quote(value)}")
     _comment(f"models: {folders['models']}")
     _comment(f"log and history: {folders['state']}")
-    _print_settings()
-
-
-def _print_settings() -> None:
-    from runner.settings import describe
-
-    now = _values()
-    rows = [(name, now[name] or _plain(default), doc) for name, doc, default in describe()]
-    name_width = max(len(name) for name, _, _ in rows)
-    value_width = max(len(value) for _, value, _ in rows)
-    _comment("settings (variable, value, meaning):")
-    for name, value, doc in rows:
-        _comment(f"  {name:<{name_width}}  {value:<{value_width}}  {doc}")
+    _comment("settings (variable, value, where it comes from, meaning):")
+    table = []
+    for name, doc, default in rows:
+        source, value = found.get(name, ("default", _plain(default)))
+        table.append((name, value, source, doc))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        _comment(f"  {'  '.join(cells).rstrip()}")
 
 
 def _comment(text: str) -> None:
@@ -59,9 +57,3 @@ def _comment(text: str) -> None:
 def _plain(default: str) -> str:
     """A default as one would write it into the environment."""
     return {"False": "0", "True": "1", "()": ""}.get(default, default.removesuffix(".0"))
-
-
-def _values() -> dict[str, str | None]:
-    from runner.settings import describe
-
-    return {name: os.environ.get(name) for name, _, _ in describe()}

@@ -20,6 +20,7 @@ from runner.errors import HearthError, ShuttingDown
 from runner.library.errors import RegistryError, StoreLocked
 from runner.library.library import Library
 from runner.server.app import build_services, create_app
+from runner.server.certificate import check_certificate
 from runner.server.connections import BoundedProtocol
 from runner.server.keys import FILE_NAME, KeyRing
 from runner.server.logs import set_up
@@ -44,6 +45,7 @@ def main() -> int:
         return _give_up(str(error), EXIT_FAULT)
     set_up(settings.log_level, settings.log_format)
     try:
+        check_certificate(settings)
         keys = KeyRing(settings.data_dir / FILE_NAME)
         sock, address = listen(settings.address, settings.insecure_public or bool(keys))
     except HearthError as error:
@@ -135,7 +137,7 @@ class DaemonServer(uvicorn.Server):
             loop.call_later(
                 drain_s,
                 self._cut,
-                f"the daemon stopped after a grace period of {drain_s:g} s of grace",
+                f"the daemon stopped after a grace period of {drain_s:g} s",
             )
 
     def _cut(self, reason: str) -> None:

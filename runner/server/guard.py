@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from runner.server.errors import HttpError, HttpFailure, failure_of, surface_of
 from runner.server.http_request import request_id_of
 from runner.server.request_body import body_limit_bytes, too_large
-from runner.settings import Address
+from runner.settings import Address, source
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ALLOWED_HEADERS = (
@@ -89,7 +89,8 @@ class Guard:
                 raise HttpError(
                     403,
                     "origin_not_allowed",
-                    f"the web origin {origins[0][:100]!r} is not allowed; add it to HEARTH_ORIGINS",
+                    f"the web origin {origins[0][:100]!r} is not allowed; add it to "
+                    f"{source('origins')}",
                 )
             return origins[0]
         if any(site not in ("same-origin", "none") for site in sites):

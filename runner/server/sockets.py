@@ -12,10 +12,13 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from runner.settings import Address
+from runner.http_transport import unverified
+from runner.settings import Address, host_source
 
 _ASK_TIMEOUT_S = 2.0
 
@@ -34,10 +37,10 @@ def listen(address: Address, guarded: bool) -> tuple[socket.socket, Address]:
     ListenError."""
     if not guarded and not is_loopback(address.host):
         raise ListenError(
-            f"{address.host} can be reached from other machines, and anyone who can reach it has "
-            "full use and"
-            " change everything. Make a key first (hearth key add NAME), listen on 127.0.0.1, or"
-            " set HEARTH_INSECURE_PUBLIC=1 if something else protects the port"
+            f"{address.host}{host_source()} can be reached from other machines, and whoever "
+            "reaches it could use and change everything. Make a key first: hearth key add NAME. Or "
+            "set HEARTH_HOST=127.0.0.1, or HEARTH_INSECURE_PUBLIC=1 if something else protects "
+            "the port"
         )
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     # asyncio switches Nagle's algorithm off only for sockets that say they are TCP, and answers of
@@ -68,16 +71,20 @@ def is_loopback(host: str) -> bool:
 def _refusal(address: Address, error: OSError) -> ListenError:
     if error.errno == errno.EADDRINUSE:
         return PortTaken(
-            f"{address.host}:{address.port} is in use by {who_listens(address)}. Stop it, or set"
-            f" HEARTH_HOST to another address, such as {address.host}:{address.port + 1}"
+            f"{address.host}:{address.port}{host_source()} is in use by {who_listens(address)}. "
+            f"Stop it, or set HEARTH_HOST to another address, such as {address.host}:"
+            f"{address.port + 1}"
         )
     reason = os.strerror(error.errno) if error.errno else str(error)
-    return ListenError(f"cannot listen on {address.host}:{address.port}: {reason}")
+    where = f"{address.host}:{address.port}{host_source()}"
+    return ListenError(f"cannot listen on {where}: {reason}. Set HEARTH_HOST to another address")
 
 
 def who_listens(address: Address) -> str:
     """The program that answers at address, as precisely as can be found out."""
-    answer = _ask_version(address)
+    answer = _ask_version(address, http.client.HTTPConnection) or _ask_version(
+        address, partial(http.client.HTTPSConnection, context=unverified())
+    )
     if answer is not None and answer.get("name") == "hearth":
         return (
             f"another hearth daemon (version {answer.get('version')}, process"
@@ -88,9 +95,11 @@ def who_listens(address: Address) -> str:
     return _process_at(address.port) or "another program"
 
 
-def _ask_version(address: Address) -> dict[str, Any] | None:
+def _ask_version(
+    address: Address, connect: Callable[..., http.client.HTTPConnection]
+) -> dict[str, Any] | None:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)
-    connection = http.client.HTTPConnection(host, address.port, timeout=_ASK_TIMEOUT_S)
+    connection = connect(host, address.port, timeout=_ASK_TIMEOUT_S)
     try:
         connection.request("GET", "/api/version")
         value = json.loads(connection.getresponse().read(65_536))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -128,30 +127,3 @@ def test_without_keys_it_listens_on_this_machine_only_and_says_what_to_do(
     refused = hearth(env, "serve")
     assert refused.returncode == 1
     assert "hearth key add NAME" in refused.stderr
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate for 127.0.0.1 and its key, in one file."""
-    path = tmp_path / "cert.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "2", "-subj", "/CN=hearth", "-keyout", str(path)),
-            *("-addext", "subjectAltName=IP:127.0.0.1", "-out", str(tmp_path / "only.pem")),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    path.write_text(path.read_text() + (tmp_path / "only.pem").read_text())
-    return path
-
-
-def test_a_certificate_makes_it_https(start_daemon: StartDaemon, certificate: Path) -> None:
-    daemon = start_daemon(env={"HEARTH_TLS_CERT": str(certificate)})
-    env = {**of_daemon(daemon), "HEARTH_TLS_CERT": str(certificate)}
-    listed = hearth(env, "list")
-    assert listed.returncode == 0, listed.stderr
-    assert "echo" in listed.stdout
-    with pytest.raises(httpx.ConnectError, match="certificate"):
-        httpx.get(f"https://127.0.0.1:{daemon.port}/health")

@@ -11,9 +11,9 @@ import pytest
 
 from runner.http_transport import (
     AnswerTimeout,
-    ConnectError,
     HttpTransport,
     Request,
+    TlsError,
     TransportError,
     translated,
 )
@@ -125,7 +125,10 @@ def test_a_server_without_tls_is_no_https_server() -> None:
 
     with server(serve) as plain:
         transport = HttpTransport(plain.base_url.replace("http:", "https:"))
-        with pytest.raises(ConnectError), transport(Request("GET", "/")):
+        with (
+            pytest.raises(TlsError, match="does not speak HTTPS"),
+            transport(Request("GET", "/")),
+        ):
             pass
 
 

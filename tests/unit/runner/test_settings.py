@@ -13,10 +13,13 @@ from runner.settings import (
     Settings,
     SettingsError,
     describe,
+    host_source,
     load,
     parse_address,
     parse_duration,
     parse_size,
+    set_variables,
+    source,
     variable,
 )
 
@@ -178,3 +181,18 @@ def test_every_setting_is_described() -> None:
     assert len(rows) == len(fields(Settings))
     assert all(name.startswith("HEARTH_") and doc for name, doc, _ in rows)
     assert ("HEARTH_NUM_PARALLEL", "maximum number of concurrent requests of a model", "16") in rows
+
+
+def test_the_variable_that_counts_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"OLLAMA_HOST": "a", "HEARTH_KEEP_ALIVE": "1", "OLLAMA_KEEP_ALIVE": "2",
+               "HEARTH_MODELS": " "}  # fmt: skip
+    assert set_variables(environ) == {
+        "HEARTH_HOST": ("OLLAMA_HOST", "a"),
+        "HEARTH_KEEP_ALIVE": ("HEARTH_KEEP_ALIVE", "1"),
+    }
+    for name in ("HEARTH_HOST", "OLLAMA_HOST", "OLLAMA_ORIGINS", "HEARTH_ORIGINS"):
+        monkeypatch.delenv(name, raising=False)
+    assert (host_source(), source("origins")) == ("", "HEARTH_ORIGINS")
+    monkeypatch.setenv("OLLAMA_HOST", "b")
+    monkeypatch.setenv("OLLAMA_ORIGINS", "c")
+    assert (host_source(), source("origins")) == (" (OLLAMA_HOST)", "OLLAMA_ORIGINS")

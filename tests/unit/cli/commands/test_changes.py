@@ -60,3 +60,21 @@ def test_env_as_json_names_every_setting(
     value = json.loads(capsys.readouterr().out)
     assert value["settings"]["HEARTH_MAX_QUEUE"] == "3"
     assert value["clients"]["OPENAI_BASE_URL"].endswith("/v1")
+
+
+def test_env_shows_what_counts_and_where_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HEARTH_HOST", raising=False)
+    monkeypatch.setenv("OLLAMA_HOST", "box:7")
+    monkeypatch.setenv("OLLAMA_KEEP_ALIVE", "1h")
+    monkeypatch.setenv("HEARTH_KEEP_ALIVE", "2h")
+    assert execute(["env"]) == 0
+    rows = {line.split()[1]: line.split()[2:4] for line in capsys.readouterr().out.splitlines()}
+    assert rows["HEARTH_HOST"] == ["box:7", "OLLAMA_HOST"]
+    assert rows["HEARTH_KEEP_ALIVE"] == ["2h", "HEARTH_KEEP_ALIVE"]
+    assert rows["HEARTH_MAX_QUEUE"] == ["512", "default"]
+    assert execute(["env", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["settings"]["HEARTH_HOST"] == "box:7"
+    assert value["sources"]["HEARTH_HOST"] == "OLLAMA_HOST"
