@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,15 +51,45 @@ def connect(settings: Settings | None = None, start: bool = True) -> Client:
     try:
         client.version()
     except DaemonUnreachable:
-        if not start or known.no_autostart or not is_local(_spoken_plainly(known)):
+        if not start or known.no_autostart or not is_local(spoken_plainly(known)):
             raise
         from cli.daemon import start_daemon
 
         start_daemon(known, client)
+        return new_client(known)  # now with the token of that daemon
     return client
 
 
-def _spoken_plainly(settings: Settings) -> Address:
+@contextmanager
+def connected_for_keys(settings: Settings) -> Iterator[Client]:
+    """A client for changing keys. A daemon that other machines could reach does not start without
+    a key: where none answers at such an address, one that only this machine reaches runs until
+    the end. Raises what connect raises."""
+    from cli.daemon import answers, end_daemon, start_daemon
+
+    if not _is_open(settings.host) or answers(new_client(settings)):
+        yield connect(settings)
+        return
+    private = replace(settings, host=Address("127.0.0.1", settings.host.port), tls_cert=None)
+    plain = {"HEARTH_HOST": private.host.url, "HEARTH_TLS_CERT": "", "HEARTH_TLS_KEY": ""}
+    start_daemon(private, new_client(private), plain)
+    client = new_client(private)
+    try:
+        yield client
+    finally:
+        end_daemon(client, client.about(), quiet=True)
+
+
+def _is_open(address: Address) -> bool:
+    """Whether other machines could reach a daemon that was started here at this address."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family) as probe, suppress(OSError):
+        probe.bind((address.host, 0))
+        return address.host not in _LOOPBACK
+    return False
+
+
+def spoken_plainly(settings: Settings) -> Address:
     """host, as if its daemon spoke no https: with a certificate one started here does."""
     return settings.host if settings.tls_cert is None else replace(settings.host, scheme="http")
 

@@ -5,43 +5,57 @@ Knows the process and its log, not what the daemon does.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from cli.errors import CliError
-from runner.settings import Settings
+from cli.terminal import status
+from runner.settings import LOG_FILE, Settings
 
 if TYPE_CHECKING:
+    import psutil
+
     from runner.client import Client
+    from runner.replies import JsonObject
 
 START_TIMEOUT_S = 60.0
 _POLL_S = 0.02
 _LOG_LINES = 8
+_CLEAN_UP_S = 15.0  # after the answers: for workers to end and files to be closed
 _LOG_LIMIT_BYTES = 8 << 20
 
 # -P keeps the current folder off sys.path: a folder named runner there must not be executed.
 COMMAND = (sys.executable, "-P", "-m", "runner.server")
 
 
-def start_daemon(settings: Settings, client: Client, timeout_s: float = START_TIMEOUT_S) -> None:
-    """Start a daemon detached from this terminal and wait until it answers client.
+def start_daemon(
+    settings: Settings,
+    client: Client,
+    variables: Mapping[str, str] | None = None,
+    timeout_s: float = START_TIMEOUT_S,
+) -> None:
+    """Start a daemon detached from this terminal, with variables besides those of this process,
+    and wait until it answers client.
 
     Of several callers at once one starts it, the others wait for that one. Raises CliError with
     the last lines of its log when it ends or does not answer within timeout_s.
     """
     from filelock import FileLock, Timeout
 
-    log = settings.state_dir / "daemon.log"
+    log = log_file(settings)
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(log.with_suffix(".lock"), timeout=timeout_s):
             if not answers(client):
-                _start(settings, log, client, time.monotonic() + timeout_s)
+                environ = os.environ | absolute_paths(settings) | dict(variables or {})
+                _start(environ, log, client, time.monotonic() + timeout_s)
     except Timeout:
         raise CliError(
             f"another hearth command has been starting the daemon for {timeout_s:.0f} s; "
@@ -49,7 +63,7 @@ def start_daemon(settings: Settings, client: Client, timeout_s: float = START_TI
         ) from None
 
 
-def _start(settings: Settings, log: Path, client: Client, deadline: float) -> None:
+def _start(environ: dict[str, str], log: Path, client: Client, deadline: float) -> None:
     if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
         log.replace(log.with_suffix(".old.log"))
     with log.open("ab") as output:
@@ -60,7 +74,7 @@ def _start(settings: Settings, log: Path, client: Client, deadline: float) -> No
             stdout=output,
             stderr=output,
             cwd=Path.cwd().anchor,
-            env=os.environ | absolute_paths(settings),
+            env=environ,
             start_new_session=True,
         )
     if not wait_until(lambda: process.poll() is not None or answers(client), deadline):
@@ -92,15 +106,61 @@ def wait_until(condition: Callable[[], bool], deadline: float) -> bool:
     return True
 
 
-def answers(client: Client) -> bool:
-    """Whether a daemon answers the client."""
-    from runner.client import ConnectionLost, DaemonUnreachable
+def log_file(settings: Settings) -> Path:
+    """Where a daemon in the background logs."""
+    return settings.state_dir / LOG_FILE
+
+
+def running(client: Client) -> JsonObject | None:
+    """What the daemon says of itself; None when nobody listens at the client's address."""
+    from runner.client import DaemonUnreachable
 
     try:
-        client.version()
-    except (DaemonUnreachable, ConnectionLost):
+        return client.about()
+    except DaemonUnreachable:
+        return None
+
+
+def process_of(client: Client, about: JsonObject) -> psutil.Process:
+    """The daemon's process. Raises CliError when it is not this user's on this machine."""
+    from cli.process import own_process
+
+    return own_process(int(about["pid"]), urlsplit(client.base_url).port or 0)
+
+
+def end_daemon(client: Client, about: JsonObject, quiet: bool = False) -> None:
+    """End the daemon that says this about itself, and wait until it is gone; says so unless
+    quiet. Raises CliError when that is not for this user, or takes longer than it should."""
+    from cli.process import has_ended
+
+    process = process_of(client, about)
+    drain_s = about["drain_timeout_s"]
+    if not quiet:
+        left = "all the time they need" if drain_s is None else f"{drain_s:g} s"
+        status(f"ending the daemon (process {process.pid}); answers in progress have {left}")
+    process.terminate()
+    limit_s = math.inf if drain_s is None else drain_s + _CLEAN_UP_S
+    if not wait_until(lambda: has_ended(process), time.monotonic() + limit_s):
+        raise CliError(
+            f"the daemon (process {process.pid}) has not ended within {limit_s:g} s; "
+            f"kill -9 {process.pid} ends it at once"
+        )
+    if not quiet:
+        status("it has ended")
+
+
+def answers(client: Client) -> bool:
+    """Whether a daemon answers the client, be it that it wants a key."""
+    from runner.client import ClientError, ConnectionLost
+
+    try:
+        return running(client) is not None
+    except ConnectionLost:
         return False
-    return True
+    except ClientError as error:
+        if error.code != "invalid_api_key":  # the client is older than the daemon and its token
+            raise
+        return True
 
 
 def _tail(log: Path, offset: int) -> str:

@@ -9,6 +9,7 @@ OK = 0
 ERROR = 1
 USAGE = 2
 MODEL_NOT_FOUND = 3
+NOT_RUNNING = 3  # of status, as systemctl and the LSB have it
 INTERRUPTED = 130
 _WITHOUT_NETWORK = (
     "Without the network you can run the models that are installed (`hearth list`) and model files "

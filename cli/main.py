@@ -16,7 +16,8 @@ from cli.errors import INTERRUPTED, report
 from cli.verb import load
 
 _EPILOG = """\b
-Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found, 130 stopped by Ctrl-C.
+Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found or, of status,
+no daemon running, 130 stopped by Ctrl-C.
 Results go to stdout, progress and errors to stderr. `hearth env` lists the settings."""
 
 

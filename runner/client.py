@@ -91,6 +91,11 @@ class Client:
 
     def version(self) -> str:
         """The daemon's version. Raises NotHearth when another program answers."""
+        return str(self.about()["version"])
+
+    def about(self) -> JsonObject:
+        """What the daemon says of itself: version, pid, store, uptime_s, log, drain_timeout_s.
+        Raises NotHearth when another program answers."""
         with self._request("GET", "/api/version", timeout_s=CONNECT_TIMEOUT_S) as response:
             body = _object(_text(response))
         if body is not None and body.get("code") in ("invalid_api_key", "insufficient_scope"):
@@ -104,7 +109,7 @@ class Client:
                 f"{self._other_server(response, body)} answers at {self._where}, not hearth. "
                 "Set HEARTH_HOST to another address, such as 127.0.0.1:4328"
             )
-        return str(body.get("version"))
+        return body
 
     def keys(self) -> list[JsonObject]:
         """The API keys: name, scopes, created_at."""

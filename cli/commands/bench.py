@@ -95,7 +95,7 @@ def _measure(model: str, works: list[Workload], as_json: bool) -> None:
     load_s = time.perf_counter() - started_s
     server = ServerAddress.at(client.base_url)
     runs = _runs(server, model, works)
-    memory_bytes = _memory(client, server)
+    memory_bytes = _memory(client)
     if as_json:
         print_json(_report(model, runs, load_s, memory_bytes))
     else:
@@ -131,16 +131,15 @@ def _run(server: ServerAddress, model: str, work: Workload, scale: TokenScale) -
     return finished
 
 
-def _memory(client: Client, server: ServerAddress) -> int | None:
-    """Resident bytes of a daemon on this machine."""
-    from cli.bench.memory import listening_pid, tree_rss_bytes
-    from cli.connection import is_local
-    from runner.settings import parse_address
+def _memory(client: Client) -> int | None:
+    """Resident bytes of a daemon of this user on this machine."""
+    from cli.daemon import process_of
+    from cli.process import tree_rss_bytes
 
-    if not is_local(parse_address(client.base_url)):
+    try:
+        return tree_rss_bytes(process_of(client, client.about()).pid)
+    except CliError:
         return None
-    pid = listening_pid(server.port)
-    return None if pid is None else tree_rss_bytes(pid)
 
 
 def _report(

@@ -46,18 +46,19 @@ def command(
     Once a key exists, the daemon requires one from every client except the commands of the user
     who started it. A key is shown only when it is created. --scope may be repeated.
     """
-    from cli.connection import connect
+    from cli.connection import connected_for_keys
+    from runner.settings import load
 
     if action != "list" and not name:
         raise CliError(f"hearth key {action} needs the name of a key", USAGE)
-    client = connect()
-    if action == "list":
-        _list(client, as_json)
-    elif action == "add":
-        _add(client, name, scopes or [Scope.INFERENCE], as_json)
-    else:
-        client.remove_key(name)
-        print(f"removed '{name}'")
+    with connected_for_keys(load()) as client:
+        if action == "list":
+            _list(client, as_json)
+        elif action == "add":
+            _add(client, name, scopes or [Scope.INFERENCE], as_json)
+        else:
+            client.remove_key(name)
+            print(f"removed '{name}'")
 
 
 def _add(client: Client, name: str, scopes: list[Scope], as_json: bool) -> None:

@@ -7,18 +7,30 @@ from typing import Annotated
 import typer
 
 from cli.completion import loaded_models
+from cli.errors import USAGE, CliError
 
 
 def command(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", autocompletion=loaded_models, help="Name of a loaded model"
+            metavar="[MODEL]", autocompletion=loaded_models, help="Name of a loaded model"
         ),
-    ],
+    ] = "",
+    every: Annotated[bool, typer.Option("--all", help="Unload every model")] = False,
 ) -> None:
     """Unload a model from memory. It stays installed."""
-    from cli.connection import connect
+    from cli.connection import connect, new_client
+    from cli.daemon import running
+    from runner.settings import load
 
-    client = connect()
-    client.unload(model)
+    if bool(model) == every:
+        raise CliError("give either the name of a loaded model or --all", USAGE)
+    if model:
+        connect().unload(model)
+        return
+    client = new_client(load())
+    names = [] if running(client) is None else [loaded["name"] for loaded in client.ps()]
+    for name in names:
+        client.unload(name)
+    print(f"unloaded {', '.join(names)}" if names else "no model is in memory")

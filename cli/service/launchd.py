@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import plistlib
+import re
 from pathlib import Path
 
 from cli.service.manager import Service, ServiceState, run, run_checked, write_private
@@ -12,16 +13,18 @@ LABEL = "local.hearth.daemon"
 
 
 class Launchd:
-    """See Manager."""
+    """See ServiceManager."""
 
     name = "launchd"
+    journal: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.path = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
         self._domain = f"gui/{os.getuid()}"
+        self._target = f"{self._domain}/{LABEL}"
 
     def describe(self, service: Service) -> str:
-        """See Manager.describe."""
+        """See ServiceManager.describe."""
         agent = {
             "Label": LABEL,
             "ProgramArguments": list(service.command),
@@ -33,23 +36,28 @@ class Launchd:
         }
         return plistlib.dumps(agent).decode()
 
+    def check(self, service: Service) -> None:
+        """See ServiceManager.check."""
+        run_checked(("launchctl", "print", self._domain))
+
     def install(self, service: Service) -> None:
-        """See Manager.install."""
+        """See ServiceManager.install."""
         service.log.parent.mkdir(parents=True, exist_ok=True)
         write_private(self.path, self.describe(service))
-        run(("launchctl", "bootout", f"{self._domain}/{LABEL}"))  # an earlier one, if any
+
+    def start(self) -> None:
+        """See ServiceManager.start."""
+        run(("launchctl", "bootout", self._target))  # an earlier one, if any
         run_checked(("launchctl", "bootstrap", self._domain, str(self.path)))
 
     def uninstall(self) -> None:
-        """See Manager.uninstall."""
+        """See ServiceManager.uninstall."""
         try:
-            run_checked(("launchctl", "bootout", f"{self._domain}/{LABEL}"))
+            run_checked(("launchctl", "bootout", self._target))
         finally:
             self.path.unlink(missing_ok=True)
 
     def state(self) -> ServiceState:
-        """See Manager.state."""
-        found = run(("launchctl", "print", f"{self._domain}/{LABEL}"))
-        return ServiceState(
-            self.path.exists(), found.returncode == 0 and "state = running" in found.stdout
-        )
+        """See ServiceManager.state."""
+        found = re.search(r"\bpid = (\d+)", run(("launchctl", "print", self._target)).stdout)
+        return ServiceState(self.path.exists(), int(found[1]) if found else None)

@@ -25,10 +25,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """What the manager knows of the service."""
+    """What the manager knows of the service. pid: of its process, when it runs."""
 
     installed: bool
-    running: bool
+    pid: int | None
 
 
 class ServiceManager(Protocol):
@@ -36,12 +36,19 @@ class ServiceManager(Protocol):
 
     name: str
     path: Path  # of the file that describes the service
+    journal: tuple[str, ...]  # the command that shows the log; none: it is in Service.log
 
     def describe(self, service: Service) -> str:
         """The text of the file."""
 
+    def check(self, service: Service) -> None:
+        """Raises CliError if service cannot be installed here. Changes nothing."""
+
     def install(self, service: Service) -> None:
-        """Write the file, start the service now and at every login."""
+        """Write the file, and have the service started at every login."""
+
+    def start(self) -> None:
+        """Start the service now, again if it runs."""
 
     def uninstall(self) -> None:
         """Stop the service and remove the file."""

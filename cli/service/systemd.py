@@ -29,16 +29,17 @@ WantedBy=default.target
 
 
 class Systemd:
-    """See Manager."""
+    """See ServiceManager."""
 
     name = "systemd"
+    journal: tuple[str, ...] = ("journalctl", "--user", "--unit", UNIT, "--output", "cat")
 
     def __init__(self) -> None:
         config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
         self.path = Path(config) / "systemd" / "user" / UNIT
 
     def describe(self, service: Service) -> str:
-        """See Manager.describe."""
+        """See ServiceManager.describe."""
         lines = [
             f"Environment={_quoted(f'{name}={value}')}\n"
             for name, value in sorted(service.environment.items())
@@ -46,16 +47,28 @@ class Systemd:
         command = " ".join(_quoted(word).replace("$", "$$") for word in service.command)
         return _TEXT.format(environment="".join(lines), command=command)
 
+    def check(self, service: Service) -> None:
+        """See ServiceManager.check."""
+        self.describe(service)
+        done = run((*_CONTROL, "show-environment"))
+        if done.returncode != 0:
+            raise CliError(
+                f"systemd has no user session here ({done.stderr.strip()}): log in on the machine "
+                "itself or run `loginctl enable-linger` first; `hearth serve` needs no session"
+            )
+
     def install(self, service: Service) -> None:
-        """See Manager.install."""
-        _need_session()
+        """See ServiceManager.install."""
         write_private(self.path, self.describe(service))
         run_checked((*_CONTROL, "daemon-reload"))
         run_checked((*_CONTROL, "enable", UNIT))
+
+    def start(self) -> None:
+        """See ServiceManager.start."""
         run_checked((*_CONTROL, "restart", UNIT))
 
     def uninstall(self) -> None:
-        """See Manager.uninstall."""
+        """See ServiceManager.uninstall."""
         try:
             run_checked((*_CONTROL, "disable", "--now", UNIT))
         finally:
@@ -63,24 +76,16 @@ class Systemd:
         run_checked((*_CONTROL, "daemon-reload"))
 
     def state(self) -> ServiceState:
-        """See Manager.state."""
+        """See ServiceManager.state."""
         installed = self.path.exists()
-        return ServiceState(installed, installed and self._is_active())
+        return ServiceState(installed, self._pid() if installed else None)
 
-    def _is_active(self) -> bool:
+    def _pid(self) -> int | None:
         try:
-            return run((*_CONTROL, "is-active", UNIT)).stdout.strip() == "active"
+            said = run((*_CONTROL, "show", "--property=MainPID", "--value", UNIT)).stdout.strip()
         except CliError:
-            return False
-
-
-def _need_session() -> None:
-    done = run((*_CONTROL, "show-environment"))
-    if done.returncode != 0:
-        raise CliError(
-            f"systemd has no user session here ({done.stderr.strip()}): log in on the machine "
-            "itself or run `loginctl enable-linger` first; `hearth serve` needs no session"
-        )
+            return None
+        return int(said) or None if said.isdecimal() else None
 
 
 def _quoted(word: str) -> str:

@@ -28,6 +28,8 @@ class VersionResponse(TypedDict):
     store: str
     read_only: bool
     uptime_s: float
+    drain_timeout_s: float | None
+    log: str | None
 
 
 class KeyEntry(TypedDict):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from runner.server.answers import StatusResponse, VersionResponse
 from runner.server.http_request import HttpRequest
+from runner.server.logs import destination
 from runner.server.metrics import CONTENT_TYPE
 from runner.server.routes import route
+from runner.settings import LOG_FILE
 
 
 @route("GET", "/", scope="public", streams="text/plain")
@@ -31,15 +33,19 @@ async def ready(http: HttpRequest) -> StatusResponse | None:
 
 @route("GET", "/api/version", scope="inference")
 async def version(http: HttpRequest) -> VersionResponse:
-    """Who answers here. pid and store are for the message of a second daemon."""
+    """Who answers here. pid and store are for the message of a second daemon, drain_timeout_s
+    and log for the commands that end it and show its log."""
     services = http.services
+    settings = services.settings
     return {
         "version": services.version,
         "name": "hearth",
         "pid": services.pid,
-        "store": str(services.settings.models_dir),
+        "store": str(settings.models_dir),
         "read_only": services.library.read_only,
         "uptime_s": services.uptime_s,
+        "drain_timeout_s": settings.drain_timeout,
+        "log": destination(settings.state_dir / LOG_FILE),
     }
 
 

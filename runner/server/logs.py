@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 _FIELD_LIMIT = 4096
 
@@ -38,6 +41,17 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
         return json.dumps(fields)
+
+
+def destination(file: Path) -> str | None:
+    """Where this process's log goes: file, "journal", or None: to whoever has its stderr."""
+    stderr = os.fstat(2)
+    if os.environ.get("JOURNAL_STREAM") == f"{stderr.st_dev}:{stderr.st_ino}":
+        return "journal"
+    with contextlib.suppress(OSError):
+        if os.path.samestat(stderr, file.stat()):
+            return str(file)
+    return None
 
 
 def set_up(level: str, form: str = "text") -> None:

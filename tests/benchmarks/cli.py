@@ -15,7 +15,9 @@ from pathlib import Path
 
 import psutil
 
-from cli.bench.memory import listening_pid
+from cli.daemon import process_of
+from cli.daemon import running as daemon_running
+from runner.client import Client
 from tests.benchmarks.comparison import Comparison, RatioTarget, alone
 from tests.benchmarks.relay import relaying
 from tests.benchmarks.servers import (
@@ -93,9 +95,10 @@ def _cold_run_s(home: Path) -> float:
 
 
 def _stop_listener(port: int) -> None:
-    pid = listening_pid(port)
-    if pid is not None:
-        daemon = psutil.Process(pid)
+    client = Client(f"http://127.0.0.1:{port}")
+    about = daemon_running(client)
+    if about is not None:
+        daemon = process_of(client, about)
         daemon.send_signal(signal.SIGTERM)
         with suppress(psutil.NoSuchProcess):
             daemon.wait(STOP_TIMEOUT_S)

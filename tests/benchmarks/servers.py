@@ -20,7 +20,7 @@ import httpx
 import psutil
 
 from cli.bench.http_request import ServerAddress
-from cli.bench.memory import tree_rss_bytes
+from cli.process import tree_rss_bytes
 from runner.backends.host_sampling.openmp import SPIN_COUNT
 
 ROOT = Path(__file__).resolve().parents[2]

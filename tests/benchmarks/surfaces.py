@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.bench.machine import machine_facts
-from cli.bench.memory import tree_rss_bytes
+from cli.process import tree_rss_bytes
 from tests.conftest import RunningDaemon, running_daemon
 
 STREAMS = 64

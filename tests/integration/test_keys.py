@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,9 @@ import httpx
 import openai
 import pytest
 
-from tests.conftest import RunningDaemon, StartDaemon
-from tests.integration.cli_process import hearth, of_daemon
+from tests.conftest import RunningDaemon, StartDaemon, running_daemon
+from tests.integration.cli_process import environment, free_address, hearth, of_daemon
+from tests.integration.test_tls import certificate
 
 CHAT = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 
@@ -116,14 +116,31 @@ def test_keys_and_their_texts_stay_out_of_the_log(start_daemon: StartDaemon) -> 
     assert key not in "".join(daemon.lines)
 
 
-def test_without_keys_it_listens_on_this_machine_only_and_says_what_to_do(
-    start_daemon: StartDaemon,
+@pytest.mark.parametrize("variable", ["HEARTH_HOST", "OLLAMA_HOST"])
+@pytest.mark.parametrize("https", [False, True])
+def test_a_key_can_be_made_before_the_daemon_may_listen_openly(
+    tmp_path: Path, variable: str, https: bool
 ) -> None:
-    home = start_daemon().home
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {"HEARTH_HOME": str(home), "HEARTH_HOST": f"0.0.0.0:{port}", "HEARTH_NO_AUTOSTART": "1"}
+    port = free_address().rpartition(":")[2]
+    env = environment(tmp_path, "", **{variable: f"0.0.0.0:{port}"})
+    if https:  # the certificate need not be for this machine
+        env["HEARTH_TLS_CERT"] = str(certificate(tmp_path / "tls", "192.0.2.1").both)
     refused = hearth(env, "serve")
     assert refused.returncode == 1
+    assert f"0.0.0.0 ({variable}) can be reached from other machines" in refused.stderr
     assert "hearth key add NAME" in refused.stderr
+    made = hearth(env, "key", "add", "me")
+    assert made.returncode == 0, made.stderr
+    assert "me" in hearth(env, "key", "list").stdout
+    assert hearth(env, "status").returncode == 3
+    with running_daemon(tmp_path, env={variable: env[variable], "HEARTH_HOST": env["HEARTH_HOST"]}):
+        url = f"http://127.0.0.1:{port}/api/tags"
+        assert httpx.get(url).status_code == 401
+        key = {"Authorization": f"Bearer {made.stdout.strip()}"}
+        assert httpx.get(url, headers=key).status_code == 200
+
+
+def test_no_daemon_is_started_for_the_keys_of_another_machine(tmp_path: Path) -> None:
+    refused = hearth(environment(tmp_path, "192.0.2.1:9", HEARTH_TLS_CERT=""), "key", "list")
+    assert refused.returncode == 1
+    assert not (tmp_path / "state" / "daemon.log").exists()

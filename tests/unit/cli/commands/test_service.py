@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import service as service_command
+from cli.errors import CliError
 from cli.main import execute
+from cli.service import choice
 from cli.service.manager import Service, ServiceState
 from tests.conftest import StartDaemon
 
@@ -21,25 +22,34 @@ class Fake:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.services: list[Service] = []
+        self.pid: int | None = None
+        self.fault = ""
 
     def describe(self, service: Service) -> str:
         return json.dumps(dict(service.environment))
+
+    def check(self, service: Service) -> None:
+        if self.fault:
+            raise CliError(self.fault)
 
     def install(self, service: Service) -> None:
         self.services.append(service)
         self.path.touch()
 
+    def start(self) -> None:
+        self.pid = 1
+
     def uninstall(self) -> None:
         self.path.unlink()
 
     def state(self) -> ServiceState:
-        return ServiceState(self.path.exists(), self.path.exists())
+        return ServiceState(self.path.exists(), self.pid if self.path.exists() else None)
 
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     made = Fake(tmp_path / "unit")
-    monkeypatch.setattr(service_command, "_find_manager", lambda: made)
+    monkeypatch.setattr(choice, "find_manager", lambda: made)
     monkeypatch.setenv("HEARTH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HEARTH_HOST", "127.0.0.1:9")
     return made
@@ -49,9 +59,11 @@ def test_the_service_has_the_settings_of_this_shell_but_no_keys(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEARTH_API_KEY", "secret-canary")
+    monkeypatch.setenv("OLLAMA_KEEP_ALIVE", "1h")
     assert execute(["service", "print"]) == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["HEARTH_HOST"] == "127.0.0.1:9"
+    assert json.loads(told.out)["HEARTH_KEEP_ALIVE"] == "1h"
     assert "secret-canary" not in told.out + told.err
     assert "HEARTH_API_KEY is a secret and is not written" in told.err
     assert fake.services == []
@@ -80,11 +92,17 @@ def test_a_daemon_that_runs_already_makes_room_for_the_service(
     daemon = start_daemon()
     monkeypatch.setenv("HEARTH_HOME", str(daemon.home))
     monkeypatch.setenv("HEARTH_HOST", daemon.url)
-    monkeypatch.setattr("cli.commands.service._lives", lambda pid: daemon.process.poll() is None)
+    fake.fault = "systemd has no user session here"
+    assert execute(["service", "install"]) == 1
+    assert "no user session" in capsys.readouterr().err
+    assert daemon.process.poll() is None
+    assert not fake.path.exists()
+    fake.fault = ""
     assert execute(["service", "install"]) == 0
     assert daemon.wait() == 0
-    assert f"stopped the running daemon (process {daemon.pid})" in capsys.readouterr().err
+    assert f"ending the daemon (process {daemon.pid})" in capsys.readouterr().err
     assert len(fake.services) == 1
+    assert fake.pid == 1
 
 
 def test_the_number_of_a_dead_daemon_is_left_alone(
@@ -94,5 +112,5 @@ def test_the_number_of_a_dead_daemon_is_left_alone(
     facts.parent.mkdir(parents=True)
     facts.write_text('{"pid": 1, "url": "http://127.0.0.1:9"}')
     assert execute(["service", "install"]) == 0
-    assert "stopped" not in capsys.readouterr().err
+    assert "ending" not in capsys.readouterr().err
     assert len(fake.services) == 1

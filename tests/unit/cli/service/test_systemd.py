@@ -18,13 +18,13 @@ ODD = 'a b"c\\d%e$f'
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What systemctl was told, a line each; is-active says what the file active holds."""
-    log, active = tmp_path / "told", tmp_path / "active"
-    active.write_text("active\n")
+    """What systemctl was told, a line each; show says the process that the file pid holds."""
+    log, pid = tmp_path / "told", tmp_path / "pid"
+    pid.write_text("123\n")
     script = tmp_path / "bin" / "systemctl"
     script.parent.mkdir()
     script.write_text(
-        f'#!/bin/sh\necho "$@" >> {log}\n[ "$2" != is-active ] || cat {active}\n'
+        f'#!/bin/sh\necho "$@" >> {log}\n[ "$2" != show ] || cat {pid}\n'
         f'[ ! -e {tmp_path}/broken ] || {{ echo "no bus" >&2; exit 1; }}\n'
     )
     script.chmod(0o755)
@@ -40,11 +40,14 @@ def service(tmp_path: Path) -> Service:
 def test_installing_writes_the_unit_before_systemd_reads_it(told: Path, tmp_path: Path) -> None:
     manager = Systemd()
     manager.install(service(tmp_path))
+    manager.start()
     assert manager.path == tmp_path / "config" / "systemd" / "user" / "hearth.service"
     assert manager.path.stat().st_mode & 0o777 == 0o600
     lines = [line.removeprefix("--user ") for line in told.read_text().splitlines()]
-    assert lines[1:] == ["daemon-reload", "enable hearth.service", "restart hearth.service"]
-    assert manager.state() == ServiceState(installed=True, running=True)
+    assert lines == ["daemon-reload", "enable hearth.service", "restart hearth.service"]
+    assert manager.state() == ServiceState(installed=True, pid=123)
+    (tmp_path / "pid").write_text("0\n")
+    assert manager.state() == ServiceState(installed=True, pid=None)
 
 
 def test_uninstalling_stops_the_service_and_removes_the_unit(told: Path, tmp_path: Path) -> None:
@@ -53,21 +56,21 @@ def test_uninstalling_stops_the_service_and_removes_the_unit(told: Path, tmp_pat
     manager.uninstall()
     assert not manager.path.exists()
     assert "disable --now hearth.service" in told.read_text()
-    assert manager.state() == ServiceState(installed=False, running=False)
+    assert manager.state() == ServiceState(installed=False, pid=None)
 
 
-def test_without_a_session_nothing_is_written(told: Path, tmp_path: Path) -> None:
+def test_without_a_session_nothing_can_be_installed(told: Path, tmp_path: Path) -> None:
+    Systemd().check(service(tmp_path))
     (tmp_path / "broken").touch()
-    manager = Systemd()
     with pytest.raises(CliError, match="no bus"):
-        manager.install(service(tmp_path))
-    assert not manager.path.exists()
+        Systemd().check(service(tmp_path))
+    assert told.read_text().splitlines() == ["--user show-environment"] * 2
 
 
 def test_a_value_that_a_unit_cannot_hold_is_refused(tmp_path: Path) -> None:
     bad = Service(("/bin/true",), {"HEARTH_HOME": "a\nExecStart=/bin/sh"}, tmp_path / "log")
     with pytest.raises(CliError, match="cannot be written into a systemd unit"):
-        Systemd().describe(bad)
+        Systemd().check(bad)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

@@ -1,0 +1,70 @@
+"""hearth logs: Show the log of the daemon."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.errors import CliError
+
+if TYPE_CHECKING:
+    from runner.settings import Settings
+
+
+def command(
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new lines until Ctrl-C")
+    ] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", metavar="N", min=0, help="How many lines at most")
+    ] = 100,
+) -> None:
+    """Show the log of the daemon: the one in the background, or the service.
+
+    The log is there when the daemon is not. HEARTH_LOG_LEVEL=debug logs each request.
+    """
+    from runner.settings import load
+
+    words = [*_reader(load()), "-n", str(lines)]
+    if follow:
+        words.insert(1, "-F" if words[0] == "tail" else "-f")
+    os.execvp(words[0], words)
+
+
+def _reader(settings: Settings) -> list[str]:
+    """The program that shows the log, and its arguments. Raises CliError where there is none."""
+    from cli.connection import is_local, new_client, spoken_plainly
+    from cli.daemon import log_file, running
+    from runner.client import ClientError
+
+    client = new_client(settings)
+    if not is_local(spoken_plainly(settings)):
+        raise CliError(f"the log of {client.base_url} is on that machine: run hearth logs there")
+    try:
+        about = running(client)
+    except ClientError:
+        about = None  # whatever is wrong with it, the log may say
+    if about is not None and about.get("log") is None:
+        raise CliError(
+            f"the daemon (process {about.get('pid')}) logs to where it was started, not to a file"
+        )
+    journal = _journal()
+    if journal and (about is None or about.get("log") == "journal"):
+        return journal
+    log = log_file(settings)
+    if not log.exists():
+        raise CliError(f"there is no log: {log} does not exist; the daemon was not started yet")
+    return ["tail", str(log)]
+
+
+def _journal() -> list[str]:
+    """What shows the log of an installed service that has a journal."""
+    from cli.service.choice import find_manager
+
+    try:
+        manager = find_manager()
+        return list(manager.journal) if manager.state().installed else []
+    except CliError:
+        return []

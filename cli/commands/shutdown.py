@@ -1,0 +1,30 @@
+"""hearth shutdown: End the daemon, once its answers are complete."""
+
+from __future__ import annotations
+
+from cli.terminal import status
+
+
+def command() -> None:
+    """End the daemon, and wait until it is gone.
+
+    It takes no more requests; answers in progress have the time of HEARTH_DRAIN_TIMEOUT. Only the
+    user who has started a daemon can end it, on the same machine.
+    """
+    from cli.connection import new_client
+    from cli.daemon import end_daemon, running
+    from cli.service.choice import manager_of
+    from runner.settings import load
+
+    client = new_client(load())
+    about = running(client)
+    if about is None:
+        status(f"no daemon is running at {client.base_url}")
+        return
+    manager = manager_of(about["pid"])
+    end_daemon(client, about)
+    if manager is not None:
+        status(
+            f"it is a service, which {manager.name} starts again at the next login; to end that "
+            "too: hearth service uninstall"
+        )

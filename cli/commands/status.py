@@ -1,0 +1,75 @@
+"""hearth status: Show whether the daemon is running, and what it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.errors import NOT_RUNNING, CliError
+
+if TYPE_CHECKING:
+    from runner.client import Client
+    from runner.replies import JsonObject
+
+
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+) -> None:
+    """Show whether the daemon is running, and what it holds. Does not start it.
+
+    Exit code 0: it is running; 3: it is not.
+    """
+    from cli.connection import new_client
+    from cli.daemon import running
+    from cli.render import print_json
+    from runner.settings import load
+
+    client = new_client(load())
+    about = running(client)
+    facts = {"running": about is not None, "url": client.base_url}
+    if about is not None:
+        facts |= _facts(client, about)
+    if as_json:
+        print_json(facts)
+    elif about is None:
+        print(f"no daemon is running at {client.base_url}")
+    else:
+        _print(facts)
+    if about is None:
+        raise typer.Exit(NOT_RUNNING)
+
+
+def _facts(client: Client, about: JsonObject) -> dict[str, Any]:
+    from cli.daemon import process_of
+    from cli.process import tree_rss_bytes
+    from cli.service.choice import manager_of
+
+    facts = {name: about.get(name) for name in ("version", "pid", "uptime_s", "store", "log")}
+    facts |= {"models": client.ps(), "memory_bytes": None, "service": None}
+    try:
+        process_of(client, about)
+    except CliError:
+        return facts  # its number is another process's here
+    manager = manager_of(about["pid"])
+    facts["service"] = None if manager is None else manager.name
+    facts["memory_bytes"] = tree_rss_bytes(about["pid"])
+    return facts
+
+
+def _print(facts: dict[str, Any]) -> None:
+    from cli.render import size, span
+
+    models = [f"{model['name']} ({size(model.get('size', 0))})" for model in facts["models"]]
+    memory, service = facts["memory_bytes"], facts["service"]
+    for name, value in (
+        ("running", facts["url"]),
+        ("version", facts["version"]),
+        ("process", f"{facts['pid']}, up {span(facts['uptime_s'])}"),
+        ("service", service or "no"),
+        ("models", ", ".join(models) or "none in memory"),
+        ("memory", "unknown" if memory is None else f"{size(memory)} with all workers"),
+        ("store", facts["store"]),
+        ("log", facts["log"] or "where the daemon was started"),
+    ):
+        print(f"{name:<9}{value}")

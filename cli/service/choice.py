@@ -1,0 +1,33 @@
+"""Which service manager this machine has, and whether a daemon is its service."""
+
+from __future__ import annotations
+
+import sys
+
+from cli.errors import CliError
+from cli.service.manager import ServiceManager
+
+
+def find_manager() -> ServiceManager:
+    """The service manager of this machine. Raises CliError where there is none."""
+    if sys.platform == "darwin":
+        from cli.service.launchd import Launchd
+
+        return Launchd()
+    if sys.platform.startswith("linux"):
+        from cli.service.systemd import Systemd
+
+        return Systemd()
+    raise CliError(
+        f"no service manager is supported on {sys.platform}; have your system run this command at "
+        "login: hearth serve"
+    )
+
+
+def manager_of(pid: int) -> ServiceManager | None:
+    """The manager whose service the process is; None when it is none."""
+    try:
+        manager = find_manager()
+        return manager if manager.state().pid == pid else None
+    except CliError:
+        return None
