@@ -24,7 +24,7 @@ and errors to stderr. Every command takes `--help`. `hearth --version` prints th
 | 0 | success |
 | 1 | an error |
 | 2 | wrong usage |
-| 3 | the model was not found |
+| 3 | the model was not found; of `status`: no daemon is running |
 | 130 | stopped by Ctrl-C |
 """
 
