@@ -32,7 +32,8 @@ class InstalledModel(TypedDict, total=False):
 
 
 class RunningModel(TypedDict, total=False):
-    """A model in memory. size and size_vram in bytes, expires_at in RFC 3339."""
+    """A model in memory. size and size_vram in bytes, expires_at in RFC 3339. shares_memory_of: the
+    model in whose size its memory is counted."""
 
     name: str
     model: str
@@ -42,6 +43,7 @@ class RunningModel(TypedDict, total=False):
     details: ModelDetailsReply
     expires_at: str
     context_length: int
+    shares_memory_of: str
 
 
 class ReplyMessage(TypedDict, total=False):

@@ -171,7 +171,7 @@ class Settings:
     max_loaded_models: int | None = _setting(
         _optional_count,
         None,
-        "maximum number of loaded models; 0: as many as fit in memory",
+        "maximum number of loaded models, shared weights once; 0: as many as fit in memory",
         "OLLAMA_MAX_LOADED_MODELS",
     )
     max_queue: int = _setting(_count, 512, "maximum number of waiting requests", "OLLAMA_MAX_QUEUE")

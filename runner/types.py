@@ -317,7 +317,6 @@ class LoadPlan:
     native_kernels: bool = True  # hearth's own for the processor, where they were compiled
     embedding: bool = False
     ranking: bool = False  # with embedding: pairs of texts are scored
-    chat_template: str | None = None  # Jinja source; None: the model file's own
     adapters: tuple[tuple[str, float], ...] = ()  # (path, scale) of LoRA adapters
     draft_tokens: int = 0  # proposed for each sequence and step, to be confirmed; 0: none
     draft_path: str | None = None  # the model that proposes; None: the sequence's own past

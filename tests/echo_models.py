@@ -64,10 +64,11 @@ def install_echo(
     template: str | None = None,
     parameters: dict[str, Any] | None = None,
     config: dict[str, Any] | None = None,
+    weights: str | None = None,
 ) -> StoredModel:
-    """Install an echo model. Models of different names have different digests. config: more
-    fields of its configuration."""
-    layers = [_layer(store, MODEL_TYPE, echo_gguf(context_length, name))]
+    """Install an echo model. Models of different names have different weights, unless told whose
+    to take. config: more fields of its configuration."""
+    layers = [_layer(store, MODEL_TYPE, echo_gguf(context_length, weights or name))]
     if system is not None:
         layers.append(_layer(store, SYSTEM_TYPE, system.encode()))
     if template is not None:

@@ -12,7 +12,7 @@ from cli.render import print_json, print_table, processor, short_digest, size, u
 if TYPE_CHECKING:
     from runner.replies import RunningModel
 
-_HEADER = ("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL")
+_HEADER = ("NAME", "ID", "MEMORY", "PROCESSOR", "CONTEXT", "UNTIL")
 
 
 def command(
@@ -31,12 +31,12 @@ def command(
 
 def row(model: RunningModel, now: datetime) -> tuple[str, ...]:
     """One line of the table."""
-    size_bytes = model.get("size", 0)
+    size_bytes, sharer = model.get("size", 0), model.get("shares_memory_of")
     return (
         str(model.get("name") or model.get("model")),
         short_digest(model.get("digest")),
-        size(size_bytes),
-        processor(size_bytes, model.get("size_vram", 0)),
+        f"that of {sharer}" if sharer else size(size_bytes),
+        "-" if sharer else processor(size_bytes, model.get("size_vram", 0)),
         str(model.get("context_length") or "-"),
         until(model.get("expires_at"), now),
     )

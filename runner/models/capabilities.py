@@ -44,6 +44,12 @@ def template_of(bundle: Bundle) -> str | None:
     return _template(bundle)[0]
 
 
+def own_template(bundle: Bundle) -> str | None:
+    """The same where it is not the model file's."""
+    source, of_file = _template(bundle)
+    return None if of_file else source
+
+
 def _template(bundle: Bundle) -> tuple[str | None, bool]:
     return template_in_use(bundle.renderer, bundle.template, bundle.header.chat_template)
 

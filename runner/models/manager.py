@@ -1,7 +1,8 @@
 """Which models are loaded: load on demand, keep for a while, evict for another.
 
-Owns the set of resident models and the order in which loads get memory. Knows no HTTP; how much
-memory a model takes is the memory plan's business, how a process is run the supervisor's.
+Owns the set of resident models, which of them share a worker, and the order in which loads get
+memory. Knows no HTTP; how much memory a model takes is the memory plan's business, how a process is
+run the supervisor's.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from registry.bundle import Bundle
@@ -26,17 +27,22 @@ from runner.errors import (
     WorkerCrashed,
 )
 from runner.models.bundle_source import BundleSource
-from runner.models.capabilities import ModelCapabilities, model_capabilities, template_of
+from runner.models.capabilities import (
+    ModelCapabilities,
+    model_capabilities,
+    own_template,
+    template_of,
+)
 from runner.models.crash_history import CrashHistory
 from runner.models.load_request import LoadRequest, load_request
 from runner.models.memory_estimate import gib
-from runner.models.memory_plan import MemoryPlan, context_length, plan_memory
+from runner.models.memory_plan import MemoryBudget, MemoryPlan, context_length, plan_memory
 from runner.models.memory_tracker import MemoryTracker
-from runner.models.model_files import model_files
-from runner.models.model_shape import model_shape
+from runner.models.model_files import ModelFiles, model_files
+from runner.models.model_shape import ModelShape, model_shape
 from runner.models.observer import Observer
 from runner.models.options import check_options
-from runner.models.resident import Resident
+from runner.models.resident import Load, Resident
 from runner.models.supervisor import WorkerHandle
 from runner.models.watchdog import Timeouts
 from runner.settings import Settings
@@ -50,11 +56,13 @@ StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[WorkerHandle]]
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right to use a loaded model while the lease lasts. load_s: how long this lease
-    waited for the model, 0.0 when it was there."""
+    waited for the model, 0.0 when it was there. context_length: the most tokens of a sequence, as
+    the request or the Modelfile has it, up to the model's maximum."""
 
     resident: Resident
     worker: WorkerHandle
     load_s: float
+    context_length: int
 
     @property
     def bundle(self) -> Bundle:
@@ -64,7 +72,7 @@ class Lease:
     @property
     def plan(self) -> LoadPlan:
         """How it was loaded."""
-        return self.resident.plan.load_plan
+        return self.resident.load.plan.load_plan
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -80,6 +88,38 @@ class Lease:
     def template(self) -> str | None:
         """Its chat template."""
         return template_of(self.bundle)
+
+    @property
+    def own_template(self) -> str | None:
+        """The same where it is not the model file's, which the worker knows."""
+        return own_template(self.bundle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A model that a lease is wanted of. default: its load request without the options of the one
+    who asks."""
+
+    bundle: Bundle
+    parameters: Mapping[str, Any]
+    files: ModelFiles
+    shape: ModelShape
+    default: LoadRequest
+    request: LoadRequest
+
+    @property
+    def digest(self) -> str:
+        return str(self.bundle.digest)
+
+    @property
+    def context_length(self) -> int:
+        return context_length(self.shape, self.request)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for models that one worker can serve: the same files, loaded in the same way. A
+        longer context serves a shorter one too, and files say what the backend is."""
+        return self.files, replace(self.default, num_ctx=None, backend=None)
 
 
 class Manager:
@@ -100,8 +140,9 @@ class Manager:
         self._observer = observer or Observer()
         self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
         self._residents: dict[str, Resident] = {}
-        self._leaving: set[Resident] = set()
-        self._crashes: dict[str, CrashHistory] = {}
+        self._loads: dict[Hashable, Load] = {}
+        self._leaving: set[Load] = set()
+        self._crashes: dict[Hashable, CrashHistory] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._planning = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -117,9 +158,9 @@ class Manager:
         return sorted(self._residents.values(), key=lambda item: -item.used_at_s)
 
     @property
-    def present(self) -> list[Resident]:
-        """All models that have a worker, also those that only finish their answers."""
-        return [*self._residents.values(), *self._leaving]
+    def present(self) -> list[Load]:
+        """All that have a worker, also those that only finish their answers."""
+        return [*self._loads.values(), *self._leaving]
 
     @asynccontextmanager
     async def lease(
@@ -136,26 +177,28 @@ class Manager:
         """
         began_s = self._now()
         self._admit()
+        options = options or {}
         stored = self._library.find(name)
-        ready = self._usable(stored, options or {})
-        if ready is not None and ready.loaded:
+        ready = self._usable(stored, options)
+        if ready is not None and ready.load.loaded:
             resident, load_s = ready, 0.0
             resident.enter(began_s, keep_alive_s)
         else:
             with self._queued():
-                resident = await self._enter(stored, options or {}, keep_alive_s)
+                resident = await self._enter(stored, options, keep_alive_s)
             load_s = self._now() - began_s
         try:
             resident.names.add(stored.name.short)
-            worker = await asyncio.shield(resident.loading)
-            yield Lease(resident, worker, load_s)
+            resident.context_length = resident.context(options)
+            worker = await asyncio.shield(resident.load.loading)
+            yield Lease(resident, worker, load_s, resident.context(options))
         finally:
             resident.leave(self._now())
             self._changed.set()
 
     async def unload(self, name: str) -> bool:
-        """End the model's worker now if nobody uses it, else as soon as nobody does. False:
-        it is not loaded. Raises ModelNotFound."""
+        """The model leaves now if nobody uses it, else as soon as nobody does, and its worker with
+        it unless that serves others. False: it is not loaded. Raises ModelNotFound."""
         resident = self._residents.get(str(self._library.find(name).digest))
         if resident is None:
             return False
@@ -172,7 +215,7 @@ class Manager:
         as soon as nobody uses it."""
         for resident in list(self._residents.values()):
             resident.names.discard(name)
-            if not resident.names and resident.loaded:
+            if not resident.names and resident.load.loaded:
                 await self._retire(resident)
 
     def stop_admitting(self) -> None:
@@ -181,23 +224,23 @@ class Manager:
 
     def abort_all(self, error: HearthError) -> None:
         """End every request in flight with error."""
-        for resident in self.present:
-            if resident.loaded:
-                resident.worker.fail_all(error)
+        for load in self.present:
+            if load.loaded:
+                load.worker.fail_all(error)
 
     async def close(self) -> None:
         """End all workers; requests in flight fail."""
         self.stop_admitting()
-        await asyncio.gather(*(self._unload(resident) for resident in self.present))
+        await asyncio.gather(*(self._unload(load) for load in self.present))
         for task in list(self._tasks):
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
     def kill(self) -> None:
         """End all workers without waiting."""
-        for resident in self.present:
-            if resident.loaded:
-                resident.worker.kill()
+        for load in self.present:
+            if load.loaded:
+                load.worker.kill()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -207,7 +250,7 @@ class Manager:
             raise self._stopping
         parallel = max(1, self.settings.num_parallel)
         queued = self._waiting + sum(
-            max(0, item.users - parallel) for item in self._residents.values() if item.loaded
+            max(0, item.users - parallel) for item in self._loads.values() if item.loaded
         )
         if queued >= self.settings.max_queue:
             raise QueueFull(
@@ -227,59 +270,79 @@ class Manager:
 
     def _usable(self, stored: StoredModel, options: Mapping[str, Any]) -> Resident | None:
         resident = self._residents.get(str(stored.digest))
-        if resident is None or resident.retired or resident.closing:
+        if resident is None or resident.context(options) > resident.load.max_context_length:
             return None
-        requested = options.get("num_ctx") or resident.default_context
-        loaded = resident.plan.load_plan.max_context_length
-        if requested > loaded:
-            trained = model_shape(resident.bundle).context_length
-            return resident if min(requested, trained) <= loaded else None
         return resident
 
     async def _enter(
         self, stored: StoredModel, options: Mapping[str, Any], keep_alive_s: float | None
     ) -> Resident:
-        async with self._planning:
-            resident = self._usable(stored, options)
+        resident = self._usable(stored, options)
+        if resident is None:
+            asked = await self._ask(stored, options)
+            resident = self._share(asked)
             if resident is None:
-                resident = await self._load(stored, options)
-            resident.enter(self._now(), keep_alive_s)
+                async with self._planning:
+                    resident = self._share(asked) or await self._load(asked)
+        resident.enter(self._now(), keep_alive_s)
         try:
-            await asyncio.shield(resident.loading)
+            await asyncio.shield(resident.load.loading)
         except BaseException:
             resident.leave(self._now())
             raise
         return resident
 
-    async def _load(self, stored: StoredModel, options: Mapping[str, Any]) -> Resident:
-        key = str(stored.digest)
-        backoff_s = self._check_crashes(key, stored.name.short)
+    async def _ask(self, stored: StoredModel, options: Mapping[str, Any]) -> _Asked:
         bundle = await asyncio.to_thread(self._library.read, stored)
-        outgrown = self._residents.get(key)
-        if outgrown is not None:
-            await self._retire(outgrown)
         parameters = check_options(bundle.parameters)
-        await self._memory.probe()
-        plan = await self._make_room(bundle, load_request(parameters, options, self.settings))
-        if self._stopping is not None:
-            raise self._stopping
-        keep_alive = self.settings.keep_alive
-        resident = self._residents[key] = Resident(
-            key=key,
+        default = load_request(parameters, {}, self.settings)
+        return _Asked(
             bundle=bundle,
-            plan=plan,
             parameters=parameters,
+            files=model_files(bundle, default.backend),
+            shape=model_shape(bundle, default.backend),
+            default=default,
+            request=load_request(parameters, options, self.settings),
+        )
+
+    def _share(self, asked: _Asked) -> Resident | None:
+        """The model, served by a worker that is there; None: no worker can."""
+        load, resident = self._loads.get(asked.key), self._residents.get(asked.digest)
+        if load is None or asked.context_length > load.max_context_length:
+            return None
+        return self._reside(asked, load) if resident is None else resident
+
+    def _reside(self, asked: _Asked, load: Load) -> Resident:
+        keep_alive = self.settings.keep_alive
+        resident = self._residents[asked.digest] = Resident(
+            key=asked.digest,
+            bundle=asked.bundle,
+            load=load,
+            parameters=asked.parameters,
             keep_alive_s=math.inf if keep_alive is None else keep_alive,
             on_expire=self._on_expire,
-            default_context=context_length(
-                model_shape(bundle), load_request(parameters, {}, self.settings)
-            ),
-            load=lambda resident: self._start(resident, backoff_s),
+            default_context=context_length(asked.shape, asked.default),
+            trained_context=asked.shape.context_length,
         )
-        resident.loading.add_done_callback(_retrieve)
+        load.join(resident)
         return resident
 
-    def _check_crashes(self, key: str, name: str) -> float:
+    async def _load(self, asked: _Asked) -> Resident:
+        backoff_s = self._check_crashes(asked.key, asked.bundle.name.short)
+        await self._memory.probe()
+        self._plan(asked, self._memory.budget_without(self.present))  # nothing goes for what cannot
+        outgrown = self._loads.get(asked.key)
+        for resident in list(outgrown.residents) if outgrown is not None else ():
+            await self._retire(resident)
+        plan = await self._make_room(asked)
+        if self._stopping is not None:
+            raise self._stopping
+        load = Load(asked.key, plan, lambda load: self._start(load, backoff_s))
+        self._loads[asked.key] = load
+        load.loading.add_done_callback(_retrieve)
+        return self._reside(asked, load)
+
+    def _check_crashes(self, key: Hashable, name: str) -> float:
         history = self._crashes.get(key)
         if history is None:
             return 0.0
@@ -292,48 +355,63 @@ class Manager:
             )
         return history.backoff_s(self._now())
 
-    async def _start(self, resident: Resident, backoff_s: float) -> WorkerHandle:
+    async def _start(self, load: Load, backoff_s: float) -> WorkerHandle:
         began_s = self._now()
-        name, plan = resident.bundle.name.short, resident.plan.load_plan
-        log.info("loading %s by %s: %s", name, plan.backend, resident.plan.estimate.describe())
+        name, plan = load.name, load.plan.load_plan
+        log.info("loading %s by %s: %s", name, plan.backend, load.plan.estimate.describe())
         try:
             await asyncio.sleep(backoff_s)
             worker = await self._start_worker(name, plan, self._timeouts)
         except BaseException as error:
             if isinstance(error, WorkerCrashed):
-                self._record_crash(resident)
-            self._drop(resident)
+                self._record_crash(load)
+            self._drop(load)
             raise
-        resident.load_s = self._now() - began_s
+        load.load_s = self._now() - began_s
+        worker.name = load.name
         worker.observer = self._observer
-        self._observer.loaded(name, resident.load_s)
-        worker.on_end(lambda: self._on_worker_end(resident, worker))
+        self._observer.loaded(load.first_name, load.load_s)
+        worker.on_end(lambda: self._on_worker_end(load, worker))
         log.info("loaded %s in %.2f s: context %d, cache for %d tokens, swap %s, "
-                 "%d layers on GPU, pid %d", name, resident.load_s, plan.context_length,
+                 "%d layers on GPU, pid %d", name, load.load_s, plan.context_length,
                  plan.pool_tokens, gib(plan.swap_bytes), plan.gpu_layers, worker.pid)  # fmt: skip
         return worker
 
-    def _on_worker_end(self, resident: Resident, worker: WorkerHandle) -> None:
+    def _on_worker_end(self, load: Load, worker: WorkerHandle) -> None:
         if worker.crashed:
-            self._record_crash(resident)
-        resident.closing = True
-        self._drop(resident)
+            self._record_crash(load)
+        load.closing = True
+        self._drop(load)
 
-    def _record_crash(self, resident: Resident) -> None:
-        self._crashes.setdefault(resident.key, CrashHistory()).record(self._now())
-        self._observer.crashed(resident.bundle.name.short)
+    def _record_crash(self, load: Load) -> None:
+        self._crashes.setdefault(load.key, CrashHistory()).record(self._now())
+        self._observer.crashed(load.first_name)
 
-    def _drop(self, resident: Resident) -> None:
-        if self._residents.get(resident.key) is resident:
-            del self._residents[resident.key]
-        self._leaving.discard(resident)
-        resident.stop_timer()
+    def _drop(self, load: Load) -> None:
+        """Nothing is known of the load any more."""
+        self._set_aside(load)
+        self._leaving.discard(load)
         self._changed.set()
 
-    async def _make_room(self, bundle: Bundle, request: LoadRequest) -> MemoryPlan:
-        """A memory plan that fits now, idle models evicted for it. Waits for busy ones when the
-        model would fit without them."""
-        files, shape = model_files(bundle, request.backend), model_shape(bundle, request.backend)
+    def _set_aside(self, load: Load) -> None:
+        """No new leases of the load, which goes."""
+        if self._loads.get(load.key) is load:
+            del self._loads[load.key]
+        self._leaving.add(load)
+        for resident in load.residents:
+            self._forget(resident)
+
+    def _forget(self, resident: Resident) -> None:
+        resident.stop_timer()
+        if self._residents.get(resident.key) is resident:
+            del self._residents[resident.key]
+
+    def _plan(self, asked: _Asked, budget: MemoryBudget) -> MemoryPlan:
+        return plan_memory(asked.files, asked.shape, asked.request, budget)
+
+    async def _make_room(self, asked: _Asked) -> MemoryPlan:
+        """A memory plan that fits now, idle models evicted for it. Waits for busy ones when there
+        are no others."""
         limit_s, max_models = self.settings.load_timeout, self.settings.max_loaded_models
         deadline_s = math.inf if limit_s is None else self._now() + limit_s
         while True:
@@ -341,21 +419,21 @@ class Manager:
             others = self.present
             try:
                 if max_models is None or len(others) < max_models:
-                    return plan_memory(files, shape, request, self._memory.budget(others))
+                    return self._plan(asked, self._memory.budget(others))
                 obstacle: CapacityError = CapacityError(
                     f"{len(others)} models are loaded and busy "
                     f"(HEARTH_MAX_LOADED_MODELS={max_models})"
                 )
             except InsufficientMemory as error:
-                plan_memory(files, shape, request, self._memory.budget_without(others))
                 obstacle = error
             await self._free_one(deadline_s, obstacle)
 
     async def _free_one(self, deadline_s: float, obstacle: CapacityError) -> None:
-        idle = [item for item in self._residents.values() if item.users == 0 and item.loaded]
+        idle = [item for item in self._loads.values() if item.users == 0 and item.loaded]
         if idle:
             oldest = min(idle, key=lambda item: item.used_at_s)
-            self._observer.evicted(oldest.bundle.name.short)
+            for resident in oldest.residents:
+                self._observer.evicted(resident.bundle.name.short)
             await self._unload(oldest)
             return
         left_s = None if deadline_s == math.inf else deadline_s - self._now()
@@ -373,11 +451,11 @@ class Manager:
     async def _retire(self, resident: Resident) -> None:
         """No new leases; it ends with its last one, at once when there is none."""
         resident.retired = True
-        if self._residents.get(resident.key) is resident:
-            del self._residents[resident.key]
-            self._leaving.add(resident)
+        self._forget(resident)
+        if all(item.retired for item in resident.load.residents):
+            self._set_aside(resident.load)
         if resident.users == 0:
-            await self._unload(resident)
+            await self._end(resident)
 
     def _on_expire(self, resident: Resident) -> None:
         task = asyncio.create_task(self._expire(resident))
@@ -387,24 +465,30 @@ class Manager:
     async def _expire(self, resident: Resident) -> None:
         if resident.users == 0:
             log.info("unloading %s: idle", resident.bundle.name.short)
-            await self._unload(resident)
+            await self._end(resident)
 
-    async def _unload(self, resident: Resident) -> None:
-        if resident.closing:
+    async def _end(self, resident: Resident) -> None:
+        """A model that nobody uses goes, with its worker when that serves no other."""
+        load = resident.load
+        if load.residents == [resident]:
+            await self._unload(load)
+        elif resident in load.residents:
+            self._forget(resident)
+            load.part(resident)
+
+    async def _unload(self, load: Load) -> None:
+        if load.closing:
             return
-        resident.closing = True
-        resident.stop_timer()
-        if self._residents.get(resident.key) is resident:
-            del self._residents[resident.key]
-        self._leaving.add(resident)
+        load.closing = True
+        self._set_aside(load)
         try:
-            if not resident.loaded:
-                resident.loading.cancel()
-                await asyncio.wait({resident.loading})
-            if resident.loaded:
-                await resident.worker.close()
+            if not load.loaded:
+                load.loading.cancel()
+                await asyncio.wait({load.loading})
+            if load.loaded:
+                await load.worker.close()
         finally:
-            self._drop(resident)
+            self._drop(load)
 
 
 def _retrieve(task: asyncio.Task[WorkerHandle]) -> None:

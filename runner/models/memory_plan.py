@@ -170,7 +170,6 @@ def _plan(
         native_kernels=request.native_kernels,
         embedding=files.embedding,
         ranking=files.ranking,
-        chat_template=files.chat_template,
         adapters=tuple((path, request.lora_scale) for path in files.adapters),
         draft_tokens=request.draft_tokens or 0,
         draft_path=files.draft,

@@ -1,6 +1,6 @@
 """How much memory one more model may use, given the settings and what other models hold.
 
-Joins the facts of system_memory.py and the estimates of resident models; decides nothing itself.
+Joins the facts of system_memory.py and the estimates of what is loaded; decides nothing itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from runner.child_process import child_environment
 from runner.models.memory_plan import MemoryBudget
-from runner.models.resident import Resident
+from runner.models.resident import Load
 from runner.models.system_memory import available_bytes, gpu_memory
 from runner.models.worker_process import worker_command
 from runner.settings import Settings
@@ -36,16 +36,16 @@ class MemoryTracker:
         if self._gpu_backends is None:
             self._gpu_backends = await _backends_with_gpu() if gpu_memory() else frozenset()
 
-    def budget(self, others: Iterable[Resident]) -> MemoryBudget:
+    def budget(self, others: Iterable[Load]) -> MemoryBudget:
         """The budget while others stay."""
-        residents = list(others)
-        free = self._measure() - HEADROOM_BYTES - sum(item.unclaimed_bytes for item in residents)
+        loads = list(others)
+        free = self._measure() - HEADROOM_BYTES - sum(item.unclaimed_bytes for item in loads)
         limit = self._settings.memory_limit
         if limit is not None:
-            free = min(free, limit - sum(item.plan.estimate.host_bytes for item in residents))
+            free = min(free, limit - sum(item.plan.estimate.host_bytes for item in loads))
         return self._budget(free, self._gpu_bytes())
 
-    def budget_without(self, others: Sequence[Resident]) -> MemoryBudget:
+    def budget_without(self, others: Sequence[Load]) -> MemoryBudget:
         """The budget if all others were gone."""
         used = sum(item.plan.estimate.host_bytes - item.unclaimed_bytes for item in others)
         free = self._measure() - HEADROOM_BYTES + used

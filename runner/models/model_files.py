@@ -12,7 +12,7 @@ from modelfile.adapters import check_adapter
 from modelfile.build import ECHO_ARCHITECTURE
 from modelfile.drafts import check_draft
 from modelfile.errors import BuildError
-from modelfile.templates.renderers import needs_template, template_in_use
+from modelfile.templates.renderers import needs_template
 from registry.bundle import Bundle, BundleFile
 from runner.errors import ModelInvalid
 from runner.models.capabilities import model_capabilities
@@ -30,7 +30,6 @@ class ModelFiles:
     backend: BackendName
     embedding: bool = False
     ranking: bool = False
-    chat_template: str | None = None
     adapters: tuple[str, ...] = ()
     draft: str | None = None
     projector: str | None = None
@@ -40,20 +39,17 @@ def model_files(bundle: Bundle, backend: str | None = None) -> ModelFiles:
     """Which files to load, and how. backend: the requested one; None and auto: that of the file.
     Raises ModelInvalid when its prompts cannot be written, an adapter is not for this model, or
     the backend cannot load it."""
-    templates = bundle.renderer, bundle.template, bundle.header.chat_template
-    if needs_template(*templates):
+    if needs_template(bundle.renderer, bundle.template, bundle.header.chat_template):
         raise ModelInvalid(
             f"{bundle.name.short} needs the renderer {bundle.renderer}, which is not built in, and "
             "has no chat template of its own; create it again with a TEMPLATE"
         )
-    template, of_file = template_in_use(*templates)
     capabilities = model_capabilities(bundle)
     return ModelFiles(
         path=str(bundle.model_path),
         backend=_backend(bundle, backend),
         embedding=not capabilities.completion,
         ranking=capabilities.rerank,
-        chat_template=None if of_file else template,
         adapters=_adapters(bundle),
         draft=_path(draft_model(bundle, backend)),
         projector=_path(projector_of(bundle, backend)) if capabilities.completion else None,

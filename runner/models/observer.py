@@ -12,8 +12,8 @@ class Observer:
     def finished(self, model: str, finish: Finish) -> None:
         """A sequence has ended by itself."""
 
-    def aborted(self, model: str, count: int) -> None:
-        """So many sequences were cancelled by their clients."""
+    def aborted(self, model: str) -> None:
+        """A sequence was cancelled by its client."""
 
     def loaded(self, model: str, seconds: float) -> None:
         """A model's worker is ready."""

@@ -1,13 +1,14 @@
-"""A model that is loaded or being loaded: its worker, who uses it, and until when it stays.
+"""Models in memory: a load is a worker with its weights, a resident a model that it serves.
 
-Knows nothing of names, of other models or of memory; the manager does.
+Models that differ only in what each request brings share a load. Knows nothing of names or of
+memory; the manager does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -18,32 +19,20 @@ from runner.models.system_memory import anonymous_bytes
 
 
 @dataclass(slots=True, eq=False)
-class Resident:
-    """One worker's model. loading ends with the worker, or with why there is none.
+class Load:
+    """One worker. loading ends with it, or with why there is none. key: equal for the models that
+    it can serve. residents: those that it serves, in the order they came."""
 
-    users counts leases; at 0 the model stays for keep_alive_s, then on_expire is called.
-    """
-
-    key: str  # the manifest's digest
-    bundle: Bundle
+    key: Hashable
     plan: MemoryPlan
-    parameters: Mapping[str, Any]  # the Modelfile's, checked
-    keep_alive_s: float
-    on_expire: Callable[[Resident], None]
-    default_context: int  # the context of a request that does not say num_ctx
-    load: InitVar[Callable[[Resident], Coroutine[Any, Any, WorkerHandle]]]
+    start: InitVar[Callable[[Load], Coroutine[Any, Any, WorkerHandle]]]
     loading: asyncio.Task[WorkerHandle] = field(init=False)
-    names: set[str] = field(default_factory=set)
-    users: int = 0
-    used_at_s: float = 0.0
-    expires_at_s: float = math.inf
-    retired: bool = False  # gets no new leases; ends with its last one
+    residents: list[Resident] = field(default_factory=list)
     closing: bool = False
     load_s: float = 0.0
-    _timer: asyncio.TimerHandle | None = None
 
-    def __post_init__(self, load: Callable[[Resident], Coroutine[Any, Any, WorkerHandle]]) -> None:
-        self.loading = asyncio.create_task(load(self))
+    def __post_init__(self, start: Callable[[Load], Coroutine[Any, Any, WorkerHandle]]) -> None:
+        self.loading = asyncio.create_task(start(self))
 
     @property
     def worker(self) -> WorkerHandle:
@@ -57,11 +46,76 @@ class Resident:
         return loading.done() and not loading.cancelled() and loading.exception() is None
 
     @property
+    def max_context_length(self) -> int:
+        """The longest context that it can serve."""
+        return self.plan.load_plan.max_context_length
+
+    @property
+    def name(self) -> str:
+        """The names of its models, for messages."""
+        return " and ".join(item.bundle.name.short for item in self.residents)
+
+    @property
+    def first_name(self) -> str:
+        """The name of the first one of them, under which it is counted."""
+        return self.residents[0].bundle.name.short
+
+    @property
+    def users(self) -> int:
+        """The leases of its models."""
+        return sum(item.users for item in self.residents)
+
+    @property
+    def used_at_s(self) -> float:
+        """When one of its models was used last."""
+        return max((item.used_at_s for item in self.residents), default=0.0)
+
+    @property
     def unclaimed_bytes(self) -> int:
         """What of its estimate the kernel does not count as used yet."""
         pid = self.worker.pid if self.loaded else None
         used = anonymous_bytes(pid) if pid is not None else 0
         return max(0, self.plan.estimate.host_bytes - used)
+
+    def join(self, resident: Resident) -> None:
+        """One more model is served."""
+        self.residents.append(resident)
+        self._rename()
+
+    def part(self, resident: Resident) -> None:
+        """One of several models leaves."""
+        self.residents.remove(resident)
+        self._rename()
+
+    def _rename(self) -> None:
+        if self.loaded:
+            self.worker.name = self.name
+
+
+@dataclass(slots=True, eq=False)
+class Resident:
+    """A model that a load serves. users counts leases; at 0 the model stays for keep_alive_s, then
+    on_expire is called."""
+
+    key: str  # the manifest's digest
+    bundle: Bundle
+    load: Load
+    parameters: Mapping[str, Any]  # the Modelfile's, checked
+    keep_alive_s: float
+    on_expire: Callable[[Resident], None]
+    default_context: int  # the context of a request that does not say num_ctx
+    trained_context: int  # the longest one
+    names: set[str] = field(default_factory=set)
+    users: int = 0
+    used_at_s: float = 0.0
+    expires_at_s: float = math.inf
+    retired: bool = False  # gets no new leases; ends with its last one
+    context_length: int = 0  # of the last lease
+    _timer: asyncio.TimerHandle | None = None
+
+    def context(self, options: Mapping[str, Any]) -> int:
+        """The most tokens of a sequence of a request with these options."""
+        return min(options.get("num_ctx") or self.default_context, self.trained_context)
 
     def enter(self, now_s: float, keep_alive_s: float | None) -> None:
         """A lease begins; the last keep_alive that was given counts."""

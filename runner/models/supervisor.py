@@ -47,7 +47,7 @@ class WorkerHandle:
         self.crashed = False
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
-        self._sequences: dict[str, tuple[DeltaStream, int]] = {}
+        self._sequences: dict[str, tuple[DeltaStream, int, str]] = {}
         self._calls: dict[str, asyncio.Future[Any]] = {}
         self._ready: asyncio.Future[WorkerInfo] = self._loop.create_future()
         self._ended: asyncio.Future[HearthError] = self._loop.create_future()
@@ -87,14 +87,15 @@ class WorkerHandle:
         self._ended.add_done_callback(lambda _: callback())
 
     def generate(self, requests: Sequence[GenerateRequest]) -> DeltaStream:
-        """Start the sequences of requests; their ids must be unique in this worker."""
+        """Start the sequences of requests, which the observer counts for their models; their ids
+        must be unique in this worker."""
         ids = [request.id for request in requests]
         stream = DeltaStream(len(ids), lambda: self._abort(ids))
         if (error := self._dead()) is not None:
             stream.fail(error)
             return stream
         for index, request in enumerate(requests):
-            self._sequences[request.id] = (stream, index)
+            self._sequences[request.id] = (stream, index, request.model)
             frame = {"op": "generate", "id": request.id, "request": to_json(request)}
             try:
                 self._send(frame)
@@ -177,7 +178,7 @@ class WorkerHandle:
 
     def fail_all(self, error: HearthError) -> None:
         """End every request in flight with error; the worker forgets them."""
-        for stream, _ in list(self._sequences.values()):
+        for stream, *_ in list(self._sequences.values()):
             stream.cancel()
             stream.fail(error)
         self._sequences.clear()
@@ -227,7 +228,8 @@ class WorkerHandle:
 
     def _abort(self, ids: list[str]) -> None:
         """The client is gone."""
-        self.observer.aborted(self.name, sum(ident in self._sequences for ident in ids))
+        for *_, model in (self._sequences[ident] for ident in ids if ident in self._sequences):
+            self.observer.aborted(model)
         self._cancel(ids)
 
     def _cancel(self, ids: list[str]) -> None:
@@ -271,11 +273,12 @@ class WorkerHandle:
             entry = sequences.get(ident)
             if entry is None:
                 continue  # cancelled while the frame was on its way
+            stream, index, model = entry
             delta = delta_from_wire(wire)
             if delta.finish is not None:
                 del sequences[ident]
-                self.observer.finished(self.name, delta.finish)
-            entry[0].push(entry[1], delta)
+                self.observer.finished(model, delta.finish)
+            stream.push(index, delta)
 
     def _on_error(self, ident: str, error: HearthError) -> None:
         future = self._calls.pop(ident, None)
@@ -285,7 +288,7 @@ class WorkerHandle:
             return
         entry = self._sequences.pop(ident, None)
         if entry is not None:
-            siblings = [i for i, (g, _) in self._sequences.items() if g is entry[0]]
+            siblings = [i for i, (g, *_) in self._sequences.items() if g is entry[0]]
             entry[0].fail(error)
             self._cancel(siblings)
 

@@ -110,6 +110,7 @@ def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
     found = special_tokens_of(lease.template, tools=bool(tools), name=lease.bundle.parser)
     return replace(
         completed,
+        template=request.template or lease.own_template,
         answer_prefixes=() if tags is None else tags[:1],
         kept_special_tokens=(*special_tokens_of_reasoning(tags), *found),
     )
@@ -148,17 +149,19 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         logit_bias=_logit_bias(request.logit_bias, lease.worker.info.vocabulary),
         logprobs=request.logprobs,
     )
-    context = request.options.get("num_ctx") or lease.resident.default_context
     return replace(
         completed,
+        model=lease.bundle.name.short,
         sampling=options.sampling,
         max_tokens=options.max_tokens,
         stop=(*options.stop, *_infill_ends(completed)),
         grammar=_grammar(lease, request, completed),
-        context_length=min(context, lease.plan.max_context_length),
+        context_length=lease.context_length,
         n_keep=_n_keep(lease, request) if request.context_shift else None,
         options={},
         logit_bias={},
+        # Models that share a worker learn nothing of what others were asked
+        cache_salt=f"{lease.bundle.digest.hex[:16]}:{request.cache_salt or ''}",
     )
 
 
@@ -184,7 +187,9 @@ def _is_chat(request: GenerateRequest) -> bool:
 def _with_suffix(lease: Lease, request: GenerateRequest, suffix: str) -> GenerateRequest:
     """request for the template where it has a place for a suffix, else for the vocabulary."""
     if request.template is not None or template_capabilities(lease.bundle).insert:
-        return replace(request, template_options={**request.template_options, "suffix": suffix})
+        options = {**request.template_options, "suffix": suffix}
+        template = request.template or lease.own_template
+        return replace(request, template=template, template_options=options)
     if not lease.capabilities.insert:
         missing = ", ".join(lease.bundle.header.fim.missing)
         raise Unsupported(

@@ -19,7 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 
 from runner.errors import HearthError
 from runner.models.observer import Observer
-from runner.models.resident import Resident
+from runner.models.resident import Load
 from runner.types import Finish, Usage, WorkerStats
 
 __all__ = ["CONTENT_TYPE", "WORKER_METRICS", "Metrics", "RequestMetric", "WorkerMetric"]
@@ -158,9 +158,9 @@ class Metrics(Observer):
             else:
                 collector.labels(model).inc(value)
 
-    def aborted(self, model: str, count: int) -> None:
+    def aborted(self, model: str) -> None:
         """See Observer."""
-        self._success.labels(model, "abort").inc(count)
+        self._success.labels(model, "abort").inc()
 
     def loaded(self, model: str, seconds: float) -> None:
         """See Observer."""
@@ -175,19 +175,20 @@ class Metrics(Observer):
         """See Observer."""
         self._crashes.labels(model).inc()
 
-    async def text(self, present: Iterable[Resident], uptime_s: float) -> bytes:
-        """Everything counted so far, then the state of the present models' workers now. A worker
-        that does not tell its state in time is left out."""
-        residents = [resident for resident in present if resident.loaded]
-        states = await asyncio.gather(*(_stats(resident) for resident in residents))
+    async def text(self, present: Iterable[Load], uptime_s: float) -> bytes:
+        """Everything counted so far, then the state of the workers now, each under the name of the
+        first of its models. A worker that does not tell its state in time is left out."""
+        loads = [load for load in present if load.loaded]
+        states = await asyncio.gather(*(_stats(load) for load in loads))
         now = CollectorRegistry()
-        Gauge("hearth:models_loaded", "Loaded models", registry=now).set(len(residents))
+        count = sum(len(load.residents) for load in loads)
+        Gauge("hearth:models_loaded", "Loaded models", registry=now).set(count)
         Gauge("hearth:uptime_seconds", "Uptime of the daemon", registry=now).set(uptime_s)
         for metric in WORKER_METRICS:
             collector = metric.collector(now)
-            for resident, stats in zip(residents, states, strict=True):
+            for load, stats in zip(loads, states, strict=True):
                 if stats is not None:
-                    labelled = collector.labels(resident.bundle.name.short)
+                    labelled = collector.labels(load.first_name)
                     labelled.inc(metric.value(stats))
         return generate_latest(self.registry) + generate_latest(now)
 
@@ -204,8 +205,8 @@ class Metrics(Observer):
         return Histogram(name, help, _LABEL, buckets=buckets, registry=self.registry)
 
 
-async def _stats(resident: Resident) -> WorkerStats | None:
+async def _stats(load: Load) -> WorkerStats | None:
     try:
-        return await asyncio.wait_for(resident.worker.stats(), _STATS_TIMEOUT_S)
+        return await asyncio.wait_for(load.worker.stats(), _STATS_TIMEOUT_S)
     except (HearthError, TimeoutError):
         return None

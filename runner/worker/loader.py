@@ -50,14 +50,12 @@ class ModelRuntime:
 def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
     """Load the model. Raises HearthError: what the backend says, or ModelLoadFailed."""
     model = _load_model(plan, progress)
-    if plan.chat_template is not None:
-        model = dataclasses.replace(model, chat_template=plan.chat_template, tool_template=None)
     images = None if model.vision is None else ImageCache(model.vision)
     prompts = PromptEncoder(
         model.tokenizer,
         model.chat_template,
         tool_template=model.tool_template,
-        engine=None if plan.chat_template is not None else JINJA,
+        engine=JINJA,
         images=images,
     )
     engine = Engine(
@@ -97,7 +95,6 @@ def _speculation(plan: LoadPlan, model: LoadedBackend) -> Speculation | None:
             path=plan.draft_path,
             max_running=None,
             swap_bytes=0,
-            chat_template=None,
             adapters=(),
             draft_tokens=0,
             draft_path=None,

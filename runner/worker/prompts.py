@@ -31,7 +31,7 @@ from runner.worker.tool_results import match_tool_results
 
 log = logging.getLogger(__name__)
 
-MAX_COMPILED_TEMPLATES = 8  # templates of requests that are kept compiled
+MAX_COMPILED_TEMPLATES = 32  # of requests and of models that share these weights
 
 
 class PromptEncoder:
@@ -133,7 +133,7 @@ class PromptEncoder:
                 )
 
     def _template_for(self, request: GenerateRequest) -> ChatTemplate:
-        """The template of the request, else the model's. Raises InvalidRequest for a faulty
+        """The template of the request, else the model file's. Raises InvalidRequest for a faulty
         one."""
         source = request.template
         if source is None:

@@ -100,8 +100,9 @@ class TagsResponse(TypedDict):
 
 
 class RunningModelEntry(TypedDict):
-    """A model in memory. expires_at null: it stays. stats null: its
-    worker does not answer."""
+    """A model in memory. expires_at null: it stays. stats null: its worker does not answer.
+    context_length: that of its last request. shares_memory_of: the model whose weights and cache it
+    uses; size and size_vram are 0 then, for they are counted there."""
 
     name: str
     model: str
@@ -115,6 +116,7 @@ class RunningModelEntry(TypedDict):
     state: Literal["loaded", "loading"]
     requests: int
     stats: dict[str, Any] | None
+    shares_memory_of: NotRequired[str]
 
 
 class PsResponse(TypedDict):

@@ -23,7 +23,7 @@ from runner.library.models import BundleFile, GgufHeader, LazyArray, StoredModel
 from runner.models.capabilities import model_capabilities, template_of
 from runner.models.memory_requirement import bits_per_weight, memory_requirement
 from runner.models.model_files import draft_model
-from runner.models.resident import Resident
+from runner.models.resident import Load, Resident
 from runner.models.vision import vision_unsupported
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.answers import (
@@ -78,11 +78,11 @@ def _details(details: ModelDetails) -> OllamaModelDetails:
 async def ps(http: HttpRequest) -> PsResponse:
     """The loaded models, last used first."""
     residents = http.services.models.residents
-    stats = await asyncio.gather(*(_stats(item) for item in residents))
+    stats = await asyncio.gather(*(_stats(item.load) for item in residents))
     return {"models": [_resident(*each) for each in zip(residents, stats, strict=True)]}
 
 
-async def _stats(item: Resident) -> dict[str, Any] | None:
+async def _stats(item: Load) -> dict[str, Any] | None:
     """The worker's counters; None while it loads or does not answer."""
     if not item.loaded:
         return None
@@ -92,25 +92,32 @@ async def _stats(item: Resident) -> dict[str, Any] | None:
 
 
 def _resident(item: Resident, stats: dict[str, Any] | None) -> RunningModelEntry:
-    plan, estimate = item.plan.load_plan, item.plan.estimate
-    name = parse_name(min(item.names, default=item.bundle.name.short)).short_with_tag
+    plan, estimate = item.load.plan.load_plan, item.load.plan.estimate
+    name, (first, *_) = _name(item), item.load.residents
     left_s = item.expires_at_s - asyncio.get_running_loop().time()
     if item.users:
         left_s = item.keep_alive_s
-    return {
+    entry: RunningModelEntry = {
         "name": name,
         "model": name,
         "digest": item.bundle.digest.hex,
-        "size": estimate.total_bytes,
-        "size_vram": estimate.gpu_bytes,
+        "size": estimate.total_bytes if item is first else 0,
+        "size_vram": estimate.gpu_bytes if item is first else 0,
         "details": _details(bundle_details(item.bundle)),
         "expires_at": _expiry(left_s),
-        "context_length": plan.context_length,
+        "context_length": item.context_length,
         "pool_tokens": plan.pool_tokens,
-        "state": "loaded" if item.loaded else "loading",
+        "state": "loaded" if item.load.loaded else "loading",
         "requests": item.users,
         "stats": stats,
     }
+    if item is not first:
+        entry["shares_memory_of"] = _name(first)
+    return entry
+
+
+def _name(item: Resident) -> str:
+    return parse_name(min(item.names, default=item.bundle.name.short)).short_with_tag
 
 
 def _expiry(left_s: float) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from runner.library.gc import RemovedFile, StoreUsage, collect_garbage, measure_store
 from runner.server.answers import DiskUsageResponse, GcRemovedFile, GcResponse, ModelSpace
@@ -21,7 +22,7 @@ async def gc(http: HttpRequest, body: GcRequest) -> GcResponse:
         http.services.library,
         grace_s=body.grace_s,
         partial_age_s=body.partial_age_s,
-        in_use=[resident.bundle.model_path for resident in http.services.models.present],
+        in_use=[Path(load.plan.load_plan.path) for load in http.services.models.present],
         dry_run=body.dry_run,
     )
     return GcResponse(

@@ -78,9 +78,21 @@ def test_ps_shows_where_a_model_is_and_until_when(
 ) -> None:
     assert execute(["ps"]) == 0
     assert lines(capsys) == [
-        "NAME ID SIZE PROCESSOR CONTEXT UNTIL",
+        "NAME ID MEMORY PROCESSOR CONTEXT UNTIL",
         "ember:latest 0123456789ab 20 MB 100% CPU 2048 5 hours from now",
     ]
+
+
+def test_ps_counts_shared_memory_once(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = {"size": 0, "size_vram": 0, "shares_memory_of": "ember:latest"}
+    models = [LOADED, {**LOADED, "name": "poet:latest", **shared}]
+    daemon.reply("GET", "/api/ps", {"models": models})
+    assert execute(["ps"]) == 0
+    assert lines(capsys)[2] == (
+        "poet:latest 0123456789ab that of ember:latest - 2048 5 hours from now"
+    )
 
 
 @pytest.mark.parametrize(

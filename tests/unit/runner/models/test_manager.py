@@ -374,3 +374,137 @@ async def test_room_is_known_to_be_short_while_a_load_waits_for_a_busy_model(mak
     await load
     assert await roomy(manager)
     assert names(manager) == {"b"}
+
+
+@pytest.fixture
+def personas(store: Store) -> None:
+    install_echo(store, "pirate", weights="a", system="Arr.", parameters={"temperature": 0.1})
+    install_echo(store, "poet", weights="a", template="{{ .Prompt }}")
+
+
+@pytest.mark.usefixtures("personas")
+async def test_models_of_the_same_weights_share_a_worker(make: Make, starter: Starter) -> None:
+    manager = make(max_loaded_models=1)
+    async with manager.lease("a") as first, manager.lease("pirate") as second:
+        assert first.worker is second.worker
+        assert second.bundle.system == "Arr."
+        assert second.load_s < 1
+    assert names(manager) == {"a", "pirate"}
+    assert starter.names == ["a and pirate"]
+
+
+@pytest.mark.usefixtures("personas")
+async def test_models_that_come_while_their_weights_load_share_the_load(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    starter.go.clear()
+    tasks = [asyncio.create_task(use(manager, name)) for name in ("a", "pirate", "poet")]
+    async with asyncio.timeout(10):
+        while len(names(manager)) < 3:
+            await settle()
+    starter.go.set()
+    await asyncio.gather(*tasks)
+    assert len(starter.started) == 1
+    assert sorted(starter.started[0].name.split(" and ")) == ["a", "pirate", "poet"]
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"num_gpu": 0}, {"num_thread": 1}, {"num_batch": 64}, {"kv_cache_type": "q8_0"}]
+)
+async def test_models_that_load_in_another_way_have_workers_of_their_own(
+    make: Make, starter: Starter, store: Store, parameters: dict[str, Any]
+) -> None:
+    install_echo(store, "apart", weights="a", parameters=parameters)
+    manager = make()
+    for name in ("a", "apart"):
+        await use(manager, name)
+    assert len(starter.started) == 2
+
+
+async def test_the_longest_context_of_models_that_share_serves_all_of_them(
+    make: Make, starter: Starter, store: Store
+) -> None:
+    for name, num_ctx in (("short", 100), ("long", 400)):
+        install_echo(store, name, weights="a", parameters={"num_ctx": num_ctx})
+    manager = make(num_parallel=1)
+    for name, context in (("short", 100), ("long", 400), ("short", 100), ("long", 400)):
+        async with manager.lease(name) as lease:
+            assert lease.context_length == context
+    assert [worker.plan.context_length for worker in starter.started] == [100, 400]
+    assert starter.started[0].closed
+
+
+@pytest.mark.usefixtures("personas")
+async def test_a_model_that_is_stopped_leaves_the_worker_to_the_others(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    async with manager.lease("pirate"):
+        await use(manager, "a")
+        assert await manager.unload("a")
+        assert names(manager) == {"pirate"}
+        assert starter.started[0].name == "pirate"
+        assert await manager.unload("pirate")
+        assert not starter.started[0].closed
+    await settle()
+    assert starter.started[0].closed
+
+
+@pytest.mark.usefixtures("personas")
+async def test_each_model_of_a_worker_expires_by_itself_and_the_last_one_ends_it(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    await use(manager, "a", keep_alive_s=math.inf)
+    await use(manager, "pirate", keep_alive_s=0.0)
+    await settle()
+    assert names(manager) == {"a"}
+    assert not starter.started[0].closed
+    await use(manager, "a", keep_alive_s=0.0)
+    await settle()
+    assert starter.started[0].closed
+
+
+@pytest.mark.usefixtures("personas")
+async def test_a_worker_with_a_busy_model_is_not_evicted_for_its_idle_ones(make: Make) -> None:
+    manager = make(max_loaded_models=2)
+    await use(manager, "a")
+    async with manager.lease("pirate"):
+        await use(manager, "b")
+        await use(manager, "c")
+        assert names(manager) == {"a", "pirate", "c"}
+    for name in ("c", "b"):
+        await use(manager, name)
+    assert names(manager) == {"b", "c"}
+
+
+@pytest.mark.usefixtures("personas")
+async def test_the_memory_of_shared_weights_counts_once(make: Make, starter: Starter) -> None:
+    manager = make(memory_limit=300 << 20)
+    for name in ("a", "pirate", "poet"):
+        await use(manager, name)
+    assert len(starter.started) == 1
+    assert names(manager) == {"a", "pirate", "poet"}
+
+
+@pytest.mark.usefixtures("personas")
+async def test_a_crash_counts_for_all_models_of_the_worker(make: Make, starter: Starter) -> None:
+    manager = make()
+    for name in ("a", "pirate", "poet"):
+        await use(manager, name)
+        starter.started[-1].crash()
+        assert names(manager) == set()
+    with pytest.raises(WorkerCrashed, match="the worker of a has crashed 3 times"):
+        await use(manager, "a")
+
+
+async def test_a_context_that_cannot_fit_leaves_the_loaded_model(
+    make: Make, starter: Starter, store: Store
+) -> None:
+    manager = make(num_parallel=1, memory_limit=300 << 20)
+    await use(manager, "a", options={"num_ctx": 100})
+    with pytest.raises(InsufficientMemory):
+        await use(manager, "a", options={"num_ctx": 4096, "num_batch": 65536, "num_parallel": 1024})
+    assert names(manager) == {"a"}
+    assert not starter.started[0].closed

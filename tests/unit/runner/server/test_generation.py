@@ -41,7 +41,9 @@ def lease(fim: FimTokens | None = None, **capabilities: bool) -> Any:
     able = SimpleNamespace(
         **{field.name: capabilities.get(field.name, False) for field in fields(ModelCapabilities)}
     )
-    return SimpleNamespace(bundle=bundle, capabilities=able, template="{{ messages }}")
+    return SimpleNamespace(
+        bundle=bundle, capabilities=able, template="{{ messages }}", own_template="{{ messages }}"
+    )
 
 
 def test_a_template_sees_tools_without_what_is_for_grammars() -> None:
@@ -80,6 +82,12 @@ def test_the_bundles_own_turns_come_first_unless_an_earlier_answer_has_them() ->
     assert complete_prompt(lease(), request).messages == (Message("system", "Be kind."), USER)
     again = GenerateRequest(messages=(USER,), preceding=(1, 2))
     assert complete_prompt(lease(), again).messages == (USER,)
+
+
+def test_a_models_own_template_goes_along_unless_the_request_has_one() -> None:
+    for given, used in ((None, "{{ messages }}"), ("mine", "mine")):
+        request = GenerateRequest(messages=(USER,), template=given)
+        assert complete_prompt(lease(), request).template == used
 
 
 def test_a_suffix_is_a_variable_of_the_template() -> None:

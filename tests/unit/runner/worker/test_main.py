@@ -60,9 +60,7 @@ def test_a_number_that_is_no_socket_is_named() -> None:
     assert run.stderr.startswith("999 is not an inherited socket")
 
 
-def test_the_plan_decides_the_template_and_the_limits() -> None:
-    plan = LoadPlan("/x", "echo", 128, 512, 8, max_running=2, idle_tokens=7, chat_template="T")
+def test_the_plan_decides_the_limits() -> None:
+    plan = LoadPlan("/x", "echo", 128, 512, 8, max_running=2, idle_tokens=7)
     loaded = load(plan, lambda share: None)
-    assert loaded.model.chat_template == "T"
-    assert loaded.info().chat_template is True
     assert loaded.engine.context_length == 128

@@ -116,7 +116,7 @@ def test_requests_survive_the_journey(request_: GenerateRequest) -> None:
 
 
 def test_plans_survive_the_journey() -> None:
-    plan = LoadPlan("/m.gguf", "llamacpp", 2048, 4096, 8, max_running=4, chat_template="x")
+    plan = LoadPlan("/m.gguf", "llamacpp", 2048, 4096, 8, max_running=4, projector="x")
     assert from_json(LoadPlan, across(to_json(plan))) == plan
     adapted = LoadPlan("/m.gguf", "llamacpp", 2048, 4096, 8, adapters=(("/a.gguf", 0.5),))
     assert from_json(LoadPlan, across(to_json(adapted))) == adapted
