@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NAMESPACE = "local"  # as `hearth pull ./model.gguf` has it
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 _MAX_CHARACTERS = 80
+_SNAPSHOT = re.compile(r".*--(?P<model>[^/]+)/snapshots/[^/]+$")  # in Hugging Face's cache
 
 
 def is_path(text: str) -> bool:
@@ -62,7 +63,8 @@ def model_of_path(client: Client, text: str) -> str:
 
 
 def _name(path: Path) -> str:
-    stem = path.name.removesuffix(".gguf")
+    snapshot = _SNAPSHOT.search(str(path))
+    stem = snapshot["model"] if snapshot else path.name.removesuffix(".gguf")
     return f"{NAMESPACE}/{_NOT_IN_NAMES.sub('-', stem)[:_MAX_CHARACTERS].lstrip('-.') or '_'}"
 
 

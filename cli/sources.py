@@ -29,6 +29,7 @@ _BESIDE = (
     *("*_Pooling/config.json", "README.md"),
 )
 _PROJECTOR = re.compile(r"^mmproj|[-._]mmproj[-._]", re.IGNORECASE)
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _INDEX = "model.safetensors.index.json"
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISDIR, "a folder; give the path of a file in it"),
@@ -214,19 +215,25 @@ def _checked(path: Path, border: Path, is_weights: bool) -> Path:
 
 def _check_inside(path: Path, border: Path) -> None:
     target = path.resolve()
-    if target.is_relative_to(border.resolve()) or _is_of_cache(path.parent.resolve(), target):
+    if target.is_relative_to(border.resolve()) or _is_of_cache(path, target):
         return
     raise CliError(
-        f"{path} is a link to {target}, outside of the Modelfile's folder. "
-        "If you mean that file, write its own path"
+        f"{path} is a link to {target}, outside the folder. If you mean that file, write its own "
+        "path"
     )
 
 
-def _is_of_cache(folder: Path, target: Path) -> bool:
-    """A snapshot in Hugging Face's cache: its files are links to blobs beside it."""
-    if folder.parent.name != "snapshots" or "--" not in folder.parent.parent.name:
-        return False
-    return target.parent == folder.parent.parent / "blobs"
+def _is_of_cache(path: Path, target: Path) -> bool:
+    """Whether path is a link as Hugging Face's cache has them: of <cache>/models--<name>/snapshots/
+    <revision> to that repository's blobs, or to <cache>/blobs/<2 digits>/, which all share."""
+    folder = path.parent.resolve()
+    for snapshot in (folder, *folder.parents):
+        repository = snapshot.parent.parent
+        if snapshot.parent.name == "snapshots" and "--" in repository.name:
+            shared = repository.parent / "blobs"
+            is_shared = target.parent.parent == shared and _HASH.fullmatch(target.name) is not None
+            return is_shared or target.parent == repository / "blobs"
+    return False
 
 
 def _matching(folder: Path, patterns: Iterable[str]) -> list[Path]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno as errno_codes
 import os
 
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
 
 class RegistryError(Exception):
     """The root."""
@@ -171,3 +173,13 @@ def shown(text: str, limit: int = 80) -> str:
     """Untrusted text for a message: quoted, control characters escaped, cut to limit."""
     cut = text if len(text) <= limit else text[:limit] + "..."
     return repr(cut)
+
+
+def shown_size(size_bytes: float) -> str:
+    """Bytes in the decimal units of disks and of the lists of models: "4.7 GB"."""
+    value = float(size_bytes)
+    for unit in _UNITS:
+        if value < 999.5 or unit == _UNITS[-1]:
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 9.95 else f"{value:.1f} {unit}"

@@ -70,7 +70,8 @@ class Records:
 
     def keep_origin(self, digest: Digest, size_bytes: int, origin: BlobOrigin) -> None:
         """Note where a blob came from."""
-        if size_bytes >= MIN_BLOB_BYTES and self.origin(digest) != origin:
+        is_worth_it = size_bytes >= MIN_BLOB_BYTES or origin.recipe is not None
+        if is_worth_it and self.origin(digest) != origin:
             self._write(self._blob_path(digest), _origin_bytes(size_bytes, origin))
 
     def drop_blob(self, digest: Digest) -> None:

@@ -115,7 +115,11 @@ def _summary(found: list[dict[str, Any]], last: dict[str, Any]) -> None:
     for item in found:
         if item["state"] == "blocked":
             print(f"{item['model']}: {item['reason']}")
+    present = sum(item["state"] == "present" for item in found)
+    if found and present == len(found):
+        print(f"nothing to do: {present} of {len(found)} models are installed already")
+        return
     text = f"{last['taken']} of {len(found)} models imported, {size(last['linked_bytes'])} linked"
     if last["copied_bytes"]:
         text += f", {size(last['copied_bytes'])} copied"
-    print(text)
+    print(text + (f"; {present} were installed already" if present else ""))

@@ -51,7 +51,7 @@ def command(
 
 def _place(name: str) -> str:
     """The whole path for one that begins where the user is; other names as they are."""
-    if not name.startswith(("./", "../", "~/")):
+    if not name.startswith(("./", "../", "~/")) and name not in (".", ".."):
         return name
     import os
 

@@ -1,5 +1,8 @@
-"""The GGUF files in the cache of the Hugging Face Hub:
-models--<user>--<repository>/snapshots/<revision>/*.gguf, links to ../../blobs/<digest>."""
+"""The models in the cache of the Hugging Face Hub, GGUF files and safetensors:
+models--<user>--<repository>/snapshots/<revision>/*, links to ../../blobs/<digest>. Since
+huggingface-hub 2.4 these are links too, to <cache>/blobs/<2 hex digits>/<hash>, which all
+repositories share. Links to anywhere else are not followed.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from registry.hosts.kinds.huggingface import HUGGING_FACE
 
 _PREFIX = "models--"
 _DEPTH = 2
+_SHARED = "blobs"
+_ENDS = (".gguf", ".safetensors", ".json", ".txt", ".model", ".jinja", "readme.md")
 
 
 def folders(environ: Mapping[str, str], home: Path) -> list[Path]:
@@ -44,12 +49,14 @@ def _snapshots(repository: Path) -> list[ForeignFolder]:
     revisions = folders_in(repository / "snapshots")
     main = _main(repository)
     ordered = sorted(revisions, key=lambda revision: (revision != main, revision))
+    shared = repository.parent / _SHARED
+    inside = [repository] if shared.is_symlink() else [repository, shared]
     return [
         ForeignFolder(
             HUGGING_FACE,
             user,
             model,
-            model_files(repository / "snapshots" / revision, _DEPTH, repository),
+            model_files(repository / "snapshots" / revision, _DEPTH, *inside, ends=_ENDS),
         )
         for revision in ordered
     ]

@@ -18,7 +18,7 @@ from typing import Literal
 
 from registry.atomic import create_file, fault_of, faults, open_regular, write_all
 from registry.digest import Digest
-from registry.errors import BlobDamaged, DigestMismatch, RegistryError
+from registry.errors import BlobDamaged, DigestMismatch, RegistryError, shown_size
 from registry.foreign.models import ForeignFile
 from registry.store import Store
 
@@ -36,7 +36,7 @@ class NotLinkable(RegistryError):
     def __init__(self, file: ForeignFile) -> None:
         super().__init__(
             f"{file.path.name} cannot be linked because it is on another file system or belongs "
-            f"to another user; a copy takes {file.size_bytes} bytes: allow it with --copy"
+            f"to another user; a copy takes {shown_size(file.size_bytes)}: allow it with --copy"
         )
         self.size_bytes = file.size_bytes
 

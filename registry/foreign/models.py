@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from registry.digest import Digest
+from registry.errors import RemoteError
 from registry.hosts.reference import name_part
+from registry.hosts.selection.checkpoint import checkpoint_of
 from registry.hosts.selection.projectors import projector_for, projectors_of
 from registry.hosts.selection.variants import RepositoryFile, Variant, variants_of
 from registry.names import DEFAULT_TAG, Name
@@ -25,24 +27,33 @@ _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """A file to be taken. digest: as the other program says, None when it says none."""
+    """A file to be taken. digest: as the other program says, None when it says none. key: the
+    same text for the same file as long as nobody writes to it."""
 
     path: Path
     size_bytes: int
     digest: Digest | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignModel:
     """A model of another program. name: what it will be called. content: its manifest's bytes,
     None when one is to be built. obstacle: why it cannot be taken. projector: the file that makes
-    embeddings of images for it, where one is to be built."""
+    embeddings of images for it, where one is to be built. titles: of a checkpoint, what its files
+    are called in it."""
 
     name: Name
     files: tuple[ForeignFile, ...]
     content: bytes | None = None
     obstacle: str | None = None
     projector: ForeignFile | None = None
+    titles: tuple[str, ...] = ()
+
+    @property
+    def recipe(self) -> str:
+        """The same text for a model made of the same files."""
+        return Digest.of("\n".join(file.key for file in self.all_files).encode()).hex
 
     @property
     def all_files(self) -> tuple[ForeignFile, ...]:
@@ -71,6 +82,9 @@ class ForeignFolder:
             for path, file in self.files.items()
         ]
         variants, projectors = variants_of(entries), projectors_of(entries)
+        if not variants:
+            with contextlib.suppress(RemoteError):  # of another kind, or incomplete
+                variants = [checkpoint_of(self.model, entries)]
         for variant in variants:
             beside = projector_for(variant, variants, projectors)
             projector = None if beside is None else self.files[beside.path]
@@ -80,8 +94,10 @@ class ForeignFolder:
             yield model
 
     def _model(self, variant: Variant, is_only: bool) -> ForeignModel:
-        stem = variant.entries[0].path.rpartition("/")[2].removesuffix(".gguf")
-        is_named = variant.label != stem
+        paths = tuple(entry.path for entry in variant.entries)
+        is_gguf = paths[0].lower().endswith(".gguf")
+        stem = paths[0].rpartition("/")[2].removesuffix(".gguf")
+        is_named = is_gguf and variant.label != stem
         tag = DEFAULT_TAG if is_only and not is_named else name_part(variant.label, "tag")
         name = Name(
             self.host,
@@ -89,10 +105,11 @@ class ForeignFolder:
             name_part(self.model, "model"),
             tag,
         )
-        found = [self.files[entry.path] for entry in variant.entries]
+        found = [self.files[path] for path in paths]
         files = tuple(file for file in found if isinstance(file, ForeignFile))
         reasons = [file for file in found if isinstance(file, str)]
-        return ForeignModel(name, files, obstacle=reasons[0] if reasons else None)
+        obstacle = reasons[0] if reasons else None
+        return ForeignModel(name, files, obstacle=obstacle, titles=() if is_gguf else paths)
 
 
 def unique(models: Iterable[ForeignModel]) -> list[ForeignModel]:
@@ -103,20 +120,22 @@ def unique(models: Iterable[ForeignModel]) -> list[ForeignModel]:
     return sorted(found.values(), key=lambda model: model.name)
 
 
-def foreign_file(path: Path, inside: Path) -> ForeignFile | str:
-    """A file of another program, links resolved as long as they lead nowhere out of the folder
+def foreign_file(path: Path, *inside: Path) -> ForeignFile | str:
+    """A file of another program, links resolved as long as they lead nowhere out of the folders
     inside; text: why it cannot be taken."""
     try:
         real = path.resolve(strict=True)
         status = real.lstat()
+        name = Path(os.readlink(path)).name if path.is_symlink() else path.name
     except (OSError, RuntimeError):
         return f"{path.name} is a broken link"
-    if not real.is_relative_to(inside.resolve()):
+    if not any(real.is_relative_to(folder.resolve()) for folder in inside):
         return f"{path.name} is a link to a file outside the folder"
     if not stat.S_ISREG(status.st_mode):
         return f"{path.name} is not a regular file"
-    digest = Digest(real.name) if _HEX.fullmatch(real.name) else None
-    return ForeignFile(real, status.st_size, digest)
+    digest = Digest(name) if _HEX.fullmatch(name) else None
+    key = f"{real}|{status.st_size}|{status.st_mtime_ns}|{status.st_ino}"
+    return ForeignFile(real, status.st_size, digest, str(digest or key))
 
 
 def folders_in(path: Path) -> list[str]:
@@ -128,14 +147,18 @@ def folders_in(path: Path) -> list[str]:
     return []
 
 
-def model_files(folder: Path, depth: int, inside: Path) -> dict[str, ForeignFile | str]:
-    """The *.gguf files in a folder and depth levels below it, by relative path."""
+def model_files(
+    folder: Path, depth: int, *inside: Path, ends: tuple[str, ...] = (".gguf",)
+) -> dict[str, ForeignFile | str]:
+    """The files with these ends in a folder and depth levels below it, by relative path; hidden
+    folders are left out. inside: see foreign_file."""
     found: dict[str, ForeignFile | str] = {}
     for parent, folders, names in os.walk(folder):
         level = len(Path(parent).relative_to(folder).parts)
-        folders[:] = sorted(folders) if level < depth else []
+        shown = (name for name in folders if not name.startswith("."))
+        folders[:] = sorted(shown) if level < depth else []
         for name in names:
-            if name.lower().endswith(".gguf") and len(found) < MAX_ENTRIES:
+            if name.lower().endswith(ends) and len(found) < MAX_ENTRIES:
                 path = Path(parent, name)
-                found[str(path.relative_to(folder))] = foreign_file(path, inside)
+                found[path.relative_to(folder).as_posix()] = foreign_file(path, *inside)
     return found

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
 from registry.digest import Digest
-from registry.errors import DigestMismatch, RemoteUnreachable
+from registry.errors import DigestMismatch, RemoteUnreachable, shown_size
 from registry.hosts.host import RangesIgnored, RemoteFile, RetryLater
 from registry.transfer.partial import PartialFile
 from registry.transfer.rate import Backoff, RateLimit, Streams
@@ -172,10 +172,10 @@ class Download:
             self._streams.refused()
         wait_s = self._backoff.failed(time.monotonic(), error.after_s)
         if wait_s is None:
-            done = self._progress.completed_bytes
+            kept = shown_size(self._progress.completed_bytes)
             raise RemoteUnreachable(
-                f"{error.reason}; {done} of {self._plan.size_bytes} bytes were kept; pull again "
-                "to resume"
+                f"{error.reason}; {kept} of {shown_size(self._plan.size_bytes)} were kept; pull "
+                "again to resume"
             )
         return wait_s
 

@@ -104,7 +104,9 @@ def _judged(store: Store, model: ForeignModel) -> ImportCandidate:
         return ImportCandidate(model, "present")
     if model.content is None and all(file.digest in blobs for file in model.all_files):
         return ImportCandidate(model, "present")
+    origins = (store.records.origin(digest) for digest in blobs)
+    if any(origin is not None and origin.recipe == model.recipe for origin in origins):
+        return ImportCandidate(model, "present")
     short = model.name.short
-    return ImportCandidate(
-        model, "blocked", f"a model {short} is installed; `hearth rm {short}` first"
-    )
+    reason = f"another model {short} is installed; to replace it, run `hearth rm {short}` first"
+    return ImportCandidate(model, "blocked", reason)

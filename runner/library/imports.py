@@ -16,11 +16,12 @@ from modelfile.build import build
 from modelfile.description import Description
 from modelfile.errors import ModelfileError
 from registry.digest import Digest
-from registry.errors import RegistryError, StoreError, StoreReadOnly
+from registry.errors import RegistryError, StoreError, StoreReadOnly, shown_size
 from registry.foreign.link import import_file
 from registry.foreign.models import ForeignModel
-from registry.manifest import Manifest
+from registry.manifest import MODEL_TYPE, Manifest
 from registry.progress import Progress
+from registry.records import BlobOrigin
 from registry.store import Store
 from runner.errors import HearthError, Unsupported
 from runner.library.import_candidates import ImportCandidate, ImportOptions, import_candidates
@@ -120,9 +121,10 @@ class _Import:
     async def _import(self) -> None:
         store, model = self.store, self.model
         if model.content is None and len(model.files) > 1 and not self.copy:
+            what = "is in safetensors; converting" if model.titles else "is in parts; joining"
             raise Unsupported(
-                f"{model.name.short} is cut into {len(model.files)} files; joining them takes "
-                f"{model.size_bytes} bytes: --copy allows it"
+                f"{model.name.short} {what} them writes {shown_size(model.size_bytes)}: allow it "
+                "with --copy"
             )
         digests: dict[str, Digest] = {}
         with store.holding(file.digest for file in model.all_files if file.digest is not None):
@@ -138,9 +140,10 @@ class _Import:
     def _take(self, digests: dict[str, Digest], advance: Advance) -> None:
         """Make the files blobs; digests gets them under names that a build takes: the Hub's files
         are named by their digest. Blocks on the disk."""
-        for number, file in enumerate(self.model.all_files, 1):
+        titles = dict(enumerate(self.model.titles))
+        for number, file in enumerate(self.model.all_files):
             digest, method = import_file(self.store, file, self.copy, advance)
-            name = f"{number:05}-{self.model.name.model}.gguf"
+            name = titles.get(number, f"{number:05}-{self.model.name.model}.gguf")
             digests[_PROJECTOR if file is self.model.projector else name] = digest
             self.counts[method] += file.size_bytes
 
@@ -151,7 +154,8 @@ class _Import:
             await asyncio.to_thread(store.put_manifest, model.name, manifest, model.content)
             return
         files = {name: digest for name, digest in digests.items() if name != _PROJECTOR}
-        weights = await WeightsBuilder(store, WeightsInput(files=files), self.report).build()
+        inputs = WeightsInput(files=files, keep_quantized=True)
+        weights = await WeightsBuilder(store, inputs, self.report).build()
         assert weights.model is not None
         projector = await self._projector(digests.get(_PROJECTOR), weights.model)
         files = {"model.gguf": weights.model}
@@ -161,6 +165,8 @@ class _Import:
                 await asyncio.to_thread(lambda: list(build(store, description)))
         finally:
             await asyncio.to_thread(store.discard, weights.written)
+        origin = BlobOrigin(str(model.files[0].path), recipe=model.recipe)
+        await asyncio.to_thread(store.keep_origin, model.name, origin, MODEL_TYPE)
 
     async def _projector(self, projector: Digest | None, model: Digest) -> Digest | None:
         """The projector; None, which is reported, for one that the model cannot use."""

@@ -75,7 +75,8 @@ def _refuse_made(records: Records, lost: LostBlob) -> None:
         return
     records.keep_origin(lost.digest, lost.size_bytes, replace(origin, recipe=None))
     raise RemoteMissing(
-        f"it was assembled here from several files; pull it again: hearth pull {origin.reference}"
+        f"it was made here of files that were not kept; get the model of {origin.reference} again: "
+        "hearth pull, or hearth import"
     )
 
 

@@ -179,7 +179,9 @@ def test_another_model_of_the_same_name_is_not_replaced(
 ) -> None:
     ollama_store(tmp_path / "store", "echo")
     ran = hearth(of_daemon(daemon), "import", "ollama", "--path", str(tmp_path / "store"))
-    assert "a model echo is installed; `hearth rm echo` first" in ran.stdout
+    assert (
+        "another model echo is installed; to replace it, run `hearth rm echo` first" in ran.stdout
+    )
 
 
 def test_a_store_of_ollama_is_used_in_place_both_ways(
@@ -231,11 +233,16 @@ def test_a_model_in_parts_is_joined_where_a_copy_is_allowed(
     at = ("lmstudio", "--path", str(tmp_path / "studio"))
     refused = imported(daemon, *at)
     told = next(line["imported"] for line in refused if "imported" in line)
-    assert "it is cut into 2 files" in told["reason"].replace("pub/repo:Q4_0 is", "it is")
+    assert told["reason"].startswith("pub/repo:Q4_0 is in parts; joining them writes 11 KB")
     assert blob_names(daemon) == before
     assert imported(daemon, *at, "--copy")[-1]["taken"] == 1
     made = [path for path in blob_names(daemon) - before if path.read_bytes()[:4] == b"GGUF"]
     assert [len(read_header(path).tensors) for path in made] == [len(tensors)]
+    again = hearth(of_daemon(daemon), "import", *at)
+    assert (again.returncode, again.stdout) == (
+        0,
+        "nothing to do: 1 of 1 models are installed already\n",
+    )
 
 
 def blob_names(daemon: RunningDaemon) -> set[Path]:

@@ -12,18 +12,13 @@ import httpx
 import pytest
 
 from registry.formats.gguf import GgufHeader, read_header
+from tests.checkpoint_files import CONFIG, shapes, tokenizer
 from tests.conformance.convert.weights import weight, write_safetensors
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
 from tests.gguf_files import projector_file
 from tests.hub_server import COMMIT, Hub, hub_server
-from tests.integration.test_create_convert import (
-    CONFIG,
-    shapes,
-    started_job,
-    temporary,
-    tokenizer,
-)
+from tests.integration.test_create_convert import started_job, temporary
 from tests.registry_server import Answer, fake_registry
 from tests.split_files import parts_of
 
@@ -261,8 +256,8 @@ def test_a_damaged_model_that_was_made_is_made_again_by_a_pull(
     with daemon.client() as http:
         told = http.post("/api/fsck", json={"repair": True}).text
     assert (
-        f"it was assembled here from several files; pull it again: hearth pull hf.co/{REPO}:Q8_0"
-        in told
+        f"it was made here of files that were not kept; get the model of hf.co/{REPO}:Q8_0 again: "
+        "hearth pull, or hearth import" in told
     )
     assert pull(daemon, f"hf.co/{REPO}:Q8_0")[-1]["status"] == "success"
     assert path.read_bytes() == whole == bytes(content)

@@ -18,12 +18,12 @@ if find_spec("torch") is None:
 import torch
 
 from registry.digest import Digest
+from tests.checkpoint_files import CONFIG, shapes, tokenizer
 from tests.conformance.convert.weights import weight
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
 from tests.conftest import StartDaemon
 from tests.hub_server import hub_server
 from tests.integration.cli_process import hearth, of_daemon
-from tests.integration.test_create_convert import CONFIG, shapes, tokenizer
 from tests.integration.test_pull_made import environment, pull
 from tests.unit.runner.backends.torch.models.running import Running
 

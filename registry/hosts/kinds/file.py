@@ -32,6 +32,7 @@ _MAX_PATH_CHARACTERS = 4096
 _READ_BYTES = 1024 * 1024
 _MAX_FILES = 20_000
 _DEPTH = 1  # a pooling's config and further templates lie in folders of their own
+_SNAPSHOT = re.compile(r".*--(?P<model>[^/]+)/snapshots/[^/]+$")  # in Hugging Face's cache
 _SHARD = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE | re.ASCII)
 
 
@@ -154,7 +155,8 @@ def _parse(text: str, scheme: str, rest: str) -> Reference | None:
         raise InvalidName(
             text, "expected the absolute path of a file or folder, such as /models/m.gguf"
         )
-    last = path.rstrip("/").rpartition("/")[2]
+    snapshot = _SNAPSHOT.search(path.rstrip("/"))
+    last = snapshot["model"] if snapshot else path.rstrip("/").rpartition("/")[2]
     stem = last[: -len(FILE_ENDS[0])] if last.lower().endswith(FILE_ENDS) else last
     model = name_part(PART_END.sub("", stem), "model")
     return Reference(KIND, Name(DEFAULT_HOST, LOCAL, model, DEFAULT_TAG), url=path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from registry.errors import shown_size
 from registry.hosts.selection.variants import RepositoryFile, Variant, model_name
 
 _PROJECTOR = re.compile(r"(?:^|/)mmproj|[-._]mmproj[-._]", re.IGNORECASE)
@@ -51,8 +52,8 @@ def projector_for(
 
 def with_projector(entry: RepositoryFile) -> str:
     """What the user should hear of the file that comes along."""
-    name, megabytes = entry.path.rpartition("/")[2], entry.size_bytes / 1e6
-    return f"with the multimodal projector {name} ({megabytes:.1f} MB)"
+    name = entry.path.rpartition("/")[2]
+    return f"with the multimodal projector {name} ({shown_size(entry.size_bytes)})"
 
 
 def _rank(path: str, variant: Variant, own: str) -> tuple[int, int, int, str]:

@@ -145,6 +145,11 @@ def _is_gguf(path: str) -> bool:
     return path.lower().endswith(".gguf")
 
 
-def _label(stem: str) -> str:
+def quantization_in(stem: str) -> str | None:
+    """The quantization that a name without its extension ends with."""
     found = _QUANTIZATION.search(stem)
-    return found[1] if found else stem.rpartition("/")[2]
+    return found[1] if found else None
+
+
+def _label(stem: str) -> str:
+    return quantization_in(stem) or stem.rpartition("/")[2]

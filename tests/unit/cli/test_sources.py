@@ -100,6 +100,42 @@ def test_a_snapshot_of_hugging_faces_cache_may_be_named(tmp_path: Path) -> None:
     assert find(str(snapshot), Path("/")) == {"model.safetensors": snapshot / "model.safetensors"}
 
 
+def test_a_snapshot_may_have_folders_and_content_that_repositories_share(tmp_path: Path) -> None:
+    cache = tmp_path / "hub"
+    snapshot = cache / "models--org--repo" / "snapshots" / "0123"
+    blobs, shared = cache / "models--org--repo" / "blobs", cache / "blobs" / "ab" / ("ab" * 32)
+    for folder in (snapshot / "1_Pooling", blobs, shared.parent):
+        folder.mkdir(parents=True)
+    shared.write_bytes(SAFETENSORS)
+    (blobs / "weights").symlink_to(shared)
+    (blobs / "config").write_bytes(b"{}")
+    (snapshot / "model.safetensors").symlink_to("../../blobs/weights")
+    (snapshot / "1_Pooling" / "config.json").symlink_to("../../../blobs/config")
+    (cache / "repo").symlink_to(snapshot)
+    for text, folder in (
+        (str(snapshot), Path("/")),
+        ("./snapshots/0123", snapshot.parent.parent),
+        (".", snapshot),
+        ("../repo", cache / "blobs"),
+    ):
+        assert set(find(text, folder) or {}) == {"model.safetensors", "1_Pooling/config.json"}
+
+
+@pytest.mark.parametrize("blobs", ["a link", "a folder"])
+def test_a_snapshot_gives_nothing_of_elsewhere(tmp_path: Path, blobs: str) -> None:
+    secret = write(tmp_path / "secrets", "key.safetensors") / "key.safetensors"
+    snapshot = tmp_path / "package" / "models--org--repo" / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    if blobs == "a link":
+        (snapshot.parent.parent / "blobs").symlink_to(secret.parent)
+    else:
+        (snapshot.parent.parent / "blobs").mkdir()
+        (snapshot.parent.parent / "blobs" / secret.name).symlink_to(secret)
+    (snapshot / "model.safetensors").symlink_to(f"../../blobs/{secret.name}")
+    with pytest.raises(CliError, match=f"is a link to {secret}, outside the folder"):
+        find("./models--org--repo/snapshots/0123", tmp_path / "package")
+
+
 def test_a_link_inside_the_folder_is_followed(model: Path, tmp_path: Path) -> None:
     (tmp_path / "link.gguf").symlink_to("model.gguf")
     assert find("link.gguf", tmp_path) == {"link.gguf": tmp_path / "link.gguf"}

@@ -4,6 +4,7 @@ import json
 import struct
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -44,10 +45,13 @@ def test_a_record_with_checksums_of_chunks_still_gives_the_origin(tmp_path: Path
     assert records.origin(DIGEST) == ORIGIN
 
 
-def test_small_blobs_have_no_record(tmp_path: Path) -> None:
-    records = Records(tmp_path)
-    records.keep_origin(DIGEST, MIN_BLOB_BYTES - 1, ORIGIN)
+def test_small_blobs_have_no_record_unless_they_were_made_here(tmp_path: Path) -> None:
+    records, fetched = Records(tmp_path), replace(ORIGIN, recipe=None)
+    records.keep_origin(DIGEST, MIN_BLOB_BYTES - 1, fetched)
     assert records.origin(DIGEST) is None
+    made = replace(fetched, recipe="x")
+    records.keep_origin(DIGEST, MIN_BLOB_BYTES - 1, made)
+    assert records.origin(DIGEST) == made
 
 
 def test_a_copy_of_a_manifest_is_kept_whatever_the_case_of_its_name(tmp_path: Path) -> None:

@@ -86,6 +86,48 @@ def test_lm_studio_models_are_named_by_publisher_repository_and_quantization(
     assert [file.path.name[-19:-5] for file in parts.files] == ["00001-of-00002", "00002-of-00002"]
 
 
+def test_the_level_of_a_folder_of_lm_studio_is_found_out(tmp_path: Path) -> None:
+    root = tmp_path / "models"
+    for name in ("pub/Repo-GGUF/repo-Q4_K_M.gguf", "pub/Deep-GGUF/Q8_0/deep-Q8_0.gguf"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(CONTENT)
+    (tmp_path / ".internal/bundled/x").mkdir(parents=True)
+    (tmp_path / ".internal/bundled/x/y.gguf").write_bytes(CONTENT)
+    names = {"pub/Repo-GGUF:Q4_K_M": None, "pub/Deep-GGUF:Q8_0": None}
+    for folder in (tmp_path, root, root / "pub"):
+        assert described(lmstudio.models(folder)) == names, folder
+    for folder in (root / "pub" / "Deep-GGUF", root / "pub" / "Deep-GGUF" / ".." / "Deep-GGUF"):
+        assert described(lmstudio.models(folder)) == {"pub/Deep-GGUF:Q8_0": None}
+    (root / "pub/Repo-GGUF/repo-Q4_K_M.gguf").unlink()
+    assert described(lmstudio.models(root)) == {"pub/Deep-GGUF:Q8_0": None}
+
+
+def test_content_that_repositories_of_the_hub_share_is_taken(tmp_path: Path) -> None:
+    blob = hub_file(tmp_path, "user/repo", "abc", "m-Q4_0.gguf", CONTENT)
+    shared = tmp_path / "blobs" / "ab" / ("ab" * 32)  # named by another hash than sha256
+    shared.parent.mkdir(parents=True)
+    blob.rename(shared)
+    blob.symlink_to(os.path.relpath(shared, blob.parent))
+    (model,) = huggingface.models(tmp_path)
+    (file,) = model.files
+    assert (model.obstacle, file.path, file.digest) == (None, shared, Digest.of(CONTENT))
+    (tmp_path / "blobs").rename(tmp_path / "elsewhere")
+    (tmp_path / "blobs").symlink_to(tmp_path / "elsewhere")
+    assert set(described(huggingface.models(tmp_path)).values()) == {
+        "m-Q4_0.gguf is a link to a file outside the folder"
+    }
+
+
+def test_a_checkpoint_of_the_hub_is_one_model_of_many_files(tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors", "1_Pooling/config.json", "x.py", "tf.h5"):
+        hub_file(tmp_path, "user/repo", "abc", name, name.encode())
+    hub_file(tmp_path, "user/torn", "abc", "model-00001-of-00002.safetensors", b"x")
+    (model,) = huggingface.models(tmp_path)
+    assert model.name.short == "hf.co/user/repo"
+    assert model.titles == ("config.json", "1_Pooling/config.json", "model.safetensors")
+    assert len(model.files) == 3
+
+
 def test_links_of_the_hubs_cache_are_resolved_and_their_digests_known(tmp_path: Path) -> None:
     blob = hub_file(tmp_path, "user/repo", "abc", "m-Q4_K_M.gguf", CONTENT)
     (model,) = huggingface.models(tmp_path)

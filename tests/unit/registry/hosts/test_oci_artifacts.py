@@ -47,7 +47,7 @@ def test_the_gguf_of_docker_is_the_model_and_its_projector_comes_along(version: 
     roles = {piece.title: piece.role for piece in found.pieces[2:]}
     assert [piece.role for piece in found.pieces[:2]] == ["license", "template"]
     assert roles == {"model.gguf": "weights", "mmproj.gguf": "projector"}
-    assert found.notes == ("with the multimodal projector mmproj.gguf (0.0 MB)",)
+    assert found.notes == ("with the multimodal projector mmproj.gguf (10 B)",)
 
 
 def test_of_the_projectors_of_a_model_pack_the_best_one_is_taken() -> None:

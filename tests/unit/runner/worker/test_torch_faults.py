@@ -23,9 +23,9 @@ from runner.errors import ModelLoadFailed
 from runner.types import GenerateRequest, LoadPlan, SamplingParams
 from runner.worker.json_codec import to_json
 from runner.worker.loader import load
+from tests.checkpoint_files import CONFIG, shapes, tokenizer
 from tests.conformance.convert.weights import weight
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
-from tests.integration.test_create_convert import CONFIG, shapes, tokenizer
 from tests.unit.runner.worker.test_process import Client
 
 KIND = "int8_rows"
