@@ -1,25 +1,26 @@
-"""How much a template may use: steps, processor time, bytes. Templates are untrusted text.
+"""How much a template may use: steps and bytes. Templates are untrusted text.
 
-Every operation of a template that can make something larger asks here first, so that a bomb
-ends with LimitExceeded instead of taking the machine.
+Every operation of a template that can make something larger, or that takes long, asks here first,
+so that a bomb ends with LimitExceeded instead of taking the machine. Work is counted and not
+timed: whether a template is refused does not depend on the machine or on what else it does.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 from jinja2.utils import Namespace
 
-MAX_STEPS = 1_000_000
-MAX_CPU_S = 0.7
+BASE_STEPS = 250_000  # a step takes up to 3 µs on a common core
 BASE_VALUE_SIZE = 4 * 1024 * 1024  # of one value, in characters
 ELEMENT_SIZE = 16  # an element counts as so many characters: walking over it costs as much
 BASE_BYTES = 96 * 1024 * 1024  # made in all by one rendering
 MAX_INTEGER_BITS = 8192
-_CLOCK_STEPS = 64
-_CLOCK_BYTES = 512 * 1024
+_ELEMENTS_PER_STEP = 4
+_CHARACTERS_PER_STEP = 256
+_SLOW_CHARACTERS_PER_STEP = 32
+_SMALL = frozenset((int, float, bool, type(None)))
 
 
 class LimitExceeded(Exception):
@@ -28,35 +29,46 @@ class LimitExceeded(Exception):
 
 class Budget:
     """What is left for one rendering. input_size: of the messages and the tools, for a long
-    conversation may make long text."""
+    conversation may take more steps and make longer text."""
 
-    __slots__ = ("_bytes", "_deadline", "_since_clock", "_steps", "value_size")
+    __slots__ = ("_bytes", "_max_steps", "_steps", "value_size")
 
     def __init__(self, input_size: int = 0) -> None:
         self.value_size = BASE_VALUE_SIZE + 4 * input_size
         self._bytes = BASE_BYTES + 64 * input_size
-        self._steps = MAX_STEPS
-        self._deadline = time.thread_time() + MAX_CPU_S
-        self._since_clock = 0
+        self._steps = self._max_steps = BASE_STEPS + input_size // 4
 
     def step(self) -> bool:
         """Count one statement, iteration or call; always True. Raises LimitExceeded."""
-        self._steps -= 1
-        if self._steps < 0:
-            raise LimitExceeded(f"the template takes more than {MAX_STEPS} steps")
-        self._since_clock += _CLOCK_BYTES // _CLOCK_STEPS
-        if self._since_clock >= _CLOCK_BYTES:
-            self._check_clock()
+        self.steps(1)
         return True
 
     def steps(self, count: int) -> None:
         """Count several statements. Raises LimitExceeded."""
         self._steps -= count
         if self._steps < 0:
-            raise LimitExceeded(f"the template takes more than {MAX_STEPS} steps")
-        self._since_clock += count * (_CLOCK_BYTES // _CLOCK_STEPS)
-        if self._since_clock >= _CLOCK_BYTES:
-            self._check_clock()
+            raise LimitExceeded(f"the template takes more than {self._max_steps} steps")
+
+    def read(self, value: Any) -> Any:
+        """Count going through a value once, not through what its elements contain; gives it back.
+        Raises LimitExceeded."""
+        if isinstance(value, str | bytes):
+            self.steps(len(value) // _CHARACTERS_PER_STEP)
+        elif isinstance(value, list | tuple | dict):
+            self.steps(len(value) // _ELEMENTS_PER_STEP)
+        return value
+
+    def compare(self, value: Any) -> Any:
+        """Count going through a value and all that it contains; gives it back. Raises
+        LimitExceeded."""
+        if not isinstance(value, list | tuple | dict):
+            return self.read(value)
+        self.steps(self.measure(value) // _CHARACTERS_PER_STEP)
+        return value
+
+    def write(self, size: int) -> None:
+        """Count that many characters that are made element by element. Raises LimitExceeded."""
+        self.steps(size // _SLOW_CHARACTERS_PER_STEP)
 
     def check_size(self, size: int) -> None:
         """Ask before a value of that many characters is made. Raises
@@ -67,15 +79,19 @@ class Budget:
                 f" {self.value_size} are allowed"
             )
 
+    def measure(self, value: Any) -> int:
+        """The size of value as measure gives it; walking over it counts. Raises LimitExceeded."""
+        size, elements = _walk(value, self.value_size)
+        self.steps(elements // _ELEMENTS_PER_STEP)
+        return size
+
     def keep(self, value: Any) -> Any:
         """Count a value that was made; gives it back. Raises LimitExceeded."""
         if isinstance(value, str | bytes):
             self.check_size(len(value))
             self._charge(sys.getsizeof(value))
         elif isinstance(value, list | tuple | dict | Namespace):
-            size = measure(value, self.value_size)
-            self.check_size(size)
-            self._since_clock += size
+            self.check_size(self.measure(value))
             self._charge(sys.getsizeof(value))
         elif isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
             raise LimitExceeded(f"the template creates a number of {value.bit_length()} bits")
@@ -85,23 +101,22 @@ class Budget:
         self._bytes -= size_bytes
         if self._bytes < 0:
             raise LimitExceeded("the template creates too much text and too many lists")
-        self._since_clock += size_bytes
-        if self._since_clock >= _CLOCK_BYTES:
-            self._check_clock()
-
-    def _check_clock(self) -> None:
-        self._since_clock = 0
-        if time.thread_time() > self._deadline:
-            raise LimitExceeded(f"the template takes more than {MAX_CPU_S} s")
 
 
-def measure(value: Any, limit: int) -> int:
+def measure(value: Any) -> int:
     """The characters that value has about, when it is written out, ELEMENT_SIZE for every element
-    of a list or a dict: a list that holds one text twice counts it twice. Counts no further
-    than a little beyond limit."""
-    total, stack = 0, [value]
+    of a list or a dict: a list that holds one text twice counts it twice."""
+    return _walk(value, sys.maxsize)[0]
+
+
+def _walk(value: Any, limit: int) -> tuple[int, int]:
+    """What measure gives, and the elements visited: no further than a little beyond limit."""
+    total, elements, stack = 0, 0, [value]
     while stack and total <= limit:
         item = stack.pop()
+        elements += 1
+        if type(item) in _SMALL:
+            continue
         if isinstance(item, Namespace):
             item = item._Namespace__attrs
         if isinstance(item, str | bytes):
@@ -115,4 +130,4 @@ def measure(value: Any, limit: int) -> int:
             total += ELEMENT_SIZE * (len(item) + 1)
             if total <= limit:
                 stack.extend(item)
-    return total
+    return total, elements

@@ -1,5 +1,5 @@
 """Jinja's code generator with the sandbox asked where Jinja's own sandbox is not: every
-statement and iteration, `~`, slices, and literals of lists and dicts."""
+statement and iteration, `~`, comparisons, slices, and literals of lists and dicts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from jinja2 import nodes
-from jinja2.compiler import CodeGenerator, CompilerExit, Frame
+from jinja2.compiler import CodeGenerator, CompilerExit, Frame, operators
 
 
 class CountingCodeGenerator(CodeGenerator):
-    """Generates code that calls Sandbox.count_step, join_text, take_slice and keep_value."""
+    """Generates code that calls count_step, join_text, take_slice, compare and keep_value of
+    Sandbox."""
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
         """Every statement of every body, those of loops and macros too, counts as a step: all of
@@ -44,6 +45,22 @@ class CountingCodeGenerator(CodeGenerator):
         none = nodes.Const(None)
         self._call("take_slice", [node.node, *(none if b is None else b for b in bounds)], frame)
 
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
+        """a == b and its like. To compare with a constant takes no time, to search in one neither;
+        other values may be long."""
+        self.write("(")
+        self.visit(node.expr, frame)
+        left = node.expr
+        for operand in node.ops:
+            self.write(f" {operators[operand.op]} ")
+            constants = (operand.expr,) if operand.op in ("in", "notin") else (left, operand.expr)
+            if any(map(_is_constant, constants)):
+                self.visit(operand.expr, frame)
+            else:
+                self._call("compare", [operand.expr], frame)
+            left = operand.expr
+        self.write(")")
+
     def visit_List(self, node: nodes.List, frame: Frame) -> None:
         """[a, b]"""
         self._keep(super().visit_List, node, frame)
@@ -70,3 +87,9 @@ class CountingCodeGenerator(CodeGenerator):
             self.visit(argument, frame)
             self.write(", ")
         self.write(")")
+
+
+def _is_constant(node: nodes.Node) -> bool:
+    if isinstance(node, nodes.Tuple | nodes.List):
+        return all(isinstance(item, nodes.Const) for item in node.items)
+    return isinstance(node, nodes.Const)

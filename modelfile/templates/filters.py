@@ -9,11 +9,21 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from jinja2.filters import FILTERS
+from jinja2.tests import TESTS
 
-from modelfile.templates.budget import Budget, LimitExceeded, measure
+from modelfile.templates.budget import Budget, LimitExceeded
 from modelfile.templates.formats import check_percent, replaced_size
 
 _LEFT_OUT: Final = frozenset(("random",))  # a prompt is the same for the same messages
+_AT_ONCE: Final = frozenset(  # those that do not go through their value
+    ("abs", "attr", "count", "d", "default", "first", "items", "last", "length", "round", "safe")
+)
+_READING: Final = frozenset(  # tests that go through their arguments
+    (
+        *("==", "eq", "equalto", "!=", "ne", "<", "lt", "lessthan", "<=", "le", ">", "gt"),
+        *("greaterthan", ">=", "ge", "in", "lower", "upper"),
+    )
+)
 _MAX_SLOW = 4096  # characters for filters that are quadratic on hostile text
 _MAX_INDENT = 16
 _MAX_PRECISION = 300
@@ -38,7 +48,7 @@ class SandboxOperations(Protocol):
 def filters_of(sandbox: SandboxOperations) -> dict[str, Callable[..., Any]]:
     """The filters of a sandbox, by name."""
     found = {
-        name: _counted(sandbox, function, _GUARDS.get(name))
+        name: _counted(sandbox, function, _GUARDS.get(name), at_once=name in _AT_ONCE)
         for name, function in FILTERS.items()
         if name not in _LEFT_OUT
     }
@@ -49,6 +59,20 @@ def filters_of(sandbox: SandboxOperations) -> dict[str, Callable[..., Any]]:
     for name, function in own.items():
         found[name] = _counted(sandbox, function, _GUARDS.get(name))
     return found
+
+
+def tests_of(sandbox: SandboxOperations) -> dict[str, Any]:
+    """The tests of a sandbox that go through their arguments, by name."""
+
+    def counted(test: Any) -> Any:
+        def apply(*args: Any) -> Any:
+            for value in args:
+                sandbox.budget.compare(value)
+            return test(*args)
+
+        return apply
+
+    return {name: counted(TESTS[name]) for name in _READING}
 
 
 def to_json(
@@ -85,7 +109,10 @@ def _sum(sandbox: SandboxOperations, iterable: Any, attribute: Any = None, start
 
 
 def _counted(
-    sandbox: SandboxOperations, function: Callable[..., Any], guard: Callable[..., Any] | None
+    sandbox: SandboxOperations,
+    function: Callable[..., Any],
+    guard: Callable[..., Any] | None,
+    at_once: bool = False,
 ) -> Callable[..., Any]:
     skipped = 1 if hasattr(function, "jinja_pass_arg") else 0
 
@@ -95,6 +122,9 @@ def _counted(
         if guard is not None:
             changed = guard(sandbox.budget, *given, **kwargs)
             given = given if changed is None else (changed, *given[1:])
+        if not at_once:
+            for value in given:
+                sandbox.budget.read(value)
         return sandbox.budget.keep(function(*head, *given, **kwargs))
 
     if skipped:
@@ -121,7 +151,7 @@ def _replace(budget: Budget, value: Any, old: Any = "", new: Any = "", *_: Any, 
 
 def _join(budget: Budget, value: Any, d: Any = "", *_: Any, **__: Any) -> Any:
     items = value if isinstance(value, str | list | tuple | dict) else list(value)
-    budget.check_size(len(items) * len(str(d)) + measure(items, budget.value_size))
+    budget.check_size(len(items) * len(str(d)) + budget.measure(items))
     return items
 
 
@@ -156,15 +186,26 @@ def _characters(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
 
 
 def _escaped(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
-    budget.check_size(9 * measure(value, budget.value_size))
+    budget.check_size(9 * budget.measure(value))
 
 
 def _written(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
-    budget.check_size(measure(value, budget.value_size))
+    size = budget.measure(value)
+    budget.check_size(size)
+    budget.write(size)
+
+
+def _by_words(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
+    budget.write(8 * len(str(value)))
+
+
+def _compared(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
+    _characters(budget, value)
+    budget.steps(_size(value))
 
 
 def _slow(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
-    size = measure(value, budget.value_size)
+    size = budget.measure(value)
     if size > _MAX_SLOW:
         raise LimitExceeded(f"a filter gets {size} characters, at most {_MAX_SLOW} are allowed")
     budget.steps(size)
@@ -177,20 +218,25 @@ _GUARDS: Final[Mapping[str, Callable[..., Any]]] = {
     "escape": _escaped,
     "forceescape": _escaped,
     "format": _format,
+    "groupby": _compared,
     "indent": _indent,
     "join": _join,
     "list": _characters,
+    "max": _compared,
+    "min": _compared,
     "pprint": _slow,
     "replace": _replace,
     "round": _round,
     "slice": _grouped,
-    "sort": _characters,
+    "sort": _compared,
     "string": _written,
     "striptags": _slow,
     "tojson": _written,
-    "unique": _characters,
+    "title": _by_words,
+    "unique": _compared,
     "urlencode": _escaped,
     "urlize": _slow,
+    "wordcount": _by_words,
     "wordwrap": _wordwrap,
     "xmlattr": _slow,
 }

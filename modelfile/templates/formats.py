@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from modelfile.templates.budget import Budget, LimitExceeded, measure
+from modelfile.templates.budget import Budget, LimitExceeded
 
 _LARGE = re.compile(r"\d{5}")
 _WIDE = re.compile(r"\d{3}")
@@ -38,6 +38,8 @@ def check_method(budget: Budget, text: str, name: str, args: tuple[Any, ...]) ->
     """
     if name == "join" and len(args) == 1 and not isinstance(args[0], list | tuple | str | dict):
         args = (list(args[0]),)
+    if name == "join" and args:
+        budget.check_size(budget.measure(args[0]))
     estimate = _METHODS.get(name)
     if estimate is not None:
         budget.check_size(estimate(text, args))
@@ -55,7 +57,7 @@ def _check_fields(budget: Budget, text: str, fields: int, values: Any) -> None:
     if _LARGE.search(text):
         raise LimitExceeded("a width of 10000 or more in a format is not allowed in a template")
     wide = _WIDEST if _WIDE.search(text) else 100
-    budget.check_size(len(text) + fields * (wide + measure(values, budget.value_size)))
+    budget.check_size(len(text) + fields * (wide + budget.measure(values)))
 
 
 def _width(text: str, args: tuple[Any, ...]) -> int:
@@ -73,7 +75,7 @@ def _replace(text: str, args: tuple[Any, ...]) -> int:
 
 def _join(text: str, args: tuple[Any, ...]) -> int:
     items = args[0] if args else ()
-    return len(text) * len(items) + measure(items, 2**62)
+    return len(text) * len(items)
 
 
 def _split(text: str, args: tuple[Any, ...]) -> int:

@@ -71,7 +71,7 @@ class GoChatTemplate(ChatTemplate):
         tools: Sequence[Mapping[str, Any]] | None,
         shared: dict[str, Any],
     ) -> str:
-        budget = Budget(measure([list(messages), list(tools or ())], 2**40))
+        budget = Budget(measure([list(messages), list(tools or ())]))
         given = [_message(message) for message in messages]
         _name_tools(given)
         if self._by_turn:

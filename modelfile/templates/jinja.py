@@ -1,6 +1,7 @@
 """Jinja chat templates, rendered as transformers renders them, in a sandbox with limits.
 
-Blocking and meant for a worker process: a rendering takes at most about a second.
+Blocking and meant for a worker process: a hostile template ends after about a second of a common
+core, later with a long conversation. Work is counted, not timed: see budget.py.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class JinjaChatTemplate(ChatTemplate):
             return self._render(values)
 
     def _render(self, values: dict[str, Any]) -> str:
-        self._environment.budget = Budget(measure(list(values.values()), 2**40))
+        self._environment.budget = Budget(measure(list(values.values())))
         try:
             return self._template.render(values)
         except RaisedByTemplate as error:

@@ -18,9 +18,9 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from modelfile.templates.budget import Budget, LimitExceeded, measure
+from modelfile.templates.budget import Budget, LimitExceeded
 from modelfile.templates.codegen import CountingCodeGenerator
-from modelfile.templates.filters import filters_of
+from modelfile.templates.filters import filters_of, tests_of
 from modelfile.templates.formats import check_format, check_method, check_percent
 
 _HIDDEN = frozenset(
@@ -66,6 +66,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.budget = Budget()
         self._known_attributes: dict[tuple[type, str], bool] = {}
         self.filters = filters_of(self)
+        self.tests.update(tests_of(self))
         for name in ("lipsum", "cycler", "joiner"):
             del self.globals[name]
         self.globals["raise_exception"] = _raise_exception
@@ -79,10 +80,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Called with every literal list, tuple and dict."""
         return self.budget.keep(value)
 
+    def compare(self, value: Any) -> Any:
+        """Called with what an operator compares or searches, unless it is short."""
+        return self.budget.compare(value)
+
     def check_written(self, value: Any) -> Any:
         """Called with every value before it becomes text."""
         if not isinstance(value, str):
-            self.budget.check_size(measure(value, self.budget.value_size))
+            self.budget.check_size(self.budget.measure(value))
         return value
 
     def join_text(self, *parts: Any) -> str:
@@ -133,6 +138,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
             args = check_method(__self.budget, owner, str(getattr(__obj, "__name__", "")), args)
         elif isinstance(owner, str):
             check_method(__self.budget, owner, str(getattr(__obj, "__name__", "")), args)
+        if owner is not None and not isinstance(owner, dict):
+            for value in (owner, *args):
+                __self.budget.compare(value)
         return __self.budget.keep(super().call(__context, __obj, *args, **kwargs))
 
     def call_filter(self, *args: Any, **kwargs: Any) -> Any:

@@ -214,7 +214,9 @@ def ge(budget: Budget, first: Any, other: Any) -> bool:
 
 
 def _print(budget: Budget, *values: Any) -> str:
-    return sprint(values)
+    text = sprint(values)
+    budget.write(len(text))
+    return text
 
 
 def _printf(budget: Budget, form: str, *values: Any) -> str:

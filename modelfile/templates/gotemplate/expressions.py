@@ -329,7 +329,7 @@ def _applied(
         final = last(frame, dot)
         arguments = [value(frame, dot) for value in values]
         try:
-            return _counted(frame, call(frame.run.budget, *arguments, final))
+            return _counted(frame, call, *arguments, final)
         except CallFault as error:
             raise _refused(name, error, node) from error
 
@@ -344,7 +344,7 @@ def _called(function: TemplateFunction, name: str, node: Node, values: list[Eval
     def apply(frame: Frame, dot: Any) -> Any:
         arguments = [value(frame, dot) for value in values]
         try:
-            return _counted(frame, call(frame.run.budget, *arguments))
+            return _counted(frame, call, *arguments)
         except CallFault as error:
             raise _refused(name, error, node) from error
 
@@ -357,10 +357,10 @@ def _compared(function: TemplateFunction, node: Node, left: Evaluate, right: Eva
 
     def compare(frame: Frame, dot: Any) -> Any:
         first, other = left(frame, dot), right(frame, dot)
-        if type(first) is str and type(other) is str:
+        if type(first) is str and type(other) is str and len(first) < _LARGE:
             return first == other
         try:
-            return call(frame.run.budget, first, other)
+            return _counted(frame, call, first, other)
         except CallFault as error:
             raise _refused("eq", error, node) from error
 
@@ -371,9 +371,13 @@ def _refused(name: str, error: CallFault, node: Node) -> ExecFault:
     return fault(f"error calling {name}: {error}", node)
 
 
-def _counted(frame: Frame, value: Any) -> Any:
+def _counted(frame: Frame, call: Callable[..., Any], *arguments: Any) -> Any:
     budget = frame.run.budget
     budget.step()
+    for argument in arguments:
+        if isinstance(argument, str):
+            budget.read(argument)
+    value = call(budget, *arguments)
     if isinstance(value, str) and len(value) > _LARGE:
         return budget.keep(value)
     return value

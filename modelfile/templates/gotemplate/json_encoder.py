@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 from typing import Any, Final
@@ -11,9 +12,8 @@ from modelfile.templates.gotemplate.floats import format_float
 from modelfile.templates.gotemplate.formatter import sorted_keys
 from modelfile.templates.gotemplate.values import GoMap, GoSlice, GoStruct, is_missing
 
-_ESCAPED = re.compile(r'[\x00-\x1f"\\<>&\u2028\u2029\udc80-\udcff]')
-_NAMED: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n",
-                 "\r": "\\r", "\t": "\\t"}  # fmt: skip
+_NO_TEXT = re.compile(r"[\udc80-\udcff]")
+_ESCAPED: Final = {mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
 class NotEncodable(Exception):
@@ -88,11 +88,7 @@ def _number(value: float) -> str:
 
 def _text(text: str) -> str:
     """A string as encoding/json writes it, with <, > and & escaped."""
-    return '"' + _ESCAPED.sub(_escape, text) + '"'
-
-
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
-    if character >= "\udc80":
-        return "\ufffd"
-    return _NAMED.get(character) or f"\\u{ord(character):04x}"
+    written = json.dumps(_NO_TEXT.sub("\ufffd", text), ensure_ascii=False)
+    for mark, escaped in _ESCAPED.items():
+        written = written.replace(mark, escaped)
+    return written

@@ -331,7 +331,9 @@ def to_json(value: Any) -> str:
 
 
 def _json(budget: Budget, value: Any) -> str:
-    return to_json(None if is_missing(value) else value)
+    text = to_json(None if is_missing(value) else value)
+    budget.write(len(text))
+    return text
 
 
 def _date(days: int) -> Callable[..., str]:
