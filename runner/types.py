@@ -173,6 +173,7 @@ class GenerateRequest:
     ignore_eos: bool = False
     grammar: Grammar | None = None
     context_length: int | None = None  # None: the limit the model was loaded with
+    trained_context: int | None = None  # the longest one that the model can have, for errors
     context_shift: bool = False  # n_keep shall be the model's
     n_keep: int | None = None
     logit_bias: Mapping[str, float] = field(default_factory=dict)  # by token ids, unchecked

@@ -32,11 +32,15 @@ def token_limit(request: GenerateRequest, prompt_tokens: int, capacity: Capacity
     context = context_of(request, capacity)
     wanted = 1 if request.max_tokens is None else max(0, request.max_tokens)
     if prompt_tokens + (1 if wanted or request.prompt_logprobs is None else 0) > context:
+        longest = request.trained_context or context
+        remedy = f"a longer context (num_ctx, up to {longest})" if context < longest else (
+            "another model, for this one has no longer context"
+        )  # fmt: skip
         # Clients know an overflow by one of OpenAI's and Anthropic's own phrases in it.
         raise ContextOverflow(
             f"prompt is too long: it has {prompt_tokens} tokens, this model's maximum context "
-            f"length is {context} tokens, and one must be left to answer; shorten it, or use a "
-            "longer context (num_ctx)",
+            f"length is {context} tokens, and one must be left to answer; shorten it, or use "
+            f"{remedy}",
             prompt_tokens=prompt_tokens,
             context_length=context,
         )

@@ -57,12 +57,14 @@ StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[WorkerHandle]]
 class Lease:
     """The right to use a loaded model while the lease lasts. load_s: how long this lease
     waited for the model, 0.0 when it was there. context_length: the most tokens of a sequence, as
-    the request or the Modelfile has it, up to the model's maximum."""
+    the request or the Modelfile has it, up to the model's maximum; clamped_context: the same where
+    they ask for more than that, else None."""
 
     resident: Resident
     worker: WorkerHandle
     load_s: float
     context_length: int
+    clamped_context: int | None = None
 
     @property
     def bundle(self) -> Bundle:
@@ -191,7 +193,8 @@ class Manager:
             resident.names.add(stored.name.short)
             resident.context_length = resident.context(options)
             worker = await asyncio.shield(resident.load.loading)
-            yield Lease(resident, worker, load_s, resident.context(options))
+            context, clamped = resident.context(options), resident.clamped_context(options)
+            yield Lease(resident, worker, load_s, context, clamped)
         finally:
             resident.leave(self._now())
             self._changed.set()

@@ -117,6 +117,12 @@ class Resident:
         """The most tokens of a sequence of a request with these options."""
         return min(options.get("num_ctx") or self.default_context, self.trained_context)
 
+    def clamped_context(self, options: Mapping[str, Any]) -> int | None:
+        """The context in place of a longer one that the options or the Modelfile ask for; None:
+        they ask for none that is longer."""
+        asked = options.get("num_ctx") or self.parameters.get("num_ctx") or 0
+        return self.trained_context if asked > self.trained_context else None
+
     def enter(self, now_s: float, keep_alive_s: float | None) -> None:
         """A lease begins; the last keep_alive that was given counts."""
         self.users += 1

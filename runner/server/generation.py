@@ -157,6 +157,7 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         stop=(*options.stop, *_infill_ends(completed)),
         grammar=_grammar(lease, request, completed),
         context_length=lease.context_length,
+        trained_context=lease.resident.trained_context,
         n_keep=_n_keep(lease, request) if request.context_shift else None,
         options={},
         logit_bias={},

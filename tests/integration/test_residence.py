@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -124,6 +125,46 @@ def test_a_requests_num_ctx_limits_it_on_a_longer_model(start_daemon: StartDaemo
         client.post(CHAT, json=body("x"))
         response = client.post(CHAT, json=body("x" * 200, num_ctx=100))
         assert response.json()["error"]["context_length"] == 100
+
+
+def test_a_num_ctx_beyond_the_models_own_is_answered_with_the_one_in_use(
+    start_daemon: StartDaemon,
+) -> None:
+    def told(client: httpx.Client, path: str, model: str, **fields: Any) -> Any:
+        fields = {"options": {"num_predict": 1}, "stream": False} | fields
+        return client.post(path, json={"model": model, **fields}).json().get("num_ctx")
+
+    with start_daemon().client() as client:
+        created = {"model": "long", "from": "echo", "parameters": {"num_ctx": 50_000}}
+        assert client.post("/api/create", json=created).is_success
+        messages = [{"role": "user", "content": "x"}]
+        for path, ask in (
+            ("/api/generate", {}),
+            ("/api/generate", {"prompt": "x"}),
+            ("/api/chat", {"messages": messages}),
+        ):
+            assert told(client, path, "echo", **ask) is None
+            assert told(client, path, "echo", **ask, options={"num_ctx": 2048}) is None
+            assert client.get("/api/ps").json()["models"][0]["context_length"] == 2048
+            assert told(client, path, "echo", **ask, options={"num_ctx": 99_999}) == 4096
+            assert told(client, path, "long", **ask) == 4096
+            assert client.get("/api/ps").json()["models"][0]["context_length"] == 4096
+        stream = {"model": "long", "messages": messages}
+        last = client.post("/api/chat", json=stream).text.splitlines()[-1]
+        assert json.loads(last)["num_ctx"] == 4096
+
+
+def test_a_prompt_too_long_is_not_told_to_take_a_context_that_the_model_has_not(
+    start_daemon: StartDaemon,
+) -> None:
+    with start_daemon().client() as client:
+        for num_ctx, remedy in (
+            (1000, "a longer context (num_ctx, up to 4096)"),
+            (9999, "another model, for this one has no longer context"),
+        ):
+            told = client.post(CHAT, json=body("x" * 5000, num_ctx=num_ctx)).json()["error"]
+            assert told["message"].endswith(f"shorten it, or use {remedy}")
+            assert f"maximum context length is {min(num_ctx, 4096)} tokens" in told["message"]
 
 
 def test_an_overwritten_name_answers_with_the_new_model(start_daemon: StartDaemon) -> None:

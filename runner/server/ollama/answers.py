@@ -11,7 +11,8 @@ from runner.types import Limit
 
 
 class OllamaTimings(TypedDict):
-    """What every whole answer has; durations in nanoseconds."""
+    """What every whole answer has; durations in nanoseconds. num_ctx: the context in use, where a
+    longer one was asked for than the model has."""
 
     model: str
     created_at: str
@@ -27,6 +28,7 @@ class OllamaTimings(TypedDict):
     limit: NotRequired[Limit]
     messages_dropped: NotRequired[int]
     shifted_tokens: NotRequired[int]
+    num_ctx: NotRequired[int]
     prompt_progress: NotRequired[dict[str, int]]
     logprobs: NotRequired[list[dict[str, Any]]]
 

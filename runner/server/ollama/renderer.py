@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from runner.chat.output import OutputDelta, OutputParser
 from runner.models.delta_stream import DeltaStream
+from runner.models.manager import Lease
 from runner.models.options import check_options
 from runner.server.http_request import HttpRequest
 from runner.server.keep_alive import keep_alive_s
@@ -30,13 +31,18 @@ async def load_or_unload(
     """Answer a request without a prompt: load the model, or unload it with keep_alive 0."""
     if keep_alive_s(body.keep_alive) == 0:
         await http.services.models.unload(body.model_name)
-        reason = "unload"
+        fields = {"done_reason": "unload"}
     else:
         options = check_options(body.options or {})
-        async with leased(http, body.model_name, body.keep_alive, options):
-            reason = "load"
+        async with leased(http, body.model_name, body.keep_alive, options) as lease:
+            fields = {"done_reason": "load", **clamped(lease)}
     head = {"model": body.model_name, "created_at": now_text()}
-    return {**head, **empty, "done": True, "done_reason": reason}
+    return {**head, **empty, "done": True, **fields}
+
+
+def clamped(lease: Lease) -> dict[str, Any]:
+    """num_ctx, where a longer context was asked for than the model has."""
+    return {} if lease.clamped_context is None else {"num_ctx": lease.clamped_context}
 
 
 class OllamaRenderer:
@@ -46,13 +52,13 @@ class OllamaRenderer:
     content_type = NDJSON
 
     def __init__(
-        self, model: str, word: Wording, parser: OutputParser | None, began_s: float, load_s: float
+        self, model: str, word: Wording, parser: OutputParser | None, began_s: float, lease: Lease
     ) -> None:
         self.model = model
         self._word = word
         self._parser = parser
         self._began_s = began_s
-        self._load_s = load_s
+        self._lease = lease
         self._head = b'{"model":' + to_json(model) + b',"created_at":"'
 
     def events(self, arrived: Deltas) -> bytes:
@@ -83,7 +89,8 @@ class OllamaRenderer:
             "done": True,
             "done_reason": finish.reason,
             **({"context": finish.tokens} if finish.tokens else {}),
-            **figures(finish, total_s, self._load_s),
+            **figures(finish, total_s, self._lease.load_s),
+            **clamped(self._lease),
         }
 
     def _lines(self, delta: Delta) -> bytes:
