@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from runner.errors import HearthError, RequestError
-from runner.types import Delta
+from runner.types import Delta, Finish
 
 JOIN_AT = 256  # waiting deltas before they are joined
 MAX_WAITING_LOGPROBS = 16_384  # joined deltas keep every log-probability; about 50 MB at top-20
@@ -22,10 +22,11 @@ class DeltaStream:
     cancel is called once, when the reader ends before the sequences do.
     """
 
-    __slots__ = ("_cancel", "_error", "_joined_at", "_pending", "_waiter", "open")
+    __slots__ = ("_cancel", "_error", "_joined_at", "_pending", "_waiter", "on_finish", "open")
 
     def __init__(self, count: int, cancel: Callable[[], None]) -> None:
         self.open = count  # sequences without a finish so far
+        self.on_finish: Callable[[Finish], None] | None = None  # called as each of them ends
         self._cancel: Callable[[], None] | None = cancel
         self._pending: list[tuple[int, Delta]] = []
         self._joined_at = JOIN_AT
@@ -42,6 +43,8 @@ class DeltaStream:
         self._pending.append((index, delta))
         if delta.finish is not None:
             self.open -= 1
+            if self.on_finish is not None:
+                self.on_finish(delta.finish)
         elif len(self._pending) >= self._joined_at:
             self._join()
         self.wake()

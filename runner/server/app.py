@@ -40,6 +40,7 @@ from runner.server.openai.responses.response_store import FILE_NAME as RESPONSES
 from runner.server.openai.responses.response_store import ResponseStore
 from runner.server.openapi.handlers import describing
 from runner.server.rate_limits import RateLimiter
+from runner.server.request_log import logged
 from runner.server.routes import router, routes_of
 from runner.server.services import Services
 from runner.server.upkeep import fsck, gc, imports
@@ -90,7 +91,7 @@ def create_app(services: Services, public: bool = False) -> ASGIApp:
     """The application of a daemon. Its lifespan seeds the bundled model, and ends all workers.
     public: it listens beyond this machine."""
     inner = router(ROUTES, services)
-    guarded = Guard(inner, services.address, services.settings.origins, public)
+    guarded = logged(Guard(inner, services.address, services.settings.origins, public))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

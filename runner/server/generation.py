@@ -24,6 +24,7 @@ from runner.models.options import generation_options
 from runner.server.answer_grammar import after_reasoning, grammar_of_tools, reasoning_tags
 from runner.server.images import require_vision, without_placeholders
 from runner.server.leases import require_embedding
+from runner.server.request_log import current_record
 from runner.server.services import Services
 from runner.types import GenerateRequest, Grammar, Infill, Message
 
@@ -46,7 +47,10 @@ class Generation:
 
     def start(self) -> DeltaStream:
         """Generate all sequences."""
-        return self.lease.worker.generate(self.requests)
+        stream = self.lease.worker.generate(self.requests)
+        if record := current_record():
+            stream.on_finish = record.finished.append
+        return stream
 
     async def count_prompt(self) -> int:
         """The tokens of the first request's prompt."""

@@ -59,5 +59,6 @@ def set_up(level: str, form: str = "text") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for name in ("asyncio", "uvicorn", "uvicorn.error", "uvicorn.access"):
+    # httpcore's debug lines hold the headers of registries' answers, with tokens in their URLs.
+    for name in ("asyncio", "uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)

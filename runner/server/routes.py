@@ -16,6 +16,7 @@ from runner.server.access import Needed, check_access
 from runner.server.errors import HttpError, failure_of, surface_of
 from runner.server.http_request import ClientDisconnected, HttpRequest
 from runner.server.request_body import WireModel
+from runner.server.request_log import current_record
 from runner.server.services import Services
 
 Handler = Callable[..., Awaitable[Any]]
@@ -41,7 +42,10 @@ class RouteSpec:
         if self.takes is None or isinstance(self.takes, str):
             answer = await self.handler(http)
         else:
-            answer = await self.handler(http, await http.read(self.takes))
+            body = await http.read(self.takes)
+            if record := current_record():
+                record.model = getattr(body, "model_name", None) or getattr(body, "model", None)
+            answer = await self.handler(http, body)
         if answer is not None:
             await http.reply(answer)
 
