@@ -1,4 +1,5 @@
-"""Names for the shell's completion, from a daemon that is running. Starts none, says nothing."""
+"""Names for the shell's completion. Those of models and keys are from a daemon that is running:
+starts none, says nothing."""
 
 from __future__ import annotations
 
@@ -18,6 +19,32 @@ def installed_models(incomplete: str) -> list[str]:
 def loaded_models(incomplete: str) -> list[str]:
     """Names of models in memory that begin with incomplete."""
     return _names(lambda client: (model["name"] for model in client.ps()), incomplete)
+
+
+def key_names(incomplete: str) -> list[str]:
+    """Names of API keys that begin with incomplete."""
+    return _names(lambda client: [key["name"] for key in client.keys()], incomplete)  # noqa: SIM118
+
+
+def parameters(incomplete: str) -> list[tuple[str, str]]:
+    """Names of parameters that begin with incomplete, with what they mean."""
+    from modelfile.parameters import PARAMETERS
+
+    return [(name, row.doc) for name, row in sorted(PARAMETERS.items())
+            if name.startswith(incomplete)]  # fmt: skip
+
+
+def assignments(incomplete: str) -> list[tuple[str, str]]:
+    """What -p NAME=VALUE may begin with."""
+    return [(f"{name}=", doc) for name, doc in parameters(incomplete)]
+
+
+def quantization_types(incomplete: str) -> list[tuple[str, str]]:
+    """Types of quantization that begin with incomplete, in any case, with advice."""
+    from modelfile.quantization import TYPES
+
+    return [(name, kind.advice) for name, kind in TYPES.items()
+            if name.startswith(incomplete.upper())]  # fmt: skip
 
 
 def _names(ask: Callable[[Client], Iterable[str]], incomplete: str) -> list[str]:

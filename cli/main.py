@@ -5,6 +5,7 @@ Start-up time is a feature here: nothing beyond typer may be imported at the top
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from cli.commands import ALIASES, VERBS
 from cli.errors import INTERRUPTED, report
 from cli.verb import load
 
+_COMPLETION = ("--install-completion", "--show-completion")
+_SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
 _EPILOG = """\b
 Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found or, of status,
 no daemon running, 130 stopped by Ctrl-C.
@@ -86,9 +89,22 @@ def hearth(
         print(context.get_help())
 
 
+def _command(args: list[str]) -> Any:
+    """The command of all verbs. Options of completion take a shell's name where one is given:
+    typer declares them in one way or the other, by a variable."""
+    option, named, _ = args[0].partition("=") if args else ("", "", "")
+    if option not in _COMPLETION or not (named or args[1:]):
+        return typer.main.get_command(app)
+    os.environ[_SHELL_IS_NAMED] = "1"
+    try:
+        return typer.main.get_command(app)
+    finally:
+        del os.environ[_SHELL_IS_NAMED]
+
+
 def execute(args: list[str]) -> int:
     """Run the command line in args; returns the exit code."""
-    command = typer.main.get_command(app)
+    command = _command(args)
     try:
         command(args, prog_name="hearth")
     except SystemExit as end:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.completion import quantization_types
 from cli.errors import USAGE, CliError
 
 if TYPE_CHECKING:
@@ -28,11 +29,20 @@ _FileOption = Annotated[
 _QuantizeOption = Annotated[
     str | None,
     typer.Option(
-        "--quantize", "-q", metavar="TYPE", help="Quantize the weights to a type such as Q4_K_M"
+        "--quantize",
+        "-q",
+        metavar="TYPE",
+        autocompletion=quantization_types,
+        help="Quantize the weights to a type such as Q4_K_M",
     ),
 ]
 _DraftQuantizeOption = Annotated[
-    str | None, typer.Option(metavar="TYPE", help="Quantize the weights of the draft model")
+    str | None,
+    typer.Option(
+        metavar="TYPE",
+        autocompletion=quantization_types,
+        help="Quantize the weights of the draft model",
+    ),
 ]
 _ImatrixOption = Annotated[
     Path | None,

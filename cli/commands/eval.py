@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.completion import installed_models
 from cli.errors import USAGE, CliError
 
 _MAX_TEXT_BYTES = 24 << 20  # a request holds 32 MiB, and JSON writes some letters longer
@@ -14,7 +15,10 @@ _MAX_TEXT_BYTES = 24 << 20  # a request holds 32 MiB, and JSON writes some lette
 
 def command(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Names of installed models")
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", autocompletion=installed_models, help="Names of installed models"
+        ),
     ],
     text: Annotated[Path, typer.Option(metavar="FILE", help="Text file to predict")],
     context: Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cli.completion import key_names
 from cli.errors import USAGE, CliError
 from cli.terminal import status
 
@@ -29,7 +30,9 @@ def command(
     action: Annotated[
         Literal["add", "list", "rm"], typer.Argument(metavar="[add|list|rm]", help="What to do")
     ] = "list",
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="The key's name")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", autocompletion=key_names, help="The key's name")
+    ] = "",
     scopes: Annotated[
         list[Scope] | None,
         typer.Option(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from cli.completion import installed_models
 from cli.errors import USAGE, CliError
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -22,7 +23,10 @@ def command(
         Path, typer.Option(metavar="FILE", help="JSON list of messages; - reads it from stdin")
     ],
     model: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="Name of an installed model")
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]", autocompletion=installed_models, help="Name of an installed model"
+        ),
     ] = None,
     template: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Template to use instead of a model's")

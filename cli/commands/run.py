@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.completion import installed_models
+from cli.completion import assignments, installed_models
 from cli.errors import USAGE, CliError
 from cli.terminal import is_terminal
 from cli.verb import VerbCommand
@@ -50,6 +50,7 @@ _ParameterOption = Annotated[
         "--parameter",
         "-p",
         metavar="NAME=VALUE",
+        autocompletion=assignments,
         help="Parameter such as temperature=0.2; may be repeated",
     ),
 ]

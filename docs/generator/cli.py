@@ -17,7 +17,8 @@ _INTRO = """\
 
 The daemon starts by itself with the first command that needs it. Results go to stdout, progress
 and errors to stderr. Every command takes `--help`. `hearth --version` prints the version, and
-`hearth --install-completion` lets the shell complete commands and the names of models.
+`hearth --install-completion` lets the shell complete commands, the names of models, parameters and
+types; `hearth --install-completion zsh` names another shell than the current one.
 
 | exit code | means |
 | --- | --- |

@@ -21,6 +21,9 @@ class Daemon:
     def tags(self) -> list[dict[str, Any]]:
         return [{"name": "zephyr"}, {"name": "ember"}]
 
+    def keys(self) -> list[dict[str, Any]]:
+        return [{"name": "laptop"}]
+
     def ps(self) -> list[dict[str, Any]]:
         return [{"name": "zephyr"}]
 
@@ -53,7 +56,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 def test_verbs_are_offered_without_a_daemon(offered: Offers) -> None:
     assert offered("ser") == ["serve", "service"]
     assert "--json" in offered("list", "--")
-    assert offered("l") == ["list", "login", "logout"]
+    assert offered("l") == ["list", "login", "logout", "logs"]
     assert set(VERBS) == set(offered(""))
 
 
@@ -77,9 +80,50 @@ def test_the_script_is_printed_and_installed(
     assert (tmp_path / ".config/fish/completions/hearth.fish").read_text() == script
 
 
+@pytest.mark.parametrize("detected", [True, False])
+def test_a_shell_that_is_named_counts_and_not_the_current_one(
+    detected: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if detected:
+        monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
+    assert execute(["--show-completion", "zsh"]) == 0
+    script = capsys.readouterr().out
+    assert script.startswith("#compdef hearth")
+    assert execute(["--show-completion=fish"]) == 0
+    assert "complete_fish" in capsys.readouterr().out
+    assert execute(["--install-completion", "zsh"]) == 0
+    assert (tmp_path / ".zfunc" / "_hearth").read_text().strip() == script.strip()
+    assert execute(["--show-completion", "tcsh"]) == 2
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in capsys.readouterr().err
+
+
 def test_choices_are_offered(offered: Offers) -> None:
     assert offered("service", "un") == ["uninstall"]
+    assert offered("service", "") == ["install", "uninstall", "status", "print"]
     assert offered("key", "add", "me", "--scope", "") == ["inference", "pull", "admin"]
+
+
+def test_parameters_and_quantization_types_are_offered(offered: Offers) -> None:
+    assert offered("run", "m", "-p", "temp") == ["temperature="]
+    assert "num_ctx=" in offered("run", "m", "--parameter", "num_")
+    assert offered("parameters", "temp") == ["temperature"]
+    assert offered("create", "m", "-q", "q4_k") == ["Q4_K_M", "Q4_K_S"]
+    assert "Q8_0" in offered("create", "m", "--draft-quantize", "")
+
+
+@pytest.mark.usefixtures("daemon")
+def test_the_names_of_keys_are_offered(offered: Offers) -> None:
+    assert offered("key", "rm", "") == ["laptop"]
+
+
+@pytest.mark.usefixtures("daemon")
+@pytest.mark.parametrize("verb", ["bench", "cp", "eval", "push", "render", "rm", "run", "show"])
+def test_every_verb_that_takes_an_installed_model_offers_them(offered: Offers, verb: str) -> None:
+    assert offered(verb, "em") == ["ember"]
 
 
 @pytest.mark.usefixtures("daemon")
