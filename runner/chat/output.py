@@ -17,6 +17,7 @@ from runner.chat.family import (
 from runner.chat.reasoning import ReasoningParser, ReasoningText
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.calls import Tools, name_of
+from runner.chat.tools.unmarked_calls import UnmarkedCalls
 from runner.types import ToolCall
 
 
@@ -212,7 +213,7 @@ def output_parser(
         splitter = family.output_splitter(names)
     else:
         tags = tags if tags is not None else reasoning_tags_of(chat_template, name)
-        splitter = _tagged_output(family, tools, tags, names)
+        splitter = _tagged_output(family, tools, tags, names, named=name is not None)
     if splitter is None:
         return None
     return OutputParser(splitter, single=single, in_deltas=in_deltas)
@@ -223,8 +224,10 @@ def _tagged_output(
     tools: Tools,
     tags: tuple[str, str] | None,
     streamed: Iterable[str] | None,
+    *,
+    named: bool,
 ) -> TaggedOutput | None:
-    calls = tool_parser_of(family, tools, streamed) if tools else None
+    calls = tool_parser_of(family, tools, streamed, named=named) if tools else None
     reasoning: ReasoningSplitter | None = None
     if family is not None and family.reasoning_splitter is not None:
         reasoning = family.reasoning_splitter()
@@ -236,14 +239,19 @@ def _tagged_output(
 
 
 def tool_parser_of(
-    family: Family | None, tools: Tools, streamed: Iterable[str] | None = None
+    family: Family | None,
+    tools: Tools,
+    streamed: Iterable[str] | None = None,
+    *,
+    named: bool = False,
 ) -> ToolParser | None:
     """A fresh parser of a family's calls; None where there is none. tools: those that were offered;
     some tool formats leave the types of arguments to them. streamed: names of the tools whose
-    calls are shown as they are written."""
-    if family is None or family.tool_parser is None:
-        return None
-    parser = family.tool_parser(tools)
-    if streamed is not None:
+    calls are shown as they are written. named: by PARSER, so that only its own tool format
+    counts."""
+    parser = family.tool_parser(tools) if family is not None and family.tool_parser else None
+    if not named and not isinstance(parser, UnmarkedCalls):
+        parser = UnmarkedCalls(tools, parser)
+    if parser is not None and streamed is not None:
         parser.stream(streamed)
     return parser

@@ -89,3 +89,49 @@ def test_messages(shared_daemon: RunningDaemon) -> None:
     assert "".join(pieces) == WRITTEN
     assert final.content[1].input == whole.content[1].input == ARGUMENTS
     assert (final.stop_reason, whole.stop_reason) == ("tool_use", "tool_use")
+
+
+FENCED = f"I look.\n\n```json\n{CALL.splitlines()[1]}\n```"
+TWO = f"```json\n[{CALL.splitlines()[1]}, {CALL.splitlines()[1]}]\n```"
+
+
+def test_calls_in_a_block_of_json_on_every_surface(client: httpx.Client) -> None:
+    messages = [{"role": "user", "content": FENCED}]
+    body = {"model": "tools", "messages": messages}
+    choice = chat(client, messages=messages).json()["choices"][0]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", "I look.")
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == WRITTEN
+    pieces = [
+        call["function"]["arguments"]
+        for delta in deltas(chat(client, messages=messages, stream=True).text)
+        for call in delta["tool_calls"]
+    ]
+    assert len(pieces) > 10
+    assert "".join(pieces) == WRITTEN
+    message = client.post("/api/chat", json={**body, "tools": [TOOL], "stream": False}).json()
+    called = message["message"]["tool_calls"][0]["function"]
+    assert (called["name"], called["arguments"]) == ("weather", ARGUMENTS)
+    tool = {"name": "weather", "input_schema": SCHEMA}
+    asked = {**body, "max_tokens": 300, "tools": [tool]}
+    answer = client.post("/v1/messages", json=asked).json()
+    assert [block["type"] for block in answer["content"]] == ["text", "tool_use"]
+    assert answer["content"][1]["input"] == ARGUMENTS
+    given = {"model": "tools", "input": FENCED, "tools": [{"type": "function", **TOOL["function"]}]}
+    items = client.post("/v1/responses", json=given).json()["output"]
+    assert [item["type"] for item in items] == ["message", "function_call"]
+    assert items[1]["arguments"] == WRITTEN
+
+
+def test_parallel_calls_in_a_block_of_json(client: httpx.Client) -> None:
+    found = deltas(chat(client, messages=[{"role": "user", "content": TWO}], stream=True).text)
+    calls = [call for delta in found for call in delta["tool_calls"]]
+    for index in (0, 1):
+        pieces = [call["function"]["arguments"] for call in calls if call["index"] == index]
+        assert "".join(pieces) == WRITTEN
+
+
+def test_with_tool_choice_none_a_block_of_json_stays_text(client: httpx.Client) -> None:
+    messages = [{"role": "user", "content": FENCED}]
+    choice = chat(client, messages=messages, tool_choice="none").json()["choices"][0]
+    assert choice["message"]["content"] == FENCED
+    assert "tool_calls" not in choice["message"]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.conftest import running_daemon
+from tests.ember.skills.tool_use import call_conversation
 
 WEIGHTS = Path.home() / ".cache" / "hearth-models" / "qwen2.5-coder-0.5b-instruct.gguf"
+QUESTIONS = 20
 PREFIX = '''def mean(values: list[float]) -> float:
     """The arithmetic mean."""
     total = '''
@@ -56,3 +60,31 @@ def test_the_middle_of_a_function_is_filled_in(coder: httpx.Client) -> None:
     options = {"num_predict": 64, "temperature": 0}
     generated = coder.post("/api/generate", json={**asked, "options": options}).json()
     assert generated["response"] == middle
+
+
+def test_calls_are_found_though_it_does_not_write_them_as_its_template_says(
+    coder: httpx.Client,
+) -> None:
+    rng = Random("tool questions 1")
+    written = found = streamed = 0
+    for _ in range(QUESTIONS):
+        conversation = call_conversation(rng, "eval")
+        body: dict[str, Any] = {
+            "model": "coder",
+            "messages": [turn.message() for turn in conversation.turns[:-1]],
+            "tools": [{"type": "function", "function": t["function"]} for t in conversation.tools],
+            "temperature": 0,
+            "max_tokens": 160,
+        }
+        message = coder.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+        calls = message.get("tool_calls", ())
+        found += bool(calls)
+        written += "<tool_call>" in json.dumps(message)
+        streamed += (
+            '"tool_calls"' in coder.post("/v1/chat/completions", json={**body, "stream": True}).text
+        )
+        for call in calls:
+            json.loads(call["function"]["arguments"])
+    print(f"{found} of {QUESTIONS} answered with a call, {written} with a marker")
+    assert found >= QUESTIONS * 4 // 5
+    assert streamed == found

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from runner.chat.tools.json_normalizer import JsonNormalizer
 from runner.types import ToolCall
 
-_MAX_HEAD_CHARS = 1024
+MAX_HEAD_CHARS = 1024
 _CLOSING = re.compile(r"[\s\]};,`]*\Z")
 
 _NAMED = r'"(?:name|tool_name)"\s*:\s*"([^"\\\x00-\x1f]{1,256})"'
 _GIVEN = r'"(?:arguments|parameters)"\s*:\s*(?=\{)'
 JSON_HEAD = (
-    r'\{\s*(?:"tool_call_id"\s*:\s*"[0-9]{1,3}"\s*,\s*|"type"\s*:\s*"function"\s*,\s*)?'
-    rf"{_NAMED}\s*,\s*{_GIVEN}"
+    r'\{\s*(?:"(?:id|tool_call_id|type)"\s*:\s*"[^"\\]{0,64}"\s*,\s*){0,3}'
+    rf'(?:"function"\s*:\s*\{{\s*)?{_NAMED}\s*,\s*{_GIVEN}'
 )
 """A call as a JSON object, up to its arguments."""
 
@@ -137,7 +137,7 @@ class CallStream:
         found = self._head.match(self._rest)
         name = "" if found is None else str(found[found.lastindex or 0]).strip()
         if found is None or name not in self._names:
-            if found is not None or len(self._rest) > _MAX_HEAD_CHARS:
+            if found is not None or len(self._rest) > MAX_HEAD_CHARS:
                 self._head = None
             return None
         self._rest, self._head = self._rest[found.end() :], self._later

@@ -14,8 +14,8 @@ from runner.types import ToolCall
 _PIECES = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]|\s+|[^"{}\[\],\s]+', re.DOTALL)
 """Strings, whole or open at the end; brackets and commas; blanks; what is between."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NAMES = ("name", "tool_name", "function")
-_ARGUMENTS = ("arguments", "parameters", "args", "input")
+NAME_KEYS = ("name", "tool_name", "function")
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "input")
 MAX_CALLS = 128
 
 Tools = Sequence[Mapping[str, Any]]
@@ -168,8 +168,8 @@ def _from_object(value: Any, bare: bool) -> ToolCall | None:
     inner = value.get("function")
     if isinstance(inner, dict):
         value = inner
-    name = next((value[key] for key in _NAMES if key in value), None)
-    key = next((key for key in _ARGUMENTS if key in value), None)
+    name = next((value[key] for key in NAME_KEYS if key in value), None)
+    key = next((key for key in ARGUMENT_KEYS if key in value), None)
     if key is None:
         return None if bare else new_call(name, {})
     return new_call(name, value[key])

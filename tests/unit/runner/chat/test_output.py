@@ -28,8 +28,8 @@ def test_without_tools_a_call_is_text() -> None:
     assert (parts.reasoning, parts.content, parts.calls) == ("hm", CALL, ())
 
 
-def test_a_template_without_marks_needs_no_parser() -> None:
-    assert output_parser("{{ messages }}", tools=TOOLS) is None
+def test_without_tools_and_reasoning_there_is_nothing_to_look_for() -> None:
+    assert output_parser("{{ messages }}", tools=()) is None
     assert output_parser("{{ messages }} <tool_call>", tools=()) is None
 
 

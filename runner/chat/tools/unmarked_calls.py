@@ -1,0 +1,295 @@
+"""Calls without markers: JSON that names an offered tool, in a Markdown block or bare, anywhere in
+the answer. Models for code write them in place of their template's.
+
+An object counts when it has a tool's name and arguments; objects may stand in a list, under
+"tool_calls", or one after the other. All else is content, and held back for as long as it may
+still become a call. What is inside other JSON, other blocks of code or backticks is content.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from runner.chat.family import ToolParser
+from runner.chat.tools.call_stream import HEADS_OF_OBJECT, MAX_HEAD_CHARS, CallStream
+from runner.chat.tools.calls import (
+    ARGUMENT_KEYS,
+    NAME_KEYS,
+    Tools,
+    calls_from_value,
+    lenient_loads,
+    name_of,
+    only_offered,
+)
+from runner.chat.tools.delimited import MAX_CALL_CHARS, Part
+from runner.chat.tools.json_end import JsonEnd
+
+_MARK = re.compile(r"(`+)([{\[]?)|[{\[]")
+_FENCE = r"```[ \t]*(?:json|tools?|tool_calls?|function_calls?)?\s*"
+_OPENING = re.compile(rf'(?:{_FENCE})?(?:\[\s*|\{{\s*"tool_calls"\s*:\s*\[\s*)?(?=\{{)')
+_OPENING_BEGUN = re.compile(rf"```[ \t]*[a-z_]{{0,14}}\Z|(?:{_FENCE})?(?:\[\s*)?\Z")
+_JSON = re.compile(r'(?:\[\s*)?\{\s*"')
+_AROUND = re.compile(r"[\s,;}\]]*")  # what stands between calls, and closes what they stand in
+_CLOSING = "```"
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
+_KEYS = (*NAME_KEYS, *ARGUMENT_KEYS, "id", "type", "index", "tool_call_id", "tool_calls")
+
+
+class UnmarkedCalls:
+    """See runner.chat.family.ToolParser. It reads what the family's own parser leaves as text."""
+
+    def __init__(self, tools: Tools, marked: ToolParser | None = None) -> None:
+        """marked: the family's own parser; None: it has none."""
+        self._tools = tools
+        self._marked = marked
+        self._names = {name for name in map(name_of, tools) if name is not None}
+        self._streamed: frozenset[str] = frozenset()
+        self._take: Callable[[], list[Part] | None] = self._content
+        self._held = ""
+        self._before = ""  # what was read before a call, and is content if it turns out to be none
+        self._fenced = False  # inside a block whose beginning was no content
+        self._end = JsonEnd()
+        self._scanned = 0  # of what is held, by _end
+        self._preview: CallStream | None = None  # of the call that has begun
+
+    def stream(self, names: Iterable[str]) -> None:
+        """See ToolParser."""
+        self._streamed = frozenset(names)
+        if self._marked is not None:
+            self._marked.stream(self._streamed)
+
+    def feed(self, text: str) -> list[Part]:
+        """See ToolParser."""
+        return self._read(text) if self._marked is None else [*self._left(self._marked.feed(text))]
+
+    def finish(self) -> list[Part]:
+        """See ToolParser."""
+        left = [] if self._marked is None else [*self._left(self._marked.finish())]
+        return [*left, *self._flush()]
+
+    def _left(self, parts: Iterable[Part]) -> Iterator[Part]:
+        for part in parts:
+            yield from self._read(part) if isinstance(part, str) else [*self._flush(), part]
+
+    def _read(self, text: str) -> list[Part]:
+        self._held += text
+        parts: list[Part] = []
+        while self._held and (found := self._take()) is not None:
+            parts += [part for part in found if part != ""]
+        return parts
+
+    def _flush(self) -> list[Part]:
+        """What is held, when no more text follows it."""
+        parts: list[Part] = []
+        if self._take == self._opening and (opening := _OPENING.match(self._held)):
+            self._begin(opening)
+        if self._take == self._object:
+            parts = self._ended(len(self._held))
+        if self._take != self._after:
+            parts.append(self._before + self._held)
+        self._held, self._before, self._fenced, self._take = "", "", False, self._content
+        return [part for part in parts if part != ""]
+
+    def _content(self) -> list[Part] | None:
+        found = _MARK.search(self._held)
+        undecided = found is not None and found[0].endswith("`") and found.end() == len(self._held)
+        if found is None or undecided:
+            content = self._held[: len(self._held) if found is None else found.start()].rstrip()
+            self._held = self._held[len(content) :]
+            return [content] if content else None
+        if found[1] and found[1] != _CLOSING:  # code in a line of text
+            if found[2]:
+                self._take, self._end = self._skipped, JsonEnd()
+            return [self._cut(found.end() - len(found[2]))]
+        content = self._held[: found.start()].rstrip()
+        self._before = self._held[len(content) : found.start()]
+        self._held, self._take = self._held[found.start() :], self._opening
+        return [content]
+
+    def _opening(self) -> list[Part] | None:
+        """What may be the beginning of a call, until it is or is not."""
+        found = _OPENING.match(self._held)
+        if found is None:
+            return None if _OPENING_BEGUN.match(self._held) else self._no_call()
+        end = JsonEnd().feed(self._held[found.end() :])
+        whole = self._held[found.end() :][:end]
+        named = _may_call(whole[:MAX_HEAD_CHARS], self._names)
+        if named is None and end is None and len(whole) <= MAX_HEAD_CHARS:
+            return None
+        if not named and (named is False or len(whole) > MAX_HEAD_CHARS):
+            return self._no_call()
+        self._begin(found)
+        return []
+
+    def _begin(self, opening: re.Match[str]) -> None:
+        self._before += self._cut(opening.end())
+        self._end, self._scanned = JsonEnd(), 0
+        self._preview = CallStream(HEADS_OF_OBJECT, self._streamed) if self._streamed else None
+        self._take = self._object
+
+    def _no_call(self) -> list[Part]:
+        before, self._before = self._before, ""
+        if self._fenced or self._held.startswith(_CLOSING):
+            self._take = self._code
+            return [before, self._cut(0 if self._fenced else len(_CLOSING))]
+        if _JSON.match(self._held):
+            self._take, self._end = self._skipped, JsonEnd()
+            return [before]
+        self._take = self._content
+        return [before, self._cut(1)]
+
+    def _object(self) -> list[Part] | None:
+        end = self._end.feed(self._held[self._scanned :])
+        known = len(self._held) if end is None else self._scanned + end
+        self._scanned = len(self._held)
+        if known > MAX_CALL_CHARS:
+            return self._too_long()
+        return self._shown(known) or None if end is None else self._ended(known)
+
+    def _shown(self, end: int) -> list[Part]:
+        """What is certain of the call before that place."""
+        return (
+            [] if self._preview is None else self._preview.feed(self._held[self._preview.fed : end])
+        )
+
+    def _ended(self, end: int) -> list[Part]:
+        """The object before that place, as a call or as content."""
+        shown, body, preview = self._shown(end), self._cut(end), self._preview
+        before, self._before, self._take = self._before, "", self._after
+        in_block = self._fenced or _CLOSING in before
+        calls = only_offered(calls_from_value(lenient_loads(body), bare=True), self._tools)
+        if not calls and (preview is None or not preview.begun):
+            self._take = self._code if in_block else self._content
+            return [before + body]
+        self._fenced = in_block
+        if preview is None or not preview.begun:
+            return [*(calls or ())]
+        last = preview.settle(calls) if calls else preview.abandon(body[preview.shown :])
+        return [*shown, *last]
+
+    def _too_long(self) -> list[Part]:
+        shown, preview, before = self._shown(MAX_CALL_CHARS), self._preview, self._before
+        self._before, self._take = "", self._plain
+        if preview is not None and preview.begun:
+            rest = self._cut(len(self._held))[preview.shown :]
+            return [*shown, *preview.abandon(""), rest]
+        return [before]
+
+    def _after(self) -> list[Part] | None:
+        """Between calls, or after the last one."""
+        self._cut(_around(self._held))
+        if self._fenced and self._held and _CLOSING.startswith(self._held[:3]):
+            if len(self._held) < len(_CLOSING):
+                return None
+            self._cut(len(_CLOSING))
+            self._fenced = False
+        elif self._held[:1] in ("{", "["):
+            self._take = self._opening
+        elif self._held:
+            self._take = self._code if self._fenced else self._content
+        return []
+
+    def _skipped(self) -> list[Part]:
+        """JSON that is no call."""
+        end = self._end.feed(self._held)
+        if end is not None:
+            self._take = self._content
+        return [self._cut(len(self._held) if end is None else end)]
+
+    def _code(self) -> list[Part] | None:
+        """A block that has no calls, or none any more: its end goes where its beginning went."""
+        at = self._held.find(_CLOSING)
+        if at < 0:
+            content = self._cut(len(self._held.rstrip("`")))
+            return [content] if content else None
+        content = self._cut(at + len(_CLOSING))
+        self._take, fenced, self._fenced = self._content, self._fenced, False
+        return [content.removesuffix(_CLOSING) if fenced else content]
+
+    def _plain(self) -> list[Part]:
+        return [self._cut(len(self._held))]
+
+    def _cut(self, length: int) -> str:
+        """The first length characters of what is held, which they leave."""
+        cut, self._held = self._held[:length], self._held[length:]
+        return cut
+
+
+def _around(text: str) -> int:
+    found = _AROUND.match(text)
+    return found.end() if found else 0
+
+
+class _Undecided(Exception):
+    """The text ends before it is known."""
+
+
+def _may_call(text: str, names: Collection[str]) -> bool | None:
+    """Whether the object that begins with text calls one of names; None: its beginning does not
+    say."""
+    try:
+        return _calls(_Pieces(text), names)
+    except _Undecided:
+        return None
+
+
+class _Pieces:
+    """The words of a JSON text, one after the other."""
+
+    def __init__(self, text: str) -> None:
+        self._rest = iter(_PIECE.findall(text))
+
+    def next(self) -> str:
+        """The next one. Raises _Undecided at the end."""
+        for piece in self._rest:
+            return str(piece)
+        raise _Undecided
+
+    def skip(self, first: str) -> None:
+        """Read the rest of the value that begins with first."""
+        depth = int(first in "{[")
+        while depth:
+            piece = self.next()
+            depth += (piece in "{[") - (piece in "}]")
+
+
+def _calls(pieces: _Pieces, names: Collection[str], opening: str | None = None) -> bool:
+    named = given = False
+    if (opening or pieces.next()) != "{":
+        return False
+    while (key := pieces.next()) != "}":
+        if not _among(key, _KEYS) or pieces.next() != ":":
+            return False
+        word, value = key[1:-1], pieces.next()
+        if word == "function" and value == "{":
+            return _calls(pieces, names, value)
+        if word in NAME_KEYS:
+            named = _among(value, names)
+            if not named:
+                return False
+        elif word == "tool_calls":
+            if value == "[":
+                pieces.next()  # with a brace it is more of the opening, and does not come here
+            return False
+        else:
+            given = given or word in ARGUMENT_KEYS
+            if named and given:
+                return True
+            pieces.skip(value)
+        if (mark := pieces.next()) == "}":
+            break
+        if mark != ",":
+            return False
+    return named and given
+
+
+def _among(piece: str, words: Collection[str]) -> bool:
+    """Whether piece is a string of words. Raises _Undecided for the beginning of one."""
+    if not piece.startswith('"'):
+        return False
+    if len(piece) > 1 and piece.endswith('"'):
+        return piece[1:-1] in words
+    if any(word.startswith(piece[1:]) for word in words):
+        raise _Undecided
+    return False
