@@ -5,28 +5,33 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cli.progress import left
 from cli.render import duration
 from cli.spinner import Spinner
 from cli.terminal import can_move, columns, is_terminal
 from cli.wrap import PlainWriter, TerminalWriter, WrappingWriter
+from runner.replies import ReplyChunk
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from runner.replies import ReplyChunk
+    from runner.replies import PromptProgressReply
 
 _LABEL_WIDTH = 22
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StreamedAnswer:
-    """A complete answer: its text, and the last chunk with the counts and durations."""
+    """An answer: its text, its reasoning, and the last chunk with the counts and durations.
+    stopped: by Ctrl-C, before its end."""
 
-    text: str
-    last: ReplyChunk
+    text: str = ""
+    thought: str = ""
+    last: ReplyChunk = field(default_factory=ReplyChunk)
+    stopped: bool = False
 
 
 def writer(word_wrap: bool) -> PlainWriter:
@@ -39,53 +44,73 @@ def writer(word_wrap: bool) -> PlainWriter:
 
 
 def show_answer(
-    chunks: Generator[ReplyChunk, None, None], word_wrap: bool, show_thinking: bool = True
+    chunks: Generator[ReplyChunk, None, None], out: PlainWriter, show_thinking: bool = True
 ) -> StreamedAnswer:
-    """Print the chunks of one answer; a spinner turns until the first one that is shown.
+    """Print the chunks of one answer; a spinner turns until the first one that is shown, and says
+    how far a long prompt is.
 
-    What ends it early (Ctrl-C, an error) closes chunks, which cancels the request, ends the line
-    if one was begun, and is raised again.
+    Ctrl-C ends it, and what has come so far is the answer. An error is raised again. Both close
+    chunks, which cancels the request, and end the line if one was begun.
     """
-    out = writer(word_wrap)
-    last: ReplyChunk = {}
-    text = ""
+    answer = StreamedAnswer()
     try:
         with closing(chunks), Spinner() as spinner:
-            for last in chunks:
-                text += _show_chunk(last, out, spinner, show_thinking)
-    except BaseException:
+            for answer.last in chunks:
+                _show_chunk(answer, out, spinner, show_thinking)
+    except BaseException as error:
         if out.used:
             out.write("\n")
-        raise
-    return StreamedAnswer(text, last)
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        answer.stopped = True
+    return answer
 
 
-def _show_chunk(chunk: ReplyChunk, out: PlainWriter, spinner: Spinner, show_thinking: bool) -> str:
-    """Print one chunk; returns its part of the answer."""
+def _show_chunk(
+    answer: StreamedAnswer, out: PlainWriter, spinner: Spinner, show_thinking: bool
+) -> None:
+    chunk = answer.last
     message = chunk.get("message") or {}
     text = chunk.get("response") or message.get("content") or ""
     thought = chunk.get("thinking") or message.get("thinking") or ""
-    if not show_thinking:
-        thought = ""
-    if text or thought or chunk.get("done"):
+    if (progress := chunk.get("prompt_progress")) is not None:
+        spinner.update(progress_text(progress))
+    shown = thought if show_thinking else ""
+    if text or shown or chunk.get("done"):
         spinner.stop()
-    out.show(thought, text)
-    return text
+    out.show(shown, text)
+    answer.text += text
+    answer.thought += thought
+
+
+def progress_text(progress: PromptProgressReply) -> str:
+    """How far a prompt is: "reading the prompt: 18% of 5558 tokens, 40 s left"."""
+    total, done = progress["total"], progress["processed"]
+    text = f"reading the prompt: {100 * done // max(total, 1)}% of {total} tokens"
+    computed, spent_s = done - progress["cache"], progress["time_ms"] / 1000
+    if computed <= 0 or spent_s <= 0:
+        return text
+    return f"{text}, {left((total - done) * spent_s / computed)} left"
 
 
 def timing_lines(last: ReplyChunk) -> Iterable[str]:
-    """What --verbose prints: the lines and the label width that users of Ollama know. Fields
-    that are absent or zero are left out."""
+    """What --verbose prints: the lines and the label width that users of Ollama know, and how
+    much of the prompt was cached. The prompt's rate is that of the tokens that were computed.
+    Fields that are absent or zero are left out."""
     for name in ("total", "load"):
         if value := last.get(f"{name}_duration"):
             yield _row(f"{name} duration", duration(_whole(value)))
-    for key, name in (("prompt_eval", "prompt eval"), ("eval", "eval")):
+    cached = _whole(last.get("cached_count"))
+    for key, name, not_computed in (("prompt_eval", "prompt eval", cached), ("eval", "eval", 0)):
         count, spent_ns = _whole(last.get(f"{key}_count")), _whole(last.get(f"{key}_duration"))
         if count:
             yield _row(f"{name} count", f"{count} token(s)")
+        if not_computed:
+            yield _row("prompt cached", f"{not_computed} token(s)")
         if spent_ns:
             yield _row(f"{name} duration", duration(spent_ns))
-            yield _row(f"{name} rate", f"{count / spent_ns * 1e9:.2f} tokens/s")
+            rate = max(count - not_computed, 0) / spent_ns * 1e9
+            yield _row(f"{name} rate", f"{rate:.2f} tokens/s")
 
 
 def print_timing(last: ReplyChunk) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cli.errors import USAGE, CliError
+from runner.types import THINK_LEVELS
 
 
 def parse_parameter(name: str, texts: list[str]) -> Any:
@@ -45,6 +46,16 @@ def _repeats(name: str) -> bool:
     from modelfile.parameters import PARAMETERS
 
     return name in PARAMETERS and PARAMETERS[name].repeats
+
+
+def think_value(text: str) -> bool | str:
+    """Whether to think, or how much, from a word. Raises CliError."""
+    if text in ("true", "false"):
+        return text == "true"
+    if text not in THINK_LEVELS:
+        known = ", ".join(THINK_LEVELS)
+        raise CliError(f"think {text!r} is not known: use true, false, {known}", USAGE)
+    return text
 
 
 def parameter_names() -> list[str]:

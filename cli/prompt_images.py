@@ -98,7 +98,7 @@ def extract_images(session: Session, text: str) -> tuple[str, list[str]]:
     found = find_images(text)
     if not found.paths:
         return text, []
-    if not session.sees:
+    if not session.can("vision"):
         named = ", ".join(written for written, _ in found.paths)
         status(f"{session.model} cannot process images; {named} is sent as text")
         return text, []

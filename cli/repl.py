@@ -6,58 +6,79 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.answer import print_timing, show_answer
+from cli.answer import print_timing, show_answer, writer
+from cli.chat_start import introduce
+from cli.endings import report_ending
 from cli.errors import explain
-from cli.multiline import read_message
+from cli.line_keyboard import LineKeyboard
+from cli.multiline import unquoted
 from cli.prompt_images import extract_images
 from cli.session import Session
 from cli.slash import execute, is_command
+from cli.terminal import can_move, status
 
 if TYPE_CHECKING:
     from cli.keyboard import Keyboard
+    from runner.replies import JsonObject
 
 HINT = "Use Ctrl + d or /bye to exit."
+_STOPPED = "stopped; the question and this part of the answer stay in the conversation"
+_STOPPED_EARLY = "stopped before the answer began; the question stays in the conversation"
 
 
-def chat(session: Session, history_file: Path | None) -> None:
-    """Talk until /bye or Ctrl-D. history_file None: nothing that is typed is kept."""
+def chat(session: Session, shown: JsonObject, history_file: Path | None) -> None:
+    """Talk until /bye or Ctrl-D. shown: see chat_start. history_file None: nothing that is typed
+    is kept."""
+    with _keyboard(history_file) as keyboard:
+        introduce(session, shown)
+        while _turn(session, keyboard):
+            pass
+
+
+def _keyboard(history_file: Path | None) -> Keyboard | LineKeyboard:
+    if not can_move(sys.stdout):
+        return LineKeyboard()
     from cli.keyboard import Keyboard
 
-    keyboard = Keyboard(history_file)
-    while True:
-        keyboard.set_history(session.history)
-        try:
-            text = read_message(keyboard.ask)
-        except EOFError:
-            return
-        except KeyboardInterrupt:
-            _explain_interrupt(keyboard)
-            continue
+    return Keyboard(history_file)
+
+
+def _turn(session: Session, keyboard: Keyboard | LineKeyboard) -> bool:
+    """One message or command; False when the chat is over."""
+    keyboard.set_history(session.history)
+    try:
+        text = keyboard.ask()
+    except EOFError:
+        return False
+    except KeyboardInterrupt:
+        if keyboard.was_empty:
+            print(HINT)
+        return True
+    try:
         if is_command(text):
-            if not execute(session, text):
-                return
-        elif text.strip():
-            _answer(session, text)
-
-
-def _explain_interrupt(keyboard: Keyboard) -> None:
-    if keyboard.was_empty:
-        print(HINT)
+            return execute(session, unquoted(text))
+        if unquoted(text).strip():
+            with keyboard.answering():
+                _answer(session, unquoted(text))
+    except KeyboardInterrupt:
+        print()
+    return True
 
 
 def _answer(session: Session, text: str) -> None:
     try:
         text, images = extract_images(session, text)
         chunks = session.ask(text, images)
-        answer = show_answer(chunks, session.word_wrap, session.show_thinking)
-    except KeyboardInterrupt:
-        print()
-        return
+        answer = show_answer(chunks, writer(session.word_wrap), session.show_thinking)
     except Exception as error:
         sys.stdout.flush()
-        print(f"Error: {explain(error)[0]}", file=sys.stderr)
+        status(f"Error: {explain(error)[0]}")
         return
-    print("\n")
-    session.remember(text, answer.text, images)
+    print() if answer.stopped else print("\n")
+    if not session.raw:
+        session.remember(text, answer.text, images)
+    if answer.stopped and not session.raw:
+        status(f"({_STOPPED if answer.text else _STOPPED_EARLY})")
+    report_ending(answer.last, session.options)
     if session.verbose:
         print_timing(answer.last)

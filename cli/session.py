@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Session:
-    """One conversation with one model, as /set, /load and /clear change it."""
+    """One conversation with one model, as /set, /load and /clear change it. own: the model's own
+    messages, with which every conversation begins. raw: prompts go to the model as they are, each
+    without the others. progress: have chunks say how far a prompt is."""
 
     client: Client
     model: str
@@ -27,25 +30,35 @@ class Session:
     history: bool = True
     think: bool | str | None = None
     show_thinking: bool = True
+    raw: bool = False
+    progress: bool = False
+    own: list[ReplyMessage] = field(default_factory=list)
     turns: list[ReplyMessage] = field(default_factory=list)
 
-    @property
-    def sees(self) -> bool:
-        """Whether the model reads images."""
-        return "vision" in (self.client.show(self.model).get("capabilities") or ())
+    def can(self, capability: str) -> bool:
+        """Whether the model has a capability of /api/show, such as vision or thinking."""
+        return capability in (self.client.show(self.model).get("capabilities") or ())
+
+    def load(self) -> ReplyChunk:
+        """Bring the model into memory, as the next message needs it; the daemon's answer."""
+        return self.client.load(self.model, self.keep_alive, self.options)
 
     def ask(self, text: str, images: Sequence[str] = ()) -> Generator[ReplyChunk, None, None]:
         """The answer to one more message; images: base64. Nothing is remembered until
         `remember`."""
+        if self.raw:
+            return self.complete(text, images)
+        # The daemon puts the model's own messages before those without a system message only.
         first: list[ReplyMessage] = (
-            [{"role": "system", "content": self.system}] if self.system else []
+            [{"role": "system", "content": self.system}, *self.own] if self.system else []
         )
-        messages: list[ReplyMessage] = [*first, *self.turns, _said(text, images)]
-        return self.client.chat(self._body() | {"messages": messages})
+        return self.client.chat(self._body() | {"messages": [*first, *self._asked(text, images)]})
 
     def complete(self, text: str, images: Sequence[str] = ()) -> Generator[ReplyChunk, None, None]:
         """The answer to a single prompt, outside of the conversation; images: base64."""
         body = self._body() | {"prompt": text}
+        if self.raw:
+            body["raw"] = True
         if self.system:
             body["system"] = self.system
         if images:
@@ -53,18 +66,52 @@ class Session:
         return self.client.generate(body)
 
     def remember(self, text: str, answer: str, images: Sequence[str] = ()) -> None:
-        """Add a question and its whole answer to the conversation."""
-        self.turns += [_said(text, images), {"role": "assistant", "content": answer}]
+        """Add a question and what came of its answer to the conversation."""
+        self.turns = self._asked(text, images)
+        if answer:
+            self.turns.append({"role": "assistant", "content": answer})
 
-    def switch(self, model: str) -> None:
-        """Load another model and start anew with it; when that fails nothing has changed."""
-        self.client.load(model, self.keep_alive)
+    def switch(self, model: str) -> ReplyChunk:
+        """Load another model and start anew with it and its own system message; when that fails
+        nothing has changed. Gives the daemon's answer."""
+        loaded = self.client.load(model, self.keep_alive, self.options)
         self.model = model
+        self.system = None
         self.clear()
+        return loaded
 
     def clear(self) -> None:
         """Forget what was said; the system message and the settings stay."""
         self.turns.clear()
+
+    def save(self, name: str) -> None:
+        """Make a model of this one, the system message, the parameters and what was said, without
+        images. One of that name is replaced."""
+        said = [{"role": turn["role"], "content": turn["content"]} for turn in self.turns]
+        body = {
+            "model": name,
+            "from": self.model,
+            "system": self.system,
+            "parameters": self.options,
+            "messages": [*self.own, *said],
+        }
+        with closing(self.client.create(body)) as lines:
+            for _ in lines:
+                pass
+
+    def _asked(self, text: str, images: Sequence[str]) -> list[ReplyMessage]:
+        """The turns with a message of the user at the end. It continues one that got no answer:
+        templates want the roles to alternate."""
+        turn: ReplyMessage = {"role": "user", "content": text}
+        if images:
+            turn["images"] = list(images)
+        if not self.turns or self.turns[-1]["role"] != "user":
+            return [*self.turns, turn]
+        *earlier, last = self.turns
+        together: ReplyMessage = {"role": "user", "content": f"{last['content']}\n\n{text}"}
+        if pictures := [*last.get("images", ()), *images]:
+            together["images"] = pictures
+        return [*earlier, together]
 
     def _body(self) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
@@ -73,12 +120,6 @@ class Session:
                 body[name] = value
         if self.think is not None:
             body["think"] = self.think
+        if self.progress:
+            body["return_progress"] = True
         return body
-
-
-def _said(text: str, images: Sequence[str]) -> ReplyMessage:
-    """A message of the user."""
-    turn: ReplyMessage = {"role": "user", "content": text}
-    if images:
-        turn["images"] = list(images)
-    return turn

@@ -3,82 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
+from cli.chat_help import SET_WORDS, SHOW_WORDS, help_text
+from cli.chat_start import chat_model, introduce
+from cli.endings import report_ending
 from cli.errors import CliError, explain
-from cli.parameters import parameter_help, parse_parameter
+from cli.parameters import parameter_help, parse_parameter, think_value
 from cli.prompt_images import IMAGE_SUFFIXES as PICTURE_ENDS
 from cli.session import Session
-
-HELP = """\
-Available commands:
-  /set            Set session variables
-  /show           Show model information
-  /load MODEL     Chat with another model
-  /list           List the installed models
-  /clear          Forget the conversation
-  /bye            Leave (also /exit and Ctrl+D)
-  /?, /help       This help; /help set, /help show, /help shortcuts
-
-Use \"\"\" to begin and end a multi-line message.
-Include the path of an image, such as ./cat.png, to send it to a vision model."""
-
-HELP_SET = """\
-Available commands:
-  /set parameter NAME VALUE   Set a parameter, such as temperature 0.2
-  /set system TEXT            Set the system message
-  /set history                Save what you type in the history
-  /set nohistory              Do not save a history
-  /set wordwrap               Wrap lines at words
-  /set nowordwrap             Do not wrap lines
-  /set format json            Request answers in JSON
-  /set noformat               Request answers in any format
-  /set think [level]          Enable thinking
-  /set nothink                Disable thinking
-  /set verbose                Show timings after each answer
-  /set quiet                  Do not show timings"""
-
-HELP_SHOW = """\
-Available commands:
-  /show info         Details of the model
-  /show license      The licenses
-  /show modelfile    The Modelfile
-  /show parameters   The parameters, and those set in this chat
-  /show system       The system message
-  /show template     The prompt template"""
-
-HELP_SHORTCUTS = """\
-Available keyboard shortcuts:
-  Up, Down           Earlier and later messages
-  Ctrl + a, Ctrl + e Start and end of the line
-  Alt + b, Alt + f   One word back and forward
-  Ctrl + k, Ctrl + u Delete to the end, to the start of the line
-  Ctrl + w           Delete the word before the cursor
-  Alt + Enter        New line
-  Tab                Complete a command
-  Ctrl + l           Clear the screen
-  Ctrl + c           Stop the answer
-  Ctrl + d           Leave"""
-
-TOPICS = {"set": HELP_SET, "show": HELP_SHOW, "shortcuts": HELP_SHORTCUTS}
-SET_WORDS = (
-    "parameter",
-    "system",
-    "history",
-    "nohistory",
-    "wordwrap",
-    "nowordwrap",
-    "format",
-    "noformat",
-    "think",
-    "nothink",
-    "verbose",
-    "quiet",
-)
-SHOW_WORDS = ("info", "license", "modelfile", "parameters", "system", "template")
-
-Words = list[str]
+from cli.terminal import columns, fitted, status
 
 
 def is_command(text: str) -> bool:
@@ -96,23 +32,28 @@ def execute(session: Session, text: str) -> bool:
         return False
     handler = _COMMANDS.get(name)
     if handler is None:
-        print(_unknown(name))
+        print(_unknown(name, NAMES))
         return True
     try:
         handler(session, rest.strip())
     except Exception as error:
-        print(f"Error: {explain(error)[0]}")
+        print(fitted(f"Error: {explain(error)[0]}", sys.stdout))
     return True
 
 
-def _unknown(name: str) -> str:
-    near = get_close_matches(name, [*_COMMANDS, "/bye", "/exit"], n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return f"Unknown command '{name}'.{hint} Type /? for help"
+def _unknown(text: str, known: Sequence[str]) -> str:
+    *start, word = text.split()
+    near = get_close_matches(word, known, n=1)
+    hint = f" Did you mean {' '.join([*start, near[0]])}?" if near else ""
+    return f"Unknown command '{text}'.{hint} Type /? for help"
 
 
 def _help(session: Session, rest: str) -> None:
-    print(TOPICS.get(rest.lstrip("/"), HELP))
+    _print_help(rest.lstrip("/"))
+
+
+def _print_help(topic: str) -> None:
+    print(help_text(topic, columns()))
 
 
 def _clear(session: Session, rest: str) -> None:
@@ -125,9 +66,24 @@ def _load(session: Session, rest: str) -> None:
         raise CliError("give the name of a model: /load MODEL")
     from cli.spinner import Spinner
 
+    dropped = session.system
     with Spinner(f"loading {rest}"):
-        session.switch(rest)
+        shown = chat_model(session.client, rest)
+        loaded = session.switch(rest)
     print(f"Now chatting with {rest}")
+    if dropped:
+        status("(the system message that was set is dropped; /set system sets another)")
+    report_ending(loaded, session.options)
+    introduce(session, shown)
+
+
+def _save(session: Session, rest: str) -> None:
+    if not rest:
+        raise CliError("give the model a name: /save NAME")
+    if any("images" in turn for turn in session.turns):
+        print("The model gets the conversation without its images")
+    session.save(rest)
+    print(f"Created new model '{rest}'")
 
 
 def _list(session: Session, rest: str) -> None:
@@ -140,7 +96,7 @@ def _set(session: Session, rest: str) -> None:
     word, _, value = rest.partition(" ")
     setter = _SETTERS.get(word)
     if setter is None:
-        print(HELP_SET if not word else f"Unknown command '/set {word}'. Type /? for help")
+        _print_help("set") if not word else print(_unknown(f"/set {word}", SET_WORDS))
         return
     setter(session, value.strip())
 
@@ -173,7 +129,10 @@ def _set_format(session: Session, rest: str) -> None:
 
 
 def _set_think(session: Session, rest: str) -> None:
-    session.think = rest or True
+    level = think_value(rest or "true")
+    if level and not session.can("thinking"):
+        raise CliError(f"{session.model} does not support thinking; /load another model for it")
+    session.think = level
     print(f"Set 'think' mode to '{rest}'." if rest else "Set 'think' mode.")
 
 
@@ -187,7 +146,7 @@ def _switch(attribute: str, value: object, message: str) -> Callable[[Session, s
 
 def _show(session: Session, rest: str) -> None:
     if rest not in SHOW_WORDS:
-        print(HELP_SHOW if not rest else f"Unknown command '/show {rest}'. Type /? for help")
+        _print_help("show") if not rest else print(_unknown(f"/show {rest}", SHOW_WORDS))
         return
     from cli.commands.show import part_text, print_info
 
@@ -237,6 +196,7 @@ _COMMANDS: dict[str, Callable[[Session, str], None]] = {
     "/set": _set,
     "/show": _show,
     "/load": _load,
+    "/save": _save,
     "/list": _list,
     "/clear": _clear,
     "/help": _help,

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Self
 
-from cli.terminal import can_move
+from cli.terminal import can_move, columns
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _DELAY_S = 0.2  # shorter waits need no sign
@@ -44,11 +44,16 @@ class Spinner:
             self._thread.join()
             self._thread = None
 
+    def update(self, text: str) -> None:
+        """Say something else beside it."""
+        self._text = text
+
     def _turn(self) -> None:
         if self._ended.wait(_DELAY_S):
             return
         for frame in cycle(_FRAMES):
-            sys.stderr.write(f"\r{frame} {self._text}\x1b[K")
+            line = f"{frame} {self._text}"[: columns() - 1]  # a wrapped line could not be cleared
+            sys.stderr.write(f"\r{line}\x1b[K")
             sys.stderr.flush()
             if self._ended.wait(_FRAME_S):
                 break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from textwrap import wrap
 from typing import TextIO
 
 
@@ -31,6 +32,16 @@ def columns() -> int:
     return shutil.get_terminal_size().columns
 
 
+def fitted(text: str, stream: TextIO) -> str:
+    """text in lines that a terminal need not cut within words; as it is where no terminal is."""
+    if not is_terminal(stream):
+        return text
+    width = max(columns(), 16)
+    lines = (wrap(line, width, break_long_words=False, break_on_hyphens=False)
+             for line in text.split("\n"))  # fmt: skip
+    return "\n".join("\n".join(line) for line in lines)
+
+
 def status(text: str) -> None:
-    """One line for the person who waits, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """What the person who waits should know, on stderr."""
+    print(fitted(text, sys.stderr), file=sys.stderr, flush=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from typing import TextIO
-from unicodedata import combining, east_asian_width
+from unicodedata import category, east_asian_width
 
 # A model's output is not trusted to move the cursor, to set titles or to answer queries.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+_NO_CELL = ("Mn", "Me", "Cf")  # marks on the character before, joiners and variation selectors
 
 
 def visible(text: str) -> str:
@@ -22,7 +24,8 @@ def visible(text: str) -> str:
 def cell_width(text: str) -> int:
     """How many cells of a terminal text takes."""
     return sum(
-        0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
+        0 if category(char) in _NO_CELL else 2 if east_asian_width(char) in "WF" else 1
+        for char in text
     )
 
 
@@ -78,6 +81,8 @@ class WrappingWriter(PlainWriter):
         if char in " \t":
             return self._place_space()
         width = cell_width(char)
+        if width == 2:  # a line may end before each character of Chinese or Japanese
+            self._word = ""
         if self._column + width <= self._width:
             self._word += char
             self._column += width

@@ -145,9 +145,14 @@ class Client:
         """Remove a name, and the blobs that no other model uses."""
         self._call("DELETE", "/api/delete", {"model": model})
 
-    def load(self, model: str, keep_alive: str | float | None = None) -> None:
+    def load(
+        self,
+        model: str,
+        keep_alive: str | float | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> ReplyChunk:
         """Bring a model into memory and wait until it is there."""
-        self._generate_once(model, keep_alive)
+        return self._generate_once(model, keep_alive, options)
 
     def unload(self, model: str) -> None:
         """Take a model out of memory."""
@@ -160,6 +165,10 @@ class Client:
     def chat(self, body: Mapping[str, Any]) -> Generator[ReplyChunk, None, None]:
         """The answer to a conversation. Closing the iterator cancels the request."""
         return self._answer("/api/chat", body)
+
+    def embed(self, body: Mapping[str, Any]) -> JsonObject:
+        """The vectors of texts, in "embeddings"."""
+        return self._call("POST", "/api/embed", body, None)
 
     def apply_template(self, body: Mapping[str, Any]) -> str:
         """The prompt that the model of body["model"] gets for body["messages"]."""
@@ -253,11 +262,19 @@ class Client:
         if status != "success":
             raise ConnectionLost(lost)
 
-    def _generate_once(self, model: str, keep_alive: str | float | None) -> None:
+    def _generate_once(
+        self,
+        model: str,
+        keep_alive: str | float | None,
+        options: Mapping[str, Any] | None = None,
+    ) -> ReplyChunk:
         body: JsonObject = {"model": model, "prompt": "", "stream": False}
         if keep_alive is not None:
             body["keep_alive"] = keep_alive
-        self._call("POST", "/api/generate", body, None)
+        if options:
+            body["options"] = options
+        reply: ReplyChunk = self._call("POST", "/api/generate", body, None)  # type: ignore[assignment]
+        return reply
 
     def _call(
         self,

@@ -56,6 +56,15 @@ class ReplyMessage(TypedDict, total=False):
     tool_calls: list[JsonObject]
 
 
+class PromptProgressReply(TypedDict):
+    """How far a prompt is computed, in tokens. processed counts those of the cache too."""
+
+    total: int
+    cache: int
+    processed: int
+    time_ms: int
+
+
 class ReplyChunk(TypedDict, total=False):
     """One line of a streamed answer. Durations in nanoseconds; the last one has done."""
 
@@ -71,6 +80,12 @@ class ReplyChunk(TypedDict, total=False):
     prompt_eval_duration: int
     eval_count: int
     eval_duration: int
+    cached_count: int
+    limit: str
+    messages_dropped: int
+    shifted_tokens: int
+    num_ctx: int
+    prompt_progress: PromptProgressReply
 
 
 class TaskProgress(TypedDict, total=False):

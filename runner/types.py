@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 FinishReason = Literal["stop", "length"]
 Limit = Literal["num_predict", "context", "generation", "repetition"]
 GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
+THINK_LEVELS: Final = ("minimal", "low", "medium", "high", "max")
 ToolChoiceMode = Literal["none", "auto", "required"]
 BackendName = Literal["llamacpp", "torch", "echo"]
 

@@ -26,12 +26,11 @@ from runner.server.images import require_vision, without_placeholders
 from runner.server.leases import require_embedding
 from runner.server.request_log import current_record
 from runner.server.services import Services
-from runner.types import GenerateRequest, Grammar, Infill, Message
+from runner.types import THINK_LEVELS, GenerateRequest, Grammar, Infill, Message
 
 MAX_LOGIT_BIAS = 1024
 MAX_SEQUENCES = 128
 DEFAULT_NUM_KEEP = 4  # as Ollama has it
-EFFORTS = ("minimal", "low", "medium", "high", "max")
 _FOR_GRAMMARS = ("strict", "lark")  # of a function; no model sees them
 
 _ids = itertools.count(1)
@@ -258,8 +257,8 @@ def _think_options(lease: Lease, think: bool | str | None) -> dict[str, Any]:
     is the effort."""
     if think is None:
         return {}
-    if isinstance(think, str) and think not in EFFORTS:
-        known = ", ".join(EFFORTS)
+    if isinstance(think, str) and think not in THINK_LEVELS:
+        known = ", ".join(THINK_LEVELS)
         raise InvalidRequest(f"think={think[:40]!r}: expected true, false, {known}", param="think")
     if think is not False and not lease.capabilities.thinking:
         raise Unsupported(_unsupported(lease, "thinking", "it"), param="think")

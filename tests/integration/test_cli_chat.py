@@ -10,7 +10,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from tests.conftest import RunningDaemon
+from tests.conftest import RunningDaemon, StartDaemon
 from tests.integration.cli_process import COMMAND, TIMEOUT_S, of_daemon
 
 PROMPT = r">>> "
@@ -18,6 +18,7 @@ READY = r"Send a message"  # shown while nothing is typed; the prompt itself is 
 SPINNER = r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] (?:loading \w+)?"
 # What ends the reading of a line, and what may be drawn before its effect is shown.
 SUBMITTED = rf"\x1b\[\?2004l(?:\x1b\[[0-9;?]*[A-Za-z]|\r|\n|{SPINNER})*"
+SLOW_ANSWER = "<|slow|>" + "abc " * 200
 Chat = pexpect.spawn
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*forkpty.*:DeprecationWarning")
@@ -28,16 +29,17 @@ def start(shared_daemon: RunningDaemon, tmp_path: Path) -> Iterator[Callable[...
     """Starts a chat; it is ended afterwards."""
     chats: list[Chat] = []
 
-    def spawn(*args: str, **more: str) -> Chat:
-        more = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **more}
-        env = of_daemon(shared_daemon, **more) | {"HEARTH_HOME": str(tmp_path)}
+    def spawn(
+        *args: str, columns: int = 100, of: RunningDaemon = shared_daemon, **more: str
+    ) -> Chat:
+        env = of_daemon(of, **{"TERM": "xterm", **more}) | {"HEARTH_HOME": str(tmp_path)}
         chat = pexpect.spawn(
             sys.executable,
             [*COMMAND[1:], "run", *(args or ("echo",))],
             env=env,
             encoding="utf-8",
             timeout=TIMEOUT_S,
-            dimensions=(40, 100),
+            dimensions=(40, columns),
         )
         chats.append(chat)
         return chat
@@ -75,18 +77,137 @@ def test_messages_are_answered_until_bye(start: Callable[..., Chat]) -> None:
     leave(chat)
 
 
-def test_ctrl_c_stops_the_answer_and_keeps_the_chat(start: Callable[..., Chat]) -> None:
+def test_ctrl_c_stops_the_answer_and_keeps_question_and_half_answer(
+    start: Callable[..., Chat],
+) -> None:
     chat = start("echo", "--verbose")
     say(chat, "hi")
     chat.expect(r"prompt eval count: +(\d+) token")
-    alone = chat.match.group(1)
+    alone = int(chat.match.group(1))
     say(chat, "/clear")
-    say(chat, "<|slow|>" + "abc " * 200)
+    say(chat, SLOW_ANSWER)
     expect_line(chat, "abc abc")
     chat.sendintr()
+    chat.expect("stopped; the question and this part of the answer stay")
     say(chat, "hi")
     chat.expect(r"prompt eval count: +(\d+) token")
-    assert chat.match.group(1) == alone  # neither question nor half answer is remembered
+    assert int(chat.match.group(1)) > alone + len(SLOW_ANSWER)
+    leave(chat)
+
+
+def test_ctrl_c_in_a_search_leaves_a_chat_that_hears(start: Callable[..., Chat]) -> None:
+    chat = start()
+    chat.expect(READY)
+    chat.sendcontrol("r")
+    chat.expect("reverse-i-search")
+    chat.sendcontrol("c")
+    chat.expect(READY)
+    chat.send("hello\r")
+    expect_line(chat, "hello")
+    leave(chat)
+
+
+def test_a_paste_during_an_answer_is_one_message_that_waits(start: Callable[..., Chat]) -> None:
+    chat = start()
+    for paste in ("\x1b[200~one\ntwo\nthree\x1b[201~", "one\rtwo\rthree\r"):
+        say(chat, SLOW_ANSWER)
+        expect_line(chat, "abc abc")
+        chat.send(paste)
+        chat.sendintr()
+        chat.expect(r">>> .*one.*\.\.\. .*two.*\.\.\. .*three")
+        assert "one\r\n" not in chat.before  # and not shown in the middle of the answer
+        chat.send("\r")
+        expect_line(chat, "one\r\ntwo\r\nthree")
+    leave(chat)
+
+
+def test_a_paste_longer_than_the_terminals_buffer_leaves_ctrl_c_working(
+    start: Callable[..., Chat],
+) -> None:
+    chat = start()
+    say(chat, SLOW_ANSWER)
+    expect_line(chat, "abc abc")
+    chat.send("\x1b[200~" + "line of a file\n" * 1000 + "the end\x1b[201~")
+    chat.sendintr()
+    chat.expect("stopped; the question")
+    chat.expect("the end")
+    chat.sendcontrol("c")
+    leave(chat)
+
+
+def test_a_line_typed_during_an_answer_is_sent_after_it(start: Callable[..., Chat]) -> None:
+    chat = start()
+    say(chat, "<|slow|>" + "abc " * 10)
+    expect_line(chat, "abc abc")
+    chat.send("next one\r")
+    expect_line(chat, "next one")
+    leave(chat)
+
+
+def test_what_is_typed_before_the_chat_is_ready_is_not_lost(start: Callable[..., Chat]) -> None:
+    chat = start()
+    chat.send("/set verbose\rearly\r")
+    chat.expect("Set 'verbose' mode.")
+    expect_line(chat, "early")
+    leave(chat)
+
+
+def test_a_message_in_quotes_comes_back_whole(start: Callable[..., Chat]) -> None:
+    chat = start()
+    say(chat, '"""first')
+    chat.expect(r"\.\.\.")
+    chat.send('second"""\r')
+    expect_line(chat, "first\r\nsecond")
+    chat.expect(READY)
+    chat.send("\x1b[A\r")
+    expect_line(chat, "first\r\nsecond")
+    leave(chat)
+
+
+def test_thinking_is_refused_at_once_by_a_model_without_it(start: Callable[..., Chat]) -> None:
+    chat = start()
+    say(chat, "/set think")
+    expect_line(chat, "Error: echo does not support thinking")
+    say(chat, "hello")
+    expect_line(chat, "hello")
+    leave(chat)
+
+
+def test_help_keeps_its_words_whole(start: Callable[..., Chat]) -> None:
+    chat = start(columns=40)
+    say(chat, "/help")
+    chat.expect(SUBMITTED + "(Available commands:.*vision model.)")
+    lines = chat.match.group(1).split("\r\n")
+    assert max(map(len, lines)) <= 40
+    assert "  /load MODEL  Chat with another model" in lines
+    leave(chat)
+
+
+def test_a_conversation_is_saved_as_a_model(
+    start: Callable[..., Chat], start_daemon: StartDaemon
+) -> None:
+    daemon = start_daemon(("echo",))
+    chat = start(of=daemon)
+    for line in ("/set system Be brief.", "/set parameter temperature 0.5", "remember this"):
+        say(chat, line)
+    say(chat, "/save mine")
+    expect_line(chat, "Created new model 'mine'")
+    say(chat, "/load mine")
+    chat.expect("Now chatting with mine")
+    chat.expect(">>> remember this\r\nremember this\r\n")
+    leave(chat)
+    with daemon.client() as http:
+        shown = http.post("/api/show", json={"model": "mine"}).json()
+    assert shown["system"] == "Be brief."
+    assert re.search(r"temperature +0.5", shown["parameters"])
+    assert [turn["content"] for turn in shown["messages"]] == ["remember this", "remember this"]
+
+
+def test_an_answer_after_lost_messages_says_so(start: Callable[..., Chat]) -> None:
+    chat = start("echo", "-p", "num_ctx=256")
+    for _ in range(2):
+        say(chat, "abcdefghij" * 8)
+    chat.expect("oldest messages left out: 2")
     leave(chat)
 
 
@@ -119,15 +240,6 @@ def test_settings_are_changed_and_shown(start: Callable[..., Chat]) -> None:
     chat.expect("did you mean num_predict")
     say(chat, "/xyz")
     expect_line(chat, "Unknown command '/xyz'. Type /? for help")
-    leave(chat)
-
-
-def test_a_message_of_several_lines(start: Callable[..., Chat]) -> None:
-    chat = start()
-    say(chat, '"""first')
-    chat.expect(r"\.\.\.")
-    chat.send('second"""\r')
-    expect_line(chat, "first\r\nsecond")
     leave(chat)
 
 

@@ -1,4 +1,4 @@
-"""Completion of what is typed, and the history file."""
+"""What keys do, completion of what is typed, and the history file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from cli.keyboard import CommandCompleter, Keyboard
+from tests.unit.cli.conftest import FakeDaemon
 
 
 def completions(line: str) -> list[str]:
@@ -40,6 +41,11 @@ def test_commands_and_their_words_are_completed(line: str, expected: list[str]) 
     assert completions(line) == expected
 
 
+def test_the_models_that_can_be_loaded_are_completed(daemon: FakeDaemon) -> None:
+    daemon.reply("GET", "/api/tags", {"models": [{"name": "ember:latest"}, {"name": "smol:2"}]})
+    assert completions("/load sm") == ["/load smol:2"]
+
+
 @pytest.fixture
 def keys() -> Iterator[PipeInput]:
     """What will be typed."""
@@ -50,7 +56,7 @@ def keys() -> Iterator[PipeInput]:
 def test_a_line_is_read_and_kept_in_a_private_file(keys: PipeInput, tmp_path: Path) -> None:
     file = tmp_path / "state" / "history"
     keys.send_text("hello\r")
-    assert Keyboard(file).ask(False) == "hello"
+    assert Keyboard(file).ask() == "hello"
     assert "+hello" in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -60,18 +66,39 @@ def test_without_history_nothing_is_written(keys: PipeInput, tmp_path: Path) -> 
     keyboard = Keyboard(file)
     keyboard.set_history(False)
     keys.send_text("secret\r")
-    assert keyboard.ask(False) == "secret"
+    assert keyboard.ask() == "secret"
     assert "secret" not in file.read_text()
 
 
-def test_alt_enter_and_pasted_lines_stay_one_message(keys: PipeInput) -> None:
-    keys.send_text("one\x1b\rtwo\x1b[200~\nthree\nfour\x1b[201~\r")
-    assert Keyboard(None).ask(False) == "one\ntwo\nthree\nfour"
+def test_a_message_in_quotes_is_one_entry_of_the_history(keys: PipeInput, tmp_path: Path) -> None:
+    keyboard = Keyboard(tmp_path / "history")
+    keys.send_text('"""one\rtwo\rthree"""\r')
+    assert keyboard.ask() == '"""one\ntwo\nthree"""'
+    keys.send_text("\x1b[A\r")
+    assert keyboard.ask() == '"""one\ntwo\nthree"""'
 
 
-def test_a_line_typed_ahead_ends_with_a_line_feed(keys: PipeInput) -> None:
-    keys.send_text("early\n")
-    assert Keyboard(None).ask(False) == "early"
+def test_new_lines_and_pasted_lines_stay_one_message(keys: PipeInput) -> None:
+    keys.send_text("one\x1b\rtwo\nthree\x1b[200~\nfour\nfive\x1b[201~\r")
+    assert Keyboard(None).ask() == "one\ntwo\nthree\nfour\nfive"
+
+
+def test_up_leads_to_the_last_message_whatever_was_typed(keys: PipeInput) -> None:
+    keyboard = Keyboard(None)
+    keys.send_text("first\r")
+    keyboard.ask()
+    keys.send_text("x\x1b[A\r")
+    assert keyboard.ask() == "first"
+
+
+def test_tab_outside_of_commands_is_a_tab(keys: PipeInput) -> None:
+    keys.send_text("a\tb\r")
+    assert Keyboard(None).ask() == "a\tb"
+
+
+def test_bytes_of_another_encoding_do_not_end_the_chat(keys: PipeInput) -> None:
+    keys.send_bytes(b"caf\xe9\r")
+    assert Keyboard(None).ask() == "caf�"
 
 
 @pytest.mark.parametrize(("typed", "empty"), [("\x03", True), ("abc\x03", False)])
@@ -79,11 +106,46 @@ def test_ctrl_c_tells_whether_the_line_was_empty(keys: PipeInput, typed: str, em
     keyboard = Keyboard(None)
     keys.send_text(typed)
     with pytest.raises(KeyboardInterrupt):
-        keyboard.ask(False)
+        keyboard.ask()
     assert keyboard.was_empty is empty
+
+
+def test_ctrl_c_in_a_search_ends_the_search_only(keys: PipeInput) -> None:
+    keys.send_text("\x12abc\x03hello\r")
+    assert Keyboard(None).ask() == "hello"
 
 
 def test_ctrl_d_on_an_empty_line_is_the_end(keys: PipeInput) -> None:
     keys.send_text("\x04")
     with pytest.raises(EOFError):
-        Keyboard(None).ask(False)
+        Keyboard(None).ask()
+
+
+@pytest.mark.parametrize(
+    ("typed", "then", "messages"),
+    [
+        ("next\r", "", ["next"]),
+        ("one\rtwo\rthree\r", "!\r", ["one\ntwo\nthree!"]),
+        ("\x1b[200~one\ntwo\x1b[201~", "\r", ["one\ntwo"]),
+        ("\r\r", "x\r", ["x"]),
+        ("ab\x7fc", "\r", ["ac"]),
+    ],
+)
+def test_what_is_typed_during_an_answer_is_one_input(
+    keys: PipeInput, typed: str, then: str, messages: list[str]
+) -> None:
+    keyboard = Keyboard(None)
+    with keyboard.answering():
+        keys.send_text(typed)
+    keys.send_text(then)
+    assert [keyboard.ask() for _ in messages] == messages
+
+
+def test_lines_after_a_sent_one_wait_for_the_end_of_its_answer(keys: PipeInput) -> None:
+    keyboard = Keyboard(None)
+    keys.send_text("question\rmore\rand more\r")  # a paste of a terminal that does not mark it
+    assert keyboard.ask() == "question"
+    with keyboard.answering():
+        pass
+    keys.send_text("\r")
+    assert keyboard.ask() == "more\nand more"

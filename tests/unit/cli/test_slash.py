@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from cli.chat_help import SET_WORDS, SHOW_WORDS
 from cli.connection import connect
 from cli.session import Session
-from cli.slash import SET_WORDS, SHOW_WORDS, execute, is_command
+from cli.slash import execute, is_command
 from tests.unit.cli.conftest import FakeDaemon
 
 SHOWN: dict[str, Any] = {
@@ -94,6 +95,8 @@ def test_set_changes_the_session_and_says_so(
         ("/show colour", "Unknown command '/show colour'"),
         ("/clera", "Did you mean /clear?"),
         ("/load", "/load MODEL"),
+        ("/save", "/save NAME"),
+        ("/set verbos", "Did you mean /set verbose?"),
     ],
 )
 def test_a_mistake_is_explained_and_changes_nothing(
@@ -156,8 +159,9 @@ def test_show_puts_what_the_user_set_first(
 
 def test_load_starts_anew_with_another_model(daemon: FakeDaemon, session: Session) -> None:
     daemon.reply("POST", "/api/generate", {"done": True})
+    session.system = "of the chat before"
     execute(session, "/load other")
-    assert (session.model, session.turns) == ("other", [])
+    assert (session.model, session.turns, session.system) == ("other", [], None)
 
 
 def test_a_failed_load_keeps_model_and_conversation(
@@ -170,6 +174,50 @@ def test_a_failed_load_keeps_model_and_conversation(
     assert (session.model, len(session.turns)) == ("ember", 2)
 
 
+def test_an_embedding_model_is_not_loaded_for_a_chat(
+    daemon: FakeDaemon, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.reply("POST", "/api/show", {"capabilities": ["embedding"]})
+    execute(session, "/load minilm")
+    assert 'hearth run minilm "some text"' in capsys.readouterr().out
+    assert session.model == "ember"
+
+
+def test_a_model_is_saved_with_all_that_was_set_and_said(
+    daemon: FakeDaemon, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.stream("/api/create", {"status": "success"})
+    session.own = [{"role": "user", "content": "own"}]
+    session.system, session.options = "s", {"seed": 1}
+    execute(session, "/save mine")
+    assert daemon.asked("/api/create") == [
+        {
+            "model": "mine",
+            "from": "ember",
+            "system": "s",
+            "parameters": {"seed": 1},
+            "messages": [
+                {"role": "user", "content": "own"},
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": "hello"},
+            ],
+            "stream": True,
+        }
+    ]
+    assert capsys.readouterr().out == "Created new model 'mine'\n"
+
+
+def test_the_messages_of_a_loaded_model_are_shown(
+    daemon: FakeDaemon, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.reply("POST", "/api/generate", {"done": True})
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    daemon.reply("POST", "/api/show", SHOWN | {"messages": messages})
+    execute(session, "/load mine")
+    assert capsys.readouterr().out == "Now chatting with mine\n>>> q\na\n\n"
+    assert session.own == messages
+
+
 def test_list_shows_the_installed_models(
     daemon: FakeDaemon, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,7 +226,32 @@ def test_list_shows_the_installed_models(
     assert "ember:latest" in capsys.readouterr().out
 
 
-def test_thinking_is_switched(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("/set think", "does not support thinking"), ("/set think very", "minimal, low, medium")],
+)
+def test_thinking_that_cannot_be_is_refused_at_once(
+    session: Session, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    execute(session, text)
+    assert message in capsys.readouterr().out
+    assert session.think is None
+
+
+def test_a_model_that_cannot_think_turns_thinking_off(
+    daemon: FakeDaemon, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.reply("POST", "/api/generate", {"done": True})
+    session.think = "high"
+    execute(session, "/load other")
+    assert session.think is None
+    assert "other does not support thinking" in capsys.readouterr().err
+
+
+def test_thinking_is_switched(
+    daemon: FakeDaemon, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.reply("POST", "/api/show", SHOWN | {"capabilities": ["completion", "thinking"]})
     execute(session, "/set think")
     assert session.think is True
     execute(session, "/set think high")

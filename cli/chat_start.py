@@ -1,0 +1,41 @@
+"""What a chat says of a model before the first message with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.answer import writer
+from cli.errors import CliError
+from cli.terminal import status
+
+if TYPE_CHECKING:
+    from cli.session import Session
+    from runner.client import Client
+    from runner.replies import JsonObject
+
+
+def chat_model(client: Client, model: str) -> JsonObject:
+    """What /api/show says of a model to chat with. Raises CliError for one that gives vectors
+    only, ClientError."""
+    shown = client.show(model)
+    if "completion" not in shown.get("capabilities", ("completion",)):
+        raise CliError(
+            f"{model} is an embedding model and cannot chat; give it a text to get its vector: "
+            f'hearth run {model} "some text"'
+        )
+    return shown
+
+
+def introduce(session: Session, shown: JsonObject) -> None:
+    """Say what is different with this model, and show its own messages, which the session takes.
+    Thinking that was asked for is turned off where the model has none."""
+    if session.think and "thinking" not in shown.get("capabilities", ()):
+        session.think = None
+        status(f"({session.model} does not support thinking: it is off)")
+    session.own = [] if session.raw else shown.get("messages") or []
+    for message in session.own:
+        out = writer(session.word_wrap)
+        if message["role"] == "user":
+            out.write(f">>> {message['content']}\n")
+        elif message["role"] == "assistant":
+            out.write(f"{message['content']}\n\n")

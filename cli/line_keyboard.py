@@ -1,0 +1,46 @@
+"""Reads messages line by line, as the terminal itself edits them: for terminals without a cursor
+that can be moved (TERM=dumb), in which nothing can be drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from cli.multiline import is_open
+
+PROMPT = ">>> "
+CONTINUATION = "... "
+
+
+class LineKeyboard:
+    """See cli.keyboard.Keyboard. Nothing that is typed is kept."""
+
+    was_empty = True  # Ctrl-C takes what was typed with it
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it is."""
+
+    def set_history(self, keep: bool) -> None:
+        """See Keyboard."""
+
+    def ask(self) -> str:
+        """See Keyboard."""
+        text = input(PROMPT)
+        while is_open(text):
+            text += f"\n{input(CONTINUATION)}"
+        return text
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """See Keyboard."""
+        yield

@@ -1,0 +1,43 @@
+"""What is said of an answer that has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.endings import ending_lines, is_cut
+from runner.replies import ReplyChunk
+
+
+@pytest.mark.parametrize(
+    ("last", "options", "said"),
+    [
+        ({"done_reason": "stop"}, {}, []),
+        ({"limit": "num_predict", "eval_count": 3}, {}, ["num_predict, 3 tokens"]),
+        ({"limit": "num_predict", "eval_count": 3}, {"num_predict": 3}, []),
+        ({"limit": "context", "prompt_eval_count": 40, "eval_count": 24}, {}, ["of 64 tokens"]),
+        ({"limit": "generation", "eval_count": 640}, {}, ["at 640 tokens, ten contexts"]),
+        ({"limit": "repetition"}, {}, ["repeated itself"]),
+        ({"messages_dropped": 4, "shifted_tokens": 600}, {}, ["left out: 4", "oldest 600 tokens"]),
+        ({"num_ctx": 2048}, {"num_ctx": 99999}, ["num_ctx 99999 is more than the model has; 2048"]),
+        ({"num_ctx": 2048}, {"num_ctx": 2048}, []),
+        ({"num_ctx": 2048}, {}, []),
+    ],
+)
+def test_limits_and_losses_are_said_once_and_not_those_that_the_user_set(
+    last: ReplyChunk, options: dict[str, Any], said: list[str]
+) -> None:
+    lines = list(ending_lines(last, options))
+    assert len(lines) == len(said)
+    for line, part in zip(lines, said, strict=True):
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("limit", "cut"),
+    [("num_predict", False), ("context", True), ("generation", True), ("repetition", True)],
+)
+def test_only_limits_that_nobody_set_cut(limit: str, cut: bool) -> None:
+    assert is_cut({"limit": limit}) is cut
+    assert not is_cut({"done_reason": "stop"})
