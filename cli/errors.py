@@ -10,6 +10,7 @@ ERROR = 1
 USAGE = 2
 MODEL_NOT_FOUND = 3
 NOT_RUNNING = 3  # of status, as systemctl and the LSB have it
+CUT = 4
 INTERRUPTED = 130
 _WITHOUT_NETWORK = (
     "Without the network you can run the models that are installed (`hearth list`) and model files "

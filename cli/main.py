@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +20,8 @@ from cli.verb import load
 _COMPLETION = ("--install-completion", "--show-completion")
 _SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
 _EPILOG = """\b
-Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found or, of status,
-no daemon running, 130 stopped by Ctrl-C.
+Exit codes: 0 success, 1 error, 2 wrong usage, 3 model not found or, of status, no daemon running,
+4 answer cut by a limit that nobody set, 130 stopped by Ctrl-C.
 Results go to stdout, progress and errors to stderr. `hearth env` lists the settings."""
 
 
@@ -118,6 +119,8 @@ def execute(args: list[str]) -> int:
 
 def main() -> None:
     """The console script."""
+    if isinstance(sys.stdout, TextIOWrapper):  # models write more than old encodings have
+        sys.stdout.reconfigure(errors="replace")
     sys.exit(execute(sys.argv[1:]))
 
 

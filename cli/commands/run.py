@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,9 @@ from cli.terminal import is_terminal
 from cli.verb import VerbCommand
 
 if TYPE_CHECKING:
+    from cli.one_answer import Prompt
     from cli.session import Session
+    from runner.client import Client
     from runner.settings import Settings
 
 
@@ -35,7 +37,8 @@ _ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         autocompletion=installed_models,
-        help="Name of a model; it is pulled if it is not installed",
+        help="Name of a model, which is pulled if it is not installed, or path of a GGUF file or a "
+        "folder of safetensors",
     ),
 ]
 _PromptArgument = Annotated[
@@ -53,6 +56,21 @@ _ParameterOption = Annotated[
         autocompletion=assignments,
         help="Parameter such as temperature=0.2; may be repeated",
     ),
+]
+_SeedOption = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Same as -p seed=N: the same seed gives the same answer"),
+]
+_TemperatureOption = Annotated[
+    str | None,
+    typer.Option(metavar="X", help="Same as -p temperature=X: 0 always takes the likeliest token"),
+]
+_RawOption = Annotated[
+    bool,
+    typer.Option("--raw", help="Give the prompt to the model as it is, without a chat template"),
+]
+_JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the whole answer, counts and durations as JSON")
 ]
 _FormatOption = Annotated[
     str | None,
@@ -77,10 +95,14 @@ def command(
     prompt: _PromptArgument = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="System message")] = None,
     parameter: _ParameterOption = None,
+    seed: _SeedOption = None,
+    temperature: _TemperatureOption = None,
     format: _FormatOption = None,
     keepalive: _KeepaliveOption = None,
     think: _ThinkOption = None,
     hidethinking: _HidethinkingOption = False,
+    raw: _RawOption = False,
+    as_json: _JsonOption = False,
     verbose: _VerboseOption = False,
     nowordwrap: _NowordwrapOption = False,
 ) -> None:
@@ -89,65 +111,83 @@ def command(
     Piped text is put before the prompt: cat notes.txt | hearth run ember "Sum this up"
 
     Image files named in the prompt are sent to the model: hearth run MODEL "what is in ./cat.png?"
+
+    An embedding model prints the vector of the prompt. An answer that a limit has cut which nobody
+    set ends with exit code 4.
     """
     from cli.connection import connect
-    from cli.parameters import parse_assignments
-    from cli.progress import is_to_be_pulled, pull_missing
+    from cli.parameters import parse_assignments, think_value
     from cli.session import Session
+    from cli.terminal import can_move
     from runner.settings import load
 
     _check_duration(keepalive)
-    options = parse_assignments(parameter) if parameter else {}
-    form = _format(format)
-    given = _prompt(prompt or [])
+    if raw and system:
+        raise CliError("--raw gives the model the prompt alone; leave out --system", USAGE)
+    named = [f"{name}={value}" for name, value in (("seed", seed), ("temperature", temperature))
+             if value is not None]  # fmt: skip
+    session_settings: dict[str, Any] = {
+        "system": system,
+        "options": parse_assignments([*(parameter or []), *named]),
+        "format": _format(format),
+        "keep_alive": keepalive,
+        "word_wrap": not nowordwrap,
+        "verbose": verbose,
+        "think": None if think is None else think_value(think),
+        "show_thinking": not hidethinking,
+        "raw": raw,
+        "progress": can_move(sys.stderr),
+    }
+    given = _prompt(prompt or [], as_json)
     settings = load()
-    session = Session(
-        connect(settings),
-        model,
-        system=system,
-        options=options,
-        format=form,
-        keep_alive=keepalive,
-        word_wrap=not nowordwrap,
-        verbose=verbose,
-        think=_think_value(think),
-        show_thinking=not hidethinking,
-    )
+    client = connect(settings)
+    session = Session(client, _named(client, model), **session_settings)
+    _with_model(session, lambda: _begin(session, given, settings, as_json))
+
+
+def _named(client: Client, model: str) -> str:
+    """The name of the model; one of a file is made first."""
+    from cli.local_models import is_path, model_of_path
+
+    return model_of_path(client, model) if is_path(model) else model
+
+
+def _with_model(session: Session, use: Callable[[], None]) -> None:
+    """Use the session's model; one that is not installed is pulled."""
+    from cli.progress import is_to_be_pulled, pull_missing
     from runner.client import ClientError
 
     try:
-        _begin(session, given, settings)
+        use()
     except ClientError as error:
-        if not is_to_be_pulled(error, model):
+        if not is_to_be_pulled(error, session.model):
             raise
-        session.model = pull_missing(session.client, model, error)
-        _begin(session, given, settings)
+        session.model = pull_missing(session.client, session.model, error)
+        use()
 
 
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    """A prompt: what came from a pipe, and what was typed, in which pictures are looked for."""
+def _begin(session: Session, prompt: Prompt | None, settings: Settings, as_json: bool) -> None:
+    from cli.endings import report_ending
 
-    piped: str
-    typed: str
-
-
-def _begin(session: Session, prompt: _Prompt | None, settings: Settings) -> None:
     if prompt is None:
         _chat(session, settings)
     elif not (prompt.piped or prompt.typed):
-        session.client.load(session.model, session.keep_alive)
+        report_ending(session.load(), session.options)
     else:
-        _answer(session, prompt)
+        from cli.one_answer import answer
+
+        answer(session, prompt, as_json)
 
 
-def _prompt(words: list[str]) -> _Prompt | None:
+def _prompt(words: list[str], needed: bool) -> Prompt | None:
     """The prompt from a pipe and the command line; None: there is a person to ask."""
+    from cli.one_answer import Prompt
+
     piped = None if is_terminal(sys.stdin) else _read_pipe()
     typed = " ".join(words)
     if piped or words:
-        return _Prompt(_checked(piped or ""), _checked(typed))
-    if piped is None and is_terminal(sys.stdout):
+        return Prompt(_checked(piped or ""), _checked(typed))
+    if piped is None and is_terminal(sys.stdout) and not needed:
         return None
     raise CliError('no prompt: write one, or "" to only load the model', USAGE)
 
@@ -180,10 +220,6 @@ def _format(text: str | None) -> Any:
         raise CliError(f"--format must be json or a JSON schema: {error}", USAGE) from None
 
 
-def _think_value(text: str | None) -> bool | str | None:
-    return {"true": True, "false": False}.get(text, text) if text is not None else None
-
-
 def _check_duration(text: str | None) -> None:
     from runner.settings import parse_duration
 
@@ -193,27 +229,17 @@ def _check_duration(text: str | None) -> None:
         raise CliError(f"--keepalive {text} is invalid: {error}", USAGE) from None
 
 
-def _answer(session: Session, prompt: _Prompt) -> None:
-    from cli.answer import print_timing, show_answer
-    from cli.prompt_images import extract_images
-
-    typed, images = extract_images(session, prompt.typed)
-    text = " ".join(part for part in (prompt.piped, typed) if part)
-    chunks = session.complete(text, images)
-    answer = show_answer(chunks, session.word_wrap, session.show_thinking)
-    sys.stdout.write("\n")
-    if session.verbose:
-        print("", file=sys.stderr)
-        print_timing(answer.last)
-
-
 def _chat(session: Session, settings: Settings) -> None:
+    from cli.chat_start import chat_model
+    from cli.endings import report_ending
     from cli.repl import chat
     from cli.spinner import Spinner
 
     with Spinner(f"loading {session.model}"):
-        session.client.load(session.model, session.keep_alive)
-    chat(session, _history_file(settings))
+        shown = chat_model(session.client, session.model)
+        loaded = session.load()
+    report_ending(loaded, session.options)
+    chat(session, shown, _history_file(settings))
 
 
 def _history_file(settings: Settings) -> Path | None:

@@ -46,6 +46,52 @@ def test_parameters_reach_the_model(env: dict[str, str]) -> None:
     assert hearth(env, "run", "echo", "abcdef", "-p", "stop=d").stdout == "abc\n"
 
 
+def test_json_is_the_whole_answer_with_its_counts(env: dict[str, str]) -> None:
+    ran = hearth(env, "run", "echo", "abcdef", "--json", "-p", "num_predict=3")
+    answer = json.loads(ran.stdout)
+    assert (answer["response"], answer["eval_count"], answer["limit"]) == ("abc", 3, "num_predict")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_limit_of_the_model_is_said(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    env = of_daemon(start_daemon(names=("echo",)))
+    modelfile = tmp_path / "Modelfile"
+    modelfile.write_text("FROM echo\nPARAMETER num_predict 3\n")
+    assert hearth(env, "create", "short", "-f", str(modelfile)).returncode == 0
+    ran = hearth(env, "run", "short", "abcdef")
+    assert (ran.returncode, ran.stdout) == (0, "abc\n")
+    assert "the answer was cut at num_predict, 3 tokens" in ran.stderr
+
+
+def test_the_same_seed_gives_the_same_answer(env: dict[str, str]) -> None:
+    options = ("--temperature", "1", "--seed", "7")
+    first, second = (hearth(env, "run", "echo", "a" * 60, *options).stdout for _ in range(2))
+    assert first == second != "a" * 60 + "\n"
+
+
+def test_a_raw_prompt_has_no_template(env: dict[str, str]) -> None:
+    counts = [
+        json.loads(hearth(env, "run", "echo", "abc", "--json", *raw).stdout)["prompt_eval_count"]
+        for raw in ((), ("--raw",))
+    ]
+    assert counts[0] > counts[1] == len("abc") + 1  # the token that begins every prompt
+
+
+def test_a_model_file_is_run_by_its_path(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    env = of_daemon(start_daemon(names=()))
+    (tmp_path / "my.gguf").write_bytes(echo_gguf())
+    ran = hearth(env, "run", "./my.gguf", "hello", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "hello\n")
+    again = hearth(env, "run", "local/my", "again")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "again\n", "")
+    assert hearth(env, "run", "./none.gguf", "x", cwd=tmp_path).returncode == 1
+
+
+def test_text_of_another_encoding_is_shown_as_far_as_it_goes(env: dict[str, str]) -> None:
+    ran = hearth(env | {"PYTHONIOENCODING": "latin-1"}, "run", "echo", "a 漢 b")
+    assert (ran.returncode, ran.stdout) == (0, "a ? b\n")
+
+
 def test_verbose_prints_the_timings_on_stderr(env: dict[str, str]) -> None:
     ran = hearth(env, "run", "echo", "hi", "--verbose")
     assert ran.stdout == "hi\n"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import StartDaemon
+from tests.integration.cli_process import hearth, of_daemon
 from tests.unit.runner.backends.conftest import TinyModel, write_model
 
 MEAN, CLS, LAST = 1, 2, 3
@@ -34,3 +36,17 @@ def test_many_texts_of_an_embedding_model_are_answered_at_once(
     assert len(vectors) == 100
     assert alone.json()["data"][0]["embedding"] == pytest.approx(vectors[2], abs=1e-3)
     assert vectors[0] != pytest.approx(vectors[2], abs=1e-3)
+
+
+def test_run_prints_the_vector_of_an_embedding_model(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    model = TinyModel(architecture="bert", context_length=512, pooling=MEAN)
+    write_model(tmp_path / "glow.gguf", model)
+    daemon = start_daemon(names=())
+    ran = hearth(of_daemon(daemon), "run", "./glow.gguf", "warm fire", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    with daemon.client() as http:
+        body = {"model": "local/glow", "input": "warm fire"}
+        (vector,) = http.post("/api/embed", json=body, timeout=60).json()["embeddings"]
+    assert json.loads(ran.stdout) == pytest.approx(vector, abs=1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import httpx
 import pytest
@@ -110,6 +111,10 @@ def test_a_json_schema_is_sent_as_json(daemon: FakeDaemon) -> None:
         (["-p", "temprature=1"], "temperature"),
         (["--format", "{"], "--format"),
         (["--keepalive", "soon"], "--keepalive soon"),
+        (["--seed", "x"], "seed"),
+        (["--temperature", "hot"], "temperature"),
+        (["--raw", "--system", "s"], "--system"),
+        (["--think=very"], "minimal"),
     ],
 )
 def test_a_bad_value_is_refused_before_the_daemon_is_asked(
@@ -184,3 +189,75 @@ def test_after_two_dashes_words_are_the_prompt(daemon: FakeDaemon) -> None:
     daemon.stream("/api/generate", DONE)
     assert execute(["run", "m", "--", "--think"]) == 0
     assert daemon.asked("/api/generate")[0]["prompt"] == "--think"
+
+
+def test_short_options_are_parameters(daemon: FakeDaemon) -> None:
+    daemon.stream("/api/generate", DONE)
+    assert execute(["run", "m", "x", "--seed", "7", "--temperature", "0"]) == 0
+    assert daemon.asked("/api/generate")[0]["options"] == {"seed": 7, "temperature": 0.0}
+
+
+def test_a_raw_prompt_goes_without_a_template(daemon: FakeDaemon) -> None:
+    daemon.stream("/api/generate", DONE)
+    assert execute(["run", "m", "--raw", "def f("]) == 0
+    assert daemon.asked("/api/generate")[0]["raw"] is True
+
+
+def test_json_is_one_object_with_the_whole_answer(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts: list[dict[str, object]] = [
+        {"thinking": "hm"},
+        {"response": "a "},
+        {"response": "b"},
+        {**DONE, "response": "", "context": [1, 2], "eval_count": 2},
+    ]
+    daemon.stream("/api/generate", *parts)
+    assert execute(["run", "m", "x", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {**DONE, "eval_count": 2, "response": "a b", "thinking": "hm"}
+    assert printed.err == ""
+
+
+def test_an_embedding_model_prints_the_vector(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = {"error": "m is an embedding model", "code": "unsupported"}
+    daemon.reply("POST", "/api/generate", refused, 400)
+    daemon.reply("POST", "/api/show", {"capabilities": ["embedding"]})
+    daemon.reply("POST", "/api/embed", {"model": "m", "embeddings": [[0.5, -1.0]]})
+    assert execute(["run", "m", "some", "text"]) == 0
+    assert capsys.readouterr() == ("[0.5, -1.0]\n", "")
+    (asked,) = daemon.asked("/api/embed")
+    assert (asked["input"], asked["truncate"]) == ("some text", False)
+    assert execute(["run", "m", "text", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"model": "m", "embeddings": [[0.5, -1.0]]}
+    assert execute(["run", "m", "text", "--system", "s"]) == 2
+    assert "--system cannot be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("limit", "arguments", "code", "said"),
+    [
+        ("generation", [], 4, "ten contexts"),
+        ("context", [], 4, "the context of 7 tokens is full"),
+        ("repetition", [], 4, "repeated itself"),
+        ("num_predict", [], 0, "num_predict, 2 tokens"),
+        ("num_predict", ["-p", "num_predict=2"], 0, ""),
+    ],
+)
+def test_an_answer_that_was_cut_says_so_and_fails_where_nobody_set_the_limit(
+    daemon: FakeDaemon,
+    capsys: pytest.CaptureFixture[str],
+    limit: str,
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    counts = {"prompt_eval_count": 5, "eval_count": 2}
+    daemon.stream("/api/generate", {"response": "a"}, {**DONE, **counts, "limit": limit})
+    assert execute(["run", "m", "x", *arguments]) == code
+    printed = capsys.readouterr()
+    assert printed.out == "a\n"
+    assert said in printed.err
+    assert bool(printed.err) is bool(said)
