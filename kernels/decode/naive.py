@@ -25,8 +25,10 @@ def decode_attention(
     spec: AttentionSpec,
     scales: CacheScales | None = None,
 ) -> Tensor:
-    """[S, H, D]: one query [S, H, D] a sequence over caches (keys, values) [blocks, B, K, D]; a
-    sequence of length 0 gives zeros; see kernels.ops."""
+    """[S, H, D]: one query [S, H, D] a sequence over its context_lengths int32 [S] tokens in the
+    caches (keys, values) [blocks, B, K, D], itself included; zeros where that is 0. block_tables
+    int32 [S, M]. The kernel's launch depends on shapes only, so that a CUDA graph can replay it
+    with other lengths."""
     if not len(query):
         return torch.empty_like(query)
     lengths, size = context_lengths.tolist(), caches[0].shape[1]

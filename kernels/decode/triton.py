@@ -123,7 +123,7 @@ def decode_attention(
     scales: CacheScales | None = None,
     splits: int | None = None,
 ) -> Tensor:
-    """See kernels.ops; splits: into how many parts contexts are cut, None: by the shapes."""
+    """See naive.py; splits: into how many parts contexts are cut, None: by the shapes."""
     query = query if query.stride(-1) == 1 else query.contiguous()
     sequences, heads, width = query.shape
     size, key_heads = caches[0].shape[1:3]

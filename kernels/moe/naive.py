@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kernels.quant.experts import PackedExperts
+from kernels.quant.packed import PackedWeight
 
 Activation = Callable[[Tensor], Tensor]  # [T, 2N] -> [T, N]
-Weights: TypeAlias = Tensor | PackedExperts  # [E, N, C]
+Weights: TypeAlias = Tensor | PackedWeight  # [E, N, C]
 
 
 def route(
@@ -50,9 +50,11 @@ def expert_mlp(
 ) -> Tensor:
     """[T, C] = sum over the token's experts of weight * down(activation(gate_up(x [T, C]))).
 
-    gate_up [E, 2N, C], down [E, C, N]; weights, experts [T, top_k]; biases [E, 2N] and [E, C].
+    gate_up [E, 2N, C], down [E, C, N], dense or packed; weights and experts [T, top_k] as from
+    route; biases of gate_up [E, 2N] and of down [E, C]; activation [rows, 2N] -> [rows, N], such
+    as silu_mul.
     """
-    order, ends = sort_by_expert(experts, count_experts(gate_up))
+    order, ends = sort_by_expert(experts, gate_up.shape[0])
     tokens, shares = order // experts.shape[1], weights.flatten()[order]
     result = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
     start = 0
@@ -66,13 +68,8 @@ def expert_mlp(
     return result.to(x.dtype)
 
 
-def count_experts(weights: Weights) -> int:
-    """How many experts there are."""
-    return int(weights.shape[0])
-
-
 def _linear(x: Tensor, weights: Weights, expert: int, biases: Tensor | None) -> Tensor:
     bias = None if biases is None else biases[expert]
     if isinstance(weights, Tensor):
         return functional.linear(x, weights[expert], bias)
-    return weights.linear(x, expert, bias)
+    return weights[expert].linear(x, bias)

@@ -13,9 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.moe.naive import Weights, count_experts, route
-from kernels.quant.experts import Fp8Experts, GgufExperts, Int4Experts, Int8Experts
-from kernels.quant.tiles import DENSE, FP8, GGUF_KINDS, INT4, INT8, MXFP4, Tiles, weight_tile
+from kernels.moe.naive import Weights, route
+from kernels.quant.tiles import tiles_of, weight_tile
 from kernels.segments import segment_of
 
 __all__ = ["expert_mlp", "route"]
@@ -69,25 +68,6 @@ def _grouped_kernel(
     tl.store(at, total.to(out.dtype.element_ty), mask=inside)
 
 
-def _tiles(weights: Weights, width: int) -> Tiles:
-    """The parts of weights [E, N, width]."""
-    if isinstance(weights, Tensor):
-        return Tiles(DENSE, weights, weights)
-    if isinstance(weights, Int4Experts):
-        group = width // weights.scales.shape[2]
-        return Tiles(INT4, weights.packed, weights.scales, weights.zeros, group)
-    if isinstance(weights, Int8Experts):
-        return Tiles(INT8, weights.weight, weights.scales, None, width // weights.scales.shape[2])
-    if isinstance(weights, Fp8Experts):
-        if weights.scales.shape[1:] == (weights.weight.shape[1], 1):
-            # A scale a row lies as that of int8 does.
-            return Tiles(INT8, weights.weight, weights.scales, None, width)
-        return Tiles(FP8, weights.weight, weights.scales, None, 128)
-    if isinstance(weights, GgufExperts):
-        return Tiles(GGUF_KINDS[weights.kind], weights.rows, weights.rows.view(torch.float16))
-    return Tiles(MXFP4, weights.blocks.flatten(2), weights.scales, None, 32)
-
-
 def expert_mlp(
     x: Tensor,
     gate_up: Weights,
@@ -103,7 +83,7 @@ def expert_mlp(
     x = x if x.stride(-1) == 1 else x.contiguous()
     spread, of_rows = experts.shape[1], experts.flatten().long()
     sorted_experts, order = of_rows.sort(stable=True)
-    edges = torch.arange(count_experts(gate_up) + 1, device=x.device)
+    edges = torch.arange(gate_up.shape[0] + 1, device=x.device)
     groups = order, torch.searchsorted(sorted_experts, edges)
     up_bias, down_bias = biases or (None, None)
     inner = torch.empty((len(order), gate_up.shape[1]), dtype=x.dtype, device=x.device)
@@ -128,7 +108,7 @@ def _grouped(
     without shares row i of out is for token order[i] // spread of x, with them row i of x gives
     row order[i] of out, times its share."""
     (order, starts), (spread, shares) = groups, source
-    tiles = _tiles(weights, x.shape[1])
+    tiles = tiles_of(weights)
     weight, scales = tiles.weight, tiles.scales
     experts, columns, width = len(weight), weight.shape[1], x.shape[1]
     rows = 16 if len(order) <= 16 * experts else 64

@@ -30,7 +30,12 @@ def prefill_attention(
     spec: AttentionSpec,
     scales: CacheScales | None = None,
 ) -> Tensor:
-    """[T, H, D]: query [T, H, D] over caches (keys, values) [blocks, B, K, D]; see kernels.ops."""
+    """[T, H, D]: each sequence's last tokens, query [T, H, D], over all its context in the caches
+    (keys, values) [blocks, B, K, D].
+
+    block_tables int32 [S, M]; query_starts int32 [S + 1]: where each sequence's tokens begin in
+    query; context_lengths int32 [S]: with the tokens of this step.
+    """
     starts, lengths = query_starts.tolist(), context_lengths.tolist()
     size = caches[0].shape[1]
     max_blocks = max((-(-length // size) for length in lengths), default=0)
@@ -50,8 +55,8 @@ def prefill_attention(
 def attention(
     query: Tensor, key: Tensor, value: Tensor, starts: Tensor, spec: AttentionSpec
 ) -> Tensor:
-    """[T, H, D]: query [T, H, D] over key and value [T, K, D], each sequence by itself; starts
-    [S + 1] are where they begin."""
+    """[T, H, D]: query [T, H, D] over key and value [T, K, D] without a cache, each sequence by
+    itself; starts int32 [S + 1] are where they begin."""
     result = torch.empty_like(query)
     edges = starts.tolist()
     for start, end in pairwise(edges):

@@ -161,7 +161,7 @@ def prefill_attention(
     spec: AttentionSpec,
     scales: CacheScales | None = None,
 ) -> Tensor:
-    """See kernels.ops."""
+    """See kernels.prefill.naive."""
     source = _Source(*caches, block_tables, context_lengths, scales)
     return _launch(query, source, query_starts, spec)
 
@@ -169,7 +169,7 @@ def prefill_attention(
 def attention(
     query: Tensor, key: Tensor, value: Tensor, starts: Tensor, spec: AttentionSpec
 ) -> Tensor:
-    """See kernels.ops."""
+    """See kernels.prefill.naive."""
     key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (key, value))
     return _launch(query, _Source(key, value, None, None, None), starts, spec)
 

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Self
+
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from kernels.quant.packed import PackedWeight
 
 BLOCK = 128
 MAX_E4M3 = 448.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fp8Weight(PackedWeight):
+    """weight float8_e4m3fn [N, C]; scale of the tensor, of its rows, or of blocks of 128 x 128."""
+
+    weight: Tensor
+    scale: Tensor
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        return dequantize(self.weight, self.scale, dtype)
+
+    def regular(self, *, below: bool) -> Self | None:
+        rows = len(self.weight)
+        if not per_block(self.weight, self.scale):
+            return replace(self, scale=self.scale.float().reshape(-1, 1).expand(rows, 1))
+        return None if below and rows % BLOCK else self  # a block would lie across two parts
 
 
 def dequantize(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -45,14 +66,10 @@ def quantize_tokens(x: Tensor) -> tuple[Tensor, Tensor]:
     return (wide / scale).to(torch.float8_e4m3fn), scale
 
 
-def linear(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
-    """x [..., C] times the weights [N, C], transposed, plus bias [N]; x is not quantized."""
-    return functional.linear(x, dequantize(weight, scale, x.dtype), bias)
-
-
 def scaled_linear(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
-    """The same with each token of x quantized too, through torch._scaled_mm: for CUDA devices of
-    compute capability 8.9 and up, and scales of the tensor or of its rows."""
+    """x [..., C] times the weights [N, C], transposed, plus bias [N]; each token of x is quantized
+    too. torch._scaled_mm wants a CUDA device of compute capability 8.9 or up, and scales of the
+    tensor or of its rows."""
     tokens, of_tokens = quantize_tokens(x.flatten(0, -2))
     of_rows = scale.float().reshape(1, -1).expand(1, len(weight)).contiguous()
     out = torch._scaled_mm(

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kernels.quant.packed import PackedWeight
+
 # As many weights are dequantized at a time on the CPU, to stay in its cache (4 MB in float32).
 WEIGHTS_AT_ONCE = 1 << 20
 
@@ -25,6 +27,20 @@ class BlockFormat:
     block_weights: int
     block_bytes: int
     unpack: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class GgufWeight(PackedWeight):
+    """Rows uint8 [N, bytes of a row] in the format kind."""
+
+    rows: Tensor
+    kind: str
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        return dequantize(self.rows, self.kind).to(dtype)
+
+    def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        return linear(x, self.rows, self.kind, bias)
 
 
 def dequantize(packed: Tensor, kind: str) -> Tensor:

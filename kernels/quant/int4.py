@@ -7,10 +7,13 @@ Source: AutoGPTQ's and AutoAWQ's packing code, compressed-tensors' pack_to_int32
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from kernels.quant.packed import PackedWeight
 
 _PER_WORD = 8
 # AWQ stores the columns 0 to 7 of a word in this order of nibbles.
@@ -18,7 +21,7 @@ _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 
 
 @dataclass(frozen=True, slots=True)
-class Int4Weight:
+class Int4Weight(PackedWeight):
     """weight = (nibble - zero) * scale, [N, C].
 
     packed uint8 [N, C / 2], the first of two in the low nibble; scales [N, C / group] float; zeros
@@ -34,7 +37,17 @@ class Int4Weight:
     @property
     def group(self) -> int:
         """How many columns share a scale."""
-        return int(2 * self.packed.shape[1] // self.scales.shape[1])
+        return int(2 * self.packed.shape[-1] // self.scales.shape[-1])
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        return dequantize(self, dtype)
+
+    def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        x = x if self.order is None else x[..., self.order]
+        return functional.linear(x, _stored(self).to(x.dtype), bias)
+
+    def regular(self, *, below: bool) -> Self | None:
+        return self if self.order is None else None  # each map has its own order of the inputs
 
 
 def from_gptq(
@@ -82,13 +95,6 @@ def dequantize(weight: Int4Weight, dtype: torch.dtype = torch.float32) -> Tensor
     """The weights [N, C] in dtype, columns in the order of the input."""
     stored = _stored(weight).to(dtype)
     return stored if weight.order is None else stored[:, weight.order.argsort()]
-
-
-def linear(x: Tensor, weight: Int4Weight, bias: Tensor | None) -> Tensor:
-    """x [..., C] times the weights [N, C], transposed, plus bias [N]."""
-    if weight.order is not None:
-        x = x[..., weight.order]
-    return functional.linear(x, _stored(weight).to(x.dtype), bias)
 
 
 def _stored(weight: Int4Weight) -> Tensor:

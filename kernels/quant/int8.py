@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Self
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from kernels.quant.packed import PackedWeight
+
 # Up to so many tokens torch's own kernel for int8 weights is faster than converting them: 42 µs for
 # 290 at one token and 3,072 x 1,024 weights on two cores, 161 for 319 at eight; slower at 64.
 _FEW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Weight(PackedWeight):
+    """weight int8 [N, C], scales [N], [N, 1] or [N, groups]."""
+
+    weight: Tensor
+    scales: Tensor
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        return dequantize(self.weight, self.scales, dtype)
+
+    def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        return linear(x, self.weight, self.scales, bias)
+
+    def regular(self, *, below: bool) -> Self:
+        return replace(self, scales=self.scales.reshape(len(self.weight), -1))
 
 
 def dequantize(weight: Tensor, scales: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -6,13 +6,27 @@ exponent plus 127: the layout of gpt-oss checkpoints. Source: OCP Microscaling F
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from kernels.quant.packed import PackedWeight
 
 BLOCK = 32
 _POSITIVE = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 VALUES = (*_POSITIVE, *(-value for value in _POSITIVE))
+
+
+@dataclass(frozen=True, slots=True)
+class Mxfp4Weight(PackedWeight):
+    """blocks uint8 [N, C / 32, 16], scales uint8 [N, C / 32]."""
+
+    blocks: Tensor
+    scales: Tensor
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        return dequantize(self.blocks, self.scales, dtype)
 
 
 def dequantize(blocks: Tensor, scales: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -22,8 +36,3 @@ def dequantize(blocks: Tensor, scales: Tensor, dtype: torch.dtype = torch.float3
     # The byte is the exponent of a float32 as it is stored there.
     powers = (scales.to(torch.int32) << 23).view(torch.float32)[..., None]
     return (table[nibbles.long()] * powers).flatten(-2).to(dtype)
-
-
-def linear(x: Tensor, blocks: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
-    """x [..., C] times the weights [N, C], transposed, plus bias [N]."""
-    return functional.linear(x, dequantize(blocks, scales, x.dtype), bias)

@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from kernels.quant.fp8 import Fp8Weight
+from kernels.quant.gguf import GgufWeight
+from kernels.quant.int4 import Int4Weight
+from kernels.quant.int8 import Int8Weight
+from kernels.quant.mxfp4 import Mxfp4Weight
+from kernels.quant.packed import PackedWeight
 
 DENSE, INT8, INT4, FP8, MXFP4 = range(5)
 GGUF_KINDS = {"Q4_0": 5, "Q8_0": 6, "Q4_K": 7, "Q5_K": 8, "Q6_K": 9}
@@ -25,6 +33,28 @@ class Tiles:
     scales: Tensor
     zeros: Tensor | None = None
     group: int = 1
+
+
+def tiles_of(weight: Tensor | PackedWeight) -> Tiles:
+    """The tiles of weights [N, C] or [E, N, C]. Scales of FP8 are of rows, [N, 1], or of blocks."""
+    match weight:
+        case Tensor():
+            return Tiles(DENSE, weight, weight)
+        case Int4Weight(packed, scales, zeros):
+            return Tiles(INT4, packed, scales, zeros, weight.group)
+        case Int8Weight(values, scales):
+            scales = scales.view(*values.shape[:-1], -1)
+            return Tiles(INT8, values, scales, None, values.shape[-1] // scales.shape[-1])
+        case Fp8Weight(values, scale) if scale.shape == (*values.shape[:-1], 1):
+            return Tiles(INT8, values, scale, None, values.shape[-1])  # as it lies for int8
+        case Fp8Weight(values, scale):
+            return Tiles(FP8, values, scale, None, 128)
+        case Mxfp4Weight(blocks, scales):
+            return Tiles(MXFP4, blocks.flatten(-2), scales, None, 32)
+        case GgufWeight(rows, kind):
+            rows = rows.contiguous()
+            return Tiles(GGUF_KINDS[kind], rows, rows.view(torch.float16))
+    raise TypeError(f"no kernel reads {type(weight).__name__}")
 
 
 @triton.jit

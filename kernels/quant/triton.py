@@ -10,7 +10,8 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.quant.int4 import Int4Weight
-from kernels.quant.tiles import FP8, GGUF_KINDS, INT4, INT8, Tiles, weight_tile
+from kernels.quant.packed import PackedWeight
+from kernels.quant.tiles import tiles_of, weight_tile
 
 
 @triton.jit
@@ -39,30 +40,11 @@ def _linear_kernel(
     tl.store(at, total.to(out.dtype.element_ty), mask=inside)
 
 
-def linear_int8(x: Tensor, weight: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
-    """See kernels.ops.linear_w8a16."""
-    scales = scales.view(len(weight), -1)
-    return _launch(x, Tiles(INT8, weight, scales, None, weight.shape[1] // scales.shape[1]), bias)
-
-
-def linear_int4(x: Tensor, weight: Int4Weight, bias: Tensor | None) -> Tensor:
-    """See kernels.ops.linear_w4a16."""
-    x = x if weight.order is None else x[..., weight.order]
-    return _launch(x, Tiles(INT4, weight.packed, weight.scales, weight.zeros, weight.group), bias)
-
-
-def linear_fp8(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
-    """See kernels.ops.linear_fp8, for scales of blocks of 128 x 128; x is not quantized."""
-    return _launch(x, Tiles(FP8, weight, scale, None, 128), bias)
-
-
-def linear_gguf(x: Tensor, packed: Tensor, kind: str, bias: Tensor | None) -> Tensor:
-    """See kernels.ops.linear_gguf."""
-    packed = packed.contiguous()
-    return _launch(x, Tiles(GGUF_KINDS[kind], packed, packed.view(torch.float16)), bias)
-
-
-def _launch(x: Tensor, weights: Tiles, bias: Tensor | None) -> Tensor:
+def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None) -> Tensor:
+    """x [..., C] times the weights [N, C], transposed, plus bias [N]; x is not quantized."""
+    if isinstance(weight, Int4Weight) and weight.order is not None:
+        x = x[..., weight.order]
+    weights = tiles_of(weight)
     flat, columns = x.reshape(-1, x.shape[-1]), len(weights.weight)
     flat = flat if flat.stride(-1) == 1 else flat.contiguous()
     out = torch.empty((*x.shape[:-1], columns), dtype=x.dtype, device=x.device)

@@ -14,7 +14,8 @@ Factors = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Where the angles come from: cos, sin float32 [P, R / 2] and positions int64 [T]."""
+    """Where the angles come from: cos, sin float32 [P, R / 2] and positions int64 [T]. The first R
+    of D dimensions are turned, half-split."""
 
     cos: Tensor
     sin: Tensor
@@ -28,7 +29,12 @@ def rotate_and_store(
     slots: Tensor,
     scales: CacheScales | None = None,
 ) -> Tensor:
-    """The rotated query; rows: query [T, H, D], key and value [T, K, D]; see kernels.ops."""
+    """The query turned to its positions [T, H, D]; key and value [T, K, D], the key turned too,
+    are written to the caches [blocks, B, K, D]. rows: query, key, value.
+
+    slots int64 [T]: block * B + offset, -1 for a token that is not stored. Caches of int8 want
+    scales, those of float8_e4m3fn take them: they are written here.
+    """
     query, key, value = rows
     cos = rotation.cos.index_select(0, rotation.positions)
     sin = rotation.sin.index_select(0, rotation.positions)

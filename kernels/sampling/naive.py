@@ -26,8 +26,10 @@ NAN_TOKEN = -1
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How each row is drawn, tensors [S]: temperature float32 (0 or less: the best token), top_k
-    (0 or less: all), top_p (1 or more: all), min_p (0 or less: all), seeds and steps int64."""
+    """How each row is drawn, tensors [S]: temperature float32 (0 or less: the highest logit, of
+    equal ones the lowest id), top_k (0 or less: all), top_p float32 (1 or more: all), min_p float32
+    (0 or less: all), seeds and steps int64: the same pair draws the same token from the same
+    logits, whatever else is in the batch."""
 
     temperature: Tensor
     top_k: Tensor
@@ -42,8 +44,9 @@ class Draw:
         return Draw(*(field[which] for field in fields))
 
 
-def sample(logits: Tensor, draw: Draw, mask: Tensor | None) -> Tensor:
-    """The token of each row, int64 [S], of logits float32 [S, V]; see kernels.ops.sample."""
+def sample(logits: Tensor, draw: Draw, mask: Tensor | None = None) -> Tensor:
+    """One token a row, int64 [S], of logits float32 [S, V]; -1 where a row holds a NaN. mask int32
+    [S, ceil(V / 32)]: bit i of word w allows token 32 w + i."""
     if mask is not None:
         logits = apply_mask(logits, mask)
     grouped = _grouped(logits, -torch.inf)

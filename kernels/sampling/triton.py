@@ -191,8 +191,8 @@ def _sample_kernel(
     tl.store(out + row, token.to(tl.int64))
 
 
-def sample(logits: Tensor, draw: Draw, mask: Tensor | None) -> Tensor:
-    """See kernels.ops.sample."""
+def sample(logits: Tensor, draw: Draw, mask: Tensor | None = None) -> Tensor:
+    """See kernels.sampling.naive."""
     logits = logits if logits.stride(-1) == 1 else logits.contiguous()
     out = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     if len(logits):

@@ -20,16 +20,14 @@ from kernels.decode import triton as decode
 from kernels.moe import triton as moe
 from kernels.norms import triton as norms
 from kernels.prefill import triton as prefill
-from kernels.quant import gguf, int4
+from kernels.quant import gguf
 from kernels.quant import triton as quant
-from kernels.quant.experts import (
-    Fp8Experts,
-    GgufExperts,
-    Int4Experts,
-    Int8Experts,
-    Mxfp4Experts,
-    PackedExperts,
-)
+from kernels.quant.fp8 import Fp8Weight
+from kernels.quant.gguf import GgufWeight
+from kernels.quant.int4 import Int4Weight
+from kernels.quant.int8 import Int8Weight
+from kernels.quant.mxfp4 import Mxfp4Weight
+from kernels.quant.packed import PackedWeight
 from kernels.rope import rope_tables
 from kernels.rope import triton as rope
 from kernels.rope.naive import Rotation
@@ -94,12 +92,13 @@ def matmuls() -> None:
         x = bf16(tokens, 4096)
         for kind, block in gguf.FORMATS.items():
             packed = torch.zeros(64, 4096 // block.block_weights * block.block_bytes)
-            quant.linear_gguf(x, packed.to(torch.uint8), kind, None)
+            quant.linear(x, GgufWeight(packed.to(torch.uint8), kind), None)
         half = torch.zeros(64, 2048, dtype=torch.uint8)
-        quant.linear_int4(x, int4.Int4Weight(half, bf16(64, 32), half[:, :32]), bf16(64))
-        quant.linear_int8(x, torch.zeros(64, 4096, dtype=torch.int8), torch.zeros(64), None)
+        quant.linear(x, Int4Weight(half, bf16(64, 32), half[:, :32]), bf16(64))
+        int8 = torch.zeros(64, 4096, dtype=torch.int8)
+        quant.linear(x, Int8Weight(int8, torch.zeros(64)), None)
         fp8 = torch.zeros(64, 4096).to(torch.float8_e4m3fn)
-        quant.linear_fp8(x, fp8, torch.zeros(1, 32), None)
+        quant.linear(x, Fp8Weight(fp8, torch.zeros(1, 32)), None)
     experts = torch.zeros(64, 2, dtype=INT32)
     up, down = bf16(8, 512, 4096), bf16(8, 4096, 256)
     biases = bf16(8, 512), bf16(8, 4096)
@@ -109,20 +108,18 @@ def matmuls() -> None:
         moe.expert_mlp(x, *pair, torch.zeros(64, 2), experts, activations.silu_mul)
 
 
-def packed_experts(rows: int, width: int) -> list[PackedExperts]:
+def packed_experts(rows: int, width: int) -> list[PackedWeight]:
     """Eight maps [rows, width] in each format."""
     codes = torch.zeros(8, rows, width, dtype=torch.uint8)
     groups = bf16(8, rows, width // 128)
     fp8 = codes.to(torch.float8_e4m3fn)
     return [
-        Int4Experts(codes[..., ::2].contiguous(), groups, codes[..., : width // 128].contiguous()),
-        Int8Experts(codes.to(torch.int8), groups),
-        Fp8Experts(fp8, torch.zeros(8, rows, 1)),
-        Fp8Experts(fp8, torch.zeros(8, rows // 128, -(-width // 128))),
-        Mxfp4Experts(
-            codes[..., ::2].contiguous().unflatten(2, (-1, 16)), codes[..., : width // 32]
-        ),
-        GgufExperts(torch.zeros(8, rows, width // 32 * 34).byte(), "Q8_0"),
+        Int4Weight(codes[..., ::2].contiguous(), groups, codes[..., : width // 128].contiguous()),
+        Int8Weight(codes.to(torch.int8), groups),
+        Fp8Weight(fp8, torch.zeros(8, rows, 1)),
+        Fp8Weight(fp8, torch.zeros(8, rows // 128, -(-width // 128))),
+        Mxfp4Weight(codes[..., ::2].contiguous().unflatten(2, (-1, 16)), codes[..., : width // 32]),
+        GgufWeight(torch.zeros(8, rows, width // 32 * 34).byte(), "Q8_0"),
     ]
 
 

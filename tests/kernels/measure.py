@@ -18,7 +18,10 @@ import torch
 from torch import Tensor
 
 from kernels import ops
+from kernels.quant.fp8 import Fp8Weight
+from kernels.quant.gguf import GgufWeight
 from kernels.quant.int4 import Int4Weight
+from kernels.quant.int8 import Int8Weight
 from tests.kernels import int8_weights
 
 HEADS, KEY_HEADS, WIDTH, HIDDEN, INNER, VOCABULARY = 32, 8, 128, 4096, 14336, 128256
@@ -91,28 +94,29 @@ def machine_itself(machine: Machine) -> None:
 def attention(machine: Machine) -> None:
     sequences, context = machine.size(64), max(BLOCK, machine.size(4096) // BLOCK * BLOCK)
     blocks = context // BLOCK
-    caches = [machine.normal(sequences * blocks, BLOCK, KEY_HEADS, WIDTH) for _ in range(2)]
+    shape = sequences * blocks, BLOCK, KEY_HEADS, WIDTH
+    caches = machine.normal(*shape), machine.normal(*shape)
     tables = torch.randperm(sequences * blocks, device=machine.device).int().view(sequences, -1)
     lengths = torch.full((sequences,), context, dtype=torch.int32, device=machine.device)
     query, spec = machine.normal(sequences, HEADS, WIDTH), ops.AttentionSpec(WIDTH**-0.5)
     machine.bytes(
         f"decode attention {sequences} x {context}",
-        lambda: ops.decode_attention(query, *caches, tables, lengths, spec),
+        lambda: ops.decode_attention(query, caches, tables, lengths, spec),
         2 * caches[0].numel() * 2,
     )
     for kind in (torch.int8, torch.float8_e4m3fn):
-        narrow = [cache.to(kind) for cache in caches]
+        narrow = (caches[0].to(kind), caches[1].to(kind))
         ones = torch.ones(caches[0].shape[:3], device=machine.device)
         machine.bytes(
             f"  its cache in {str(kind).removeprefix('torch.')}",
             partial(
                 ops.decode_attention,
                 query,
-                *narrow,
+                narrow,
                 tables,
                 lengths,
                 spec,
-                scales=ops.CacheScales(ones, ones),
+                ops.CacheScales(ones, ones),
             ),
             2 * (caches[0].numel() + 4 * ones.numel()),
         )
@@ -121,7 +125,7 @@ def attention(machine: Machine) -> None:
     products = 2.0 * HEADS * WIDTH * context**2
     machine.sums(
         f"prefill attention {context}",
-        lambda: ops.prefill_attention(rows, *caches, tables[:1], starts, lengths[:1], spec),
+        lambda: ops.prefill_attention(rows, caches, tables[:1], starts, lengths[:1], spec),
         products,
     )
     rows, key = rows.transpose(0, 1)[None], key.transpose(0, 1)[None]
@@ -138,16 +142,18 @@ def matmuls(machine: Machine) -> None:
     rows = machine.size(INNER) // 16 * 16 or 16
     dense, x = machine.normal(rows, HIDDEN), machine.normal(1, HIDDEN)
     machine.bytes("matmul of a token, bf16", lambda: x @ dense.T, 2 * dense.numel())
-    quants, scales = int8_weights.quantize(dense)
-    machine.bytes("  int8", lambda: ops.linear_w8a16(x, quants, scales), quants.numel())
-    packed = quants.view(torch.uint8)[:, : HIDDEN // 2].contiguous()
+    int8 = Int8Weight(*int8_weights.quantize(dense))
+    machine.bytes("  int8", lambda: ops.linear_packed(x, int8), int8.weight.numel())
+    packed = int8.weight.view(torch.uint8)[:, : HIDDEN // 2].contiguous()
     groups = torch.ones(rows, HIDDEN // 128, dtype=torch.bfloat16, device=machine.device)
-    weight = Int4Weight(packed, groups, torch.full_like(groups, 8, dtype=torch.uint8))
-    machine.bytes("  int4, groups of 128", lambda: ops.linear_w4a16(x, weight), packed.numel())
-    fp8, scale = dense.to(torch.float8_e4m3fn), torch.ones(rows, device=machine.device)
-    machine.bytes("  fp8, a scale a row", lambda: ops.linear_fp8(x, fp8, scale), fp8.numel())
+    int4 = Int4Weight(packed, groups, torch.full_like(groups, 8, dtype=torch.uint8))
+    machine.bytes("  int4, groups of 128", lambda: ops.linear_packed(x, int4), packed.numel())
+    scale = torch.ones(rows, device=machine.device)
+    fp8 = Fp8Weight(dense.to(torch.float8_e4m3fn), scale)
+    machine.bytes("  fp8, a scale a row", lambda: ops.linear_packed(x, fp8), dense.numel())
     blocks = torch.zeros(rows, HIDDEN // 256 * 144, dtype=torch.uint8, device=machine.device)
-    machine.bytes("  Q4_K", lambda: ops.linear_gguf(x, blocks, "Q4_K"), blocks.numel())
+    q4_k = GgufWeight(blocks, "Q4_K")
+    machine.bytes("  Q4_K", lambda: ops.linear_packed(x, q4_k), blocks.numel())
 
 
 def experts(machine: Machine) -> None:
@@ -157,10 +163,10 @@ def experts(machine: Machine) -> None:
     chosen = (torch.arange(8, device=machine.device) % count).int().view(4, 2)
     shares = torch.full((4, 2), 0.5, device=machine.device)
 
-    def int4(rows: int, width: int) -> ops.Int4Experts:
+    def int4(rows: int, width: int) -> Int4Weight:
         codes = torch.zeros((count, rows, width // 2), dtype=torch.uint8, device=machine.device)
         scales = torch.ones((count, rows, width // 64), dtype=torch.bfloat16, device=machine.device)
-        return ops.Int4Experts(codes, scales, torch.zeros_like(scales, dtype=torch.uint8))
+        return Int4Weight(codes, scales, torch.zeros_like(scales, dtype=torch.uint8))
 
     packed = int4(2 * inner, HIDDEN), int4(HIDDEN, inner)
     plain = machine.normal(count, 2 * inner, HIDDEN), machine.normal(count, HIDDEN, inner)
@@ -187,10 +193,11 @@ def rows(machine: Machine) -> None:
 
     seeds = each(0, torch.int64)
     for name, top_k, top_p in (("all", 0, 1.0), ("top_k 40, top_p 0.9", 40, 0.9)):
-        draw = partial(
-            ops.sample, logits, each(0.8), each(top_k, torch.int64), each(top_p), each(0.0)
+        top_ks = each(top_k, torch.int64)
+        draw = ops.Draw(each(0.8), top_ks, each(top_p), each(0.0), seeds, seeds)
+        machine.bytes(
+            f"sample {count}, {name}", partial(ops.sample, logits, draw), 4 * logits.numel()
         )
-        machine.bytes(f"sample {count}, {name}", partial(draw, seeds, seeds), 4 * logits.numel())
 
 
 def main() -> None:

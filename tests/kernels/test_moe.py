@@ -13,14 +13,12 @@ from kernels.activations.naive import silu_mul
 from kernels.moe import naive
 from kernels.moe import triton as kernel
 from kernels.quant import fp8, mxfp4
-from kernels.quant.experts import (
-    Fp8Experts,
-    GgufExperts,
-    Int4Experts,
-    Int8Experts,
-    Mxfp4Experts,
-    PackedExperts,
-)
+from kernels.quant.fp8 import Fp8Weight
+from kernels.quant.gguf import GgufWeight
+from kernels.quant.int4 import Int4Weight
+from kernels.quant.int8 import Int8Weight
+from kernels.quant.mxfp4 import Mxfp4Weight
+from kernels.quant.packed import PackedWeight
 from tests.kernels import int8_weights
 from tests.kernels.tolerances import EXACT_ENOUGH, apart, assert_near, few, normal
 
@@ -92,7 +90,7 @@ def test_the_kernel_matches_for_any_shape_and_with_experts_that_nobody_chose(
 
 def test_experts_in_mxfp4_give_what_their_weights_give() -> None:
     up, down = (
-        Mxfp4Experts(
+        Mxfp4Weight(
             torch.arange(3 * rows * width // 2).mul(37).to(torch.uint8).view(3, rows, -1, 16),
             torch.full((3, rows, width // 32), 124, dtype=torch.uint8),
         )
@@ -106,7 +104,7 @@ def test_experts_in_mxfp4_give_what_their_weights_give() -> None:
     assert_near(kernel.expert_mlp(x, up, down, weights, experts, silu_mul), expected)
 
 
-def packed_experts(kind: str, count: int, rows: int, width: int, seed: int) -> PackedExperts:
+def packed_experts(kind: str, count: int, rows: int, width: int, seed: int) -> PackedWeight:
     """Random weights [count, rows, width] in this format, about as large as width**-0.5."""
     dense = normal(count, rows, width, seed=seed) / width**0.5
     codes = torch.arange(dense.numel()).mul(37 + seed).view(dense.shape)
@@ -114,21 +112,21 @@ def packed_experts(kind: str, count: int, rows: int, width: int, seed: int) -> P
         groups = width // 32
         scales = 0.02 + normal(count, rows, groups, seed=seed).abs() / 100
         zeros = codes[..., :groups].remainder(16).to(torch.uint8)
-        return Int4Experts(codes[..., : width // 2].remainder(256).to(torch.uint8), scales, zeros)
+        return Int4Weight(codes[..., : width // 2].remainder(256).to(torch.uint8), scales, zeros)
     if kind in ("int8_rows", "int8_groups"):
         parts = [
             int8_weights.quantize(each, 32 if kind == "int8_groups" else None) for each in dense
         ]
-        return Int8Experts(*(torch.stack(values) for values in zip(*parts, strict=True)))
+        return Int8Weight(*(torch.stack(values) for values in zip(*parts, strict=True)))
     if kind in ("fp8_rows", "fp8_blocks"):
         scales = dense.abs().amax(dim=-1, keepdim=True) / 448
         if kind == "fp8_blocks":
             blocks = (count, -(-rows // 128), -(-width // 128))
             scales = scales.max() * (1 + normal(*blocks, seed=seed).abs())
         wide = torch.stack([fp8.broadcast_scale(*pair) for pair in zip(dense, scales, strict=True)])
-        return Fp8Experts((dense / wide).to(torch.float8_e4m3fn), scales)
+        return Fp8Weight((dense / wide).to(torch.float8_e4m3fn), scales)
     packed = gguf.quants.quantize(dense.numpy(), gguf.GGMLQuantizationType[kind])
-    return GgufExperts(torch.from_numpy(packed), kind)
+    return GgufWeight(torch.from_numpy(packed), kind)
 
 
 KINDS = ("int4", "int8_rows", "int8_groups", "fp8_rows", "fp8_blocks", "Q8_0", "Q4_0")
@@ -139,7 +137,7 @@ KINDS = ("int4", "int8_rows", "int8_groups", "fp8_rows", "fp8_blocks", "Q8_0", "
 def test_packed_experts_give_what_their_weights_give(kind: str, tokens: int) -> None:
     up, down = packed_experts(kind, 3, 128, 160, 1), packed_experts(kind, 3, 160, 64, 2)
     dense = tuple(
-        torch.stack([part.linear(torch.eye(width), each, None).T for each in range(3)])
+        torch.stack([part[each].linear(torch.eye(width)).T for each in range(3)])
         for part, width in ((up, 160), (down, 64))
     )
     assert dense[0].shape == (3, 128, 160)

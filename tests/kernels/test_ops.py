@@ -18,7 +18,11 @@ import sys
 import torch
 from kernels import ops
 from kernels.ops import AttentionSpec
+from kernels.quant.fp8 import Fp8Weight
+from kernels.quant.gguf import GgufWeight
 from kernels.quant.int4 import Int4Weight
+from kernels.quant.int8 import Int8Weight
+from kernels.quant.mxfp4 import Mxfp4Weight
 
 def zeros(*shape, dtype=torch.float32):
     return torch.zeros(shape, dtype=dtype)
@@ -33,20 +37,23 @@ heads, cache, one = zeros(2, 1, 32), zeros(2, 16, 1, 32), zeros(2)
 tables, lengths = zeros(2, 1, dtype=torch.int32), torch.ones(2, dtype=torch.int32)
 starts = torch.arange(3, dtype=torch.int32)
 cos, sin = ops.rope_tables(32, 1e4, 4, None, "cpu")
-ops.rotate_and_store(heads, heads, heads, cos, sin, whole, cache, cache.clone(), whole)
+pools = (cache, cache.clone())
+ops.rotate_and_store((heads, heads, heads), ops.Rotation(cos, sin, whole), pools, whole)
 spec = AttentionSpec(1.0)
-ops.decode_attention(heads, cache, cache, tables, lengths, spec)
-ops.prefill_attention(heads, cache, cache, tables, starts, lengths, spec)
+ops.decode_attention(heads, pools, tables, lengths, spec)
+ops.prefill_attention(heads, pools, tables, starts, lengths, spec)
 ops.attention(heads, heads, heads, starts, spec)
-ops.sample(x, one, whole, one, one, whole, whole)
+ops.sample(x, ops.Draw(one, whole, one, one, whole, whole))
 weights, experts = ops.route(zeros(2, 4), 2, normalize=True)
 ops.expert_mlp(x, zeros(4, 8, 32), zeros(4, 32, 4), weights, experts, ops.silu_mul)
 bytes_ = zeros(4, 16, dtype=torch.uint8)
-ops.linear_w8a16(x, zeros(4, 32, dtype=torch.int8), zeros(4))
-ops.linear_w4a16(x, Int4Weight(bytes_, zeros(4, 1), bytes_[:, :1]))
-ops.linear_fp8(x, zeros(4, 32).to(torch.float8_e4m3fn), torch.ones(()))
-ops.linear_fp8(zeros(2, 256), zeros(4, 256).to(torch.float8_e4m3fn), zeros(1, 2))
-ops.linear_gguf(x, zeros(4, 18, dtype=torch.uint8), "Q4_0")
+ops.linear_packed(x, Int8Weight(zeros(4, 32, dtype=torch.int8), zeros(4)))
+ops.linear_packed(x, Int4Weight(bytes_, zeros(4, 1), bytes_[:, :1]))
+ops.linear_packed(x, Fp8Weight(zeros(4, 32).to(torch.float8_e4m3fn), torch.ones(())))
+blocks = Fp8Weight(zeros(4, 256).to(torch.float8_e4m3fn), zeros(1, 2))
+ops.linear_packed(zeros(2, 256), blocks)
+ops.linear_packed(x, Mxfp4Weight(bytes_[:, None], bytes_[:, :1]))
+ops.linear_packed(x, GgufWeight(zeros(4, 18, dtype=torch.uint8), "Q4_0"))
 print(*sorted(name for name in sys.modules if name.startswith("kernels.")))
 print("triton" in sys.modules)
 """
@@ -87,15 +94,19 @@ def test_a_step_of_prefill_and_steps_of_decode_give_the_same() -> None:
     positions = torch.arange(tokens)
     slots = tables[0, positions // 16].long() * 16 + positions % 16
     caches = (torch.zeros(shape), torch.zeros(shape))
-    query = ops.rotate_and_store(*rows, cos, sin, positions, *caches, slots)
+    rotation = ops.Rotation(cos, sin, positions)
+    query = ops.rotate_and_store((rows[0], rows[1], rows[2]), rotation, caches, slots)
     starts, lengths = (torch.tensor(n, dtype=torch.int32) for n in ([0, tokens], [tokens]))
-    whole = ops.prefill_attention(query, *caches, tables, starts, lengths, ops.AttentionSpec(0.2))
+    whole = ops.prefill_attention(query, caches, tables, starts, lengths, ops.AttentionSpec(0.2))
     again = (torch.zeros(shape), torch.zeros(shape))
     for token in range(tokens):
         at = slice(token, token + 1)
         turned = ops.rotate_and_store(
-            *(row[at] for row in rows), cos, sin, positions[at], *again, slots[at]
+            (rows[0][at], rows[1][at], rows[2][at]),
+            ops.Rotation(cos, sin, positions[at]),
+            again,
+            slots[at],
         )
         length = torch.tensor([token + 1], dtype=torch.int32)
-        one = ops.decode_attention(turned, *again, tables, length, ops.AttentionSpec(0.2))
+        one = ops.decode_attention(turned, again, tables, length, ops.AttentionSpec(0.2))
         assert_near(one, whole[at])

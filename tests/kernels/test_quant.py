@@ -66,8 +66,8 @@ def test_the_gguf_kernel_matches_for_any_shape(
     packed = packed_rows(kind, rows, blocks)
     x = normal(tokens, blocks * gguf.FORMATS[kind].block_weights, dtype=dtype) / 16
     bias = normal(rows, dtype=dtype)
-    expected = gguf.linear(x, packed, kind, bias)
-    assert_near(kernel.linear_gguf(apart(x), packed, kind, bias), expected)
+    weight = gguf.GgufWeight(packed, kind)
+    assert_near(kernel.linear(apart(x), weight, bias), weight.linear(x, bias))
 
 
 def test_a_gguf_matmul_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,8 +97,8 @@ def test_gptq_is_its_formula(act_order: bool) -> None:
     assert (weight.order is not None) == act_order
     assert_near(int4.dequantize(weight), expected.T)
     x = normal(3, columns)
-    assert_near(int4.linear(x, weight, None), x @ expected)
-    assert_near(kernel.linear_int4(x, weight, None), x @ expected)
+    assert_near(weight.linear(x), x @ expected)
+    assert_near(kernel.linear(x, weight, None), x @ expected)
 
 
 def test_awq_is_its_formula() -> None:
@@ -142,12 +142,10 @@ def test_the_int4_and_int8_kernels_match_for_any_shape(
         bytes_like(rows, groups) % 16,
         torch.arange(width).flip(0),
     )
-    expected = int4.linear(x, weight, bias)
-    assert_near(kernel.linear_int4(apart(x), weight, bias), expected)
+    assert_near(kernel.linear(apart(x), weight, bias), weight.linear(x, bias))
     for of in (group, None):
-        quants, scales = int8_weights.quantize(dense, of)
-        expected = int8.linear(x, quants, scales, bias)
-        assert_near(kernel.linear_int8(apart(x), quants, scales, bias), expected)
+        narrow = int8.Int8Weight(*int8_weights.quantize(dense, of))
+        assert_near(kernel.linear(apart(x), narrow, bias), narrow.linear(x, bias))
 
 
 def test_int8_loses_less_than_a_hundredth() -> None:
@@ -179,10 +177,9 @@ def test_the_fp8_kernel_matches_for_any_shape(
 ) -> None:
     tokens, rows, width = shape
     x, bias = normal(tokens, width, dtype=dtype) / width**0.5, normal(rows, dtype=dtype)
-    weight = normal(rows, width, seed=1).to(torch.float8_e4m3fn)
-    scale = normal(-(-rows // 128), -(-width // 128)).abs()
-    expected = fp8.linear(x, weight, scale, bias)
-    assert_near(kernel.linear_fp8(apart(x), weight, scale, bias), expected)
+    values = normal(rows, width, seed=1).to(torch.float8_e4m3fn)
+    weight = fp8.Fp8Weight(values, normal(-(-rows // 128), -(-width // 128)).abs())
+    assert_near(kernel.linear(apart(x), weight, bias), weight.linear(x, bias))
 
 
 def test_mxfp4_is_a_table_times_a_power_of_two() -> None:

@@ -136,16 +136,9 @@ class BatchSampler:
         temperature, top_k, top_p, min_p, seeds = self._columns(
             [sampler for _, sampler in outputs], device
         )
-        return ops.sample(
-            logits,
-            temperature,
-            top_k,
-            top_p,
-            min_p,
-            seeds,
-            _to_device(torch.tensor(steps), device),
-            self._masks(outputs, device),
-        )
+        at = _to_device(torch.tensor(steps), device)
+        draw = ops.Draw(temperature, top_k, top_p, min_p, seeds, at)
+        return ops.sample(logits, draw, self._masks(outputs, device))
 
     def _columns(self, samplers: list[TorchSampler], device: Any) -> tuple[Tensor, ...]:
         """What stays the same for the samplers, on the device: made when they are others than

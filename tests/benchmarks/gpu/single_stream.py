@@ -86,23 +86,25 @@ def kernels(machine: Machine) -> Iterator[str]:
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(shape, dtype=dtype, device=machine.device)
 
-    caches = [normal(sequences * blocks, BLOCK, KEY_HEADS, WIDTH) for _ in range(2)]
+    shape = sequences * blocks, BLOCK, KEY_HEADS, WIDTH
+    caches = normal(*shape), normal(*shape)
     tables = torch.randperm(sequences * blocks, device=machine.device).int().view(sequences, -1)
     lengths = torch.full((sequences,), context, dtype=torch.int32, device=machine.device)
     query, spec = normal(sequences, HEADS, WIDTH), ops.AttentionSpec(WIDTH**-0.5)
     taken_s = seconds(
-        lambda: ops.decode_attention(query, *caches, tables, lengths, spec),
+        lambda: ops.decode_attention(query, caches, tables, lengths, spec),
         machine.device,
     )
     rate = 2 * caches[0].numel() * dtype.itemsize / taken_s
     yield DECODE_KERNEL.line(rate / machine.copy, f"{taken_s * 1e3:.3f} ms, {rate / 1e9:.0f} GB/s")
     tokens = 128 if machine.small else 8192
-    caches = [normal(tokens // BLOCK, BLOCK, KEY_HEADS, WIDTH) for _ in range(2)]
+    shape = tokens // BLOCK, BLOCK, KEY_HEADS, WIDTH
+    caches = normal(*shape), normal(*shape)
     table = torch.arange(tokens // BLOCK, device=machine.device).int()[None]
     rows, starts = normal(tokens, HEADS, WIDTH), torch.tensor([0, tokens], dtype=torch.int32)
     starts, length = starts.to(machine.device), starts[1:].to(machine.device)
     ours_s = seconds(
-        lambda: ops.prefill_attention(rows, *caches, table, starts, length, spec),
+        lambda: ops.prefill_attention(rows, caches, table, starts, length, spec),
         machine.device,
     )
     given = [rows, *(cache.flatten(0, 1) for cache in caches)]

@@ -86,33 +86,21 @@ class PagedAttentionStep:
     ) -> Tensor:
         """See AttentionStep."""
         cache, rope = self.caches[layer], config.rope
-        query = ops.rotate_and_store(
-            query,
-            key,
-            value,
-            rope.cos,
-            rope.sin,
-            self.positions,
-            cache.keys,
-            cache.values,
-            self.slots,
-            scales=cache.scales,
-        )
         count, pools = self.decodes, (cache.keys, cache.values)
+        rotation = ops.Rotation(rope.cos, rope.sin, self.positions)
+        query = ops.rotate_and_store((query, key, value), rotation, pools, self.slots, cache.scales)
         parts = []
         if count:
             tables, lengths = self.block_tables[:count], self.context_lengths[:count]
             parts.append(
-                ops.decode_attention(
-                    query[:count], *pools, tables, lengths, config, scales=cache.scales
-                )
+                ops.decode_attention(query[:count], pools, tables, lengths, config, cache.scales)
             )
         if count < len(self.context_lengths):
             tables, lengths = self.block_tables[count:], self.context_lengths[count:]
             starts = self.query_starts[count:] - count
             parts.append(
                 ops.prefill_attention(
-                    query[count:], *pools, tables, starts, lengths, config, scales=cache.scales
+                    query[count:], pools, tables, starts, lengths, config, cache.scales
                 )
             )
         return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -15,11 +15,11 @@ from typing import Any, Self
 import torch
 
 from kernels import ops
-from kernels.ops import PackedExperts
+from kernels.quant.packed import PackedWeight
 from runner.backends.torch.config import MAX_EXPERTS, Config
 from runner.backends.torch.layers.decoder import Activation, GatedFeedForward
 from runner.backends.torch.layers.linear import DenseLinear, Linear
-from runner.backends.torch.layers.packed_experts import stack_packed
+from runner.backends.torch.layers.packed_linear import stack_packed
 from runner.backends.torch.loading.decoder_builder import DecoderBuilder
 
 Tensor = Any
@@ -53,8 +53,8 @@ class StackedExperts:
 
     router: Linear
     routing: Routing
-    gate_up: Tensor | PackedExperts
-    down: Tensor | PackedExperts
+    gate_up: Tensor | PackedWeight
+    down: Tensor | PackedWeight
     activation: Activation
     biases: tuple[Tensor, Tensor] | None = None
 

@@ -1,7 +1,7 @@
 """How quantized checkpoints store a linear map: the quantization_config of config.json.
 
 Sources: AutoGPTQ, AutoAWQ, compressed-tensors (formats pack-, int- and float-quantized) and the
-fine-grained FP8 of DeepSeek and Qwen. Knows names and shapes; layers/packed_linear.py computes.
+fine-grained FP8 of DeepSeek and Qwen. Knows names and shapes; kernels/quant what the bytes mean.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ from typing import Any, Final, NoReturn, Protocol
 import torch
 
 from kernels.quant import int4
+from kernels.quant.fp8 import Fp8Weight
+from kernels.quant.int8 import Int8Weight
+from kernels.quant.packed import PackedWeight
 from registry.errors import shown
-from runner.backends.torch.layers.packed_linear import (
-    Fp8PackedWeight,
-    Int4PackedWeight,
-    Int8PackedWeight,
-    PackedWeight,
-)
 from runner.errors import ModelLoadFailed
 
 Tensor = Any
@@ -69,14 +66,12 @@ def _gptq(
 ) -> PackedWeight:
     _require(config, "bits", 4)
     groups = _groups(config, inputs)
-    return Int4PackedWeight(
-        int4.from_gptq(
-            weights.stored(f"{name}.qweight", inputs // _PER_WORD, outputs, dtype=_WORDS),
-            weights.stored(f"{name}.qzeros", groups, outputs // _PER_WORD, dtype=_WORDS),
-            weights.stored(f"{name}.scales", groups, outputs),
-            _order(weights, f"{name}.g_idx", inputs, groups),
-            0 if config.get("checkpoint_format") == "gptq_v2" else 1,
-        )
+    return int4.from_gptq(
+        weights.stored(f"{name}.qweight", inputs // _PER_WORD, outputs, dtype=_WORDS),
+        weights.stored(f"{name}.qzeros", groups, outputs // _PER_WORD, dtype=_WORDS),
+        weights.stored(f"{name}.scales", groups, outputs),
+        _order(weights, f"{name}.g_idx", inputs, groups),
+        0 if config.get("checkpoint_format") == "gptq_v2" else 1,
     )
 
 
@@ -86,12 +81,10 @@ def _awq(
     _require(config, "bits", 4)
     _require(config, "version", "gemm")
     groups, words = _groups(config, inputs), outputs // _PER_WORD
-    return Int4PackedWeight(
-        int4.from_awq(
-            weights.stored(f"{name}.qweight", inputs, words, dtype=_WORDS),
-            weights.stored(f"{name}.qzeros", groups, words, dtype=_WORDS),
-            weights.stored(f"{name}.scales", groups, outputs),
-        )
+    return int4.from_awq(
+        weights.stored(f"{name}.qweight", inputs, words, dtype=_WORDS),
+        weights.stored(f"{name}.qzeros", groups, words, dtype=_WORDS),
+        weights.stored(f"{name}.scales", groups, outputs),
     )
 
 
@@ -105,8 +98,8 @@ def _fp8(
     inverse = f"{name}.weight_scale_inv"
     scale = inverse if weights.has(inverse) else f"{name}.weight_scale"
     if block is not None:
-        return Fp8PackedWeight(weight, weights.stored(scale, -(-outputs // 128), -(-inputs // 128)))
-    return Fp8PackedWeight(weight, _scale(weights, scale, outputs))
+        return Fp8Weight(weight, weights.stored(scale, -(-outputs // 128), -(-inputs // 128)))
+    return Fp8Weight(weight, _scale(weights, scale, outputs))
 
 
 def _compressed(
@@ -118,7 +111,7 @@ def _compressed(
         return _fp8({}, weights, name, inputs, outputs)
     if kind == "int" and bits == 8 and weights.has(f"{name}.weight"):
         weight = weights.stored(f"{name}.weight", outputs, inputs, dtype=torch.int8)
-        return Int8PackedWeight(weight, _scale(weights, f"{name}.weight_scale", outputs))
+        return Int8Weight(weight, _scale(weights, f"{name}.weight_scale", outputs))
     if kind != "int" or bits != 4:
         _refuse(f"weights of type {kind} with {bits} bits", "int with 4 or 8 and float with 8 bits")
     return _compressed_int4(scheme, weights, name, inputs, outputs)
@@ -132,13 +125,11 @@ def _compressed_int4(
     words = outputs // _PER_WORD
     if weights.has(f"{name}.weight_shape"):
         weights.stored(f"{name}.weight_shape", 2)
-    return Int4PackedWeight(
-        int4.from_compressed(
-            weights.stored(f"{name}.weight_packed", outputs, inputs // _PER_WORD, dtype=_WORDS),
-            weights.stored(f"{name}.weight_scale", outputs, groups),
-            weights.stored(zeros, words, groups, dtype=_WORDS) if weights.has(zeros) else None,
-            _order(weights, f"{name}.weight_g_idx", inputs, groups),
-        )
+    return int4.from_compressed(
+        weights.stored(f"{name}.weight_packed", outputs, inputs // _PER_WORD, dtype=_WORDS),
+        weights.stored(f"{name}.weight_scale", outputs, groups),
+        weights.stored(zeros, words, groups, dtype=_WORDS) if weights.has(zeros) else None,
+        _order(weights, f"{name}.weight_g_idx", inputs, groups),
     )
 
 

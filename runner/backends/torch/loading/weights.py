@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import torch
 
 from kernels.native.linear import Q8_0, TorchKernels
+from kernels.quant.gguf import GgufWeight
+from kernels.quant.packed import PackedWeight
 from registry.errors import shown
 from runner.backends.torch.layers.blocked_linear import BlockedLinear, can_block, to_blocked
 from runner.backends.torch.layers.linear import (
@@ -31,7 +33,7 @@ from runner.backends.torch.layers.native_linear import (
     create_matrices,
     native_kernels,
 )
-from runner.backends.torch.layers.packed_linear import GgufPackedWeight, PackedWeight, join_packed
+from runner.backends.torch.layers.packed_linear import join_packed
 from runner.backends.torch.loading import quantization as quantizations
 from runner.backends.torch.loading.adapters import LoraAdapters, add_adapters
 from runner.errors import ModelLoadFailed
@@ -308,7 +310,7 @@ class WeightLoader:
             return None
         self._check_shape(f"{name}.weight", (outputs, inputs))
         self._mark_used(f"{name}.weight")
-        return GgufPackedWeight(found[1].to(self.placement.device, copy=True), found[0])
+        return GgufWeight(found[1].to(self.placement.device, copy=True), found[0])
 
     def _unpacked(self, name: str, inputs: int, outputs: int) -> Tensor:
         """The weights [outputs, inputs] as floats."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from kernels.ops import Mxfp4Experts
+from kernels.quant.mxfp4 import Mxfp4Weight
 from runner.backends.torch.attention.paged import AttentionConfig
 from runner.backends.torch.config import ModelConfig, read_sliding_layers, read_window
 from runner.backends.torch.layers.decoder import Activation, Decoder, FeedForward
@@ -97,7 +97,7 @@ def _experts(
 
 def _packed(
     builder: DecoderBuilder, name: str, size: tuple[int, int, int], *, split: bool
-) -> Mxfp4Experts:
+) -> Mxfp4Weight:
     """All experts' maps of size [experts, outputs, inputs]. split: the rows of gate and up take
     turns."""
     count, outputs, inputs = size
@@ -110,7 +110,7 @@ def _packed(
     scales = builder.weights.stored(f"{name}_scales", *shape, dtype=torch.uint8)
     if split:
         blocks, scales = _halves(blocks), _halves(scales)
-    return Mxfp4Experts(blocks, scales)
+    return Mxfp4Weight(blocks, scales)
 
 
 def _halves(x: Tensor) -> Tensor:

@@ -9,19 +9,15 @@ import pytest
 import torch
 
 from kernels import ops
-from kernels.ops import Fp8Experts, GgufExperts, Int4Experts, Int8Experts, Mxfp4Experts
+from kernels.quant.fp8 import Fp8Weight
+from kernels.quant.gguf import GgufWeight
 from kernels.quant.int4 import Int4Weight
+from kernels.quant.int8 import Int8Weight
+from kernels.quant.mxfp4 import Mxfp4Weight
+from kernels.quant.packed import PackedWeight
 from runner.backends.torch.layers.experts import ListedExperts, Routing, StackedExperts
 from runner.backends.torch.layers.linear import DenseLinear
-from runner.backends.torch.layers.packed_experts import stack_packed
-from runner.backends.torch.layers.packed_linear import (
-    Fp8PackedWeight,
-    GgufPackedWeight,
-    Int4PackedWeight,
-    Int8PackedWeight,
-    PackedLinear,
-    PackedWeight,
-)
+from runner.backends.torch.layers.packed_linear import PackedLinear, stack_packed
 from tests.kernels import int8_weights
 from tests.unit.runner.backends.torch.models.running import load, write_quantized
 
@@ -32,33 +28,33 @@ def floats(seed: int) -> torch.Tensor:
     return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(seed))
 
 
-def four_bits(seed: int, order: torch.Tensor | None = None) -> Int4PackedWeight:
+def four_bits(seed: int, order: torch.Tensor | None = None) -> Int4Weight:
     codes = (floats(seed).abs() * 50).to(torch.uint8)
     scales = floats(seed)[:, :2].abs()
-    return Int4PackedWeight(Int4Weight(codes[:, : WIDTH // 2], scales, codes[:, :2] % 16, order))
+    return Int4Weight(codes[:, : WIDTH // 2], scales, codes[:, :2] % 16, order)
 
 
-def of_a_tensor(seed: int) -> Fp8PackedWeight:
-    return Fp8PackedWeight(floats(seed).to(torch.float8_e4m3fn), torch.tensor(0.5 + seed))
+def of_a_tensor(seed: int) -> Fp8Weight:
+    return Fp8Weight(floats(seed).to(torch.float8_e4m3fn), torch.tensor(0.5 + seed))
 
 
-def of_rows(seed: int) -> Fp8PackedWeight:
-    return Fp8PackedWeight(floats(seed).to(torch.float8_e4m3fn), 1 + floats(seed)[:, 0].abs())
+def of_rows(seed: int) -> Fp8Weight:
+    return Fp8Weight(floats(seed).to(torch.float8_e4m3fn), 1 + floats(seed)[:, 0].abs())
 
 
-def gguf_rows(seed: int, kind: str = "Q8_0") -> GgufPackedWeight:
+def gguf_rows(seed: int, kind: str = "Q8_0") -> GgufWeight:
     rows = torch.zeros(ROWS, WIDTH // 32 * (34 if kind == "Q8_0" else 18), dtype=torch.uint8)
     rows[:, 0:2] = torch.tensor([1.0 + seed], dtype=torch.float16).view(torch.uint8)
     rows[:, 2:18] = (floats(seed)[:, :16].abs() * 60).to(torch.uint8)
-    return GgufPackedWeight(rows, kind)
+    return GgufWeight(rows, kind)
 
 
 FORMATS: dict[str, tuple[Callable[[int], PackedWeight], type]] = {
-    "int4": (four_bits, Int4Experts),
-    "int8": (lambda seed: Int8PackedWeight(*int8_weights.quantize(floats(seed))), Int8Experts),
-    "fp8_tensor": (of_a_tensor, Fp8Experts),
-    "fp8_rows": (of_rows, Fp8Experts),
-    "gguf": (gguf_rows, GgufExperts),
+    "int4": (four_bits, Int4Weight),
+    "int8": (lambda seed: Int8Weight(*int8_weights.quantize(floats(seed))), Int8Weight),
+    "fp8_tensor": (of_a_tensor, Fp8Weight),
+    "fp8_rows": (of_rows, Fp8Weight),
+    "gguf": (gguf_rows, GgufWeight),
 }
 
 
@@ -75,7 +71,7 @@ def test_each_expert_of_a_stack_computes_what_it_did_alone(name: str, biased: bo
     assert (bias is not None) == biased
     x = torch.linspace(-1, 1, WIDTH)[None]
     for number, alone in enumerate(maps):
-        of_stack = weights.linear(x, number, None if bias is None else bias[number])
+        of_stack = weights[number].linear(x, None if bias is None else bias[number])
         assert torch.allclose(of_stack, alone(x), atol=1e-5)
 
 
@@ -89,7 +85,7 @@ def test_experts_that_are_not_packed_alike_make_no_stack() -> None:
     assert stack_packed([one, PackedLinear(four_bits(2), floats(1)[:, 0])]) is None
 
 
-@pytest.mark.parametrize(("kind", "packed"), [("fp8_rows", Fp8Experts), ("mxfp4", Mxfp4Experts)])
+@pytest.mark.parametrize(("kind", "packed"), [("fp8_rows", Fp8Weight), ("mxfp4", Mxfp4Weight)])
 def test_the_experts_of_a_quantized_checkpoint_stay_packed_in_a_stack(
     kind: str, packed: type, tmp_path: Path
 ) -> None:
