@@ -7,6 +7,7 @@ has a status of its own.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -33,8 +34,14 @@ class StreamRenderer(Protocol):
         """The bytes after the last delta."""
 
 
-async def send_stream(http: HttpRequest, generation: DeltaStream, renderer: StreamRenderer) -> None:
-    """Stream the whole generation; a client that leaves ends it at once."""
+async def send_stream(
+    http: HttpRequest,
+    generation: DeltaStream,
+    renderer: StreamRenderer,
+    before_end: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Stream the whole generation; a client that leaves ends it at once. before_end: awaited before
+    the renderer's end is sent."""
     ticker = _Ticker(http, generation)
     try:
         while not generation.done:
@@ -50,6 +57,8 @@ async def send_stream(http: HttpRequest, generation: DeltaStream, renderer: Stre
             await http.write(data)
         if not http.started:
             await http.start(renderer.content_type)
+        if before_end is not None:
+            await before_end()
         await http.finish(renderer.end())
     finally:
         ticker.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
@@ -175,6 +176,39 @@ def test_a_background_response_is_cancelled(ember: openai.OpenAI) -> None:
     stopped = ember.responses.cancel(begun.id)
     assert stopped.status in ("cancelled", "completed")
     assert finished(ember, begun.id).status == stopped.status
+
+
+def test_one_cancelled_at_once_is_cancelled_however_often(sdk: openai.OpenAI) -> None:
+    for _ in range(6):
+        begun = sdk.responses.create(model="echo", input="<|slow|>" + "x" * 500, background=True)
+        with ThreadPoolExecutor(3) as pool:
+            stopped = list(pool.map(sdk.responses.cancel, [begun.id] * 3))
+        assert [answer.status for answer in stopped] == ["cancelled"] * 3
+        assert finished(sdk, begun.id).status == "cancelled"
+
+
+def test_one_that_ends_as_it_is_cancelled_has_not_failed(sdk: openai.OpenAI) -> None:
+    for length in range(12):
+        begun = sdk.responses.create(model="echo", input="x" * length, background=True)
+        assert sdk.responses.cancel(begun.id).status in ("cancelled", "completed")
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_client_may_go_on_from_the_last_event_of_a_stream(
+    sdk: openai.OpenAI, background: bool
+) -> None:
+    for turn in range(12):
+        with sdk.responses.create(
+            model="echo", input=f"turn {turn}", stream=True, background=background
+        ) as stream:
+            for event in stream:
+                if event.type == "response.completed":
+                    break
+            ident = event.response.id
+            assert sdk.responses.retrieve(ident).output_text == f"turn {turn}"
+            after = sdk.responses.create(model="echo", input="next", previous_response_id=ident)
+        assert after.output_text == "next"
+        assert after.usage.input_tokens > event.response.usage.total_tokens
 
 
 def test_what_a_daemon_did_not_live_to_finish_has_failed(start_daemon: StartDaemon) -> None:

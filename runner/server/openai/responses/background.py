@@ -7,8 +7,9 @@ finish counts as failed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 from runner.server.errors import failure_of
 from runner.server.openai.answers import ResponseObject
@@ -16,15 +17,18 @@ from runner.server.openai.responses.builder import ResponseBuilder
 from runner.server.openai.responses.events import EventLog
 from runner.server.openai.responses.response_store import ResponseStore, StoredResponse
 
-Make = Callable[[ResponseBuilder, EventLog], Awaitable[None]]
+Make = Callable[[ResponseBuilder, EventLog], Coroutine[Any, Any, None]]
 _UNFINISHED = ("queued", "in_progress")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Running:
+    """making ends with the response; what comes of it is stored afterwards, also when making is
+    cancelled."""
+
     builder: ResponseBuilder
     log: EventLog
-    task: asyncio.Task[None] | None = None
+    making: asyncio.Task[None]
 
 
 class BackgroundResponses:
@@ -33,6 +37,7 @@ class BackgroundResponses:
     def __init__(self, file: ResponseStore) -> None:
         self.file = file
         self._running: dict[str, _Running] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(
         self,
@@ -42,62 +47,60 @@ class BackgroundResponses:
         stored: Callable[[ResponseObject], StoredResponse],
     ) -> EventLog:
         """Make a response with builder, and log its events. stored: what to keep of it."""
-        running = _Running(builder, EventLog())
-        running.log.add(builder.queue())
+        log = EventLog()
+        log.add(builder.queue())
+        running = _Running(builder, log, asyncio.create_task(make(builder, log)))
         self._running[ident] = running
-        running.task = asyncio.create_task(self._run(ident, running, make, stored))
-        return running.log
+        self._tasks[ident] = asyncio.create_task(self._finish(ident, running, stored))
+        return log
 
-    def state(self, ident: str) -> ResponseObject | None:
-        """A response in the making as it stands; None when it is not one."""
-        running = self._running.get(ident)
-        return None if running is None else running.builder.response()
+    async def find(self, ident: str) -> StoredResponse | None:
+        """The response as it stands: one in the making with what there is of it, one that was left
+        unfinished as failed. None: there is none. Raises StorageFailed."""
+        for _ in range(2):  # it may have been finished and stored while the file was read
+            stored = await asyncio.to_thread(self.file.find, ident)
+            running = self._running.get(ident)
+            if stored is None or stored.response["status"] not in _UNFINISHED:
+                return stored
+            if running is not None:
+                return replace(stored, response=running.builder.response())
+        assert stored is not None
+        error = {
+            "code": "server_error",
+            "message": "the daemon stopped before the response was complete",
+        }
+        return replace(stored, response={**stored.response, "status": "failed", "error": error})
 
     def log(self, ident: str) -> EventLog | None:
         """The events of a response in the making; None when it is not one."""
         running = self._running.get(ident)
         return None if running is None else running.log
 
-    def settled(self, stored: StoredResponse) -> StoredResponse:
-        """stored, or its failure when it was left unfinished."""
-        response = stored.response
-        if response["status"] not in _UNFINISHED or response["id"] in self._running:
-            return stored
-        error = {
-            "code": "server_error",
-            "message": "the daemon stopped before the response was complete",
-        }
-        return replace(stored, response={**response, "status": "failed", "error": error})
-
     async def cancel(self, ident: str) -> None:
         """End a response in the making and wait until that is stored; others are left alone."""
         running = self._running.get(ident)
-        if running is not None and running.task is not None:
-            running.task.cancel()
-            await asyncio.wait({running.task})
+        if running is not None:
+            running.making.cancel()
+            await asyncio.wait({self._tasks[ident]})
 
     async def close(self) -> None:
         """End all of them."""
         for ident in list(self._running):
             await self.cancel(ident)
 
-    async def _run(
-        self,
-        ident: str,
-        running: _Running,
-        make: Make,
-        stored: Callable[[ResponseObject], StoredResponse],
+    async def _finish(
+        self, ident: str, running: _Running, stored: Callable[[ResponseObject], StoredResponse]
     ) -> None:
-        builder, log = running.builder, running.log
+        builder, log, making = running.builder, running.log, running.making
+        await asyncio.wait({making})
         try:
-            await make(builder, log)
+            making.result()
         except asyncio.CancelledError:
             log.add(builder.cancel())
         except Exception as error:
             log.add(builder.fail(failure_of(error, ident)))
+        try:
+            await asyncio.to_thread(self.file.save, stored(builder.response()), log.all())
         finally:
-            try:
-                await asyncio.to_thread(self.file.save, stored(builder.response()), log.all())
-            finally:
-                del self._running[ident]
-                log.close()
+            del self._running[ident], self._tasks[ident]
+            log.close()

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
-from runner.errors import Conflict, InvalidRequest, ResponseNotFound, Unsupported
+from runner.errors import (
+    Conflict,
+    InvalidRequest,
+    ResponseNotFound,
+    StorageFailed,
+    Unsupported,
+)
 from runner.server.errors import failure_of
 from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
@@ -53,12 +59,16 @@ async def create_response(http: HttpRequest, body: ResponsesRequest) -> Response
         (parser,) = generation.parsers(call_deltas=True)
         builder = ResponseBuilder(body, new.ident, parser)
         if body.stream:
-            await _stream(http, generation, builder)
-        else:
-            await _run(generation, builder, None)
-    if body.store is not False and not http.gone:
+            await _stream(http, generation, builder, new)
+            return None
+        await _run(generation, builder, None)
+    await _keep(http, new, builder)
+    return builder.response()
+
+
+async def _keep(http: HttpRequest, new: _NewResponse, builder: ResponseBuilder) -> None:
+    if new.body.store is not False and not http.gone:
         await asyncio.to_thread(_file(http).save, new.stored(builder.response()))
-    return None if body.stream else builder.response()
 
 
 @route("GET", "/v1/responses/{id}", scope="inference", streams=EVENT_STREAM)
@@ -128,14 +138,24 @@ async def _run(generation: Generation, builder: ResponseBuilder, log: EventLog |
         deltas.cancel()
 
 
-async def _stream(http: HttpRequest, generation: Generation, builder: ResponseBuilder) -> None:
-    """Stream the events; a fault after the first one is an event of the response."""
+async def _stream(
+    http: HttpRequest, generation: Generation, builder: ResponseBuilder, new: _NewResponse
+) -> None:
+    """Stream the events; a fault after the first one is an event of the response. It is kept before
+    the last one: a client may go on from it at once."""
+
+    async def keep() -> None:
+        await _keep(http, new, builder)
+
     try:
-        await send_stream(http, generation.start(), _Renderer(builder))
+        await send_stream(http, generation.start(), _Renderer(builder), keep)
     except Exception as error:
         if not http.started or http.finished:
             raise
-        await http.finish(builder.fail(failure_of(error, http.request_id)))
+        last = builder.fail(failure_of(error, http.request_id))
+        with contextlib.suppress(StorageFailed):
+            await keep()
+        await http.finish(last)
 
 
 class _Renderer:
@@ -146,12 +166,19 @@ class _Renderer:
     def __init__(self, builder: ResponseBuilder) -> None:
         self._builder = builder
         self._begun = False
+        self._last = b""
 
     def events(self, arrived: Deltas) -> bytes:
         """See StreamRenderer."""
         out = b"" if self._begun else self._builder.start()
         self._begun = True
-        return out + b"".join(self._builder.add(delta) for _, delta in arrived)
+        for _, delta in arrived:
+            events = self._builder.add(delta)
+            if delta.finish is None:
+                out += events
+            else:
+                self._last = events
+        return out
 
     def keep_alive(self) -> bytes:
         """See StreamRenderer."""
@@ -159,7 +186,7 @@ class _Renderer:
 
     def end(self) -> bytes:
         """See StreamRenderer."""
-        return b""
+        return self._last
 
 
 async def _begin_in_background(http: HttpRequest, new: _NewResponse) -> ResponseObject | None:
@@ -185,9 +212,7 @@ async def _begin_in_background(http: HttpRequest, new: _NewResponse) -> Response
 
 
 async def _response(http: HttpRequest) -> ResponseObject:
-    ident = http.parameter("id")
-    running = _background(http).state(ident)
-    return running or (await _find(http, ident)).response
+    return (await _find(http, http.parameter("id"))).response
 
 
 async def _log(http: HttpRequest) -> EventLog:
@@ -208,10 +233,10 @@ async def _log(http: HttpRequest) -> EventLog:
 
 
 async def _find(http: HttpRequest, ident: str) -> StoredResponse:
-    stored = await asyncio.to_thread(_file(http).find, ident)
+    stored = await _background(http).find(ident)
     if stored is None:
         raise _unknown(ident)
-    return _background(http).settled(stored)
+    return stored
 
 
 def _unknown(ident: str) -> ResponseNotFound:
