@@ -30,12 +30,19 @@ def new_client(settings: Settings) -> Client:
 def _owner_token(settings: Settings, url: str) -> str | None:
     """What opens everything for the user who has started the daemon at url here; None when that
     daemon is another one."""
+    return daemon_facts(settings, url).get("token")
+
+
+def daemon_facts(settings: Settings, url: str) -> dict[str, str]:
+    """What the daemon at url has written down for this user: its token, and models, the folder of
+    its models; nothing where it is another user's or another machine's."""
     try:
         facts = json.loads((settings.state_dir / "daemon.json").read_bytes())
-        known = reachable(parse_address(facts["url"])).url
-        return str(facts["token"]) if known == url else None
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
+        is_own = reachable(parse_address(facts["url"])).url == url
+        known = {"token", "models"} & facts.keys() if is_own else ()
+        return {key: str(facts[key]) for key in known}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
 
 
 def connect(settings: Settings | None = None, start: bool = True) -> Client:

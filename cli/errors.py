@@ -64,6 +64,8 @@ def _of_daemon(message: str, code: str | None, details: dict[str, object]) -> tu
         return f"{_sentence(message)} {_WITHOUT_NETWORK}", ERROR
     if code == "remote_model_not_found":
         return message, MODEL_NOT_FOUND
+    if "errno" in details:
+        return f"{_sentence(message)}{_models_place()}", ERROR
     if code != "model_not_found":
         return message, ERROR
     names = details.get("suggestions")
@@ -73,6 +75,16 @@ def _of_daemon(message: str, code: str | None, details: dict[str, object]) -> tu
     if "hearth list" not in message:
         message = f"{_sentence(message)} `hearth list` shows the installed models"
     return message, MODEL_NOT_FOUND
+
+
+def _models_place() -> str:
+    """Where the daemon keeps its models, which it tells no client; "" for another user's."""
+    from cli.connection import daemon_facts, reachable
+    from runner.settings import load
+
+    settings = load()
+    folder = daemon_facts(settings, reachable(settings.address).url).get("models")
+    return f" The models are in {folder}" if folder else ""
 
 
 def _sentence(text: str) -> str:

@@ -12,14 +12,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.connection import daemon_facts
 from cli.errors import CliError
+from cli.render import size
 
 if TYPE_CHECKING:
     from runner.settings import Settings
@@ -33,11 +34,7 @@ Advance = Callable[[int], None]
 
 def store_folder(settings: Settings, url: str) -> Path | None:
     """The store of the daemon at url, if this user may put files into it."""
-    folder = settings.models_dir
-    with contextlib.suppress(OSError, ValueError):
-        facts = json.loads((settings.state_dir / "daemon.json").read_text())
-        if facts["url"] == url:
-            folder = Path(facts["models"])
+    folder = Path(daemon_facts(settings, url).get("models", settings.models_dir))
     with contextlib.suppress(OSError):
         status = os.lstat(folder / "tmp")
         if status.st_uid == os.getuid() and not status.st_mode & _OTHERS_WRITE:
@@ -94,17 +91,15 @@ def _link(path: Path, source: int, target: Path) -> bool:
 
 def _copy(path: Path, source: int, target: Path, advance: Advance) -> None:
     size_bytes = os.fstat(source).st_size
-    disk = os.statvfs(target.parent)
-    free_bytes = disk.f_bavail * disk.f_frsize
-    if size_bytes > free_bytes:
-        raise CliError(_full(path, size_bytes, free_bytes))
+    if size_bytes > _free_bytes(target.parent):
+        raise CliError(_full(path, size_bytes, target.parent.parent))
     descriptor = _new(target)
     try:
         while count := _copy_step(source, descriptor):
             advance(count)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise CliError(_full(path, size_bytes, 0)) from None
+            raise CliError(_full(path, size_bytes, target.parent.parent)) from None
         raise
     finally:
         os.close(descriptor)
@@ -123,11 +118,16 @@ def _copy_step(source: int, target: int) -> int:
     return size_bytes
 
 
-def _full(path: Path, size_bytes: int, free_bytes: int) -> str:
+def _full(path: Path, size_bytes: int, store: Path) -> str:
     return (
-        f"{path} does not fit into the model store: it needs {size_bytes} bytes, but only "
-        f"{free_bytes} are free. Remove models or other files"
+        f"{path} does not fit on the disk of the models: it takes {size(size_bytes)}, and "
+        f"{size(_free_bytes(store))} are free in {store}. Remove models or other files"
     )
+
+
+def _free_bytes(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
 
 
 def _new(target: Path) -> int:

@@ -197,6 +197,12 @@ class TempFile:
             os.close(descriptor)
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only this user may read; its folder is made if need be. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
+    write_file(path.parent, path, content)
+
+
 def write_file(temporary: Path, target: Path, content: bytes) -> None:
     """Write content to target, whole or not at all. temporary: a folder of the same file
     system. Raises OSError."""

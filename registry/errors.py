@@ -9,6 +9,10 @@ from __future__ import annotations
 import errno as errno_codes
 import os
 
+_REASONS = {
+    errno_codes.ENOSPC: "not enough space on the disk",
+    errno_codes.EDQUOT: "your disk quota is used up",
+}
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -124,7 +128,7 @@ class StoreFault(StoreError):
 
     def __init__(self, operation: str, errno: int | None, detail: str = "") -> None:
         name = errno_codes.errorcode.get(errno or 0, "error")
-        reason = os.strerror(errno) if errno else "unknown reason"
+        reason = _REASONS.get(errno or 0) or (os.strerror(errno) if errno else "unknown reason")
         super().__init__(f"cannot {operation}: {reason} ({name}){detail}")
         self.operation = operation
         self.errno = errno
@@ -134,9 +138,8 @@ class StoreFull(StoreFault):
     """No space is left. needed_bytes: at least what this write takes; free_bytes: what is left."""
 
     def __init__(self, operation: str, errno: int, needed_bytes: int, free_bytes: int) -> None:
-        detail = (
-            f": needs {needed_bytes} bytes, {free_bytes} are free; remove models or other files"
-        )
+        takes = f"it takes {shown_size(needed_bytes)}, and " if needed_bytes else ""
+        detail = f"; {takes}{shown_size(free_bytes)} are free. Remove models or other files"
         super().__init__(operation, errno, detail)
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes

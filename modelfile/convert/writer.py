@@ -17,6 +17,7 @@ from modelfile.convert.layout import FileLayout, padded
 from modelfile.convert.tensor_data import ComputedTensor, CopiedTensor, TensorSource
 from modelfile.errors import ConvertError
 from registry.atomic import copy_range, open_regular, whole_file, write_all
+from registry.errors import StoreFull
 
 Content = TensorSource | CopiedTensor | ComputedTensor
 Report = Callable[[str, int, int], None]  # status, bytes written, bytes in all
@@ -24,10 +25,11 @@ STATUS: Final = "converting"
 
 
 def write(target: Path, layout: FileLayout, contents: Sequence[Content], report: Report) -> None:
-    """Write the file; contents: one for each place of the layout. Raises ConvertError, OSError."""
+    """Write the file; contents: one for each place of the layout. Raises ConvertError, StoreFull,
+    OSError."""
     free = shutil.disk_usage(target.parent).free
     if free < layout.size_bytes:
-        raise OSError(errno.ENOSPC, f"{layout.size_bytes} bytes are needed, {free} are free")
+        raise StoreFull("write the model", errno.ENOSPC, layout.size_bytes, free)
     with whole_file(target) as output:
         _write_contents(output, layout, contents, report)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import write_file
+from registry.atomic import write_private
 from registry.errors import StoreFault
 
 FILE_NAME = "auth.json"
@@ -76,8 +76,7 @@ class Credentials:
 
     def _write(self, config: dict[str, Any]) -> None:
         try:
-            self._own.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_file(self._own.parent, self._own, json.dumps(config, indent=2).encode())
+            write_private(self._own, json.dumps(config, indent=2).encode())
         except OSError as error:
             raise StoreFault("write the credentials", error.errno) from error
 

@@ -7,7 +7,6 @@ runner.errors describes it. What native code prints goes to stderr. Knows nothin
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -15,18 +14,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TextIO
 
-from modelfile.errors import ModelfileError
-from registry.errors import RegistryError, StoreError
-from runner.errors import (
-    HearthError,
-    InsufficientMemory,
-    InternalError,
-    InvalidRequest,
-    ModelInvalid,
-    StorageFailed,
-)
+from registry.atomic import fault_of
+from runner.errors import HearthError, InsufficientMemory, InternalError
+from runner.leaf_errors import as_hearth_error
 from runner.worker.isolation import isolate
 
 Report = Callable[[str, int, int], None]  # status, completed, total
@@ -41,11 +34,12 @@ def main(work: JobFunction) -> None:
     isolate()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     output = _own_stdout()
+    job: dict[str, Any] = {}
     try:
         job = json.loads(sys.stdin.buffer.read())
         line: dict[str, Any] = {"done": dict(work(job, Reporter(output)))}
     except Exception as error:  # every fault becomes the last line
-        line = {"error": as_hearth_error(error).to_wire()}
+        line = {"error": told(error, Path(job.get("target", "."))).to_wire()}
     _write(output, line)
     output.close()
 
@@ -70,23 +64,18 @@ class Reporter:
         _write(self._output, {"status": status, "completed": completed, "total": total})
 
 
-def as_hearth_error(error: Exception) -> HearthError:
+def told(error: Exception, target: Path) -> HearthError:
     """The error as the daemon shall see it; one that nobody foresaw leaves its traceback on
-    stderr."""
-    if isinstance(error, HearthError):
-        return error
-    if isinstance(error, ModelfileError):
-        return InvalidRequest(error.message)
-    if isinstance(error, StoreError):
-        return StorageFailed(error.message)
-    if isinstance(error, RegistryError):
-        return ModelInvalid(error.message)
+    stderr. target: the file that the job writes."""
     if isinstance(error, MemoryError):
         return InsufficientMemory("out of memory; close other programs")
-    traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, OSError) and error.errno is not None:
-        name = errno.errorcode.get(error.errno, "error")
-        return StorageFailed(f"{os.strerror(error.errno)} ({name})", errno=name)
+        traceback.print_exception(error, file=sys.stderr)
+        error = fault_of(error, "write the model", target.parent)
+    known = as_hearth_error(error)
+    if known is not None:
+        return known
+    traceback.print_exception(error, file=sys.stderr)
     return InternalError(
         f"internal error ({type(error).__name__}): please report it with the daemon's log"
     )

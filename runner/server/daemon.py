@@ -17,7 +17,8 @@ from pathlib import Path
 import uvicorn
 
 from runner.errors import HearthError, ShuttingDown
-from runner.library.errors import RegistryError, StoreLocked
+from runner.leaf_errors import RegistryError, StoreLocked
+from runner.library.files import write_private
 from runner.library.library import Library
 from runner.server.app import build_services, create_app
 from runner.server.certificate import check_certificate
@@ -169,11 +170,6 @@ def _state_file(services: Services) -> Iterator[None]:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text + "\n")
+        write_private(path, f"{text}\n".encode())
     except OSError as error:
         log.warning("%s could not be written: %s", path.name, error.strerror)

@@ -1,6 +1,6 @@
 """The one table from errors to HTTP status codes, and the error bodies of the surfaces.
 
-Errors of the leaves become the runner's in runner.library.errors. A fault that nobody
+Errors of the leaves become the runner's in runner.leaf_errors. A fault that nobody
 foresaw becomes a plain 500 with a request id; its traceback goes to the log, never to a client.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pydantic_core import to_json
 
 from runner import errors as runner
-from runner.library.errors import as_hearth_error
+from runner.leaf_errors import as_hearth_error
 from runner.server.error_bodies import AnthropicErrorBody, OllamaError, OpenAIErrorBody
 
 log = logging.getLogger("hearth.http")

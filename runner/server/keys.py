@@ -6,20 +6,18 @@ knows nothing of requests.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
-import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
 
 from runner.errors import Conflict, InvalidRequest, KeyNotFound, StorageFailed
+from runner.library.files import write_private
 
 Scope = Literal["inference", "pull", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -95,28 +93,15 @@ class KeyRing:
 
     def _store(self, keys: dict[str, ApiKey]) -> None:
         content = json.dumps([asdict(key) for key in keys.values()], indent=1) + "\n"
-        temporary = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _write(temporary, content.encode())
-            os.replace(temporary, self._path)
+            write_private(self._path, content.encode())
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
             raise StorageFailed(f"the key file cannot be written: {error.strerror}") from None
         self._keys = keys
 
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
 
 
 def _read(path: Path) -> list[ApiKey]:

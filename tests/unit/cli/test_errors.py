@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from cli.errors import CliError, explain, report
@@ -44,6 +47,20 @@ def test_near_names_that_the_daemon_told_are_not_repeated() -> None:
 
 def test_a_system_error_names_the_file() -> None:
     assert explain(PermissionError(13, "Permission denied", "/x"))[0] == "/x: Permission denied"
+
+
+def test_a_fault_of_the_store_names_its_folder_where_it_is_this_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEARTH_HOME", str(tmp_path))
+    monkeypatch.setenv("HEARTH_HOST", "127.0.0.1:1")
+    full = ClientError("no space.", code="storage_failed", details={"errno": "ENOSPC"})
+    assert explain(full) == ("no space.", 1)
+    (tmp_path / "state").mkdir()
+    facts = {"url": "http://127.0.0.1:1", "models": "/data/models"}
+    (tmp_path / "state" / "daemon.json").write_text(json.dumps(facts))
+    assert explain(full) == ("no space. The models are in /data/models", 1)
+    assert explain(ClientError("no.", code="storage_failed")) == ("no.", 1)
 
 
 def test_an_unforeseen_error_is_one_line_without_a_traceback(

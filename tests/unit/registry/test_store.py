@@ -25,6 +25,7 @@ from registry.errors import (
     StoreFull,
     StoreLocked,
     StoreReadOnly,
+    shown_size,
 )
 from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
@@ -315,13 +316,17 @@ def test_a_full_disk_is_told_with_numbers_and_leaves_nothing(store: Store) -> No
         writer.write(b"weights")
     assert caught.value.errno == errno.ENOSPC
     assert caught.value.needed_bytes == 7
-    assert f"needs 7 bytes, {caught.value.free_bytes} are free" in caught.value.message
+    free = shown_size(caught.value.free_bytes)
+    assert caught.value.message == (
+        f"cannot write the blob: not enough space on the disk (ENOSPC); it takes 7 B, and {free} "
+        "are free. Remove models or other files"
+    )
     assert not list((store.root / "tmp").iterdir())
     assert install(store, "ember", b"weights") == store.get(EMBER).manifest
 
 
 def test_more_than_is_free_is_refused_before_anything_is_written(store: Store) -> None:
-    with pytest.raises(StoreFull, match=f"needs {2**60} bytes"):
+    with pytest.raises(StoreFull, match="it takes 1152922 TB, and"):
         store.blob_writer(size_bytes=2**60).__enter__()
     assert not list((store.root / "tmp").iterdir())
 

@@ -15,7 +15,7 @@ from modelfile.convert.architectures import ARCHITECTURES
 from modelfile.convert.conversion import convert
 from modelfile.convert.metadata import MetadataValue
 from modelfile.errors import ConvertError
-from registry.errors import InvalidSafetensors
+from registry.errors import InvalidSafetensors, StoreFull
 from registry.formats.gguf import read_header
 from tests.unit.modelfile.convert.checkpoints import (
     CONFIG,
@@ -242,7 +242,7 @@ def test_a_full_disk_is_found_before_anything_is_written(
     write_checkpoint(tmp_path)
     usage = namedtuple("usage", "total used free")(1, 1, 100)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(OSError, match="are free") as caught:
+    with pytest.raises(StoreFull, match="100 B are free") as caught:
         run(tmp_path)
     assert caught.value.errno == errno.ENOSPC
     assert not list(tmp_path.glob("*.gguf*"))

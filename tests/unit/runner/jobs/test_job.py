@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import io
 import json
+from pathlib import Path
 
 import pytest
 
 from modelfile.errors import ModelfileError
 from registry.errors import InvalidGguf, StoreReadOnly
 from runner.errors import InsufficientMemory, WorkerTimeout
-from runner.jobs.job import Reporter, as_hearth_error
+from runner.jobs.job import Reporter, told
 
 
 def test_progress_is_written_ten_times_a_second_and_at_the_end() -> None:
@@ -41,17 +42,19 @@ def test_a_new_status_is_written_at_once() -> None:
     [
         (ModelfileError("no"), "invalid_value"),
         (InvalidGguf("no"), "model_invalid"),
-        (StoreReadOnly("write"), "storage_failed"),
+        (StoreReadOnly("write"), "conflict"),
         (MemoryError(), InsufficientMemory.code),
         (WorkerTimeout("slow"), "worker_timeout"),
     ],
 )
 def test_errors_of_the_leaves_become_those_of_the_runner(error: Exception, code: str) -> None:
-    assert as_hearth_error(error).code == code
+    assert told(error, Path("model.gguf")).code == code
 
 
-def test_a_failed_system_call_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    told = as_hearth_error(OSError(errno.ENOSPC, "full"))
-    assert "No space left on device (ENOSPC)" in told.message
-    assert told.details == {"errno": "ENOSPC"}
+def test_a_failed_system_call_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    full = told(OSError(errno.ENOSPC, "full"), tmp_path / "model.gguf")
+    assert full.message.startswith(
+        "cannot write the model: not enough space on the disk (ENOSPC); "
+    )
+    assert full.details == {"errno": "ENOSPC"}
     assert "OSError" in capsys.readouterr().err

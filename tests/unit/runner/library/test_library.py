@@ -8,8 +8,8 @@ import pytest
 from registry.errors import ModelMissing
 from registry.progress import Progress
 from runner.errors import InvalidRequest, ModelNotFound, NetworkForbidden
+from runner.leaf_errors import as_hearth_error
 from runner.library.create import CreateOptions, create_model
-from runner.library.errors import as_hearth_error
 from runner.library.fsck import FsckTotals, check_store
 from runner.library.library import Library
 from runner.library.pull import pull_model

@@ -1,4 +1,4 @@
-"""The errors of the store and of remote hosts, as the daemon's clients see them."""
+"""The errors of the store, of remote hosts and of Modelfiles, as the daemon's clients see them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ def as_hearth_error(error: Exception) -> runner.HearthError | None:
     if isinstance(error, runner.HearthError):
         return error
     if isinstance(error, ModelfileError):
-        return runner.InvalidRequest(str(error))
+        return runner.InvalidRequest(error.message)
     if not isinstance(error, RegistryError):
         return None
     kind = next(kind for base, kind in _KINDS.items() if isinstance(error, base))
     details: dict[str, Any] = {}
     if isinstance(error, registry.ModelMissing):
         details = {"model": error.name, "suggestions": list(error.suggestions)}
+    if isinstance(error, registry.StoreReadOnly):
+        details = {"errno": "EROFS"}
     if isinstance(error, registry.StoreFault):
         details = {"errno": errno.errorcode.get(error.errno or 0)}
     return kind(error.message, **details)
