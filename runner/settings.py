@@ -214,7 +214,9 @@ class Settings:
         "OLLAMA_LOAD_TIMEOUT",
     )
     step_timeout: float | None = _setting(
-        parse_duration, 120.0, "maximum time for one engine step before the worker is restarted"
+        parse_duration,
+        120.0,
+        "maximum time for one engine step before the worker is ended",
     )
     drain_timeout: float | None = _setting(
         parse_duration, 30.0, "how long a stopping daemon waits for streams to finish"

@@ -1,15 +1,19 @@
-"""How many prompt tokens a step may compute while other sequences stream.
+"""How many prompt tokens a step may compute.
 
 A mixed step should take at most twice as long as a pure decode step, or MAX_STEP_S where that is
 longer: a stream then pauses no more than a reader notices, and prompts still get most of a slow
-machine. Where nobody streams yet, a step takes whole prompts until it has enough to do: the first
-to come is then answered first, instead of all when the last is computed. What tokens cost is
+machine. Where nobody streams, large steps give the most tokens a second, so that only a step beyond
+ALONE_STEP_S is cut: on a machine so busy, or with a model so large, that it would come near the
+limit at which a worker counts as stuck. And it takes whole prompts until it has enough to do: the
+first to come is then answered first, instead of all when the last is computed. What tokens cost is
 measured on the steps themselves. It knows no sequences.
 """
 
 from __future__ import annotations
 
 MAX_STEP_S = 0.150
+ALONE_STEP_S = 10.0  # a twelfth of HEARTH_STEP_TIMEOUT's default: load may grow so much meanwhile
+FIRST_CHUNK_TOKENS = 256  # of a model of unknown speed
 SLOWDOWN = 2.0
 MIN_CHUNK_TOKENS = 64  # measured on two Zen 5 cores: 32 tokens cost 6.7 ms each, 64 5.0, 256 4.3
 ENOUGH_PREFILL_TOKENS = 128  # eight prompts of 37 tokens: 64 cost 5 % of the throughput, 128 1 %
@@ -43,14 +47,12 @@ class Pacer:
         self._prefill_tokens = self._prefill_tokens * fade + prefill_tokens
 
     def prefill_budget(self, limit: int, decode_rows: int) -> int:
-        """Prompt tokens for the next step, at most limit: all of them when nobody decodes."""
+        """Prompt tokens for the next step, at most limit. decode_rows: sequences that stream."""
         token_s = self.prefill_token_s
-        if decode_rows == 0:
-            return limit
-        if token_s is None or token_s <= 0:
-            return min(limit, MIN_CHUNK_TOKENS)
+        if not token_s:
+            return min(limit, MIN_CHUNK_TOKENS if decode_rows else FIRST_CHUNK_TOKENS)
         decode_s = self.decode_s or 0.0
-        allowed_s = max(SLOWDOWN * decode_s, MAX_STEP_S) - decode_s
+        allowed_s = max(SLOWDOWN * decode_s, MAX_STEP_S) - decode_s if decode_rows else ALONE_STEP_S
         return min(limit, max(int(allowed_s / token_s), MIN_CHUNK_TOKENS))
 
     def enough_prefill(self) -> int:

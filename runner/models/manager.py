@@ -258,8 +258,7 @@ class Manager:
         if queued >= self.settings.max_queue:
             raise QueueFull(
                 f"{queued} requests are already waiting "
-                f"(HEARTH_MAX_QUEUE={self.settings.max_queue}); "
-                "try again later",
+                f"(HEARTH_MAX_QUEUE={self.settings.max_queue}); try again later",
                 retry_after_s=min(60, 1 + queued // parallel),
             )
 
@@ -374,6 +373,7 @@ class Manager:
         worker.name = load.name
         worker.observer = self._observer
         self._observer.loaded(load.first_name, load.load_s)
+        worker.on_failure(lambda: self._set_aside(load))
         worker.on_end(lambda: self._on_worker_end(load, worker))
         log.info("loaded %s in %.2f s: context %d, cache for %d tokens, swap %s, "
                  "%d layers on GPU, pid %d", name, load.load_s, plan.context_length,
@@ -397,7 +397,7 @@ class Manager:
         self._changed.set()
 
     def _set_aside(self, load: Load) -> None:
-        """No new leases of the load, which goes."""
+        """No new leases of the load, which goes; until its process is gone its memory counts."""
         if self._loads.get(load.key) is load:
             del self._loads[load.key]
         self._leaving.add(load)

@@ -1,7 +1,8 @@
 """One worker process for one loaded model: load it, give it requests, notice its death.
 
 Owns the process, its socket and the requests in flight. A dead or silent worker costs exactly
-those requests an error; whether and when to start another is the manager's business.
+those requests an error, at once: a killed process may take a minute to end on a busy machine.
+Whether and when to start another is the manager's business.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class WorkerHandle:
         self._sequences: dict[str, tuple[DeltaStream, int, str]] = {}
         self._calls: dict[str, asyncio.Future[Any]] = {}
         self._ready: asyncio.Future[WorkerInfo] = self._loop.create_future()
+        self._failed: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[HearthError] = self._loop.create_future()
         self._watchdog = Watchdog(name, timeouts, lambda: self.busy, self.stats, self._end_with)
         self._fault: HearthError | None = None
@@ -81,6 +83,10 @@ class WorkerHandle:
     def busy(self) -> bool:
         """True while a request is in flight."""
         return bool(self._sequences or self._calls)
+
+    def on_failure(self, callback: Callable[[], None]) -> None:
+        """Call callback once the worker, having been ready, is given up; its process may last."""
+        self._failed.add_done_callback(lambda _: callback())
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call callback once the process is gone, however it ended."""
@@ -245,6 +251,10 @@ class WorkerHandle:
     def _end_with(self, error: HearthError) -> None:
         self._fault = self._fault or error
         self._process.kill()
+        self.fail_all(self._fault)
+        if self._ready.done() and not self._failed.done():
+            self.crashed = True
+            self._failed.set_result(None)
 
     def _on_frame(self, frame: dict[str, Any]) -> None:
         op = frame["op"]
@@ -306,7 +316,7 @@ class WorkerHandle:
 
     async def _reap(self) -> None:
         status = await self._process.wait(_EXIT_GRACE_S if self._closing else _DEATH_GRACE_S)
-        self.crashed = not self._closing and (self._fault is None or self._was_running())
+        self.crashed |= not self._closing and (self._fault is None or self._was_running())
         error = self._fault or WorkerCrashed(
             f"the worker of {self.name} ended unexpectedly ({status}); the next request starts it"
             " again",

@@ -1,5 +1,9 @@
 """Notices a worker that makes no progress.
 
+A worker sends a frame after each step, be it empty. Silence for as long as a step may take is then
+either a step too long, or work before the steps (images, grammars), which has no limit: the worker
+says which, and is ended STATS_TIMEOUT_S after the limit at the latest if it does not answer.
+
 Owns the measure of silence and its limits. Knows no frames and no process: a function ends a worker
 that is silent for too long.
 """
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 from runner.errors import HearthError, WorkerTimeout
 from runner.types import WorkerStats
 
-_STATS_TIMEOUT_S = 2.0
+STATS_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +93,14 @@ class Watchdog:
             self._end(WorkerTimeout(message))
 
     async def _examine(self, limit_s: float) -> None:
-        """Silence alone proves nothing: steps that only read a long prompt send no frame. The
-        worker's other thread knows how long the step under way has taken."""
+        """The worker's other thread knows how long the step under way has taken."""
         age_s: float | None = limit_s
         with contextlib.suppress(TimeoutError, HearthError):
-            age_s = (await asyncio.wait_for(self._stats(), _STATS_TIMEOUT_S)).step_age_s
+            age_s = (await asyncio.wait_for(self._stats(), STATS_TIMEOUT_S)).step_age_s
         if age_s is not None and age_s >= limit_s:
             message = (
-                f"a step of {self._name} took more than {limit_s:g} s; the worker was terminated"
+                f"a step of {self._name} took more than {limit_s:g} s (HEARTH_STEP_TIMEOUT); the "
+                "worker was terminated, and the next request starts it again"
             )
             self._end(WorkerTimeout(message))
             return

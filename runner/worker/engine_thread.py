@@ -163,11 +163,11 @@ class EngineThread(threading.Thread):
         self._dropped.pop(id, None)
 
     def _report(self, output: StepOutput) -> None:
-        if output.deltas:
-            if self._prefixes or self._dropped:
-                output.deltas = [(id, self._completed(id, delta)) for id, delta in output.deltas]
-            deltas = [[id, delta_to_wire(delta)] for id, delta in output.deltas]
-            self._sink.send({"op": "step", "deltas": deltas})
+        """Send what a step gave, be it nothing: the daemon knows by it that steps end."""
+        if self._prefixes or self._dropped:
+            output.deltas = [(id, self._completed(id, delta)) for id, delta in output.deltas]
+        deltas = [[id, delta_to_wire(delta)] for id, delta in output.deltas]
+        self._sink.send({"op": "step", "deltas": deltas})
         for id, error in output.errors:
             self._send_error(id, error)
         for id, embeddings in output.embeddings:

@@ -23,7 +23,7 @@ Worker to daemon
     loading   progress                     0.0 .. 1.0
     ready     info                         WorkerInfo as an object
     failed    error                        loading the model failed; the worker exits
-    step      deltas                       [[id, delta], ...] of one engine step
+    step      deltas                       [[id, delta], ...] of one engine step; may be none
     reply     id, result
     error     id, error                    the request with this id has ended
 """

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import psutil
 
+from runner.models.watchdog import STATS_TIMEOUT_S
 from tests.conftest import RunningDaemon, StartDaemon
 
 CHAT = "/v1/chat/completions"
@@ -99,6 +101,23 @@ def test_a_hanging_step_is_ended_after_the_step_timeout(start_daemon: StartDaemo
         assert response.status_code == 504
         assert response.json()["error"]["code"] == "worker_timeout"
         assert client.post(CHAT, json=body("fine")).status_code == 200
+
+
+def test_idle_models_leave_while_another_hangs_and_it_is_ended_in_time(
+    start_daemon: StartDaemon,
+) -> None:
+    limit_s = 6.0
+    daemon = start_daemon(("echo", "other"), env={"HEARTH_STEP_TIMEOUT": f"{limit_s}s"})
+    with daemon.client() as one, daemon.client() as two, ThreadPoolExecutor(1) as pool:
+        one.post(CHAT, json=body("warm"))
+        two.post("/api/generate", json={"model": "other", "keep_alive": "1s"})
+        began_s = time.monotonic()
+        answer = pool.submit(one.post, CHAT, json=body("<|hang|>"))
+        while "other:latest" in {item["name"] for item in two.get("/api/ps").json()["models"]}:
+            assert not answer.done()
+        assert not answer.done()
+        assert answer.result().json()["error"]["code"] == "worker_timeout"
+        assert limit_s <= time.monotonic() - began_s < limit_s + STATS_TIMEOUT_S
 
 
 def test_a_stopped_process_is_ended_after_the_step_timeout(start_daemon: StartDaemon) -> None:

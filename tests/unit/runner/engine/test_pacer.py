@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from runner.engine.pacer import ENOUGH_PREFILL_TOKENS, MAX_STEP_S, MIN_CHUNK_TOKENS, Pacer
+from runner.engine.pacer import (
+    ALONE_STEP_S,
+    ENOUGH_PREFILL_TOKENS,
+    FIRST_CHUNK_TOKENS,
+    MAX_STEP_S,
+    MIN_CHUNK_TOKENS,
+    Pacer,
+)
 
 
 def measured(decode_s: float, token_s: float) -> Pacer:
@@ -14,12 +21,19 @@ def measured(decode_s: float, token_s: float) -> Pacer:
 
 
 def test_without_anybody_decoding_the_whole_budget_is_for_prompts() -> None:
-    assert Pacer().prefill_budget(512, 0) == 512
     assert measured(0.05, 0.01).prefill_budget(512, 0) == 512
+
+
+@pytest.mark.parametrize(("token_s", "tokens"), [(0.05, 200), (0.1, 100), (3.0, MIN_CHUNK_TOKENS)])
+def test_no_step_is_longer_than_its_time_where_tokens_are_slow(token_s: float, tokens: int) -> None:
+    budget = measured(0.05, token_s).prefill_budget(512, 0)
+    assert budget == pytest.approx(tokens, rel=0.02)
+    assert budget == MIN_CHUNK_TOKENS or budget * token_s == pytest.approx(ALONE_STEP_S, rel=0.02)
 
 
 def test_before_any_measurement_a_small_chunk_is_tried() -> None:
     assert Pacer().prefill_budget(512, 1) == MIN_CHUNK_TOKENS
+    assert Pacer().prefill_budget(512, 0) == FIRST_CHUNK_TOKENS
 
 
 @pytest.mark.parametrize(("decode_s", "token_s"), [(0.03, 0.001), (0.2, 0.002), (0.001, 0.0005)])

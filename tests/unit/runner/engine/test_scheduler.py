@@ -3,11 +3,13 @@ does not continue what is in its cache, and in hash mode each token depends on a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +25,7 @@ from runner.backends.backend import (
 from runner.engine import scheduler as scheduler_module
 from runner.engine import swap as swap_module
 from runner.engine.engine import Engine
+from runner.engine.pacer import ALONE_STEP_S
 from runner.engine.speculation import DraftModel, DraftTimings, PromptLookup, Speculation
 from runner.engine.swap import SwapSpace
 from runner.types import Delta, GenerateRequest, SamplingParams
@@ -423,8 +426,33 @@ def test_the_first_prompts_of_a_crowd_are_not_held_up_by_the_last() -> None:
 
 
 def test_a_prompt_that_fills_a_step_is_not_cut_short() -> None:
-    backend = FakeBackend(Capacity(2000, 8, 600, 512, VOCABULARY, 1, True))
+    backend = FakeBackend(Capacity(2000, 8, 600, 256, VOCABULARY, 1, True))
     engine = Engine(backend, FakeTokenizer(), clock=lambda: 0.0)
-    engine.submit(GenerateRequest("long", max_tokens=1), [97] * 500)
+    engine.submit(GenerateRequest("long", max_tokens=1), [97] * 250)
     engine.submit(GenerateRequest("later", max_tokens=1), [98] * 10)
     assert [id for id, _ in engine.step().deltas] == ["long"]
+
+
+def test_steps_of_a_long_prompt_shrink_with_a_machine_that_becomes_slow() -> None:
+    backend = FakeBackend(Capacity(9000, 8, 9000, 512, VOCABULARY, 1, True))
+    now_s, token_s, computed, durations = 0.0, 0.001, 0, []
+    engine = Engine(backend, FakeTokenizer(), clock=lambda: now_s)
+    engine.submit(GenerateRequest("long", max_tokens=1), [97] * 8000)
+    compute = backend.step
+
+    def step(rows: Sequence[Row]) -> list[SampledToken]:
+        nonlocal now_s, computed
+        tokens = sum(len(row.tokens) for row in rows)
+        computed += tokens
+        durations.append(tokens * (token_s if computed < 3000 else 100 * token_s))
+        now_s += durations[-1]
+        return compute(rows)
+
+    backend.step = step  # type: ignore[method-assign]
+    while engine.busy:
+        engine.step()
+    quiet, busy = durations[1:6], durations[6:-1]
+    assert quiet == [pytest.approx(0.512)] * 5
+    assert max(busy[1:]) <= ALONE_STEP_S * 2
+    assert all(later <= earlier for earlier, later in itertools.pairwise(busy))
+    assert busy[-1] <= ALONE_STEP_S * 1.1

@@ -39,6 +39,12 @@ class FakeWorker:
         self.pid, self.crashed, self.closed = 2**22 + 1, False, False
         self._end: list[Callable[[], None]] = []
 
+    def on_failure(self, callback: Callable[[], None]) -> None:
+        self._failure = callback
+
+    def fail(self) -> None:
+        self._failure()
+
     def on_end(self, callback: Callable[[], None]) -> None:
         self._end.append(callback)
 
@@ -239,6 +245,23 @@ async def test_a_model_in_use_does_not_expire(make: Make, starter: Starter) -> N
     starter.started[0].on_end(ended.set)
     await asyncio.wait_for(ended.wait(), 60)
     assert names(manager) == set()
+
+
+async def test_a_worker_that_is_given_up_is_replaced_at_once_and_its_memory_counts(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    async with manager.lease("a"):
+        starter.started[0].fail()
+        assert names(manager) == set()
+        assert [load.name for load in manager.present] == ["a"]
+        await use(manager, "a")
+        assert len(starter.started) == 2
+    await settle()
+    assert len(manager.present) == 2
+    starter.started[0].crash()
+    assert len(manager.present) == 1
+    assert names(manager) == {"a"}
 
 
 async def test_unload_waits_for_the_last_user(make: Make, starter: Starter) -> None:

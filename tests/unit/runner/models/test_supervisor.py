@@ -17,9 +17,10 @@ from runner.errors import (
     WorkerCrashed,
     WorkerTimeout,
 )
-from runner.models import connection, worker_process
+from runner.models import connection, watchdog, worker_process
 from runner.models.supervisor import WorkerHandle
 from runner.models.watchdog import Timeouts
+from runner.models.worker_process import WorkerProcess
 from runner.types import GenerateRequest, LoadPlan
 from runner.worker.protocol import encode_frame
 
@@ -172,6 +173,45 @@ async def test_a_crash_in_the_load_is_a_crash(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_load_without_progress_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WorkerTimeout, match="no loading progress"):
         await start(monkeypatch, "time.sleep(60)", Timeouts(load_s=0.3))
+
+
+async def test_steps_that_end_are_no_silence_however_long_the_answer_takes_to_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = (
+        READY
+        + f"""
+receive()
+for _ in range(20):
+    time.sleep(0.1)
+    send({{"op": "step", "deltas": []}})  # and questions are not answered
+send({{"op": "step", "deltas": [["1", {{"text": "b", "token_count": 1, "finish": {FINISH!r}}}]]}})
+receive()
+"""
+    )
+    monkeypatch.setattr(watchdog, "STATS_TIMEOUT_S", 0.05)
+    worker = await start(monkeypatch, script, Timeouts(step_s=1.0))
+    assert await answer(worker) == "b"
+    await worker.close()
+
+
+async def test_requests_of_a_stuck_worker_do_not_wait_for_its_process_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watchdog, "STATS_TIMEOUT_S", 0.05)
+    kill = WorkerProcess.kill
+    monkeypatch.setattr(WorkerProcess, "kill", lambda self: None)  # as on a starved machine
+    worker = await start(monkeypatch, READY + "time.sleep(600)\n", Timeouts(step_s=0.2))
+    failed, ended = asyncio.Event(), asyncio.Event()
+    worker.on_failure(failed.set)
+    worker.on_end(ended.set)
+    with pytest.raises(WorkerTimeout, match="HEARTH_STEP_TIMEOUT"):
+        await answer(worker)
+    await failed.wait()
+    assert not ended.is_set()
+    kill(worker._process)
+    await ended.wait()
+    assert worker.crashed
 
 
 async def test_a_worker_that_ignores_the_shutdown_is_ended_anyway(

@@ -177,6 +177,13 @@ def test_logprobs_and_stops_cross_the_protocol(loaded: Client) -> None:
     assert finish.stop_string == "STOP"
 
 
+def test_every_step_of_a_long_prompt_sends_a_frame(loaded: Client) -> None:
+    loaded.generate("a", "x" * 1500, max_tokens=1)
+    loaded.finish("a")
+    assert loaded.steps == loaded.stats().steps == 4  # 256 tokens, then 512
+    assert len(loaded.deltas["a"]) == 1
+
+
 def test_a_cancelled_request_sends_nothing_more_and_leaves_the_batch(loaded: Client) -> None:
     loaded.generate("gone", "<|slow|>abc", ignore_eos=True)
     loaded.generate("stays", "<|slow|>xyz", ignore_eos=True)
