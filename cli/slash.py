@@ -160,7 +160,8 @@ def _show(session: Session, rest: str) -> None:
     text = part_text(model, rest)
     if rest == "parameters":
         text = _parameters(session, text)
-    print(text or f"No {rest} was specified for this model.")
+    absent = _ABSENT.get(rest, f"{rest} was")
+    print(text or f"No {absent} specified for this model.")
 
 
 def _parameters(session: Session, of_model: str) -> str:
@@ -177,6 +178,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
+_ABSENT = {"system": "system message was", "parameters": "parameters were"}
 _SETTERS: dict[str, Callable[[Session, str], None]] = {
     "parameter": _set_parameter,
     "system": _set_system,

@@ -21,20 +21,20 @@ def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
     kind = adapter.metadata.get("general.type")
     if kind != "adapter":
         raise BuildError(
-            f"ADAPTER names a GGUF file that is not an adapter but {kind or 'a model'!r}"
+            f"ADAPTER names a GGUF file of type {kind or 'model'}; name that of a LoRA adapter"
         )
     if adapter.metadata.get("adapter.type") != "lora":
         found = str(adapter.metadata.get("adapter.type"))[:40]
         raise BuildError(f"the adapter is of type {found!r}, expected 'lora'")
     if adapter.architecture != base.architecture:
         raise BuildError(
-            f"the adapter is for the architecture {adapter.architecture}, the model is"
-            f" {base.architecture}: it was made for another model"
+            f"the adapter was made for another model: its architecture is {adapter.architecture},"
+            f" that of this model {base.architecture}"
         )
     weights = {tensor.name: tensor for tensor in base.tensors}
     pairs = _pairs(adapter)
     if not pairs:
-        raise BuildError("the adapter has no tensors")
+        raise BuildError("the adapter has no tensors; its file is incomplete")
     if base.keeps_checkpoint:
         return  # its tensors have other names and shapes; the backend compares them when it loads
     for name, pair in pairs.items():
@@ -75,8 +75,8 @@ def _check_pair(
         fits = (wide, high, a_out) == (a_in, b_out, b_in)
     if not fits:
         raise BuildError(
-            f"the adapter's shapes for {name} are {list(a)} and {list(b)}, the model's tensor is"
-            f" {list(target.dimensions)}: it was made for another model"
+            f"the adapter was made for another model: its matrices for {name} are {list(a)} and"
+            f" {list(b)}, the model's tensor is {list(target.dimensions)}"
         )
 
 

@@ -83,7 +83,9 @@ def build(store: Store, description: Description) -> Iterator[str]:
     StoreFull, StoreFault.
     """
     if (description.from_model is None) == (not description.files):
-        raise BuildError("give either from, the name of an installed model, or files, one GGUF")
+        raise BuildError(
+            'give either "from", the name of an installed model, or "files", one GGUF file'
+        )
     check_description(description)
     yield "reading the model"
     base = _from_file(store, description) if description.files else _from_model(store, description)
@@ -138,7 +140,7 @@ def _check_family_names(description: Description, inherited: Mapping[str, Any]) 
 def _from_file(store: Store, description: Description) -> _Base:
     if len(description.files) != 1:
         names = ", ".join(sorted(description.files)[:5])
-        raise BuildError(f"{len(description.files)} files ({names}), expected one GGUF file")
+        raise BuildError(f"expected one GGUF file, got {len(description.files)} ({names})")
     ((_, digest),) = description.files.items()
     model, header = _weights(store, digest)
     return _Base(model, (), header, {}, {})
@@ -158,7 +160,9 @@ def _weights(store: Store, digest: Digest) -> tuple[Descriptor, GgufHeader]:
 def check_header(header: GgufHeader) -> None:
     """Refuse a GGUF that holds no whole language model. Raises BuildError, InvalidGguf."""
     if header.split_count > 1:
-        raise BuildError(f"the file is one of {header.split_count} parts; give the other parts too")
+        raise BuildError(
+            f"the file is one of {header.split_count} parts; give the other parts, too"
+        )
     if is_projector(header):
         raise BuildError(
             "the GGUF is a multimodal projector, not a language model; give the model too, with"
@@ -166,9 +170,13 @@ def check_header(header: GgufHeader) -> None:
         )
     kind = header.metadata.get("general.type")
     if kind in ("adapter", "imatrix") or header.architecture == "clip":
-        raise BuildError(f"the GGUF is not a language model but {kind or header.architecture!r}")
+        raise BuildError(
+            f"the GGUF file is of type {kind or header.architecture}; name that of a language model"
+        )
     if not header.tensors and header.architecture != ECHO_ARCHITECTURE:
-        raise InvalidGguf("the file has no tensors, it only contains a vocabulary", "tensors")
+        raise InvalidGguf(
+            "the file has a vocabulary and no tensors; use the whole model's file", "tensors"
+        )
 
 
 def _from_model(store: Store, description: Description) -> _Base:
@@ -176,7 +184,9 @@ def _from_model(store: Store, description: Description) -> _Base:
     stored = store.get(description.from_model)
     manifest = stored.manifest
     if stored.fault is not None:
-        raise BuildError(f"model {stored.name.short} is damaged: {stored.fault}")
+        raise BuildError(
+            f"model {stored.name.short} is damaged: {stored.fault}; pull or create it again"
+        )
     model = model_layer(manifest)
     others = tuple(layer for layer in manifest.layers if layer is not model)
     if description.weights is None:
@@ -290,7 +300,7 @@ def _new_layers(description: Description, base: _Base) -> Iterator[tuple[str, by
         content = _json(turns)
         if len(content) > MAX_MESSAGES_BYTES:
             raise BuildError(
-                f"the messages have {len(content)} bytes, at most {MAX_MESSAGES_BYTES}"
+                f"the messages have {len(content)} bytes, at most {MAX_MESSAGES_BYTES} are allowed"
             )
         yield MESSAGES_TYPE, content
     for text in description.licenses:

@@ -20,7 +20,7 @@ from registry.bundle import MAX_TEXT_BYTES
 OLLAMA_LEVEL: Final = (0, 32)
 """The release of Ollama whose Modelfiles and models hearth follows: what REQUIRES is held to."""
 _MAX_COUNTS: Final = {
-    "from": (2, "at most two FROM are allowed: the model and its multimodal projector"),
+    "from": (2, "at most two FROM lines are allowed: the model and its multimodal projector"),
     "adapter": (1, "only one ADAPTER is supported"),
 }
 _VERSION: Final = re.compile(

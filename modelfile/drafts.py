@@ -16,8 +16,8 @@ def check_draft(draft: GgufHeader, base: GgufHeader) -> None:
         raise BuildError("DRAFT names an embedding model, which cannot generate draft tokens")
     if draft.vocabulary_size != base.vocabulary_size:
         raise BuildError(
-            f"the draft model has {draft.vocabulary_size} tokens, the model {base.vocabulary_size}:"
-            " both need the same vocabulary"
+            f"the draft model has {draft.vocabulary_size} tokens and the model"
+            f" {base.vocabulary_size}: both need the same vocabulary"
         )
 
 

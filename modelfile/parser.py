@@ -22,7 +22,9 @@ def decode(content: bytes) -> str:
     Raises EncodingError, naming the line.
     """
     if len(content) > MAX_BYTES:
-        raise EncodingError(f"the Modelfile has {len(content)} bytes, at most {MAX_BYTES}")
+        raise EncodingError(
+            f"the Modelfile has {len(content)} bytes, at most {MAX_BYTES} are allowed"
+        )
     encoding = "utf-8"
     for mark, name in _BOMS:
         if content.startswith(mark):
@@ -84,7 +86,7 @@ def _command(lexer: Lexer) -> Command:
     instruction = place.text.lower()
     if instruction not in INSTRUCTIONS:
         raise _unknown(
-            place, f"command must be one of {_listed(INSTRUCTIONS)}", place.text, INSTRUCTIONS
+            place, f"the command must be one of {_listed(INSTRUCTIONS)}", place.text, INSTRUCTIONS
         )
     _require_more(lexer, place, place.text)
     lexer.skip_blanks()
@@ -94,7 +96,9 @@ def _command(lexer: Lexer) -> Command:
         lexer.skip_blanks()
     value = lexer.value()
     if not value.closed:
-        reason = f"unexpected EOF: the quote {value.quote} is not closed"
+        reason = (
+            f"unexpected EOF: the quote {value.quote} is not closed; end a line with {value.quote}"
+        )
         raise ParseError(reason, place.line, place.column, value.text)
     return Command(instruction, value.text, word, place.line, place.column)
 
@@ -111,7 +115,7 @@ def _parameter(lexer: Lexer, place: Word) -> str:
 def _role(lexer: Lexer, place: Word) -> str:
     word = lexer.word()
     if word.text and word.text not in ROLES:
-        reason = f"message role must be one of {_listed(ROLES)}"
+        reason = f"the role of a message must be one of {_listed(ROLES)}"
         raise _unknown(word, reason, word.text, ROLES)
     _require_more(lexer, place, f"MESSAGE {word.text}".strip())
     return word.text
@@ -120,7 +124,9 @@ def _role(lexer: Lexer, place: Word) -> str:
 def _require_more(lexer: Lexer, place: Word, what: str) -> None:
     if not lexer.at_blank:
         raise ParseError(
-            f'unexpected EOF: {what} needs a value; "" is the empty one', place.line, place.column
+            f'unexpected EOF: {what} has no value; write "" for an empty one',
+            place.line,
+            place.column,
         )
 
 

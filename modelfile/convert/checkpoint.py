@@ -104,7 +104,7 @@ def _check_tensor(tensor: TensorEntry, shape: tuple[int, ...]) -> None:
 def _no_weights(files: Mapping[str, Path]) -> None:
     for name, path in files.items():
         check_safe(name, path)
-    raise ConvertError("no .safetensors file with weights")
+    raise ConvertError("there is no .safetensors file with weights")
 
 
 def check_safe(name: str, path: Path) -> None:

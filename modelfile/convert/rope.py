@@ -64,7 +64,7 @@ def llama3_frequencies(config: Config, width: int, base: float) -> tuple[Compute
     low, high = parameters.number("low_freq_factor", 1), parameters.number("high_freq_factor", 4)
     context = parameters.number("original_max_position_embeddings", 8192)
     if min(factor, low, high, context, base) <= 0 or low == high:
-        parameters.refuse("factor", "the factors of llama3 scaling must be positive and differ")
+        parameters.refuse("factor", "the factors of llama3 scaling must be positive and different")
     divisors = []
     for pair in range(0, width, 2):
         turns = context * base ** (-pair / width) / (2 * math.pi)  # over the old context

@@ -45,7 +45,9 @@ def _write_contents(
             written += count
             report(STATUS, done + written, layout.size_bytes)
         if written != place.size_bytes:
-            raise ConvertError(f"{place.name}: {written} bytes, planned {place.size_bytes}")
+            raise ConvertError(
+                f"tensor {place.name} has {written} bytes, not {place.size_bytes} as planned"
+            )
         write_all(output, bytes(padded(written) - written))
         done += padded(written)
     report(STATUS, layout.size_bytes, layout.size_bytes)

@@ -88,7 +88,7 @@ def to_json(
     elif indent is not None:
         indent = min(int(indent), _MAX_INDENT)
     if separators is not None and sum(len(str(part)) for part in separators) > _MAX_INDENT:
-        raise LimitExceeded("the separators of tojson are too long")
+        raise LimitExceeded(f"the separators of tojson have more than {_MAX_INDENT} characters")
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -173,7 +173,9 @@ def _wordwrap(
 
 def _round(_budget: Budget, _value: Any, precision: int = 0, *_: Any, **__: Any) -> None:
     if abs(int(precision)) > _MAX_PRECISION:
-        raise LimitExceeded(f"round to {precision} digits, at most {_MAX_PRECISION} are allowed")
+        raise LimitExceeded(
+            f"round({precision}) is not allowed; the most are {_MAX_PRECISION} digits"
+        )
 
 
 def _grouped(budget: Budget, value: Any, count: int = 1, *_: Any, **__: Any) -> None:

@@ -127,7 +127,7 @@ def _thinking(options: Mapping[str, Any]) -> dict[str, Any]:
 def _message(given: Mapping[str, Any]) -> ollama.ApiMessage:
     role = given.get("role")
     if not isinstance(role, str):
-        raise TemplateError("a message has no role")
+        raise TemplateError("a message has no role; use system, user, assistant or tool")
     return ollama.message(clean(role.lower()), clean(_content(given.get("content"))), given)
 
 

@@ -49,7 +49,9 @@ class JinjaChatTemplate(ChatTemplate):
         """See ChatTemplate."""
         for name in RESERVED:
             if name in options:
-                raise TemplateError(f"the template option {name!r} is set by hearth itself")
+                raise TemplateError(
+                    f"the template option {name!r} is set by hearth itself; leave it out"
+                )
         values: dict[str, Any] = {k: v for k, v in self._constants.items() if v is not None}
         values |= {"documents": None, **options}
         values |= {"messages": list(messages), "tools": list(tools) if tools else None}

@@ -47,7 +47,7 @@ class NamedTemplates(ChatTemplate):
         """Compile those of sources that can be chosen. Raises TemplateError."""
         if DEFAULT not in sources and TOOL_USE not in sources:
             names = ", ".join(sorted(sources)[:10]) or "none"
-            raise TemplateError(f"there is no template named default or tool_use, but {names}")
+            raise TemplateError(f"no template is named default or tool_use; the file has {names}")
         self._by_name = {
             name: compile_template(sources[name], bos, eos, JINJA)
             for name in (DEFAULT, TOOL_USE)
@@ -71,7 +71,9 @@ class NamedTemplates(ChatTemplate):
         chosen: ChatTemplate | None = self._by_name.get(TOOL_USE) if tools else None
         chosen = chosen or self._by_name.get(DEFAULT)
         if chosen is None:
-            raise TemplateError("the model has a template for conversations with tools only")
+            raise TemplateError(
+                "the model has a template for conversations with tools only; set a TEMPLATE"
+            )
         return chosen.render(messages, tools, add_generation_prompt, **options)
 
 

@@ -29,7 +29,7 @@ def check_template(source: str) -> None:
         template.render(_MESSAGES)
     except TemplateError as error:
         if any(_is_too_much(cause) for cause in _causes(error)):
-            raise TemplateError(f"{error.message}; a short question alone takes that much") from (
+            raise TemplateError(f"{error.message}; even a short question takes that much") from (
                 error
             )
 

@@ -102,7 +102,8 @@ def _rotated(config: Config, shape: DecoderShape) -> int:
     rotated = int(shape.head * parameters.number("partial_rotary_factor", outer))
     if rotated % 2 or not 0 < rotated <= shape.head:
         config.refuse(
-            "partial_rotary_factor", f"{rotated} of {shape.head} cannot be rotated in pairs"
+            "partial_rotary_factor",
+            f"{rotated} values of a head, expected an even number from 2 to {shape.head}",
         )
     return rotated
 

@@ -26,7 +26,7 @@ def fields(message: bytes) -> Iterator[tuple[int, Wire]]:
         key, position = _varint(message, position)
         number, kind = key >> 3, key & 7
         if not 0 < number < 1 << 29:
-            raise ValueError(f"field number {number} at byte {start}")
+            raise ValueError(f"invalid field number {number} at byte {start}")
         if kind == _VARINT:
             value, position = _varint(message, position)
             yield number, value
@@ -45,7 +45,7 @@ def _size(message: bytes, position: int, kind: int) -> tuple[int, int]:
         return 4, position
     if kind == _FIXED64:
         return 8, position
-    raise ValueError(f"wire type {kind} at byte {position}")
+    raise ValueError(f"invalid wire type {kind} at byte {position}")
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:

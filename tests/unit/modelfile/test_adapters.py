@@ -65,9 +65,9 @@ def test_an_adapter_that_fits_is_taken(
 @pytest.mark.parametrize(
     ("keys", "tensors", "message"),
     [
-        ({"general.type": text("imatrix")}, QUERY, "is not an adapter but 'imatrix'"),
+        ({"general.type": text("imatrix")}, QUERY, "file of type imatrix; name"),
         ({"adapter.type": text("ia3")}, QUERY, "of type 'ia3', expected 'lora'"),
-        ({"general.architecture": text("gemma2")}, QUERY, "for the architecture gemma2, the model"),
+        ({"general.architecture": text("gemma2")}, QUERY, "its architecture is gemma2, that of"),
         ({}, [], "has no tensors"),
         ({}, QUERY[:1], r"no tensor blk\.0\.attn_q\.weight\.lora_b"),
         ({}, [*QUERY, Tensor("rope.factors", (4,))], "neither .lora_a nor .lora_b"),
@@ -90,7 +90,7 @@ def test_an_adapter_of_another_model_is_refused(
 
 
 def test_a_model_is_no_adapter(base: GgufHeader) -> None:
-    with pytest.raises(BuildError, match="is not an adapter but 'a model'"):
+    with pytest.raises(BuildError, match="file of type model; name"):
         check_adapter(base, base)
 
 

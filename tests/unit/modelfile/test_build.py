@@ -189,7 +189,7 @@ def test_a_draft_model_must_be_another_model_of_the_same_vocabulary(store: Store
     more = llama_metadata() | tokenizer(("a", "b", "c", "d", "<0x0A>"))
     for metadata, message in (
         (others, "tokenizer.ggml.tokens differs"),
-        (more, "has 5 tokens, the model 4: both need the same vocabulary"),
+        (more, "has 5 tokens and the model 4: both need the same vocabulary"),
     ):
         draft = upload(store, gguf_file(metadata, llama_tensors()))
         with pytest.raises(BuildError, match=message):
@@ -263,7 +263,7 @@ def test_a_bad_parameter_of_a_modelfile_is_told_with_its_line() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"from_model": None}, BuildError, "give either from"),
+    ({"from_model": None}, BuildError, "the name of an installed model, or"),
     ({"from_model": Name.parse("gone")}, ModelMissing, "model 'gone' not found"),
     ({"parameters": {"top_k": -1}}, ParameterError, "parameter top_k is '-1'"),
     ({"parameters": {"temperature": float("nan")}}, ParameterError, "temperature is 'nan'"),
@@ -295,7 +295,7 @@ def test_a_file_that_is_not_in_the_store_is_told(store: Store) -> None:
 
 def test_several_files_are_refused(store: Store) -> None:
     digest = upload(store, llama_file())
-    with pytest.raises(BuildError, match=r"2 files \(a.gguf, b.gguf\), expected one"):
+    with pytest.raises(BuildError, match=r"expected one GGUF file, got 2 \(a.gguf, b.gguf\)"):
         list(build(store, Description(NAME, files={"a.gguf": digest, "b.gguf": digest})))
 
 
@@ -305,7 +305,7 @@ def test_several_files_are_refused(store: Store) -> None:
         (b"not a model", "not a GGUF file"),
         (b"", "not a GGUF file: it has 0 bytes"),
         (llama_file()[:5000], "truncated: "),
-        (gguf_file(llama_metadata()), "it only contains a vocabulary"),
+        (gguf_file(llama_metadata()), "a vocabulary and no tensors"),
         (gguf_file({"general.architecture": text("x" * 99)}), "general.architecture is"),
     ],
 )
@@ -328,7 +328,7 @@ def test_a_file_that_is_no_model_is_refused_and_removed(
             text("mmproj"),
             "is a multimodal projector, not a language model; give the model too",
         ),
-        ("general.type", text("adapter"), "is not a language model but 'adapter'"),
+        ("general.type", text("adapter"), "the GGUF file is of type adapter"),
     ],
 )
 def test_a_gguf_that_is_no_whole_language_model_is_refused(

@@ -171,7 +171,7 @@ def test_a_value_of_ten_megabytes_on_one_line_is_read_or_refused_at_once(quotes:
     value = "x y" * 3_500_000
     command = parse(f"FROM a\nSYSTEM {quotes}{value}{quotes}\n").commands[1]
     assert command.value == value
-    with pytest.raises(ParseError, match="unexpected EOF: the quote"):
+    with pytest.raises(ParseError, match="is not closed; end a line with"):
         parse(f'FROM a\nSYSTEM """{value}')
 
 

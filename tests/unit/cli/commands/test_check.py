@@ -56,7 +56,7 @@ def test_the_commands_have_the_names_that_ollama_gives_them(
         (b"FROM x\nREQUIRES soon", "expected a version", 2, 1),
         (b"FROM x\nREQUIRES 99.0", "newer than Ollama 0.32", 2, 1),
         (b"FROM x\nTEMPLATE {{ if }}", "missing value for if", 2, 1),
-        (b"FROM x\nTEMPLATE {{ range 999999999 }}x{{ end }}", "short question alone", 2, 1),
+        (b"FROM x\nTEMPLATE {{ range 999999999 }}x{{ end }}", "even a short question", 2, 1),
     ],
 )
 def test_an_error_has_its_place_and_exit_code_1(
@@ -92,7 +92,7 @@ def test_all_that_create_would_refuse_is_found_at_once(
         'SYSTM """two\nlines"""': "did you mean",
         "PARAMETER temprature 1": "did you mean temperature?",
         "PARAMETER top_k many": "expected a whole number from 0",
-        "MESSAGE wizard hi": "message role must be one of",
+        "MESSAGE wizard hi": "the role of a message must be one of",
         "RENDERER qwen3-codr": "did you mean qwen3-coder",
         "TEMPLATE {% if %}": "the template, line 1",
         "ADAPTER ./lora": "lora, named by ADAPTER, does not exist",

@@ -106,7 +106,7 @@ def test_an_impossible_name_is_refused_before_anything_is_sent(
         ("FROM ember\nADAPTER ./x\nADAPTER ./y\n", "line 3, column 1: only one ADAPTER"),
         ("FROM ember\nFROM ./b.gguf\n", "b.gguf, named by FROM, does not exist"),
         ("FROM ember\nFROM other\n", "FROM names two models (ember, other)"),
-        ("FROM a\nFROM b\nFROM c\n", "line 3, column 1: at most two FROM are allowed"),
+        ("FROM a\nFROM b\nFROM c\n", "line 3, column 1: at most two FROM lines are allowed"),
         ("FROM ./missing.gguf\n", "missing.gguf, named by FROM, does not exist"),
         ("FROM ./empty\n", "empty contains no model"),
         ("FROM /dev/null\n", "is a device"),

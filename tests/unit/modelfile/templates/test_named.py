@@ -26,7 +26,7 @@ def test_the_default_serves_tools_where_there_is_no_other() -> None:
 
 
 def test_what_cannot_be_chosen_is_told() -> None:
-    with pytest.raises(TemplateError, match="named default or tool_use, but rag"):
+    with pytest.raises(TemplateError, match="named default or tool_use; the file has rag"):
         NamedTemplates({"rag": "r"})
     with pytest.raises(TemplateError, match="with tools only"):
         NamedTemplates({"tool_use": "t"}).render([])

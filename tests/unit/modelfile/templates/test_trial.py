@@ -19,7 +19,7 @@ from modelfile.templates.trial import check_template
     ],
 )
 def test_a_template_without_an_end_is_refused(source: str, told: str) -> None:
-    with pytest.raises(TemplateError, match=rf"{told}.*; a short question alone takes that much"):
+    with pytest.raises(TemplateError, match=rf"{told}.*; even a short question takes that much"):
         check_template(source)
 
 

@@ -81,7 +81,7 @@ def test_adapters_are_loaded_at_the_scale_asked_for_and_counted(store: Store) ->
 
 def test_an_adapter_of_another_model_is_refused_before_anything_is_loaded(store: Store) -> None:
     found = bundle(store, llama_file(), adapter_file("qwen2"))
-    with pytest.raises(ModelInvalid, match="m: the adapter is for the architecture qwen2"):
+    with pytest.raises(ModelInvalid, match="for another model: its architecture is qwen2"):
         model_files(found)
 
 
