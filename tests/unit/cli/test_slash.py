@@ -143,6 +143,21 @@ def test_show_prints_what_the_model_has(
     assert text in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("parameters", "No parameters were specified for this model."),
+        ("system", "No system message was specified for this model."),
+    ],
+)
+def test_show_says_what_the_model_does_not_have(
+    daemon: FakeDaemon, session: Session, capsys: pytest.CaptureFixture[str], word: str, text: str
+) -> None:
+    daemon.reply("POST", "/api/show", {"model_info": {}})
+    execute(session, f"/show {word}")
+    assert capsys.readouterr().out == f"{text}\n"
+
+
 def test_show_puts_what_the_user_set_first(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
