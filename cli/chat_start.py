@@ -29,10 +29,18 @@ def chat_model(client: Client, model: str) -> JsonObject:
 def introduce(session: Session, shown: JsonObject) -> None:
     """Say what is different with this model, and show its own messages, which the session takes.
     Thinking that was asked for is turned off where the model has none."""
+    from cli.commands.show import is_base
+
     if session.think and "thinking" not in shown.get("capabilities", ()):
         session.think = None
         status(f"({session.model} does not support thinking: it is off)")
-    session.own = [] if session.raw else shown.get("messages") or []
+    session.alone = session.raw or is_base(shown)
+    if is_base(shown):
+        status(
+            f"({session.model} is a base model: it continues each text, without those before, and "
+            "answers no questions)"
+        )
+    session.own = [] if session.alone else shown.get("messages") or []
     for message in session.own:
         out = writer(session.word_wrap)
         if message["role"] == "user":

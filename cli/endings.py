@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cli.terminal import status
 
 if TYPE_CHECKING:
+    from cli.session import Session
     from runner.replies import ReplyChunk
 
 _LIMITS = {
@@ -26,18 +27,21 @@ def is_cut(last: ReplyChunk) -> bool:
     return last.get("limit") not in (None, "num_predict")
 
 
-def report_ending(last: ReplyChunk, options: Mapping[str, Any]) -> None:
-    """Print on stderr what there is to say. options: those that the user gave."""
-    for line in ending_lines(last, options):
+def report_ending(session: Session, last: ReplyChunk) -> None:
+    """Print on stderr what there is to say of an answer, or of a load; that the context is smaller
+    than was asked for only once."""
+    for line in ending_lines(last, session.options):
         status(f"({line})")
+    used = last.get("num_ctx")
+    if used is not None and used != session.clamped_context:
+        wanted = session.options.get("num_ctx", "of the Modelfile")
+        status(f"(num_ctx {wanted} is more than {session.model} has; {used} is used)")
+    session.clamped_context = used
 
 
 def ending_lines(last: ReplyChunk, options: Mapping[str, Any]) -> Iterator[str]:
-    """What was left out of the prompt, and what cut the answer; nothing of a limit that the user
-    gave."""
-    wanted, used = options.get("num_ctx"), last.get("num_ctx")
-    if wanted and used and used != wanted:
-        yield f"num_ctx {wanted} is more than the model has; {used} is used"
+    """What was left out of the prompt, and what cut the answer; options are those that the user
+    gave, and a limit among them is not told."""
     if dropped := last.get("messages_dropped"):
         yield f"the conversation is too long for the context; oldest messages left out: {dropped}"
     if shifted := last.get("shifted_tokens"):

@@ -45,7 +45,7 @@ def answer(session: Session, prompt: Prompt, as_json: bool) -> None:
     if given.stopped:
         raise KeyboardInterrupt
     print(_as_json(given) if as_json else "", flush=True)
-    report_ending(given.last, session.options)
+    report_ending(session, given.last)
     if session.verbose:
         print("", file=sys.stderr)
         print_timing(given.last)

@@ -75,10 +75,10 @@ def _answer(session: Session, text: str) -> None:
         status(f"Error: {explain(error)[0]}")
         return
     print() if answer.stopped else print("\n")
-    if not session.raw:
+    if not session.alone:
         session.remember(text, answer.text, images)
-    if answer.stopped and not session.raw:
-        status(f"({_STOPPED if answer.text else _STOPPED_EARLY})")
-    report_ending(answer.last, session.options)
+        if answer.stopped:
+            status(f"({_STOPPED if answer.text else _STOPPED_EARLY})")
+    report_ending(session, answer.last)
     if session.verbose:
         print_timing(answer.last)

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Session:
     """One conversation with one model, as /set, /load and /clear change it. own: the model's own
-    messages, with which every conversation begins. raw: prompts go to the model as they are, each
-    without the others. progress: have chunks say how far a prompt is."""
+    messages, with which every conversation begins. alone: each message goes to the model without
+    the others; raw: and without a template. progress: have chunks say how far a prompt is.
+    clamped_context: the num_ctx in place of a larger one that the user was told of."""
 
     client: Client
     model: str
@@ -30,8 +31,10 @@ class Session:
     history: bool = True
     think: bool | str | None = None
     show_thinking: bool = True
+    alone: bool = False
     raw: bool = False
     progress: bool = False
+    clamped_context: int | None = None
     own: list[ReplyMessage] = field(default_factory=list)
     turns: list[ReplyMessage] = field(default_factory=list)
 
@@ -46,7 +49,7 @@ class Session:
     def ask(self, text: str, images: Sequence[str] = ()) -> Generator[ReplyChunk, None, None]:
         """The answer to one more message; images: base64. Nothing is remembered until
         `remember`."""
-        if self.raw:
+        if self.alone:
             return self.complete(text, images)
         # The daemon puts the model's own messages before those without a system message only.
         first: list[ReplyMessage] = (
@@ -76,7 +79,7 @@ class Session:
         nothing has changed. Gives the daemon's answer."""
         loaded = self.client.load(model, self.keep_alive, self.options)
         self.model = model
-        self.system = None
+        self.system = self.clamped_context = None
         self.clear()
         return loaded
 

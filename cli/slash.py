@@ -73,7 +73,7 @@ def _load(session: Session, rest: str) -> None:
     print(f"Now chatting with {rest}")
     if dropped:
         status("(the system message that was set is dropped; /set system sets another)")
-    report_ending(loaded, session.options)
+    report_ending(session, loaded)
     introduce(session, shown)
 
 

@@ -172,7 +172,7 @@ def _begin(session: Session, prompt: Prompt | None, settings: Settings, as_json:
     if prompt is None:
         _chat(session, settings)
     elif not (prompt.piped or prompt.typed):
-        report_ending(session.load(), session.options)
+        report_ending(session, session.load())
     else:
         from cli.one_answer import answer
 
@@ -238,7 +238,7 @@ def _chat(session: Session, settings: Settings) -> None:
     with Spinner(f"loading {session.model}"):
         shown = chat_model(session.client, session.model)
         loaded = session.load()
-    report_ending(loaded, session.options)
+    report_ending(session, loaded)
     chat(session, shown, _history_file(settings))
 
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from cli.endings import ending_lines, is_cut
+from cli.connection import connect
+from cli.endings import ending_lines, is_cut, report_ending
+from cli.session import Session
 from runner.replies import ReplyChunk
+from tests.unit.cli.conftest import FakeDaemon
 
 
 @pytest.mark.parametrize(
@@ -20,9 +23,6 @@ from runner.replies import ReplyChunk
         ({"limit": "generation", "eval_count": 640}, {}, ["at 640 tokens, ten contexts"]),
         ({"limit": "repetition"}, {}, ["repeated itself"]),
         ({"messages_dropped": 4, "shifted_tokens": 600}, {}, ["left out: 4", "oldest 600 tokens"]),
-        ({"num_ctx": 2048}, {"num_ctx": 99999}, ["num_ctx 99999 is more than the model has; 2048"]),
-        ({"num_ctx": 2048}, {"num_ctx": 2048}, []),
-        ({"num_ctx": 2048}, {}, []),
     ],
 )
 def test_limits_and_losses_are_said_once_and_not_those_that_the_user_set(
@@ -32,6 +32,19 @@ def test_limits_and_losses_are_said_once_and_not_those_that_the_user_set(
     assert len(lines) == len(said)
     for line, part in zip(lines, said, strict=True):
         assert part in line
+
+
+def test_a_smaller_context_than_was_asked_for_is_said_once(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = Session(connect(), "m", options={"num_ctx": 99999})
+    for _ in range(2):
+        report_ending(session, {"num_ctx": 2048})
+    assert capsys.readouterr().err == "(num_ctx 99999 is more than m has; 2048 is used)\n"
+    report_ending(session, {})
+    session.options = {}
+    report_ending(session, {"num_ctx": 2048})
+    assert "num_ctx of the Modelfile is more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

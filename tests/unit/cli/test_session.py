@@ -57,7 +57,7 @@ def test_the_models_own_messages_stay_with_a_system_message(daemon: FakeDaemon) 
 
 def test_a_raw_prompt_goes_alone(daemon: FakeDaemon) -> None:
     daemon.stream("/api/generate", {"done": True})
-    list(Session(connect(), "m", raw=True, progress=True).ask("def f("))
+    list(Session(connect(), "m", alone=True, raw=True, progress=True).ask("def f("))
     assert daemon.asked("/api/generate") == [
         {"model": "m", "prompt": "def f(", "raw": True, "return_progress": True, "stream": True}
     ]

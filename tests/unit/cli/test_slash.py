@@ -233,6 +233,19 @@ def test_the_messages_of_a_loaded_model_are_shown(
     assert session.own == messages
 
 
+def test_a_base_model_gets_each_message_alone(
+    daemon: FakeDaemon, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.reply("POST", "/api/generate", {"done": True})
+    daemon.reply("POST", "/api/show", {"capabilities": ["completion"], "template": ""})
+    execute(session, "/load base")
+    assert session.alone
+    assert "base is a base model" in capsys.readouterr().err
+    daemon.reply("POST", "/api/show", SHOWN)
+    execute(session, "/load ember")
+    assert not session.alone
+
+
 def test_list_shows_the_installed_models(
     daemon: FakeDaemon, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
