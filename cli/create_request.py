@@ -20,12 +20,13 @@ DEFAULT = "Modelfile"
 @dataclass(frozen=True, slots=True)
 class ModelSources:
     """What FROM, ADAPTER and DRAFT name: a model by name, or files. With name, files hold its
-    projector only."""
+    projector only; draft_name and draft likewise are alternatives."""
 
     name: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
     adapters: Mapping[str, Path] = field(default_factory=dict)
     draft: Mapping[str, Path] = field(default_factory=dict)
+    draft_name: str | None = None
 
 
 def read(file: str | None) -> tuple[Modelfile, str]:
@@ -116,7 +117,8 @@ def sources(modelfile: Modelfile, folder: Path) -> ModelSources:
     draft = None if draft_text is None else find(draft_text, folder, "DRAFT")
     if draft is not None and _same(draft, files):
         raise CliError(f"DRAFT {draft_text} is the model itself; name a smaller model")
-    return ModelSources(name, files, adapters or {}, draft or {})
+    draft_name = draft_text if draft is None else None
+    return ModelSources(name, files, adapters or {}, draft or {}, draft_name)
 
 
 def _model(sources: Sequence[str], folder: Path) -> tuple[str | None, dict[str, Path]]:

@@ -1,4 +1,4 @@
-"""Which files FROM and ADAPTER name: a GGUF, the parts of one, or a folder of safetensors.
+"""Which files FROM, ADAPTER and DRAFT name: a GGUF, the parts of one, or a folder of safetensors.
 
 Owns the refusals that spare the reading of gigabytes: missing parts, pickles, links that leave
 the folder. What the files hold is checked where the model is built.
@@ -106,7 +106,7 @@ def check_start(path: Path) -> None:
 
 
 def _is_path(text: str, path: Path, instruction: str) -> bool:
-    if text.startswith(PATH_STARTS) or text in (".", "..") or instruction != "FROM":
+    if text.startswith(PATH_STARTS) or text in (".", "..") or instruction == "ADAPTER":
         return True
     if "://" in text:
         return False

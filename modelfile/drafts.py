@@ -14,6 +14,10 @@ def check_draft(draft: GgufHeader, base: GgufHeader) -> None:
     """Refuse what cannot be a draft model of base by their headers. Raises BuildError."""
     if draft.is_embedding:
         raise BuildError("DRAFT names an embedding model, which cannot generate draft tokens")
+    if draft.keeps_checkpoint:
+        raise BuildError(
+            "DRAFT names a quantized checkpoint, which only the backend torch can load"
+        )
     if draft.vocabulary_size != base.vocabulary_size:
         raise BuildError(
             f"the draft model has {draft.vocabulary_size} tokens and the model"

@@ -76,13 +76,15 @@ def _findings(modelfile: Modelfile, folder: Path) -> Iterator[Finding]:
 
     inherited: dict[str, Any] = {}
     try:
-        name = sources(modelfile, folder).name
+        given = sources(modelfile, folder)
     except CliError as error:
         yield from _of_sources(modelfile, folder, error)
     else:
+        names = {"from": given.name, "draft": given.draft_name}
         for command in modelfile.commands:
-            if command.instruction == "from" and command.value == name:
-                inherited, notes = _ask_daemon(command)
+            if command.value == names.get(command.instruction):
+                shown, notes = _ask_daemon(command)
+                inherited = shown if command.instruction == "from" else inherited
                 yield from notes
     for finding in findings(modelfile):
         if finding.command.value != inherited.get(finding.command.instruction):
@@ -107,7 +109,8 @@ def _of_sources(modelfile: Modelfile, folder: Path, error: CliError) -> Iterator
 
 
 def _ask_daemon(command: Command) -> tuple[dict[str, Any], list[Finding]]:
-    """What a daemon that runs says of the model of FROM, and what to tell when it says nothing."""
+    """What a daemon that runs says of a model of FROM or DRAFT, and what to tell when it says
+    nothing."""
     from cli.connection import connect
     from modelfile.check import Finding
     from runner.client import ClientError

@@ -82,8 +82,8 @@ def command(
 
     FROM names a model (pulled if it is not installed), a GGUF file, the first part of a split GGUF
     file, or a folder of safetensors; a second FROM names the GGUF file of the multimodal projector
-    (mmproj). ADAPTER names a GGUF file or a PEFT folder, DRAFT the file or folder of a small model
-    for speculative decoding. Paths are relative to the Modelfile. Without a Modelfile, the model in
+    (mmproj). ADAPTER names a GGUF file or a PEFT folder, DRAFT a small model for speculative
+    decoding, as FROM does. Paths are relative to the Modelfile. Without a Modelfile, the model in
     the current folder is used.
 
     Files are cloned into the store if the file system supports it, otherwise hard-linked if only
@@ -112,8 +112,8 @@ def _create(
     check(modelfile, shown)
     body |= create_fields(modelfile)
     given = sources(modelfile, Path() if file in (None, "-") else Path(file or "").parent)
-    if given.name is not None:
-        body["from"] = given.name
+    names = {"from": given.name, "draft": given.draft_name}
+    body |= {field: name for field, name in names.items() if name is not None}
     client = connect()
     if given.files or given.adapters or given.draft or options:
         _check_name(client, body["model"])

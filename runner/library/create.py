@@ -15,9 +15,10 @@ from typing import Any
 from modelfile.build import build, check_description
 from modelfile.description import Description
 from modelfile.quantization import quantization_type, tensor_type
-from registry.bundle import BundleMessage
+from registry.bundle import BundleMessage, model_layer
 from registry.digest import Digest
 from registry.progress import Progress
+from registry.store import Store
 from runner.errors import InvalidRequest
 from runner.library.library import Library
 from runner.library.lookup import parse_name
@@ -31,15 +32,16 @@ _OF_DRAFTS = ("allow_requantize",)  # fields for draft_quantize too
 
 @dataclass(frozen=True, slots=True)
 class CreateOptions:
-    """A model to be made. from_model: the name of a model, which is pulled when it is not
-    installed. files, adapters, draft_files: digests of blobs by the names of their files; imatrix
-    and calibrate: digests. messages: pairs of role and content. The rest: see
+    """A model to be made. from_model and draft: names of models, which are pulled when they are
+    not installed. files, adapters, draft_files: digests of blobs by the names of their files;
+    imatrix and calibrate: digests. messages: pairs of role and content. The rest: see
     modelfile.description."""
 
     name: str
     from_model: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     adapters: Mapping[str, str] = field(default_factory=dict)
+    draft: str | None = None
     draft_files: Mapping[str, str] = field(default_factory=dict)
     quantize: str | None = None
     draft_quantize: str | None = None
@@ -90,20 +92,29 @@ async def _create(
         base = await find_or_pull(library, options.from_model, report)
         description = replace(description, from_model=base)
         model = replace(model, from_model=base)
+    if options.draft is not None:
+        name = await find_or_pull(library, options.draft, report, "draft")
+        draft = replace(draft, from_model=name)
     written: list[Digest] = []
     try:
         weights = await WeightsBuilder(store, model, report).build()
         written += weights.written
-        if draft.files:
+        if draft.files or draft.from_model is not None:
             drafted = await WeightsBuilder(store, draft, report).build()
             written += drafted.written
-            description = replace(description, draft=drafted.model)
+            description = replace(description, draft=drafted.model or _weights(store, draft))
         with store.holding(written):
             complete = _complete(description, weights.model, weights.adapters)
             await _build(library, complete, report)
     finally:
         await asyncio.to_thread(store.discard, written)
     await library.on_change(description.name.short)
+
+
+def _weights(store: Store, inputs: WeightsInput) -> Digest:
+    """Those of the installed model. Raises ModelMissing."""
+    assert inputs.from_model is not None
+    return model_layer(store.get(inputs.from_model).manifest).digest
 
 
 def _check_sources(
@@ -134,8 +145,10 @@ def _complete(
 
 
 def _description(options: CreateOptions) -> Description:
-    if options.draft_quantize and not options.draft_files:
-        raise InvalidRequest("draft_quantize requires draft_files", param="draft_quantize")
+    if options.draft is not None and options.draft_files:
+        raise InvalidRequest("give either draft or draft_files", param="draft")
+    if options.draft_quantize and options.draft is None and not options.draft_files:
+        raise InvalidRequest("draft_quantize requires draft or draft_files", param="draft_quantize")
     if options.from_model is None and not options.files:
         raise InvalidRequest("give either from, the name of a model, or files, uploaded blobs")
     messages = options.messages

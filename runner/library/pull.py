@@ -53,9 +53,11 @@ async def push_model(
         await library.transfers.leave(transfer)
 
 
-async def find_or_pull(library: Library, text: str, report: ReportProgress) -> Name:
-    """The name in the store of the model that text, of a FROM, names. One that is not there is
-    pulled.
+async def find_or_pull(
+    library: Library, text: str, report: ReportProgress, param: str = "from"
+) -> Name:
+    """The name in the store of the model that text names. One that is not there is pulled. param:
+    the field of the request that names it.
 
     Raises InvalidRequest, ModelNotFound with near names when the network may not be used or has
     no such model, RemoteError, StoreError.
@@ -64,7 +66,7 @@ async def find_or_pull(library: Library, text: str, report: ReportProgress) -> N
         return library.store.get(Name.parse(text)).name
     except InvalidName as error:
         if "://" not in text and "@" not in text:
-            raise InvalidRequest(error.message, param="from") from None
+            raise InvalidRequest(error.message, param=param) from None
         missing = ModelNotFound(f"model {text[:80]!r} is not installed", model=text)
     except ModelMissing as error:
         near = list(error.suggestions)

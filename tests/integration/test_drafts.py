@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunningDaemon, StartDaemon
+from tests.gguf_files import llama_file
 from tests.integration.cli_process import hearth, of_daemon
 
 EMBER = Path(__file__).parents[2] / "registry/builtin/ember/ember.gguf"
@@ -61,6 +62,49 @@ def test_a_draft_model_changes_no_answer_and_its_tokens_are_counted(
     proposed = counted(daemon, "vllm:spec_decode_num_draft_tokens_total")
     confirmed = counted(daemon, "vllm:spec_decode_num_accepted_tokens_total")
     assert 0 < confirmed <= proposed
+
+
+def test_a_draft_model_may_be_one_of_the_library(daemon: RunningDaemon, tmp_path: Path) -> None:
+    (tmp_path / "Modelfile").write_text("FROM ember\n")
+    small = ("create", "small", "-q", "Q4_0", "--allow-requantize")
+    assert hearth(of_daemon(daemon), *small, cwd=tmp_path).returncode == 0
+    create(daemon, tmp_path, "DRAFT small\n")
+    with daemon.client() as http:
+        shown = http.post("/api/show", json={"model": "drafted"}).json()
+        assert shown["draft"]["quantization_level"] == "Q4_0"
+        assert answer(daemon, "drafted") == answer(daemon, "ember")
+        assert counted(daemon, "vllm:spec_decode_num_draft_tokens_total") > 0
+        http.request("DELETE", "/api/delete", json={"model": "small"})
+        http.post("/api/gc", json={"grace_s": 0})
+    assert "draft model" in hearth(of_daemon(daemon), "show", "drafted").stdout
+    assert answer(daemon, "drafted", num_predict=5)  # its file stays for those who use it
+
+
+def test_the_draft_model_of_the_library_is_quantized_as_asked(
+    daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    create(daemon, tmp_path, "DRAFT ember\n", "--draft-quantize", "Q4_0", "--allow-requantize")
+    with daemon.client() as http:
+        shown = http.post("/api/show", json={"model": "drafted"}).json()
+    assert shown["draft"]["quantization_level"] == "Q4_0"
+
+
+def test_a_name_that_is_no_draft_model_is_refused(daemon: RunningDaemon, tmp_path: Path) -> None:
+    (tmp_path / "other.gguf").write_bytes(llama_file())
+    (tmp_path / "Modelfile").write_text("FROM ./other.gguf\n")
+    assert hearth(of_daemon(daemon), "create", "other", cwd=tmp_path).returncode == 0
+    for name, code, message in (
+        ("nowhere", 3, "model 'nowhere' not found"),
+        ("ember", 1, "DRAFT is the model itself; name a smaller model with the same vocabulary"),
+        ("other", 1, "both need the same vocabulary"),
+    ):
+        (tmp_path / "Modelfile").write_text(f"FROM ember\nDRAFT {name}\n")
+        ran = hearth(of_daemon(daemon), "create", "drafted", cwd=tmp_path)
+        assert ran.returncode == code
+        assert message in ran.stderr
+    (tmp_path / "Modelfile").write_text("FROM ember\nDRAFT nowhere\n")
+    checked = hearth(of_daemon(daemon), "check", "Modelfile", cwd=tmp_path)
+    assert "nowhere is not installed; hearth create pulls it first" in checked.stderr
 
 
 def test_the_models_own_past_proposes_where_the_modelfile_says_so(

@@ -28,6 +28,7 @@ def _options(body: CreateRequest) -> CreateOptions:
         from_model=body.from_,
         files=body.files or {},
         adapters=body.adapters or {},
+        draft=body.draft,
         draft_files=body.draft_files or {},
         quantize=body.quantize,
         draft_quantize=body.draft_quantize,

@@ -222,6 +222,7 @@ class CreateRequest(OllamaModelRequest):
     parser: str | None = None
     requires: str | None = None
     quantize: str | None = None
+    draft: str | None = None
     draft_files: dict[str, str] | None = None
     draft_quantize: str | None = None
     allow_requantize: bool | None = None  # this and the next three are hearth's own
