@@ -282,3 +282,25 @@ def test_a_blob_that_cannot_fit_the_disk_is_refused_before_it_is_sent(
     )
     assert answer.split()[1] == b"507"
     assert b"needs 1000000000000000 bytes" in answer
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "told"),
+    [
+        (CHAT, {"messages": [3]}, "messages.0 must be an object (got 3)"),
+        ("/v1/completions", {"prompt": {}}, "prompt must be a string or an array (got {})"),
+        ("/v1/responses", {"input": 3}, "input must be a string or an array (got 3)"),
+        ("/v1/messages", {"messages": [3]}, "messages.0 must be an object (got 3)"),
+        ("/api/chat", {"messages": [3]}, "messages.0 must be an object (got 3)"),
+        ("/api/generate", {"options": 3}, "options must be an object (got 3)"),
+        ("/infill", {"input_extra": ["x"]}, 'input_extra.0 must be an object (got "x")'),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_named_with_the_json_it_should_be(
+    client: httpx.Client, path: str, fields: dict[str, Any], told: str
+) -> None:
+    base = {"model": "echo", "max_tokens": 5, "input_prefix": "", "input_suffix": ""}
+    answer = client.post(path, json={**base, **fields})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error if isinstance(error, str) else error["message"]) == told

@@ -105,8 +105,8 @@ def test_what_is_no_picture_is_refused(
             {"messages": [{"role": "user", "images": [PNG] * 65}]},
             "65 images; the maximum",
         ),
-        ("/api/chat", {"messages": [{"role": "user", "images": [5]}]}, "valid string"),
-        ("/api/chat", {"messages": [{"role": "user", "images": "x"}]}, "valid list"),
+        ("/api/chat", {"messages": [{"role": "user", "images": [5]}]}, "images.0 must be a string"),
+        ("/api/chat", {"messages": [{"role": "user", "images": "x"}]}, "images must be an array"),
         (
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
