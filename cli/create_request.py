@@ -61,13 +61,19 @@ def _content(file: Path, is_named: bool) -> bytes | None:
 
 
 def read_bytes(file: Path) -> bytes:
-    """A Modelfile's bytes, one more than it may have at most; - reads stdin. Raises CliError,
-    FileNotFoundError."""
-    from cli.sources import require_file
+    """A Modelfile's bytes, one more than it may have at most; - reads stdin. Raises CliError, also
+    for a model in its place, FileNotFoundError."""
+    from cli.sources import model_at, require_file
     from modelfile.parser import MAX_BYTES
 
     if str(file) == "-":
         return sys.stdin.buffer.read(MAX_BYTES + 1)
+    model = model_at(file)
+    if model is not None:
+        raise CliError(
+            f"{file} is a model and not a Modelfile. To run it, type: hearth run {model}\n"
+            f"For a model of your own, write a Modelfile that begins with: FROM {model}"
+        )
     require_file(file)
     with file.open("rb") as content:
         return content.read(MAX_BYTES + 1)

@@ -16,6 +16,7 @@ from cli.errors import CliError
 from cli.terminal import status
 
 MAX_FILES = 4096
+_START_BYTES = 9  # the length of a header of safetensors, and its brace
 _MAX_INDEX_BYTES = 64 << 20
 PATH_STARTS = ("/", "./", "../", "~", ".\\", "..\\")
 _PATH_ENDS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
@@ -72,6 +73,21 @@ def has_model(folder: Path) -> bool:
     return bool(_matching(folder, (*_TENSORS, "*.gguf")))
 
 
+def model_at(path: Path) -> str | None:
+    """What to write for a path that is a model itself: that of a GGUF, or of the folder of
+    safetensors; None for another file, a folder without a model, and where nothing is."""
+    start = b""
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(_START_BYTES)
+    if _is_safetensors(path, start):
+        path = path.parent
+    elif start[:4] != b"GGUF" and not (path.is_dir() and has_model(path)):
+        return None
+    is_clear = path.is_absolute() or path == Path() or ".." in path.parts
+    return str(path) if is_clear else f"./{path}"
+
+
 def is_whole_gguf(files: Iterable[str]) -> bool:
     """Whether files with these names need no merging and no conversion."""
     return all(name.lower().endswith(".gguf") and _PART.fullmatch(name) is None for name in files)
@@ -88,8 +104,8 @@ def require_file(path: Path) -> None:
 def check_start(path: Path) -> None:
     """Refuse by its first bytes what is no model file. Raises CliError."""
     with path.open("rb") as file:
-        start = file.read(9)  # the length of a header of safetensors, and its brace
-    if path.name.lower().endswith(".safetensors") and start[8:] == b"{":
+        start = file.read(_START_BYTES)
+    if _is_safetensors(path, start):
         return
     named = path.name.lower().endswith(_PICKLE_ENDS) and start[:4] != b"GGUF"
     if named or start.startswith(_PICKLE_STARTS):
@@ -103,6 +119,10 @@ def check_start(path: Path) -> None:
             if start
             else f"{path} is empty"
         )
+
+
+def _is_safetensors(path: Path, start: bytes) -> bool:
+    return path.name.lower().endswith(".safetensors") and start[8:] == b"{"
 
 
 def _is_path(text: str, path: Path, instruction: str) -> bool:

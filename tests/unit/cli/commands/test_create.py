@@ -148,6 +148,31 @@ def test_a_modelfile_that_cannot_be_read_is_named(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", [["create", "mine", "-f"], ["check"]])
+@pytest.mark.parametrize(
+    ("file", "model"),
+    [
+        ("model.gguf", "./model.gguf"),
+        ("noend", "./noend"),
+        (".", "."),
+        ("hf", "./hf"),
+        ("hf/model.safetensors", "./hf"),
+        ("../{folder}/model.gguf", "../{folder}/model.gguf"),
+    ],
+)
+def test_a_model_in_the_place_of_a_modelfile_is_told_how_to_run(
+    folder: Path, capsys: pytest.CaptureFixture[str], verb: list[str], file: str, model: str
+) -> None:
+    Path("noend").write_bytes((folder / "model.gguf").read_bytes())
+    Path("hf").mkdir()
+    Path("hf/model.safetensors").write_bytes(bytes(8) + b"{}")
+    file, model = file.format(folder=folder.name), model.format(folder=folder.name)
+    assert execute([*verb, file]) == 1
+    said = capsys.readouterr().err
+    assert f"{file} is a model and not a Modelfile. To run it, type: hearth run {model}\n" in said
+    assert said.endswith(f"begins with: FROM {model}\n")
+
+
 def test_an_error_while_building_is_shown(
     builder: FakeDaemon, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
