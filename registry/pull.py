@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from registry.digest import Digest
 from registry.errors import RegistryError
@@ -71,14 +71,21 @@ class ModelBuilder:
     unbuildable: tuple[type[Exception], ...] = ()
 
 
-async def pull(host: Host, fetcher: Fetcher, state: PullState, builder: ModelBuilder) -> None:
-    """Bring a model into the store.
+async def pull(
+    host: Host,
+    fetcher: Fetcher,
+    state: PullState,
+    builder: ModelBuilder,
+    name: Name | None = None,
+) -> None:
+    """Bring a model into the store. name: what it is called there, None: as the host calls it.
 
     Raises RemoteError, InvalidManifest, StoreFull, StoreFault, StoreReadOnly, and what building
     raises; then the store is as it was, but for the parts that the next pull goes on from.
     """
     state.steps.append("pulling manifest")
     remote = await host.resolve()
+    remote = remote if name is None else replace(remote, name=name)
     state.steps.extend(remote.notes)
     state.made_type = remote.made_type if remote.recipe is not None else None
     if not await asyncio.to_thread(_is_made, fetcher.store, remote):

@@ -180,14 +180,18 @@ class Client:
         lost = "the daemon stopped before the model was complete; try again"
         return self._until_success("/api/create", body, lost)
 
-    def pull(self, model: str, insecure: bool = False) -> Generator[TaskProgress, None, None]:
-        """Bring a model into the store; yields what is being done until "success", whose line
-        has the model's name there. Closing the iterator cancels it, unless others wait."""
-        return self._transfer("/api/pull", model, insecure)
+    def pull(
+        self, model: str, insecure: bool = False, name: str | None = None
+    ) -> Generator[TaskProgress, None, None]:
+        """Bring a model into the store, to be called name; yields what is being done until
+        "success", whose line has the model's name there. Closing the iterator cancels it, unless
+        others wait."""
+        body = {"model": model, "insecure": insecure, "destination": name}
+        return self._until_success("/api/pull", body, _CUT)
 
     def push(self, model: str, insecure: bool = False) -> Generator[TaskProgress, None, None]:
         """Send a model to its registry; see pull."""
-        return self._transfer("/api/push", model, insecure)
+        return self._until_success("/api/push", {"model": model, "insecure": insecure}, _CUT)
 
     def fsck(self, quick: bool = False, repair: bool = False) -> Generator[JsonObject, None, None]:
         """Check the store; yields the daemon's lines, the sums last. Closing the iterator ends
@@ -243,11 +247,6 @@ class Client:
         path = f"/api/blobs/{digest}"
         with self._request("POST", path, headers, content, timeout_s=None) as response:
             _raise_for_status(response)
-
-    def _transfer(
-        self, path: str, model: str, insecure: bool
-    ) -> Generator[TaskProgress, None, None]:
-        return self._until_success(path, {"model": model, "insecure": insecure}, _CUT)
 
     def _until_success(
         self, path: str, body: Mapping[str, Any], lost: str

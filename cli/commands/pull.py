@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import OK, report
+from cli.errors import OK, USAGE, CliError, report
 
 
 def command(
@@ -18,6 +18,9 @@ def command(
             "https URL of a GGUF file, ./file.gguf or a folder",
         ),
     ],
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What the model is called here")
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow plain HTTP and untrusted certificates")
     ] = False,
@@ -35,16 +38,18 @@ def command(
     from cli.progress import follow, style_for
     from runner.client import ClientError
 
+    if name is not None and len(names) > 1:
+        raise CliError("--name is for one model; pull the others one by one", USAGE)
     worst, style = OK, style_for(as_json, quiet)
     client = connect()
-    for name in names:
+    for source in names:
         try:
-            stored = follow(client.pull(_place(name), insecure), style)
+            stored = follow(client.pull(_place(source), insecure, name), style)
         except ClientError as error:
             worst = max(worst, report(error))
         else:
             if style not in ("json", "quiet"):
-                print(f"pulled '{stored or name}'")
+                print(f"pulled '{stored or source}'")
     if worst != OK:
         raise typer.Exit(worst)
 

@@ -11,12 +11,12 @@ from registry.store import Store, StoredModel
 from runner.errors import InvalidRequest, ModelInvalid, ModelNotFound
 
 
-def parse_name(text: str) -> Name:
-    """The name in text. Raises InvalidRequest."""
+def parse_name(text: str, param: str = "model") -> Name:
+    """The name in text, which is that of the field param. Raises InvalidRequest."""
     try:
         return Name.parse(text)
     except InvalidName as error:
-        raise InvalidRequest(error.message, param="model") from None
+        raise InvalidRequest(error.message, param=param) from None
 
 
 def find(store: Store, text: str, short_names: ShortNames | None = None) -> StoredModel:

@@ -10,6 +10,7 @@ from registry.names import Name
 from registry.progress import Progress
 from runner.errors import InvalidRequest, ModelNotFound
 from runner.library.library import Library
+from runner.library.lookup import parse_name
 from runner.library.progress import ReportProgress
 from runner.library.transfer_progress import follow
 
@@ -21,16 +22,18 @@ async def pull_model(
     *,
     insecure: bool = False,
     allow_paths: bool = False,
+    destination: str | None = None,
 ) -> Name:
-    """Bring the model that text names into the store; its name there. A caller that is cancelled
-    ends the pull unless another one waits for it.
+    """Bring the model that text names into the store; its name there, destination where that is
+    given. A caller that is cancelled ends the pull unless another one waits for it.
 
     Raises InvalidRequest, Offline, RemoteError, StoreError, ShuttingDown, and what building
     raises.
     """
     place = await asyncio.to_thread(library.short_names.expand, text)
     reference = reference_of(place, insecure, allow_paths)
-    transfer = library.transfers.pull(reference, insecure)
+    name = None if destination is None else parse_name(destination, "destination")
+    transfer = library.transfers.pull(reference, insecure, name)
     try:
         if place != text:
             await report(Progress(f"{text} is {place}"))

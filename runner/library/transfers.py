@@ -19,6 +19,7 @@ from registry.errors import Offline, RemoteRefused
 from registry.hosts.host import HostAccess
 from registry.hosts.references import Reference
 from registry.manifest import ADAPTER_TYPE
+from registry.names import Name
 from registry.pull import ModelBuilder, PullState, pull
 from registry.records import BlobOrigin
 from registry.store import Store
@@ -36,11 +37,12 @@ Transfer = SharedTask[PullState]
 
 @dataclass(frozen=True, slots=True)
 class _PullRequest:
-    """A pull. is_base: of the model that an adapter is for."""
+    """A pull. is_base: of the model that an adapter is for. name: see registry.pull.pull."""
 
     reference: Reference
     insecure: bool = False
     is_base: bool = False
+    name: Name | None = None
 
 
 class Transfers:
@@ -55,17 +57,18 @@ class Transfers:
         self._tasks: SharedTasks[PullState] = SharedTasks()
         self.credentials = Credentials(settings.data_dir / "auth.json", docker_config())
 
-    def pull(self, reference: Reference, insecure: bool) -> Transfer:
-        """Join the pull of a model, or begin it. Give it back with leave. Raises Offline."""
+    def pull(self, reference: Reference, insecure: bool, name: Name | None = None) -> Transfer:
+        """Join the pull of a model, to be called name, or begin it. Give it back with leave. Raises
+        Offline."""
         if not reference.kind.is_local:
             self._require_network(f"pull {reference.name.short}")
         bases = BaseModels(self._store, self._pull_base, self.leave)
         builder = model_builder(self._store, bases.find)
 
         async def run(state: PullState) -> None:
-            await self._pull(_PullRequest(reference, insecure), builder, state)
+            await self._pull(_PullRequest(reference, insecure, name=name), builder, state)
 
-        return self._tasks.join(f"pull {insecure} {reference.key}", PullState, run)
+        return self._tasks.join(f"pull {insecure} {reference.key} {name}", PullState, run)
 
     def _pull_base(self, reference: Reference) -> Transfer:
         """Join the pull of a model for an adapter. One of its own, so that two adapters that name
@@ -85,7 +88,7 @@ class Transfers:
         async with HttpClient(self._agent, request.insecure) as client:
             host = request.reference.kind.open(request.reference, client, access)
             host = BaseHost(host, access.memory_bytes) if request.is_base else host
-            await pull(host, self._fetcher, state, builder)
+            await pull(host, self._fetcher, state, builder, request.name)
         await asyncio.to_thread(self._note_origin, request, state)
 
     def push(self, reference: Reference, insecure: bool) -> Transfer:

@@ -91,6 +91,29 @@ def test_progress_is_told_in_the_words_of_ollama(
     assert answer.json()["response"] == "hi"
 
 
+def test_a_model_is_installed_under_a_name_of_the_users(
+    daemon: RunningDaemon, remote: FakeRegistry, tmp_path: Path
+) -> None:
+    remote.add_model("t/m", echo_gguf(), config=CONFIG)
+    env, source = of_daemon(daemon), f"{remote.address}/t/m"
+    (tmp_path / "file.gguf").write_bytes(echo_gguf(salt="file"))
+    for place, name in ((source, "mine:q4"), (str(tmp_path / "file.gguf"), "yours")):
+        ran = hearth(env, "pull", place, "--name", name)
+        assert (ran.returncode, ran.stdout) == (0, f"pulled '{name}'\n"), ran.stderr
+        assert hearth(env, "run", name, "hi").stdout == "hi\n"
+    listed = hearth(env, "list").stdout
+    assert source not in listed
+    assert "local/file" not in listed
+    bad = hearth(env, "pull", source, "--name", "no such/name")
+    assert (bad.returncode, "invalid model name 'no such/name'" in bad.stderr) == (1, True)
+    assert hearth(env, "pull", source, source, "--name", "x").returncode == 2
+    with daemon.client() as http:
+        refused = http.post("/api/push", json={"model": "echo", "destination": "x"})
+        wrong = http.post("/api/pull", json={"model": source, "destination": "a b"})
+    assert (refused.status_code, refused.json()["param"]) == (400, "destination")
+    assert (wrong.status_code, wrong.json()["param"]) == (400, "destination")
+
+
 def test_without_a_stream_there_is_one_answer(daemon: RunningDaemon, remote: FakeRegistry) -> None:
     remote.add_model("t/m", echo_gguf(), config=CONFIG)
     with daemon.client() as http:

@@ -5,6 +5,7 @@ A client that leaves ends the transfer unless another one waits for it.
 
 from __future__ import annotations
 
+from runner.errors import InvalidRequest
 from runner.library.pull import pull_model, push_model
 from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
@@ -26,6 +27,7 @@ async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | Non
             answer.report,
             insecure=bool(body.insecure),
             allow_paths=is_on_this_machine(http),
+            destination=body.destination,
         )
         return await answer.finish({"status": "success"}, model=name.short)
 
@@ -33,6 +35,12 @@ async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | Non
 @route("POST", "/api/push", streams=NDJSON)
 async def push(http: HttpRequest, body: TransferRequest) -> StatusResponse | None:
     """Send a model of the store to its registry."""
+    if body.destination is not None:
+        raise InvalidRequest(
+            "destination is for pulls: a push goes where the model's name says; copy the model to "
+            "that name first",
+            param="destination",
+        )
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         name = await push_model(

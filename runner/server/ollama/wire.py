@@ -240,8 +240,9 @@ class IncomingRequest(WireModel):
 
 
 class TransferRequest(OllamaModelRequest):
-    """POST /api/pull and /api/push."""
+    """POST /api/pull and /api/push. destination, hearth's own: what a pulled model is called."""
 
+    destination: str | None = None
     insecure: bool | None = None
     stream: bool | None = None
 
