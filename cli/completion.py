@@ -40,11 +40,11 @@ def assignments(incomplete: str) -> list[tuple[str, str]]:
 
 
 def quantization_types(incomplete: str) -> list[tuple[str, str]]:
-    """Types of quantization that begin with incomplete, in any case, with advice."""
+    """Types of quantization that begin with incomplete, with advice."""
     from modelfile.quantization import TYPES
 
-    return [(name, kind.advice) for name, kind in TYPES.items()
-            if name.startswith(incomplete.upper())]  # fmt: skip
+    names = {name.lower() if incomplete.islower() else name: kind for name, kind in TYPES.items()}
+    return [(name, kind.advice) for name, kind in names.items() if name.startswith(incomplete)]
 
 
 def _names(ask: Callable[[Client], Iterable[str]], incomplete: str) -> list[str]:

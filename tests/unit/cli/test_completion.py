@@ -111,7 +111,8 @@ def test_parameters_and_quantization_types_are_offered(offered: Offers) -> None:
     assert offered("run", "m", "-p", "temp") == ["temperature="]
     assert "num_ctx=" in offered("run", "m", "--parameter", "num_")
     assert offered("parameters", "temp") == ["temperature"]
-    assert offered("create", "m", "-q", "q4_k") == ["Q4_K_M", "Q4_K_S"]
+    assert offered("create", "m", "-q", "q4_k") == ["q4_k_m", "q4_k_s"]
+    assert offered("create", "m", "-q", "Q4_K") == ["Q4_K_M", "Q4_K_S"]
     assert "Q8_0" in offered("create", "m", "--draft-quantize", "")
 
 
