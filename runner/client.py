@@ -170,6 +170,13 @@ class Client:
         """The vectors of texts, in "embeddings"."""
         return self._call("POST", "/api/embed", body, None)
 
+    def post(self, path: str, body: Mapping[str, Any]) -> Generator[bytes, None, None]:
+        """The bytes of the answer to body as they arrive, for who measures them."""
+        headers, content = _content(body)
+        with self._request("POST", path, headers, content, timeout_s=None) as response:
+            _raise_for_status(response)
+            yield from _chunks(response)
+
     def apply_template(self, body: Mapping[str, Any]) -> str:
         """The prompt that the model of body["model"] gets for body["messages"]."""
         return str(self._call("POST", "/apply-template", body, None)["prompt"])
@@ -297,11 +304,8 @@ class Client:
             raise ConnectionLost("the answer ended before it was complete; try again")
 
     def _stream(self, path: str, body: Mapping[str, Any]) -> Generator[JsonObject, None, None]:
-        headers, content = _content({**body, "stream": True})
-        with self._request("POST", path, headers, content, timeout_s=None) as response:
-            _raise_for_status(response)
-            for line in _lines(_chunks(response)):
-                yield _line(line)
+        for line in _lines(self.post(path, {**body, "stream": True})):
+            yield _line(line)
 
     @contextmanager
     def _request(

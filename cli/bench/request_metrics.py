@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cli.bench.http_request import TimedResponse
-from cli.bench.http_response import (
-    HttpResponse,
-    InvalidResponse,
-    error_message,
-    error_text,
-    parse_response,
-    sse_events,
-)
+from cli.bench.timed_response import InvalidResponse, TimedResponse, sse_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +37,21 @@ class RequestMetrics:
         return (self.text_times_s[-1] - self.text_times_s[0]) / (self.output_tokens - 1)
 
 
-def request_metrics(exchange: TimedResponse) -> RequestMetrics:
+def request_metrics(record: TimedResponse) -> RequestMetrics:
     """The measures of a recorded streaming answer of /v1/chat/completions or /v1/completions."""
     try:
-        answer = parse_response(exchange)
-        if answer.status != 200:
-            raise InvalidResponse(f"HTTP {answer.status}: {error_text(answer.body)}")
-        return _of_stream(exchange, answer)
+        return _of_stream(record)
     except InvalidResponse as error:
-        return RequestMetrics(exchange.started_s, exchange.ended_s, error=str(error))
+        return RequestMetrics(record.started_s, record.ended_s, error=str(error))
 
 
-def _of_stream(exchange: TimedResponse, answer: HttpResponse) -> RequestMetrics:
+def _of_stream(record: TimedResponse) -> RequestMetrics:
     times: list[float] = []
     usage: dict[str, object] = {}
-    for moment, event in sse_events(answer):
+    for moment, event in sse_events(record):
         if "error" in event:
-            raise InvalidResponse(error_message(event))
+            error = event["error"]
+            raise InvalidResponse(str(error.get("message") if isinstance(error, dict) else error))
         usage = event.get("usage") or usage
         if any(_text(choice) for choice in event.get("choices") or ()):
             times.append(moment)
@@ -69,8 +59,8 @@ def _of_stream(exchange: TimedResponse, answer: HttpResponse) -> RequestMetrics:
         raise InvalidResponse("the response contains no text")
     details = usage.get("prompt_tokens_details")
     return RequestMetrics(
-        started_s=exchange.started_s,
-        ended_s=exchange.ended_s,
+        started_s=record.started_s,
+        ended_s=record.ended_s,
         text_times_s=tuple(times),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else None,

@@ -39,8 +39,9 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run of many requests. decode_tokens_per_s counts only the time in which every client was
-    decoding (see decode_rate); output_tokens_per_s all time from first request to last answer."""
+    """A run of many requests. prompt_tokens_per_s counts only the time in which a prompt was being
+    computed (see prompt_rate), decode_tokens_per_s that in which every client was decoding (see
+    decode_rate), output_tokens_per_s all time from first request to last answer."""
 
     requests: int
     errors: int
@@ -49,6 +50,7 @@ class Summary:
     cached_tokens: float | None
     output_tokens: int
     output_tokens_per_s: float
+    prompt_tokens_per_s: float | None
     decode_tokens_per_s: float | None
     ttft_s: Percentiles | None
     tpot_s: Percentiles | None
@@ -70,6 +72,7 @@ def summarize(all_measured: Sequence[RequestMetrics], clients: int) -> Summary:
         cached_tokens=_mean([one.cached_tokens for one in good]),
         output_tokens=tokens,
         output_tokens_per_s=tokens / wall_s,
+        prompt_tokens_per_s=prompt_rate(good),
         decode_tokens_per_s=decode_rate(good, clients),
         ttft_s=percentiles([one.ttft_s for one in good]),
         tpot_s=percentiles([one.tpot_s for one in good if one.tpot_s is not None]),
@@ -87,6 +90,17 @@ def inter_token_latencies(one: RequestMetrics) -> list[float]:
 def _mean(values: Sequence[int | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def prompt_rate(good: Sequence[RequestMetrics]) -> float | None:
+    """Prompt tokens per second, those of the cache left out, in the time in which at least one
+    request waited for its first text. None when the server does not count them."""
+    tokens = sum((one.prompt_tokens or 0) - (one.cached_tokens or 0) for one in good)
+    total_s, until_s = 0.0, -math.inf
+    for started_s, first_s in sorted((one.started_s, one.text_times_s[0]) for one in good):
+        total_s += max(0.0, first_s - max(started_s, until_s))
+        until_s = max(until_s, first_s)
+    return tokens / total_s if tokens and total_s else None
 
 
 def decode_rate(good: Sequence[RequestMetrics], clients: int) -> float | None:

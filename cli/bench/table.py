@@ -9,7 +9,9 @@ from typing import Any
 from cli.bench.load import BenchRun
 from cli.bench.summary import Percentiles
 
-HEADER = ("CLIENTS", "TTFT P50", "TTFT P99", "PER TOKEN", "DECODE", "OVERALL", "ERRORS")
+HEADER = (
+    "CLIENTS", "TTFT P50", "TTFT P99", "PROMPT", "PER TOKEN", "DECODE", "OVERALL", "ERRORS",
+)  # fmt: skip
 
 
 def row(run: BenchRun) -> tuple[str, ...]:
@@ -19,6 +21,7 @@ def row(run: BenchRun) -> tuple[str, ...]:
         str(run.workload.clients),
         _milliseconds(summary.ttft_s, "p50"),
         _milliseconds(summary.ttft_s, "p99"),
+        _rate(summary.prompt_tokens_per_s),
         _milliseconds(summary.tpot_s, "p50"),
         _rate(summary.decode_tokens_per_s),
         _rate(summary.output_tokens_per_s),

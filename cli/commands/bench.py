@@ -14,7 +14,6 @@ from cli.render import print_json, print_table, size
 from cli.terminal import can_move, status
 
 if TYPE_CHECKING:
-    from cli.bench.http_request import ServerAddress
     from cli.bench.load import BenchRun
     from cli.bench.workload import TokenScale, Workload
     from runner.client import Client
@@ -53,8 +52,9 @@ def command(
 ) -> None:
     """Benchmark a model on this machine.
 
-    TTFT: time to first token. PER TOKEN: time per token after the first. DECODE: tokens per second
-    while all clients are decoding. OVERALL: output tokens per second over the whole run.
+    TTFT: time to first token. PROMPT: prompt tokens per second until then, without cached ones.
+    PER TOKEN: time per token after the first. DECODE: tokens per second while all clients are
+    decoding. OVERALL: output tokens per second over the whole run.
     """
     from cli.bench.workload import Workload
 
@@ -84,7 +84,6 @@ def client_counts(given: str) -> list[int]:
 
 
 def _measure(model: str, works: list[Workload], as_json: bool) -> None:
-    from cli.bench.http_request import ServerAddress
     from cli.bench.table import HEADER, row
     from cli.connection import connect
 
@@ -93,8 +92,7 @@ def _measure(model: str, works: list[Workload], as_json: bool) -> None:
     started_s = time.perf_counter()
     client.load(model)
     load_s = time.perf_counter() - started_s
-    server = ServerAddress.at(client.base_url)
-    runs = _runs(server, model, works)
+    runs = _runs(client, model, works)
     memory_bytes = _memory(client)
     if as_json:
         print_json(_report(model, runs, load_s, memory_bytes))
@@ -105,17 +103,17 @@ def _measure(model: str, works: list[Workload], as_json: bool) -> None:
     _check(runs)
 
 
-def _runs(server: ServerAddress, model: str, works: list[Workload]) -> list[BenchRun]:
+def _runs(client: Client, model: str, works: list[Workload]) -> list[BenchRun]:
     from cli.bench.load import LoadError, calibrate
 
     try:
-        scale = calibrate(server, model)
+        scale = calibrate(client, model)
     except LoadError as error:
         raise CliError(f"cannot benchmark {model}: {error}") from None
-    return [_run(server, model, work, scale) for work in works]
+    return [_run(client, model, work, scale) for work in works]
 
 
-def _run(server: ServerAddress, model: str, work: Workload, scale: TokenScale) -> BenchRun:
+def _run(client: Client, model: str, work: Workload, scale: TokenScale) -> BenchRun:
     from cli.bench.load import run
 
     label = f"{work.clients} client{'s' if work.clients > 1 else ''}"
@@ -125,7 +123,7 @@ def _run(server: ServerAddress, model: str, work: Workload, scale: TokenScale) -
             ending = "\n" if done == work.requests else ""
             print(f"\r{label}: {done}/{work.requests}", end=ending, file=sys.stderr, flush=True)
 
-    finished = run(server, model, work, scale, show)
+    finished = run(client, model, work, scale, show)
     if not can_move(sys.stderr):
         status(f"{label}: {work.requests} requests in {finished.summary.wall_s:.1f} s")
     return finished

@@ -106,7 +106,7 @@ def started(
     hearth = stack.enter_context(servers.running(servers.hearth(home, port), logs))
     servers.install_model(model, home, port)
     sides = tuple(stack.enter_context(servers.running(one, logs)) for one in others)
-    scale = calibrate(hearth.server, servers.MODEL_NAME)
+    scale = calibrate(hearth.client, servers.MODEL_NAME)
     return server_loads.Bench(model, hearth, sides, scale, 1 if given.quick else given.rounds)
 
 

@@ -37,5 +37,5 @@ def matrix(
                     shared_tokens=shared_tokens,
                     seed=f"matrix/{count}/{shared_tokens}",
                 )
-                done = run(side.server, MODEL_NAME, work, scale)
+                done = run(side.client, MODEL_NAME, work, scale)
                 yield Cell(side.name, count, shared_tokens, done.summary, side.rss_bytes)

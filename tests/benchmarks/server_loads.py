@@ -54,7 +54,7 @@ class Bench:
 
 def load(side: Side, work: Workload, scale: TokenScale) -> Summary:
     """One run against one server. Raises LoadError when a request failed."""
-    summary = run(side.server, MODEL_NAME, work, scale).summary
+    summary = run(side.client, MODEL_NAME, work, scale).summary
     if summary.errors:
         raise LoadError(f"{side.name}: {summary.errors} errors, first: {summary.first_error}")
     return summary

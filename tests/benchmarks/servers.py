@@ -19,9 +19,9 @@ from pathlib import Path
 import httpx
 import psutil
 
-from cli.bench.http_request import ServerAddress
 from cli.process import tree_rss_bytes
 from runner.backends.host_sampling.openmp import SPIN_COUNT
+from runner.client import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 THREADS = psutil.cpu_count(logical=False) or 1
@@ -40,7 +40,7 @@ class Side:
     """One running server of the comparison."""
 
     name: str
-    server: ServerAddress
+    client: Client
     pid: int
     ready_s: float
 
@@ -91,7 +91,8 @@ def running(command: Command, logs: Path) -> Iterator[Side]:
     try:
         _wait_ready(command, process, log)
         ready_s = time.perf_counter() - started_s
-        yield Side(command.name, ServerAddress("127.0.0.1", command.port), process.pid, ready_s)
+        client = Client(f"http://127.0.0.1:{command.port}")
+        yield Side(command.name, client, process.pid, ready_s)
     finally:
         stop(process)
 

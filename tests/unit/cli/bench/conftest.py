@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.bench.http_request import ServerAddress
+from runner.client import Client
 
 TEMPLATE_TOKENS = 5
 
@@ -29,9 +29,9 @@ class FakeServer:
     port: int = 0
 
     @property
-    def server(self) -> ServerAddress:
-        """Its address."""
-        return ServerAddress("127.0.0.1", self.port)
+    def client(self) -> Client:
+        """A client of it."""
+        return Client(f"http://127.0.0.1:{self.port}")
 
     def prompt_tokens(self, body: dict[str, Any]) -> int:
         """What this server says a conversation costs."""

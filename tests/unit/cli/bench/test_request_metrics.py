@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from cli.bench.http_request import TimedResponse
 from cli.bench.request_metrics import request_metrics
+from cli.bench.timed_response import TimedResponse
 
 
-def stream(*timed: tuple[float, dict[str, Any]], status: str = "200 OK") -> TimedResponse:
+def stream(*timed: tuple[float, dict[str, Any]]) -> TimedResponse:
     """A recorded answer with one event at each time."""
-    arrivals = [(0.5, f"HTTP/1.1 {status}\r\n\r\n".encode())]
-    arrivals += [(when, f"data: {json.dumps(event)}\n\n".encode()) for when, event in timed]
-    return TimedResponse(0.0, arrivals, arrivals[-1][0])
+    pieces = [(when, f"data: {json.dumps(event)}\n\n".encode()) for when, event in timed]
+    return TimedResponse(0.0, pieces, pieces[-1][0])
 
 
 def piece(text: str) -> dict[str, Any]:
@@ -64,7 +63,8 @@ def test_an_answer_of_one_token_has_no_time_per_token() -> None:
         (stream((1.0, {"error": {"message": "the worker died"}})), "the worker died"),
         (stream((1.0, piece("a")), (2.0, {"error": "lost"})), "lost"),
         (stream((1.0, ROLE)), "no text"),
-        (TimedResponse(0.0, [(1.0, b'HTTP/1.1 503 x\r\n\r\n{"error": "full"}')], 1.0), "503: full"),
+        (TimedResponse(0.0, [], 1.0, "the queue is full"), "the queue is full"),
+        (TimedResponse(0.0, [(1.0, b"data: {\n")], 1.0), "not JSON"),
     ],
 )
 def test_failed_requests_carry_the_reason(exchange: TimedResponse, reason: str) -> None:

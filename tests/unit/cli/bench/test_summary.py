@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.bench.request_metrics import RequestMetrics
-from cli.bench.summary import decode_rate, percentile, percentiles, summarize
+from cli.bench.summary import decode_rate, percentile, percentiles, prompt_rate, summarize
 
 
 def answered(started_s: float, *times_s: float, tokens: int | None = None) -> RequestMetrics:
@@ -39,6 +39,21 @@ def test_the_decode_rate_counts_only_the_time_when_all_clients_decode() -> None:
     late = answered(0.0, 3.0, 4.0, 5.0, 6.0, 7.0)
     assert decode_rate([early, late], 2) == pytest.approx(4 / 2.0)
     assert decode_rate([early, late], 1) == pytest.approx(4 / 4.0)
+
+
+def prompted(started_s: float, first_s: float, prompt: int, cached: int = 0) -> RequestMetrics:
+    """A request whose prompt was computed between the two times."""
+    return RequestMetrics(started_s, first_s + 9, (first_s,), prompt, cached, 1)
+
+
+def test_the_prompt_rate_counts_only_the_time_in_which_a_prompt_was_computed() -> None:
+    assert prompt_rate([prompted(0.0, 2.0, 100)]) == 50
+    assert prompt_rate([prompted(0.0, 2.0, 100, cached=60), prompted(5.0, 6.0, 20)]) == 20
+    assert (
+        prompt_rate([prompted(0.0, 3.0, 100), prompted(1.0, 2.0, 20), prompted(2.0, 4.0, 80)]) == 50
+    )
+    assert prompt_rate([answered(0.0, 1.0)]) is None
+    assert prompt_rate([]) is None
 
 
 def test_one_at_a_time_never_decodes_for_two() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +26,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.reply(200, {"version": "0.1.0", "name": "hearth"})
+        self.reply(200, {"version": "0.1.0", "name": "hearth", "pid": os.getpid()})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -78,7 +79,9 @@ def test_each_number_of_clients_is_a_line(capsys: pytest.CaptureFixture[str]) ->
     printed = capsys.readouterr()
     header, one, two = printed.out.strip().splitlines()
     assert header.split("  ")[0] == "CLIENTS"
-    assert {"TTFT P50", "DECODE", "ERRORS"} <= {name.strip() for name in header.split("  ")}
+    assert {"TTFT P50", "PROMPT", "DECODE", "ERRORS"} <= {
+        name.strip() for name in header.split("  ")
+    }
     assert (one.split()[0], two.split()[0]) == ("1", "2")
     assert "1 client: 2 requests in" in printed.err
     assert "2 clients: 4 requests in" in printed.err
@@ -108,9 +111,7 @@ def test_failed_requests_are_named_and_fail_the_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert execute(["bench", "busy", *SHORT]) == 1
-    assert "6 of 6 requests failed; first error: HTTP 503: the queue is full" in (
-        capsys.readouterr().err
-    )
+    assert "6 of 6 requests failed; first error: the queue is full" in (capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("given", ["", "0", "1,,2", "two", "-1", "1.5", "2000"])
