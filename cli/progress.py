@@ -36,6 +36,7 @@ class ProgressView(Protocol):
 
     def close(self) -> None:
         """No more lines come."""
+        return
 
 
 def style_for(as_json: bool, quiet: bool) -> Style:
@@ -97,25 +98,18 @@ def view_for(style: Style) -> ProgressView:
     return views[style]()
 
 
-class NoProgress:
+class NoProgress(ProgressView):
     """Shows nothing."""
 
     def show(self, line: TaskProgress) -> None:
-        """See View."""
-
-    def close(self) -> None:
-        """See View."""
+        return
 
 
-class JsonProgress:
+class JsonProgress(ProgressView):
     """The daemon's lines on stdout, as they are."""
 
     def show(self, line: TaskProgress) -> None:
-        """See View."""
         print(json.dumps(line, ensure_ascii=False), flush=True)
-
-    def close(self) -> None:
-        """See View."""
 
 
 @dataclass(slots=True)
@@ -136,7 +130,7 @@ class TransferRate:
         return max(0.0, (after - before) / (now_s - since_s)) if now_s > since_s else 0.0
 
 
-class LineProgress:
+class LineProgress(ProgressView):
     """One line a second on stderr, and one for each step."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -146,7 +140,6 @@ class LineProgress:
         self._rate = TransferRate()
 
     def show(self, line: TaskProgress) -> None:
-        """See View."""
         now_s, step, total = self._clock(), line.get("status", ""), line.get("total")
         if step != self._step:
             self._step, self._rate, self._shown_s = step, TransferRate(), now_s
@@ -159,9 +152,6 @@ class LineProgress:
             self._shown_s = now_s
             status(f"{step}: {self._figures(done, total, line.get('unit'))}")
 
-    def close(self) -> None:
-        """See View."""
-
     def _figures(self, done: int, total: int, unit: str | None) -> str:
         text = f"{done * 100 // max(total, 1)}% of {f'{total} {unit}' if unit else size(total)}"
         rate = self._rate.per_s
@@ -171,7 +161,7 @@ class LineProgress:
         return text
 
 
-class BarProgress:
+class BarProgress(ProgressView):
     """A bar for each file and, from the second one on, one for all so far."""
 
     def __init__(self) -> None:
@@ -197,7 +187,6 @@ class BarProgress:
         self._table.start()
 
     def show(self, line: TaskProgress) -> None:
-        """See View."""
         step, total = line.get("status", ""), line.get("total")
         if total is None:
             self._table.console.print(step, markup=False, highlight=False)
@@ -216,7 +205,6 @@ class BarProgress:
             self._show_all()
 
     def close(self) -> None:
-        """See View."""
         self._table.stop()
 
     def _show_all(self) -> None:

@@ -7,13 +7,20 @@ import plistlib
 import re
 from pathlib import Path
 
-from cli.service.manager import Service, ServiceState, run, run_checked, write_private
+from cli.service.manager import (
+    Service,
+    ServiceManager,
+    ServiceState,
+    run,
+    run_checked,
+    write_private,
+)
 
 LABEL = "local.hearth.daemon"
 
 
-class Launchd:
-    """See ServiceManager."""
+class Launchd(ServiceManager):
+    """launchd of macOS."""
 
     name = "launchd"
     journal: tuple[str, ...] = ()
@@ -24,7 +31,6 @@ class Launchd:
         self._target = f"{self._domain}/{LABEL}"
 
     def describe(self, service: Service) -> str:
-        """See ServiceManager.describe."""
         agent = {
             "Label": LABEL,
             "ProgramArguments": list(service.command),
@@ -37,27 +43,22 @@ class Launchd:
         return plistlib.dumps(agent).decode()
 
     def check(self, service: Service) -> None:
-        """See ServiceManager.check."""
         run_checked(("launchctl", "print", self._domain))
 
     def install(self, service: Service) -> None:
-        """See ServiceManager.install."""
         service.log.parent.mkdir(parents=True, exist_ok=True)
         write_private(self.path, self.describe(service))
 
     def start(self) -> None:
-        """See ServiceManager.start."""
         run(("launchctl", "bootout", self._target))  # an earlier one, if any
         run_checked(("launchctl", "bootstrap", self._domain, str(self.path)))
 
     def uninstall(self) -> None:
-        """See ServiceManager.uninstall."""
         try:
             run_checked(("launchctl", "bootout", self._target))
         finally:
             self.path.unlink(missing_ok=True)
 
     def state(self) -> ServiceState:
-        """See ServiceManager.state."""
         found = re.search(r"\bpid = (\d+)", run(("launchctl", "print", self._target)).stdout)
         return ServiceState(self.path.exists(), int(found[1]) if found else None)

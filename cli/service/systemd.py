@@ -6,7 +6,14 @@ import os
 from pathlib import Path
 
 from cli.errors import CliError
-from cli.service.manager import Service, ServiceState, run, run_checked, write_private
+from cli.service.manager import (
+    Service,
+    ServiceManager,
+    ServiceState,
+    run,
+    run_checked,
+    write_private,
+)
 
 UNIT = "hearth.service"
 _CONTROL = ("systemctl", "--user")
@@ -28,8 +35,8 @@ WantedBy=default.target
 """
 
 
-class Systemd:
-    """See ServiceManager."""
+class Systemd(ServiceManager):
+    """The systemd of the user."""
 
     name = "systemd"
     journal: tuple[str, ...] = ("journalctl", "--user", "--unit", UNIT, "--output", "cat")
@@ -39,7 +46,6 @@ class Systemd:
         self.path = Path(config) / "systemd" / "user" / UNIT
 
     def describe(self, service: Service) -> str:
-        """See ServiceManager.describe."""
         lines = [
             f"Environment={_quoted(f'{name}={value}')}\n"
             for name, value in sorted(service.environment.items())
@@ -48,7 +54,6 @@ class Systemd:
         return _TEXT.format(environment="".join(lines), command=command)
 
     def check(self, service: Service) -> None:
-        """See ServiceManager.check."""
         self.describe(service)
         done = run((*_CONTROL, "show-environment"))
         if done.returncode != 0:
@@ -58,17 +63,14 @@ class Systemd:
             )
 
     def install(self, service: Service) -> None:
-        """See ServiceManager.install."""
         write_private(self.path, self.describe(service))
         run_checked((*_CONTROL, "daemon-reload"))
         run_checked((*_CONTROL, "enable", UNIT))
 
     def start(self) -> None:
-        """See ServiceManager.start."""
         run_checked((*_CONTROL, "restart", UNIT))
 
     def uninstall(self) -> None:
-        """See ServiceManager.uninstall."""
         try:
             run_checked((*_CONTROL, "disable", "--now", UNIT))
         finally:
@@ -76,7 +78,6 @@ class Systemd:
         run_checked((*_CONTROL, "daemon-reload"))
 
     def state(self) -> ServiceState:
-        """See ServiceManager.state."""
         installed = self.path.exists()
         return ServiceState(installed, self._pid() if installed else None)
 

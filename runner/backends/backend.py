@@ -36,16 +36,19 @@ class Capacity:
 
 
 class Sampler(Protocol):
-    """The state of one request's sampling: random numbers, penalty window, grammar.
+    """The state of one request's sampling: random numbers, penalty window, grammar. What one
+    without penalties or native memory need not do, it has from here.
 
     Survives preemption of its sequence. Made by Backend.create_sampler, ended by close.
     """
 
     def accept(self, tokens: Sequence[int]) -> None:
         """Let the penalties see tokens that were not sampled by this sampler (the prompt)."""
+        return
 
     def close(self) -> None:
         """Give native memory back. Calling it twice is allowed."""
+        return
 
 
 class TokenMask(Protocol):
@@ -155,7 +158,8 @@ class RowFault(BackendError):
 
 
 class Backend(Protocol):
-    """One loaded model. What a backend need not have is refused here."""
+    """One loaded model. What a backend need not have is refused here, what it need not do is done
+    here: nothing."""
 
     capacity: Capacity
 
@@ -176,7 +180,8 @@ class Backend(Protocol):
 
     def merge(self, source: int, target: int, length: int) -> None:
         """The first length tokens of both are the same; from here on target has source's, and
-        its own cells for them are free. Only with partial_share."""
+        its own cells for them are free. Only with partial_share; may do nothing."""
+        return
 
     def trim(self, sequence: int, length: int) -> bool:
         """Keep the first length tokens only. False: the model cannot (recurrent state), the
@@ -211,6 +216,7 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Give everything back. The object is unusable afterwards."""
+        return
 
 
 class Tokenizer(Protocol):

@@ -25,41 +25,31 @@ CHAT_TEMPLATE = "{{ messages[-1].content }}"
 
 
 class EchoTokenizer(Tokenizer):
-    """See Tokenizer."""
+    """Bytes, and what ends an answer."""
 
     vocabulary = EOS + 1
     bos: int | None = None
     eos: int | None = EOS
 
     def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
-        """See Tokenizer.encode."""
         return list(text.encode("utf-8", "replace"))
 
     def piece(self, token: int) -> bytes:
-        """See Tokenizer.piece."""
         return b"" if token == EOS else bytes([token])
 
     def text(self, token: int) -> str:
-        """See Tokenizer.text."""
         return "<|end|>" if token == EOS else chr(token)
 
     def is_end(self, token: int) -> bool:
-        """See Tokenizer.is_end."""
         return token == EOS
 
 
 class EchoSampler(Sampler):
-    """See Sampler. reply: the prompt of its request and what ends it, from the first step on."""
+    """reply: the prompt of its request and what ends it, from the first step on."""
 
     def __init__(self, params: SamplingParams) -> None:
         self.params = params
         self.reply: list[int] = []
-
-    def accept(self, tokens: Sequence[int]) -> None:
-        """See Sampler.accept: there are no penalties."""
-
-    def close(self) -> None:
-        """See Sampler.close: nothing is held."""
 
     def choose(self, row: Row, tokens: Sequence[int]) -> SampledToken:
         """The token after tokens, all of the row's sequence; another where its mask forbids it."""
@@ -76,18 +66,16 @@ class EchoSampler(Sampler):
 
 
 class EchoBackend(Backend):
-    """See Backend."""
+    """A list of tokens a sequence."""
 
     def __init__(self, capacity: Capacity) -> None:
         self.capacity = capacity
         self._tokens: dict[int, list[int]] = {}  # of each sequence
 
     def create_sampler(self, params: SamplingParams) -> EchoSampler:
-        """See Backend.create_sampler."""
         return EchoSampler(params)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
-        """See Backend.step."""
         sampled = []
         for row in rows:
             tokens = self._tokens.setdefault(row.sequence, [])
@@ -97,28 +85,17 @@ class EchoBackend(Backend):
         return sampled
 
     def share(self, source: int, target: int, length: int) -> None:
-        """See Backend.share."""
         self._tokens[target] = self._tokens[source][:length]
 
-    def merge(self, source: int, target: int, length: int) -> None:
-        """See Backend.merge: nothing is shared."""
-
     def trim(self, sequence: int, length: int) -> bool:
-        """See Backend.trim."""
         del self._tokens[sequence][length:]
         return True
 
     def release(self, sequence: int) -> None:
-        """See Backend.release."""
         self._tokens.pop(sequence, None)
 
     def reset(self) -> None:
-        """See Backend.reset."""
         self._tokens.clear()
-
-    def close(self) -> None:
-        """See Backend.close."""
-        self.reset()
 
 
 def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:

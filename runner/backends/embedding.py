@@ -30,7 +30,6 @@ class EmbeddingBackend(Backend):
         self._max_inputs = max_inputs
 
     def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        """See Backend.embed."""
         max_tokens, vocabulary = self.capacity.context_length, self.capacity.vocabulary
         for tokens in inputs:
             if not 0 < len(tokens) <= max_tokens:

@@ -32,11 +32,10 @@ class Drafter(Protocol):
         has no idea."""
 
 
-class PromptLookup:
+class PromptLookup(Drafter):
     """Continues a sequence with what followed its last tokens before."""
 
     def propose(self, limits: Sequence[tuple[RunningSequence, int]]) -> list[list[int]]:
-        """See Drafter."""
         return [_before_image(prompt_lookup(one.tokens, count)) for one, count in limits]
 
 

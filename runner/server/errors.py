@@ -89,11 +89,10 @@ def _status(error: runner.HearthError) -> int:
     return next(status for kind, status in _STATUS.items() if isinstance(error, kind))
 
 
-class OpenAIErrors:
+class OpenAIErrors(ErrorSurface):
     """{"error": {"message", "type", "param", "code"}}."""
 
     def body(self, failure: HttpFailure) -> bytes:
-        """See ErrorSurface."""
         error = OpenAIErrorBody(
             message=failure.message,
             type=_openai_type(failure.status),
@@ -104,35 +103,30 @@ class OpenAIErrors:
         return to_json({"error": {**error, **extras}})
 
     def event(self, failure: HttpFailure) -> bytes:
-        """See ErrorSurface."""
         return b"data: " + self.body(failure) + b"\n\n"
 
 
-class OllamaErrors:
+class OllamaErrors(ErrorSurface):
     """{"error": "..."} and, for programs, the code and details beside it."""
 
     def body(self, failure: HttpFailure) -> bytes:
-        """See ErrorSurface."""
         error = OllamaError(error=failure.message, code=failure.code)
         return to_json({**error, **failure.details})
 
     def event(self, failure: HttpFailure) -> bytes:
-        """See ErrorSurface."""
         return self.body(failure) + b"\n"
 
 
-class AnthropicErrors:
+class AnthropicErrors(ErrorSurface):
     """{"type": "error", "error": {"type", "message"}}."""
 
     def body(self, failure: HttpFailure) -> bytes:
-        """See ErrorSurface."""
         error = AnthropicErrorBody(
             type=_anthropic_type(failure.status), message=failure.message, code=failure.code
         )
         return to_json({"type": "error", "error": {**failure.details, **error}})
 
     def event(self, failure: HttpFailure) -> bytes:
-        """See ErrorSurface."""
         return b"event: error\ndata: " + self.body(failure) + b"\n\n"
 
 

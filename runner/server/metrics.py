@@ -147,7 +147,6 @@ class Metrics(Observer):
         self._crashes = self._counter("hearth:worker_crashes", "Workers that crashed")
 
     def finished(self, model: str, finish: Finish) -> None:
-        """See Observer."""
         self._success.labels(model, finish.reason).inc()
         for metric, collector in self._of_requests:
             value = metric.value(finish.usage)
@@ -159,20 +158,16 @@ class Metrics(Observer):
                 collector.labels(model).inc(value)
 
     def aborted(self, model: str) -> None:
-        """See Observer."""
         self._success.labels(model, "abort").inc()
 
     def loaded(self, model: str, seconds: float) -> None:
-        """See Observer."""
         self._loads.labels(model).inc()
         self._load_s.labels(model).observe(seconds)
 
     def evicted(self, model: str) -> None:
-        """See Observer."""
         self._evictions.labels(model).inc()
 
     def crashed(self, model: str) -> None:
-        """See Observer."""
         self._crashes.labels(model).inc()
 
     async def text(self, present: Iterable[Load], uptime_s: float) -> bytes:

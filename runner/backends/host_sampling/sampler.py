@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from runner.backends.backend import Sampler
 from runner.backends.host_sampling.chain import (
     MIN_TEMPERATURE,
     STEPS,
@@ -38,8 +39,8 @@ _MIN_LOGIT = float(np.finfo(np.float32).min)  # banned tokens, at -inf, are belo
 TokenPicker = Callable[[Logits, int], int]  # (logits, id of the highest) -> id of the chosen token
 
 
-class HostSampler:
-    """See runner.backends.backend.Sampler."""
+class HostSampler(Sampler):
+    """A sampler on the host, over a row of logits."""
 
     def __init__(self, params: SamplingParams, candidates: CandidateArray, vocabulary: int) -> None:
         """Raises InvalidRequest for a bias or penalty that no model of this vocabulary can
@@ -52,7 +53,6 @@ class HostSampler:
         )
 
     def accept(self, tokens: Sequence[int]) -> None:
-        """See Sampler.accept."""
         self._adjustment.accept(tokens)
 
     def choose(self, logits: Logits) -> int | None:
@@ -86,7 +86,6 @@ class HostSampler:
         return None if place is None else int(ids[place])
 
     def close(self) -> None:
-        """See Sampler.close."""
         if isinstance(self._pick, _ShortlistDraw):
             self._pick.close()
 

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from llama_cpp import llama_cpp as native
 
+from runner.backends.backend import Tokenizer
 
-class LlamaCppTokenizer:
-    """See runner.backends.backend.Tokenizer."""
+
+class LlamaCppTokenizer(Tokenizer):
+    """The vocabulary of a GGUF file, by llama.cpp's functions."""
 
     def __init__(self, vocabulary: Any) -> None:
         self._handle = vocabulary
@@ -60,7 +62,6 @@ class LlamaCppTokenizer:
             capacity = -count
 
     def is_end(self, token: int) -> bool:
-        """See Tokenizer.is_end."""
         return 0 <= token < self.vocabulary and bool(native.llama_vocab_is_eog(self._handle, token))
 
 

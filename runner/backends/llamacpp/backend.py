@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class LlamaCppBackend(Backend):
-    """See runner.backends.backend.Backend."""
+    """A context of llama.cpp; its memory of sequences is the cache."""
 
     def __init__(
         self, context: Context, capacity: Capacity, vision: LlamaCppVisionEncoder | None = None
@@ -70,7 +70,6 @@ class LlamaCppBackend(Backend):
         return HostSampler(params, self._sampling.candidates, self.capacity.vocabulary)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
-        """See Backend.step."""
         if not rows:
             return []
         for row in rows:
@@ -174,7 +173,6 @@ class LlamaCppBackend(Backend):
         return chosen
 
     def share(self, source: int, target: int, length: int) -> None:
-        """See Backend.share."""
         self._check(target)
         held = self._length(source)
         if not 0 < length <= held or (length < held and not self.capacity.partial_share):
@@ -187,7 +185,6 @@ class LlamaCppBackend(Backend):
             self._positions.set_spans(target, self._positions.spans_before(source, length))
 
     def merge(self, source: int, target: int, length: int) -> None:
-        """See Backend.merge."""
         held = min(self._length(source), self._length(target))
         if not 0 < length <= held or not self.capacity.partial_share:
             raise BackendError(
@@ -198,7 +195,6 @@ class LlamaCppBackend(Backend):
         native.llama_memory_seq_cp(self._context.memory, source, target, 0, end)
 
     def trim(self, sequence: int, length: int) -> bool:
-        """See Backend.trim."""
         self._check(sequence)
         start = self._position(sequence, length)
         done = bool(native.llama_memory_seq_rm(self._context.memory, sequence, start, -1))
@@ -207,26 +203,22 @@ class LlamaCppBackend(Backend):
         return done
 
     def release(self, sequence: int) -> None:
-        """See Backend.release."""
         self._check(sequence)
         native.llama_memory_seq_rm(self._context.memory, sequence, -1, -1)
         if self._positions:
             self._positions.truncate(sequence, 0)
 
     def state_bytes(self, sequence: int) -> int:
-        """See Backend.state_bytes."""
         self._check(sequence)
         return state_bytes(self._context, sequence)
 
     def save(self, sequence: int) -> LlamaCppSavedSequence:
-        """See Backend.save."""
         self._check(sequence)
         saved = copy_out(self._context, sequence)
         saved.image_spans = self._positions.image_spans(sequence) if self._positions else ()
         return saved
 
     def load(self, state: SavedState, sequence: int) -> None:
-        """See Backend.load."""
         self._check(sequence)
         if not isinstance(state, LlamaCppSavedSequence):
             raise BackendError(f"a {type(state).__name__} is not a state of this backend")
@@ -235,7 +227,6 @@ class LlamaCppBackend(Backend):
             self._positions.set_spans(sequence, state.image_spans)
 
     def reset(self) -> None:
-        """See Backend.reset."""
         native.llama_memory_clear(self._context.memory, False)
         if self._positions:
             self._positions.clear()

@@ -26,7 +26,7 @@ _RANK: int = native.LLAMA_POOLING_TYPE_RANK
 
 
 class LlamaCppEmbeddingBackend(EmbeddingBackend):
-    """See EmbeddingBackend."""
+    """A context of llama.cpp that gives a vector for each sequence."""
 
     def __init__(self, context: Context, capacity: Capacity, *, step_tokens: int) -> None:
         """step_tokens: how many tokens of several inputs are computed at a time."""

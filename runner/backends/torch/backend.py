@@ -29,7 +29,7 @@ from runner.backends.torch.attention.cpu import CpuAttentionStep
 from runner.backends.torch.attention.paged import AttentionStep, LayerCache, PagedAttentionStep
 from runner.backends.torch.batch import StepBatch, StepLayout, create_layout, output_indices
 from runner.backends.torch.cuda.graphs import CudaGraphRecorder, DecodeGraphs
-from runner.backends.torch.cuda.launch_ahead import PendingStep
+from runner.backends.torch.cuda.launch_ahead import LaunchAhead, PendingStep
 from runner.backends.torch.cuda.launched_step import LaunchedStep
 from runner.backends.torch.fused_decoder import fuse
 from runner.backends.torch.sampling import BatchSampler, TorchSampler
@@ -51,7 +51,7 @@ class LanguageModel(Protocol):
         """float32 [R, vocabulary] of hidden states [R, hidden]."""
 
 
-class TorchBackend(Backend):
+class TorchBackend(Backend, LaunchAhead):
     """See runner.backends.backend.Backend, and launch_ahead.LaunchAhead of torch.cuda: on a CPU
     the host has nothing to do meanwhile."""
 
@@ -88,7 +88,6 @@ class TorchBackend(Backend):
         return self._sampling.create(params)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
-        """See Backend.step."""
         if not rows:
             return []
         layout = create_layout(rows, self.capacity, self._pool.lengths)
@@ -111,11 +110,9 @@ class TorchBackend(Backend):
         return sampled
 
     def follows(self, row: Row) -> bool:
-        """See LaunchAhead.follows."""
         return self._sampling.draws(row)
 
     def launch(self, rows: Sequence[Row], after: PendingStep | None) -> LaunchedStep:
-        """See LaunchAhead.launch."""
         layout = create_layout(rows, self.capacity, self._pool.lengths)
         copies = self._pool.extend(layout.sequences, layout.counts)
         given = after.tokens_of(rows) if isinstance(after, LaunchedStep) else None
@@ -200,7 +197,6 @@ class TorchBackend(Backend):
                     part[copy.target] = part[copy.source]
 
     def share(self, source: int, target: int, length: int) -> None:
-        """See Backend.share."""
         self._check(source)
         self._check(target)
         self._pool.share(source, target, length)
@@ -212,23 +208,19 @@ class TorchBackend(Backend):
         self._pool.merge(source, target, length)
 
     def trim(self, sequence: int, length: int) -> bool:
-        """See Backend.trim."""
         self._check(sequence)
         self._pool.trim(sequence, length)
         return True
 
     def release(self, sequence: int) -> None:
-        """See Backend.release."""
         self._check(sequence)
         self._pool.trim(sequence, 0)
 
     def state_bytes(self, sequence: int) -> int:
-        """See Backend.state_bytes."""
         self._check(sequence)
         return state_bytes(self._caches, int(self._pool.lengths[sequence]))
 
     def save(self, sequence: int) -> TorchSavedSequence:
-        """See Backend.save."""
         self._check(sequence)
         length = int(self._pool.lengths[sequence])
         if length == 0:
@@ -236,7 +228,6 @@ class TorchBackend(Backend):
         return copy_out(self._caches, self._pool.blocks(sequence), length)
 
     def load(self, state: SavedState, sequence: int) -> None:
-        """See Backend.load."""
         self._check(sequence)
         if not isinstance(state, TorchSavedSequence):
             raise BackendError(f"a {type(state).__name__} is not a state of this backend")
@@ -247,7 +238,6 @@ class TorchBackend(Backend):
             copy_in(self._caches, self._pool.blocks(sequence), state)
 
     def reset(self) -> None:
-        """See Backend.reset."""
         self._pool.clear()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ Pooling = Callable[[Tensor, Tensor], Tensor]  # states [T, N], starts [S + 1] ->
 
 
 class TorchEmbeddingBackend(EmbeddingBackend):
-    """See EmbeddingBackend."""
+    """An encoder and what makes one vector of its states."""
 
     def __init__(self, model: Encoder, capacity: Capacity, pooling: Pooling, device: Any) -> None:
         super().__init__(capacity, step_tokens=capacity.batch_tokens)

@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from runner.backends.backend import BackendError
+from runner.backends.backend import BackendError, SavedState
 from runner.backends.torch.attention.paged import LayerCache
 
 Tensor = Any
 
 
 @dataclass(frozen=True, slots=True)
-class TorchSavedSequence:
+class TorchSavedSequence(SavedState):
     """What the cache has of one sequence, for each layer and tensor [tokens, heads, ...]."""
 
     tokens: int
@@ -26,7 +26,6 @@ class TorchSavedSequence:
 
     @property
     def size_bytes(self) -> int:
-        """See SavedState."""
         return sum(part.numel() * part.element_size() for own in self.layers for part in own)
 
 

@@ -18,7 +18,7 @@ from runner.server.anthropic.answers import (
 )
 from runner.server.ids import new_id
 from runner.server.sse import EVENT_STREAM
-from runner.server.stream import Deltas, GeneratedSequence
+from runner.server.stream import Deltas, GeneratedSequence, StreamRenderer
 from runner.types import Finish, ToolCall
 
 
@@ -40,7 +40,7 @@ def message(
     }
 
 
-class MessageRenderer:
+class MessageRenderer(StreamRenderer):
     """The events of one streamed message. prompt_tokens: what message_start tells; how much of
     it came from the cache is known at the end."""
 
@@ -59,7 +59,6 @@ class MessageRenderer:
         self._called = False
 
     def events(self, arrived: Deltas) -> bytes:
-        """See StreamRenderer."""
         out = [] if self._begun else [self._start()]
         for _, delta in arrived:
             self._add(out, self._parse(delta.text, delta.finish is not None))
@@ -69,12 +68,10 @@ class MessageRenderer:
         return b"".join(out)
 
     def keep_alive(self) -> bytes:
-        """See StreamRenderer."""
         before = b"" if self._begun else self._start()
         return before + _event("ping")
 
     def end(self) -> bytes:
-        """See StreamRenderer."""
         return _event("message_stop")
 
     def _parse(self, text: str, last: bool) -> OutputDelta:

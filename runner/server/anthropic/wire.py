@@ -140,7 +140,6 @@ class CountTokensRequest(WireModel):
         return ToolChoice("required" if given.type == "any" else given.type, None, single)
 
     def refuse_unsupported(self) -> None:
-        """See WireModel."""
         for tool in self.tools or ():
             if tool.type not in (None, "custom"):
                 raise Unsupported(
@@ -164,7 +163,6 @@ class MessagesRequest(CountTokensRequest):
     options: dict[str, Any] | None = None
 
     def refuse_unsupported(self) -> None:
-        """See CountTokensRequest."""
         super().refuse_unsupported()
         for name in ("mcp_servers", "container"):
             if getattr(self, name):

@@ -21,7 +21,7 @@ from runner.server.openai.sampling import SamplingFields
 from runner.server.request_body import WireModel
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
-from runner.server.stream import Deltas, collect, send_stream
+from runner.server.stream import Deltas, StreamRenderer, collect, send_stream
 from runner.types import Finish, GenerateRequest, Infill
 
 _REFUSED = ("n_probs", "json_schema", "lora")
@@ -58,7 +58,6 @@ class InfillRequest(SamplingFields):
     keep_alive: Any = None
 
     def refuse_unsupported(self) -> None:
-        """See WireModel."""
         for name in _REFUSED:
             if getattr(self, name):
                 raise Unsupported(f"{name} is not supported here", param=name)
@@ -98,7 +97,7 @@ async def infill(http: HttpRequest, body: InfillRequest) -> InfillResponse | Non
         return whole
 
 
-class InfillRenderer:
+class InfillRenderer(StreamRenderer):
     """The events of one answer."""
 
     content_type = EVENT_STREAM
@@ -111,7 +110,6 @@ class InfillRenderer:
         self._tokens = 0
 
     def events(self, arrived: Deltas) -> bytes:
-        """See StreamRenderer."""
         out = b""
         for _, delta in arrived:
             self._tokens += delta.token_count
@@ -123,11 +121,9 @@ class InfillRenderer:
         return out
 
     def keep_alive(self) -> bytes:
-        """See StreamRenderer."""
         return KEEP_ALIVE
 
     def end(self) -> bytes:
-        """See StreamRenderer."""
         return b""
 
     def last(self, shown: str, text: str, finish: Finish) -> Any:

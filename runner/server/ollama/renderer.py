@@ -19,7 +19,7 @@ from runner.server.ollama.timings import figures, now_text
 from runner.server.ollama.wire import OllamaGenerateFields
 from runner.server.openai.logprobs import FLOOR
 from runner.server.sse import NDJSON
-from runner.server.stream import Deltas, collect, progress_fields
+from runner.server.stream import Deltas, StreamRenderer, collect, progress_fields
 from runner.types import Delta, Finish, TokenLogprob
 
 Wording = Callable[[OutputDelta], dict[str, Any]]
@@ -45,7 +45,7 @@ def clamped(lease: Lease) -> dict[str, Any]:
     return {} if lease.clamped_context is None else {"num_ctx": lease.clamped_context}
 
 
-class OllamaRenderer:
+class OllamaRenderer(StreamRenderer):
     """The lines of one answer. word turns what the model said into the surface's fields: response
     and thinking, or message."""
 
@@ -62,15 +62,12 @@ class OllamaRenderer:
         self._head = b'{"model":' + to_json(model) + b',"created_at":"'
 
     def events(self, arrived: Deltas) -> bytes:
-        """See runner.server.stream.StreamRenderer."""
         return b"".join(self._lines(delta) for _, delta in arrived)
 
     def keep_alive(self) -> bytes:
-        """See StreamRenderer."""
         return b""
 
     def end(self) -> bytes:
-        """See runner.server.stream.StreamRenderer."""
         return b""
 
     def parts(self, delta: Delta) -> OutputDelta:

@@ -46,7 +46,6 @@ class OllamaGenerateFields(OllamaModelRequest):
     return_progress: bool | None = None  # hearth's own, as llama.cpp's server has it
 
     def refuse_unsupported(self) -> None:
-        """See WireModel."""
         if self.return_progress and self.stream is False:
             raise Unsupported(
                 "return_progress requires a stream: leave out stream, or set it to true",
@@ -149,7 +148,6 @@ class OllamaGenerateRequest(OllamaGenerateFields):
     images: list[str] | None = None
 
     def refuse_unsupported(self) -> None:
-        """See WireModel."""
         super().refuse_unsupported()
         for name in ("raw", "suffix"):
             if self.images and getattr(self, name):

@@ -27,7 +27,14 @@ from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import ChatCompletionRequest
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event, with_field
-from runner.server.stream import Deltas, GeneratedSequence, collect, progress_fields, send_stream
+from runner.server.stream import (
+    Deltas,
+    GeneratedSequence,
+    StreamRenderer,
+    collect,
+    progress_fields,
+    send_stream,
+)
 from runner.types import Delta, Finish, ToolCall
 
 
@@ -128,7 +135,7 @@ def finish_reason(finish: Finish | None, called: bool) -> str:
     return "tool_calls" if called and reason == "stop" else reason
 
 
-class ChatRenderer:
+class ChatRenderer(StreamRenderer):
     """The events of one streamed chat. The frame around a token's text is made once."""
 
     content_type = EVENT_STREAM
@@ -159,7 +166,6 @@ class ChatRenderer:
         self._after_text = b'},"logprobs":null,"finish_reason":null}]' + self._tail
 
     def events(self, arrived: Deltas) -> bytes:
-        """See StreamRenderer."""
         out: list[bytes] = []
         for index, delta in arrived:
             if not self._begun[index]:
@@ -178,11 +184,9 @@ class ChatRenderer:
         return b"".join(out)
 
     def keep_alive(self) -> bytes:
-        """See StreamRenderer."""
         return KEEP_ALIVE
 
     def end(self) -> bytes:
-        """See StreamRenderer."""
         if not self._include_usage:
             return event(b"[DONE]")
         reasoning = _reasoning_tokens(self._parsers)

@@ -18,7 +18,14 @@ from runner.server.openai.usage import usage_of
 from runner.server.openai.wire import CompletionRequest
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event, with_field
-from runner.server.stream import Deltas, GeneratedSequence, collect, progress_fields, send_stream
+from runner.server.stream import (
+    Deltas,
+    GeneratedSequence,
+    StreamRenderer,
+    collect,
+    progress_fields,
+    send_stream,
+)
 from runner.types import Delta, Finish, GenerateRequest
 
 
@@ -110,7 +117,7 @@ def _likelihood(answer: GeneratedSequence) -> float:
     return sum(item.logprob for item in answer.logprobs) / max(1, len(answer.logprobs))
 
 
-class CompletionRenderer:
+class CompletionRenderer(StreamRenderer):
     """The events of one streamed completion."""
 
     content_type = EVENT_STREAM
@@ -130,7 +137,6 @@ class CompletionRenderer:
         self._after_text = b',"logprobs":null,"finish_reason":null}]' + self._tail
 
     def events(self, arrived: Deltas) -> bytes:
-        """See StreamRenderer."""
         out: list[bytes] = []
         for index, delta in arrived:
             text = delta.text
@@ -151,11 +157,9 @@ class CompletionRenderer:
         return b"".join(out)
 
     def keep_alive(self) -> bytes:
-        """See StreamRenderer."""
         return KEEP_ALIVE
 
     def end(self) -> bytes:
-        """See StreamRenderer."""
         if not self._include_usage:
             return event(b"[DONE]")
         usage = to_json(usage_of(self._finishes, self._common.n))

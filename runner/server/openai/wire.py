@@ -78,7 +78,6 @@ class OpenAIGenerateFields(SamplingFields):
     truncate_prompt_tokens: Any = None
 
     def refuse_unsupported(self) -> None:
-        """See WireModel."""
         for name in _REFUSED:
             if getattr(self, name):
                 raise unsupported(name, f"{name} is not supported")
@@ -290,7 +289,6 @@ class ChatCompletionRequest(OpenAIGenerateFields):
         return tuple({"type": "function", "function": function} for function in functions)
 
     def refuse_unsupported(self) -> None:
-        """See OpenAIGenerateFields."""
         super().refuse_unsupported()
         if self.best_of is not None and self.best_of != 1:
             raise unsupported("best_of", "best_of is not supported for chat completions; use n")
@@ -353,7 +351,6 @@ class CompletionRequest(OpenAIGenerateFields):
     logprobs: int | None = Field(None, ge=0, le=20)
 
     def refuse_unsupported(self) -> None:
-        """See OpenAIGenerateFields."""
         super().refuse_unsupported()
         if self.best_of is not None and self.best_of < (self.n or 1):
             raise InvalidRequest(

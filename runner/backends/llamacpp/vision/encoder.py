@@ -21,7 +21,7 @@ from llama_cpp import llama_cpp as native
 from llama_cpp import mtmd_cpp as mtmd
 from numpy.typing import NDArray
 
-from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot
+from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot, VisionEncoder
 from runner.backends.host_sampling import native_log
 from runner.backends.host_sampling.threads import threads_for
 from runner.backends.llamacpp.vision.projector import check_projector
@@ -44,8 +44,8 @@ class MtmdSlot:
         weakref.finalize(self, mtmd.mtmd_input_chunk_free, chunk)
 
 
-class LlamaCppVisionEncoder:
-    """See runner.backends.backend.VisionEncoder."""
+class LlamaCppVisionEncoder(VisionEncoder):
+    """A projector file, by llama.cpp's mtmd."""
 
     def __init__(self, handle: Any, width: int) -> None:
         """Takes over handle, an mtmd_context. width: numbers of an embedding."""
@@ -59,7 +59,6 @@ class LlamaCppVisionEncoder:
         self.max_noncausal_tokens = self._measure_noncausal()
 
     def read(self, picture: DecodedImage) -> list[list[int] | ImageSlot]:
-        """See VisionEncoder.read."""
         if len(picture.rgb) != picture.width * picture.height * _BITMAP_BYTES:
             raise ValueError(f"{len(picture.rgb)} bytes are not an image of this size")
         pixels = ctypes.cast(ctypes.c_char_p(picture.rgb), ctypes.POINTER(ctypes.c_uint8))
@@ -74,7 +73,6 @@ class LlamaCppVisionEncoder:
         return pieces
 
     def encode(self, slot: ImageSlot) -> ImagePart:
-        """See VisionEncoder.encode."""
         assert isinstance(slot, MtmdSlot)
         with self._lock:
             if mtmd.mtmd_encode_chunk(self._handle, slot.chunk) != 0:

@@ -24,6 +24,7 @@ from kernels.rope.naive import rotate, rotation_factors
 from runner.backends.torch.attention.paged import (
     SCALED_DTYPES,
     AttentionConfig,
+    AttentionStep,
     LayerCache,
     RopeTables,
 )
@@ -83,7 +84,7 @@ def sequence_extents(
 
 
 @dataclass(frozen=True, slots=True)
-class CpuAttentionStep:
+class CpuAttentionStep(AttentionStep):
     """positions, slots int64 [T]. tables [S, M], lengths [S] and rows starts [S + 1] of its
     sequences, in the order of their rows."""
 
@@ -99,7 +100,6 @@ class CpuAttentionStep:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, config: AttentionConfig
     ) -> Tensor:
-        """See attention.paged.AttentionStep."""
         views = self.layers[layer]
         factors = self._factors.get(id(config.rope)) or self._rotation_factors(config.rope)
         keys, values = views.flat

@@ -65,7 +65,7 @@ class AttentionStep(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PagedAttentionStep:
+class PagedAttentionStep(AttentionStep):
     """The sequences of one step, for all its layers: first those of one token, then the others.
 
     positions [T] int64; slots [T] int64: the place of each token in the pool, block * block_size
@@ -84,7 +84,6 @@ class PagedAttentionStep:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, config: AttentionConfig
     ) -> Tensor:
-        """See AttentionStep."""
         cache, rope = self.caches[layer], config.rope
         count, pools = self.decodes, (cache.keys, cache.values)
         rotation = ops.Rotation(rope.cos, rope.sin, self.positions)

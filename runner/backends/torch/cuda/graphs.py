@@ -32,14 +32,13 @@ class GraphRecorder(Protocol):
         same tensor each time. compute has run at least once."""
 
 
-class CudaGraphRecorder:
+class CudaGraphRecorder(GraphRecorder):
     """CUDA graphs that share one pool of memory: only one of them runs at a time."""
 
     def __init__(self) -> None:
         self._pool: Any = None
 
     def record(self, compute: Computation) -> Computation:
-        """See GraphRecorder."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):

@@ -88,8 +88,8 @@ def launch_ahead(backend: Backend) -> Backend:
     return backend
 
 
-class LaunchAheadBackend:
-    """See runner.backends.backend.Backend."""
+class LaunchAheadBackend(Backend):
+    """Another backend, of which decode steps are begun early."""
 
     def __init__(self, backend: Backend, launching: LaunchAhead) -> None:
         """Takes over backend; launching is the same object."""
@@ -101,7 +101,6 @@ class LaunchAheadBackend:
         self._expected: dict[int, _Expected] = {}  # by sequence, the rows of _pending
 
     def create_sampler(self, params: SamplingParams) -> Sampler:
-        """See Backend."""
         return self._backend.create_sampler(params)
 
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
@@ -200,32 +199,26 @@ class LaunchAheadBackend:
         self._backend.share(source, target, length)
 
     def merge(self, source: int, target: int, length: int) -> None:
-        """See Backend."""
         self._settle(target)
         self._backend.merge(source, target, length)
 
     def trim(self, sequence: int, length: int) -> bool:
-        """See Backend."""
         self._settle(sequence)
         return self._backend.trim(sequence, length)
 
     def release(self, sequence: int) -> None:
-        """See Backend."""
         self._settle(sequence)
         self._backend.release(sequence)
 
     def state_bytes(self, sequence: int) -> int:
-        """See Backend."""
         self._settle(sequence)
         return self._backend.state_bytes(sequence)
 
     def save(self, sequence: int) -> SavedState:
-        """See Backend."""
         self._settle(sequence)
         return self._backend.save(sequence)
 
     def load(self, state: SavedState, sequence: int) -> None:
-        """See Backend."""
         self._settle(sequence)
         try:
             self._backend.load(state, sequence)
@@ -234,16 +227,13 @@ class LaunchAheadBackend:
             self._backend.load(state, sequence)
 
     def reset(self) -> None:
-        """See Backend."""
         self._pending, self._expected = None, {}
         self._backend.reset()
 
     def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        """See Backend."""
         return self._backend.embed(inputs)
 
     def close(self) -> None:
-        """See Backend."""
         self._pending, self._expected = None, {}
         self._backend.close()
 

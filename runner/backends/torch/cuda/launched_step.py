@@ -13,13 +13,14 @@ import torch
 
 from kernels.sampling.naive import NAN_TOKEN
 from runner.backends.backend import BackendError, Row, RowFault, SampledToken
+from runner.backends.torch.cuda.launch_ahead import PendingStep
 from runner.backends.torch.sampling import NAN_FAULT, TorchSampler
 
 Tensor = Any
 Trim = Callable[[int, int], object]  # a sequence to a length
 
 
-class LaunchedStep:
+class LaunchedStep(PendingStep):
     """See launch_ahead.PendingStep. drawn int64 [rows]: on the device, -1 for logits of NaN."""
 
     def __init__(self, rows: Sequence[Row], drawn: Tensor, trim: Trim) -> None:
@@ -45,7 +46,6 @@ class LaunchedStep:
         return drawn.clamp_min(0)
 
     def collect(self) -> list[SampledToken]:
-        """See launch_ahead.PendingStep."""
         try:
             if self._ready is not None:
                 self._ready.synchronize()
@@ -60,7 +60,6 @@ class LaunchedStep:
         return sampled
 
     def drop(self, sequence: int) -> None:
-        """See launch_ahead.PendingStep."""
         row = self._rows.pop(sequence)
         _count(row, -1)
         self._trim(sequence, row.position)

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from runner.backends.torch.layers.linear import Linear
+
 Tensor = Any
 # The layout is chosen for so many rows. Those that suit one row only make products of two cores
 # with one row slower than with plain weights.
@@ -21,7 +23,7 @@ _ROWS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class BlockedLinear:
+class BlockedLinear(Linear):
     """weight as blocked gives it, of type dtype; bias [outputs] in the type of the inputs. Inputs
     and outputs are rounded to dtype, sums are not."""
 
@@ -30,7 +32,6 @@ class BlockedLinear:
     dtype: Any = torch.bfloat16
 
     def __call__(self, x: Tensor) -> Tensor:
-        """See linear.Linear."""
         narrow = x.to(self.dtype)
         if narrow is x:
             return _multiply()(x, self.weight, self.bias, "none", [], "")

@@ -67,7 +67,7 @@ class TransformerLayer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PreNormLayer:
+class PreNormLayer(TransformerLayer):
     """Norm, attention, norm, feed-forward, each added to the sum."""
 
     input_norm: RmsNorm
@@ -78,14 +78,13 @@ class PreNormLayer:
     def __call__(
         self, x: Tensor, residual: Tensor | None, step: AttentionStep
     ) -> tuple[Tensor, Tensor]:
-        """See TransformerLayer."""
         x, residual = add_norm(self.input_norm, x, residual)
         x, residual = self.feed_forward_norm.add(self.attention(x, step), residual)
         return self.feed_forward(x), residual
 
 
 @dataclass(frozen=True, slots=True)
-class SandwichLayer:
+class SandwichLayer(TransformerLayer):
     """As PreNormLayer, with a norm behind attention and feed-forward too."""
 
     input_norm: RmsNorm
@@ -98,7 +97,6 @@ class SandwichLayer:
     def __call__(
         self, x: Tensor, residual: Tensor | None, step: AttentionStep
     ) -> tuple[Tensor, Tensor]:
-        """See TransformerLayer."""
         x, residual = add_norm(self.input_norm, x, residual)
         x = self.attention_norm(self.attention(x, step))
         x, residual = self.feed_forward_norm.add(x, residual)

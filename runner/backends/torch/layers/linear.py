@@ -27,19 +27,18 @@ class Linear(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DenseLinear:
+class DenseLinear(Linear):
     """weight [outputs, inputs] and bias [outputs] as they are."""
 
     weight: Tensor
     bias: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """See Linear."""
         return torch.nn.functional.linear(x, self.weight, self.bias)
 
 
 @dataclass(frozen=True, slots=True)
-class TransposedLinear:
+class TransposedLinear(Linear):
     """The same by weight [inputs, outputs]. In float32 on a CPU a step of one token takes 0.68 ms
     for ember so and 0.82 ms the other way, one of 256 the same."""
 
@@ -47,14 +46,13 @@ class TransposedLinear:
     bias: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """See Linear."""
         if self.bias is None:
             return torch.mm(x, self.weight)
         return torch.addmm(self.bias, x, self.weight)
 
 
 @dataclass(frozen=True, slots=True)
-class Bfloat16Linear:
+class Bfloat16Linear(Linear):
     """weight [outputs, inputs] in bfloat16 for inputs in float32. Inputs and outputs are rounded
     to it, sums are not. On a CPU with AVX512-BF16 a step of 8 tokens takes 0.8 ms for ember so and
     2.0 ms in float32, one of 32 tokens 1.3 and 4.7 ms."""
@@ -63,19 +61,17 @@ class Bfloat16Linear:
     bias: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """See Linear."""
         out = torch.nn.functional.linear(x.to(self.weight.dtype), self.weight).to(x.dtype)
         return out if self.bias is None else out + self.bias
 
 
 @dataclass(frozen=True, slots=True)
-class ConcatenatedLinear:
+class ConcatenatedLinear(Linear):
     """Several maps of the same inputs, their outputs one after the other."""
 
     parts: Sequence[Linear]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """See Linear."""
         return torch.cat([part(x) for part in self.parts], dim=-1)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kernels.native.linear import Matrices, TorchKernels, torch_kernels
+from runner.backends.torch.layers.linear import Linear
 
 Tensor = Any
 _COMPUTED = (torch.float32, torch.bfloat16)
@@ -27,7 +28,7 @@ class WeightRows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NativeLinear:
+class NativeLinear(Linear):
     """bias [outputs]. narrow: inputs and weights may be rounded to bfloat16. dtype: of the outputs,
     None: that of the inputs."""
 
@@ -37,7 +38,6 @@ class NativeLinear:
     dtype: Any = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """See linear.Linear."""
         out = self.matrices.multiply(x, dtype=self.dtype or x.dtype, allow_bf16=self.narrow)
         return out if self.bias is None else out.add_(self.bias)
 

@@ -21,14 +21,13 @@ Tensor = Any
 
 
 @dataclass(frozen=True, slots=True)
-class PackedLinear:
-    """See linear.Linear."""
+class PackedLinear(Linear):
+    """Weights as the file packs them, and bias [outputs]."""
 
     weight: PackedWeight
     bias: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """See linear.Linear."""
         return ops.linear_packed(x, self.weight, self.bias)
 
 

@@ -34,7 +34,7 @@ class LoraPair:
 
 
 @dataclass(frozen=True, slots=True)
-class LoraLinear:
+class LoraLinear(Linear):
     """A map and what adapters add to it: down [inputs, rank], up [rank, outputs]."""
 
     base: Linear
@@ -42,7 +42,6 @@ class LoraLinear:
     up: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """See linear.Linear."""
         return self.base(x) + (x @ self.down) @ self.up
 
 

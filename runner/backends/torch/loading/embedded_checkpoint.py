@@ -14,11 +14,12 @@ from registry.formats.gguf.header import CHECKPOINT, TensorInfo
 from runner.backends.torch.config import Config, config_from
 from runner.backends.torch.loading.mapped_file import MappedFiles
 from runner.backends.torch.loading.safetensors import DTYPES
+from runner.backends.torch.loading.weight_source import WeightSource
 from runner.errors import ModelLoadFailed
 
 
-class EmbeddedCheckpoint:
-    """See weights.TensorSource."""
+class EmbeddedCheckpoint(WeightSource):
+    """The tensors of a GGUF file that keeps a checkpoint's own."""
 
     def __init__(self, header: GgufHeader) -> None:
         """Raises ModelLoadFailed where the file's types are not those of its tensors."""
@@ -42,14 +43,10 @@ class EmbeddedCheckpoint:
         return tuple(reversed(self._tensors[name][0].dimensions))
 
     def read(self, name: str, *, keep: bool = False) -> Any:
-        """See WeightSource."""
         info, kind = self._tensors[name]
         start = self._header.data_offset + info.offset
         content = self._files.read(self._header.path, start, info.size_bytes, keep=keep)
         return content.view(DTYPES[kind]).view(self.shape(name))
-
-    def rows(self, name: str, *, keep: bool = False) -> None:
-        """See WeightSource: there are none."""
 
 
 def embedded_config(header: GgufHeader) -> Config:

@@ -17,6 +17,7 @@ from registry.formats.gguf import GgufHeader
 from registry.formats.gguf.header import TensorInfo
 from runner.backends.torch.loading.gguf_names import ModelCounts, tensor_origins
 from runner.backends.torch.loading.mapped_file import MappedFiles
+from runner.backends.torch.loading.weight_source import WeightSource
 
 _PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -66,8 +67,8 @@ class StoredTensors:
         return torch.from_numpy(gguf.quants.dequantize(rows, kind)).view(shape)
 
 
-class GgufTensors:
-    """See weights.TensorSource."""
+class GgufTensors(WeightSource):
+    """The tensors of a GGUF file by their names in checkpoints."""
 
     def __init__(self, header: GgufHeader) -> None:
         self._stored = StoredTensors(header)
@@ -77,7 +78,6 @@ class GgufTensors:
         self.names: Collection[str] = self._origins.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """See WeightSource."""
         origin = self._origins[name]
         whole = tuple(reversed(self._stored.infos[origin.name].dimensions))
         return whole if origin.expert is None else whole[1:]
@@ -92,7 +92,6 @@ class GgufTensors:
         return values - origin.shift if origin.shift else values
 
     def rows(self, name: str, *, keep: bool = False) -> tuple[str, Any] | None:
-        """See WeightSource."""
         origin = self._origins[name]
         info = self._stored.infos[origin.name]
         if info.type not in FORMATS or origin.shift:

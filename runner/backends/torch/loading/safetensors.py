@@ -16,6 +16,7 @@ import torch
 from registry.formats.safetensors import TensorEntry
 from runner.backends.torch.config import read_tensors
 from runner.backends.torch.loading.mapped_file import MappedFiles
+from runner.backends.torch.loading.weight_source import WeightSource
 
 DTYPES: Final = MappingProxyType(
     {
@@ -39,8 +40,8 @@ DTYPES: Final = MappingProxyType(
 )
 
 
-class SafetensorsCheckpoint:
-    """See weights.TensorSource."""
+class SafetensorsCheckpoint(WeightSource):
+    """The .safetensors files of a folder."""
 
     def __init__(self, folder: Path, rename: Callable[[str], str | None] | None = None) -> None:
         """rename: what a tensor is called here, None for one to leave out. Raises ConvertError
@@ -60,17 +61,12 @@ class SafetensorsCheckpoint:
         return sum(entry.size_bytes for entry in self._entries.values())
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """See WeightSource."""
         return self._entries[name].shape
 
     def read(self, name: str, *, keep: bool = False) -> Any:
-        """See WeightSource."""
         entry = self._entries[name]
         dtype = DTYPES[entry.dtype]
         if not entry.elements:
             return torch.empty(entry.shape, dtype=dtype)
         content = self._files.read(entry.path, entry.start, entry.size_bytes, keep=keep)
         return content.view(dtype).view(entry.shape)
-
-    def rows(self, name: str, *, keep: bool = False) -> None:
-        """See WeightSource: there are none."""

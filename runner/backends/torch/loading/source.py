@@ -24,7 +24,7 @@ from runner.backends.torch.loading.gguf_config import ROPE_FACTORS, config_from_
 from runner.backends.torch.loading.gguf_tensors import GgufTensors
 from runner.backends.torch.loading.memory_plan import InPlaceWeights
 from runner.backends.torch.loading.safetensors import SafetensorsCheckpoint
-from runner.backends.torch.loading.weights import WeightSource
+from runner.backends.torch.loading.weight_source import WeightSource
 from runner.errors import ModelLoadFailed
 
 _FLOAT_TYPES = ("F32", "F16")

@@ -1,15 +1,15 @@
 """The weights of a checkpoint by their names, taken one by one to the device.
 
 Owns what is checked on the way: that each tensor is there, has the shape that the config makes it
-and was asked for. Where the bytes come from is a TensorSource's matter, how quantized weights are
+and was asked for. Where the bytes come from is a WeightSource's matter, how quantized weights are
 stored quantization.py's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -36,6 +36,7 @@ from runner.backends.torch.layers.native_linear import (
 from runner.backends.torch.layers.packed_linear import join_packed
 from runner.backends.torch.loading import quantization as quantizations
 from runner.backends.torch.loading.adapters import LoraAdapters, add_adapters
+from runner.backends.torch.loading.weight_source import WeightSource
 from runner.errors import ModelLoadFailed
 
 Tensor = Any
@@ -50,23 +51,6 @@ _UNUSED = (
     "rope_factors_long.weight",
     "rope_factors_short.weight",
 )
-
-
-class WeightSource(Protocol):
-    """Where tensors come from. Names are those of Hugging Face checkpoints."""
-
-    names: Collection[str]
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Of the tensor as read gives it, slowest dimension first. name is one of names."""
-
-    def read(self, name: str, *, keep: bool = False) -> Tensor:
-        """The tensor in the machine's memory, in the type it is stored in; it may look into the
-        file, whose pages leave memory at the next read unless keep says that they are used on."""
-
-    def rows(self, name: str, *, keep: bool = False) -> tuple[str, Tensor] | None:
-        """The rows of a matrix as GGUF's block format of this name packs them, uint8 [rows, bytes
-        of a row]; None where it is not packed so. keep as for read."""
 
 
 @dataclass(frozen=True, slots=True)

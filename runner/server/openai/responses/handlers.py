@@ -30,7 +30,7 @@ from runner.server.openai.responses.response_store import ResponseStore, StoredR
 from runner.server.openai.responses.wire import ResponsesRequest
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, WRITE_TIMEOUT_S
-from runner.server.stream import Deltas, send_stream
+from runner.server.stream import Deltas, StreamRenderer, send_stream
 from runner.types import GenerateRequest
 
 
@@ -158,7 +158,7 @@ async def _stream(
         await http.finish(last)
 
 
-class _Renderer:
+class _Renderer(StreamRenderer):
     """The events of a builder as a stream."""
 
     content_type = EVENT_STREAM
@@ -169,7 +169,6 @@ class _Renderer:
         self._last = b""
 
     def events(self, arrived: Deltas) -> bytes:
-        """See StreamRenderer."""
         out = b"" if self._begun else self._builder.start()
         self._begun = True
         for _, delta in arrived:
@@ -181,11 +180,9 @@ class _Renderer:
         return out
 
     def keep_alive(self) -> bytes:
-        """See StreamRenderer."""
         return KEEP_ALIVE if self._begun else self.events([])
 
     def end(self) -> bytes:
-        """See StreamRenderer."""
         return self._last
 
 

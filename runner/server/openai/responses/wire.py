@@ -111,7 +111,6 @@ class ResponsesRequest(WireModel):
     cache_salt: Salt | None = None
 
     def refuse_unsupported(self) -> None:
-        """See WireModel."""
         for name in _REFUSED:
             if getattr(self, name):
                 raise Unsupported(f"{name} is not supported", param=name)
