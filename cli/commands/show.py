@@ -14,6 +14,7 @@ from cli.wrap import visible
 
 PARTS = ("license", "modelfile", "parameters", "system", "template")
 _TEXT_LINES = 2
+_MEMORY_ROWS = (("weights", "weights"), ("cache", "cache"), ("compute", "buffers"))
 _INFO_ROWS = (
     ("context length", "context_length"),
     ("embedding length", "embedding_length"),
@@ -105,11 +106,12 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(("bits per weight", model.get("bits_per_weight")))
     if draft := model.get("draft"):
         rows.append(("draft model", f"{draft['parameter_size']} {draft['quantization_level']}"))
-    rows.append(("size", _size(model.get("size"))))
-    memory = model.get("memory") or {}
-    if memory:
-        context = memory["context_length"]
-        rows.append(("memory", f"{_size(memory['total_bytes'])} at {context} tokens of context"))
+    rows.append(("file size", _size(model.get("size"))))
+    if memory := model.get("memory"):
+        tokens = memory["context_length"]
+        total = f"{_size(memory['total_bytes'])} with a conversation of {tokens} tokens"
+        rows.append(("memory when loaded", total))
+        rows += [(f"  {name}", _size(memory[f"{key}_bytes"])) for key, name in _MEMORY_ROWS]
     return [(label, str(value)) for label, value in rows if value]
 
 

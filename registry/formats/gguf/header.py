@@ -5,6 +5,7 @@ Knows nothing of reading and checking.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from registry.formats.gguf.types import FILE_TYPES, TENSOR_TYPES
 from registry.formats.gguf.values import LazyArray
 
 _NAME_CHARACTERS = 32
+_UNITS = {"T": 10**12, "B": 10**9, "M": 10**6, "K": 10**3}
+_SIZE_LABEL = re.compile(r"(?:(\d{1,4})x)?(\d{1,4}(?:\.\d{1,3})?)([TBMK])(?:-\w{1,12})?", re.ASCII)
 
 
 class CHECKPOINT:
@@ -86,8 +89,15 @@ class GgufHeader:
 
     @property
     def parameter_size(self) -> str:
-        """parameter_count for people: "5.2M", "7.6B"."""
-        return format_count(self.parameter_count)
+        """The weights for people, "5.2M" or "7.6B": as the file's author says, where its tensors
+        hold about that many. Some hold the embedding twice, and would seem larger."""
+        count, label = self.parameter_count, self.metadata.get("general.size_label")
+        found = _SIZE_LABEL.fullmatch(label) if isinstance(label, str) else None
+        if found is not None:
+            said = int(found[1] or 1) * float(found[2]) * _UNITS[found[3]]
+            if said / 2 <= count <= said * 2:
+                return found[0]
+        return format_count(count)
 
     @property
     def tensors_size_bytes(self) -> int:
@@ -212,7 +222,7 @@ class GgufHeader:
 
 def format_count(count: int) -> str:
     """A number of weights for people, as Ollama writes it: "999", "5.2M", "7.6B", "1.2T"."""
-    for size, unit in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K")):
+    for unit, size in _UNITS.items():
         if count >= size:
             share = count / size
             return f"{share:.1f}{unit}" if share < 100 else f"{share:.0f}{unit}"

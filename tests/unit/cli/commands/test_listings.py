@@ -136,6 +136,27 @@ def test_show_has_a_section_for_everything_the_model_has(
     ]
 
 
+def test_show_tells_the_file_from_the_memory_that_the_loaded_model_takes(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = {
+        "context_length": 4096,
+        "weights_bytes": 491_000_000,
+        "cache_bytes": 50_000_000,
+        "compute_bytes": 529_000_000,
+        "total_bytes": 1_070_000_000,
+    }
+    daemon.reply("POST", "/api/show", SHOWN | {"size": 491_000_000, "memory": memory})
+    assert execute(["show", "ember"]) == 0
+    assert lines(capsys)[5:10] == [
+        "file size 491 MB",
+        "memory when loaded 1.1 GB with a conversation of 4096 tokens",
+        "weights 491 MB",
+        "cache 50 MB",
+        "buffers 529 MB",
+    ]
+
+
 @pytest.mark.parametrize("part", ["license", "modelfile", "parameters", "system", "template"])
 def test_show_prints_one_part_alone(
     shelf: FakeDaemon, capsys: pytest.CaptureFixture[str], part: str

@@ -47,6 +47,26 @@ def read(tmp_path: Path) -> Read:
     return read_bytes
 
 
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("8.0K", "8.0K"),  # the file holds 6,464 weights, some of them perhaps twice
+        ("4x2K", "4x2K"),
+        ("8K-A1K", "8K-A1K"),
+        ("7B", "6.5K"),
+        ("1K", "6.5K"),
+        ("large", "6.5K"),
+        ("8K\n", "6.5K"),
+        ("", "6.5K"),
+    ],
+)
+def test_the_size_is_that_of_the_label_unless_the_tensors_contradict_it(
+    read: Read, label: str, shown: str
+) -> None:
+    data = gguf_file(llama_metadata() | {"general.size_label": text(label)}, llama_tensors())
+    assert read(data).parameter_size == shown
+
+
 def test_a_sound_file_gives_its_figures(read: Read) -> None:
     header = read(llama_file())
     assert header.architecture == "llama"
