@@ -52,6 +52,13 @@ def start_daemon(
     log = log_file(settings)
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
+        log.open("ab").close()
+    except OSError as error:
+        raise CliError(
+            f"the daemon's log {log} cannot be written: {error.strerror}. Set HEARTH_HOME to "
+            "another folder"
+        ) from None
+    try:
         with FileLock(log.with_suffix(".lock"), timeout=timeout_s):
             if not answers(client):
                 environ = os.environ | absolute_paths(settings) | dict(variables or {})

@@ -58,10 +58,12 @@ def main() -> int:
         version = importlib.metadata.version("hearth")
         try:
             library = Library.open(settings, version)
-        except StoreLocked as error:
-            return _give_up(error.message, EXIT_STORE_LOCKED)
         except RegistryError as error:
-            return _give_up(error.message, EXIT_FAULT)
+            where = f"the models are in {settings.models_dir}, or where HEARTH_MODELS says"
+            locked = isinstance(error, StoreLocked)
+            return _give_up(
+                f"{error.message}; {where}", EXIT_STORE_LOCKED if locked else EXIT_FAULT
+            )
         services = build_services(settings, address, keys, library)
         with _state_file(services):
             return _serve(services, sock)
@@ -172,4 +174,8 @@ def _write(path: Path, text: str) -> None:
     try:
         write_private(path, f"{text}\n".encode())
     except OSError as error:
-        log.warning("%s could not be written: %s", path.name, error.strerror)
+        log.warning(
+            "%s could not be written, so the commands do not know this daemon as theirs: %s",
+            path,
+            error.strerror,
+        )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +239,26 @@ def test_a_service_is_known_as_one(
     assert "it is a service, which systemd starts again at the next login" in ended.stderr
     shown = hearth(env, "logs", "-f", "-n", "5").stdout
     assert shown == "journal: -f --user --unit hearth.service --output cat -n 5\n"
+
+
+def test_messages_name_the_variable_that_gave_the_address(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        taken = f"127.0.0.1:{held.getsockname()[1]}"
+        env = environment(tmp_path, "", OLLAMA_HOST=taken)
+        refused = hearth(env, "serve")
+    assert (refused.returncode, f"{taken} (OLLAMA_HOST) is in use by" in refused.stderr) == (
+        69,
+        True,
+    )
+    unanswered = hearth(env, "list")
+    assert f"no hearth daemon answers at http://{taken} (OLLAMA_HOST)" in unanswered.stderr
+    own = hearth({**env, "HEARTH_HOST": taken}, "list")
+    assert f"no hearth daemon answers at http://{taken} (HEARTH_HOST)" in own.stderr
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        other = f"127.0.0.1:{server.server_port}"
+        foreign = hearth({**env, "OLLAMA_HOST": other}, "list")
+        server.shutdown()
+        thread.join()
+    assert f"answers at http://{other} (OLLAMA_HOST), not hearth. Set HEARTH_HOST" in foreign.stderr

@@ -73,6 +73,15 @@ def test_a_bad_setting_stops_the_start_and_is_named(
     assert "Traceback" not in said
 
 
+def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    store = tmp_path / "file"
+    store.touch()
+    code, said = ended(tmp_path / "home", {"HEARTH_MODELS": str(store)})
+    assert code == 1
+    assert f"the models are in {store}, or where HEARTH_MODELS says" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_listening_beyond_this_machine_needs_to_be_asked_for_twice(tmp_path: Path) -> None:
     code, said = ended(tmp_path, {"HEARTH_HOST": "0.0.0.0:0"})
     assert code == 1

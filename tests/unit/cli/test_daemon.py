@@ -115,6 +115,13 @@ def test_a_daemon_that_ends_at_once_shows_the_end_of_its_log(
     assert "an older line" not in caught.value.message
 
 
+def test_a_log_that_cannot_be_written_is_named(settings: Settings) -> None:
+    settings.state_dir.parent.mkdir(parents=True)
+    settings.state_dir.touch()
+    with pytest.raises(CliError, match=r"daemon\.log cannot be written: .*Set HEARTH_HOME to"):
+        start_daemon(settings, Client(settings.host.url))
+
+
 def test_a_daemon_that_never_answers_is_ended(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
