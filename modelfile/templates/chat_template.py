@@ -39,12 +39,21 @@ def jinja_capabilities(source: str) -> Capabilities:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a prompt is made of; the fields are the arguments of ChatTemplate.render."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None
+    add_generation_prompt: bool
+    options: Mapping[str, Any]
+
+
 class ChatTemplate(ABC):
     """A compiled template."""
 
     capabilities: Capabilities
 
-    @abstractmethod
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -58,6 +67,11 @@ class ChatTemplate(ABC):
         Raises TemplateError: the template refuses the messages, is faulty, takes too much, or
         cannot leave the generation prompt out.
         """
+        return self._render(Conversation(messages, tools, add_generation_prompt, options))
+
+    @abstractmethod
+    def _render(self, given: Conversation) -> str:
+        """See render."""
 
     def fill(self, prompt: str, suffix: str, **options: Any) -> str:
         """The prompt for the text between prompt and suffix. Raises TemplateError."""

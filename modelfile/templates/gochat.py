@@ -7,12 +7,12 @@ One that does not read .Messages is rendered once for each turn, the last time u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from modelfile.errors import TemplateError
 from modelfile.templates.budget import Budget, measure
-from modelfile.templates.chat_template import Capabilities, ChatTemplate
+from modelfile.templates.chat_template import Capabilities, ChatTemplate, Conversation
 from modelfile.templates.gotemplate import nodes, ollama
 from modelfile.templates.gotemplate.analysis import identifiers, thinking_tags, up_to_response
 from modelfile.templates.gotemplate.template import GoTemplate
@@ -47,40 +47,29 @@ class GoChatTemplate(ChatTemplate):
             template.replaced(up_to_response(template.trees[""])) if self._by_turn else template
         )
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **options: Any,
-    ) -> str:
+    def _render(self, given: Conversation) -> str:
         """See ChatTemplate. options: think (or enable_thinking), a bool or low, medium, high,
         max."""
-        if not add_generation_prompt:
+        if not given.add_generation_prompt:
             raise TemplateError(
                 "a Go template always adds the generation prompt; only a Jinja template can omit it"
             )
         try:
-            return self._render(messages, tools, _thinking(options))
+            return self._prompt(given, _thinking(given.options))
         except RecursionError as error:
             raise TemplateError("the messages or the tools are nested too deeply") from error
 
-    def _render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        shared: dict[str, Any],
-    ) -> str:
-        budget = Budget(measure([list(messages), list(tools or ())]))
-        given = [_message(message) for message in messages]
-        _name_tools(given)
+    def _prompt(self, given: Conversation, shared: dict[str, Any]) -> str:
+        budget = Budget(measure([list(given.messages), list(given.tools or ())]))
+        messages = [_message(message) for message in given.messages]
+        _name_tools(messages)
+        system, collated = _collated(messages)
         if self._by_turn:
-            return self._turns(_collated(given)[1], shared, budget)
-        system, collated = _collated(given)
+            return self._turns(collated, shared, budget)
         data = {
             "System": system,
             "Messages": ollama.ApiMessages(collated) if collated else ollama.ApiMessages.nil(),
-            "Tools": ollama.tools(tools),
+            "Tools": ollama.tools(given.tools),
             "Response": "",
             **shared,
         }

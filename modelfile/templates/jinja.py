@@ -7,7 +7,6 @@ core, later with a long conversation. Work is counted, not timed: see budget.py.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import Template, UndefinedError
@@ -17,7 +16,7 @@ from jinja2.exceptions import TemplateSyntaxError as JinjaSyntaxError
 
 from modelfile.errors import TemplateError
 from modelfile.templates.budget import Budget, LimitExceeded, measure
-from modelfile.templates.chat_template import ChatTemplate, jinja_capabilities
+from modelfile.templates.chat_template import ChatTemplate, Conversation, jinja_capabilities
 from modelfile.templates.sandbox import RaisedByTemplate, Sandbox
 
 MAX_SOURCE_BYTES = 64 * 1024  # compiling costs up to 15 µs a byte; real ones have up to 20 KB
@@ -34,32 +33,31 @@ class JinjaChatTemplate(ChatTemplate):
         if size > MAX_SOURCE_BYTES:
             raise TemplateError(f"the template has {size} bytes, at most {MAX_SOURCE_BYTES}")
         self._environment = Sandbox()
-        self._constants = {"bos_token": bos, "eos_token": eos}
+        given = {"bos_token": bos, "eos_token": eos}
+        self._constants = {name: text for name, text in given.items() if text is not None}
         self._lock = threading.Lock()
         self._template = _compile(self._environment, source)
         self.capabilities = jinja_capabilities(source)
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **options: Any,
-    ) -> str:
+    def _render(self, given: Conversation) -> str:
         """See ChatTemplate."""
         for name in RESERVED:
-            if name in options:
+            if name in given.options:
                 raise TemplateError(
                     f"the template option {name!r} is set by hearth itself; leave it out"
                 )
-        values: dict[str, Any] = {k: v for k, v in self._constants.items() if v is not None}
-        values |= {"documents": None, **options}
-        values |= {"messages": list(messages), "tools": list(tools) if tools else None}
-        values["add_generation_prompt"] = add_generation_prompt
+        values = {
+            **self._constants,
+            "documents": None,
+            **given.options,
+            "messages": list(given.messages),
+            "tools": list(given.tools) if given.tools else None,
+            "add_generation_prompt": given.add_generation_prompt,
+        }
         with self._lock:
-            return self._render(values)
+            return self._run(values)
 
-    def _render(self, values: dict[str, Any]) -> str:
+    def _run(self, values: dict[str, Any]) -> str:
         self._environment.budget = Budget(measure(list(values.values())))
         try:
             return self._template.render(values)

@@ -7,12 +7,12 @@ tokenizer.chat_template and tokenizer.chat_template.<name>.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from modelfile.errors import TemplateError
-from modelfile.templates.chat_template import ChatTemplate
+from modelfile.templates.chat_template import ChatTemplate, Conversation
 from modelfile.templates.dialect import JINJA, compile_template
 
 DEFAULT: Final = "default"
@@ -60,21 +60,15 @@ class NamedTemplates(ChatTemplate):
             thinking=any(each.thinking for each in found),
         )
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **options: Any,
-    ) -> str:
+    def _render(self, given: Conversation) -> str:
         """See ChatTemplate."""
-        chosen: ChatTemplate | None = self._by_name.get(TOOL_USE) if tools else None
+        chosen: ChatTemplate | None = self._by_name.get(TOOL_USE) if given.tools else None
         chosen = chosen or self._by_name.get(DEFAULT)
         if chosen is None:
             raise TemplateError(
                 "the model has a template for conversations with tools only; set a TEMPLATE"
             )
-        return chosen.render(messages, tools, add_generation_prompt, **options)
+        return chosen._render(given)
 
 
 def compile_file(

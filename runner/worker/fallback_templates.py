@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from modelfile.errors import ModelfileError
-from modelfile.templates.chat_template import Capabilities, ChatTemplate
+from modelfile.templates.chat_template import Capabilities, ChatTemplate, Conversation
 from runner.errors import ModelInvalid, Unsupported
 
 
@@ -17,15 +14,9 @@ class PlainTemplate(ChatTemplate):
 
     capabilities = Capabilities(optional_generation_prompt=True)
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **options: Any,
-    ) -> str:
+    def _render(self, given: Conversation) -> str:
         """See ChatTemplate. Raises Unsupported for anything but one message of the user."""
-        turns = [message["role"] for message in messages if message["role"] != "system"]
+        turns = [message["role"] for message in given.messages if message["role"] != "system"]
         if turns != ["user"]:
             raise Unsupported(
                 "this is a base model without a chat template, which continues one text: send one"
@@ -33,7 +24,7 @@ class PlainTemplate(ChatTemplate):
                 " the model with a TEMPLATE",
                 param="messages",
             )
-        return "\n\n".join(str(message["content"]) for message in messages)
+        return "\n\n".join(str(message["content"]) for message in given.messages)
 
 
 class BrokenTemplate(ChatTemplate):
@@ -43,13 +34,7 @@ class BrokenTemplate(ChatTemplate):
         self._fault = fault
         self.capabilities = Capabilities()
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        **options: Any,
-    ) -> str:
+    def _render(self, given: Conversation) -> str:
         """Raises ModelInvalid."""
         raise ModelInvalid(
             f"the model's chat template is unusable: {self._fault}; set another one with "

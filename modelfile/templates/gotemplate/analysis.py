@@ -54,7 +54,7 @@ def _thinking(body: ListNode, over_messages: bool) -> Iterator[tuple[ListNode, b
                 yield body, over_messages
         elif isinstance(node, nodes.BranchNode):
             inner = over_messages
-            if isinstance(node, nodes.RangeNode):
+            if node.keyword == "range":
                 inner = _reads(node.pipe, "Messages")
             for part in (node.body, node.or_else):
                 if part is not None:
@@ -98,7 +98,7 @@ class _Cut:
             or_else = None
             if node.or_else is not None and not self._done:
                 or_else = self.body(node.or_else)
-            return type(node)(node.position, node.pipe, inner, or_else)
+            return nodes.BranchNode(node.position, node.keyword, node.pipe, inner, or_else)
         if isinstance(node, nodes.ActionNode):
             pipe = self._pipe(node.pipe)
             return None if pipe is None else nodes.ActionNode(node.position, pipe)

@@ -126,11 +126,6 @@ def length(budget: Budget, item: Any) -> int:
     raise CallFault(f"len of type {type_name(item).lstrip('*')}")
 
 
-def not_(budget: Budget, value: Any) -> bool:
-    """Whether value is empty, zero, false or nothing."""
-    return not truth(value)
-
-
 def eq(budget: Budget, first: Any, *others: Any) -> bool:
     """Whether one of others equals first. Raises CallFault."""
     if not others:
@@ -177,13 +172,7 @@ def _basic_kind(value: Any) -> str | None:
     return shape if shape in _BASIC else None
 
 
-def ne(budget: Budget, first: Any, other: Any) -> bool:
-    """first != other. Raises CallFault."""
-    return not _equal(first, other)
-
-
-def lt(budget: Budget, first: Any, other: Any) -> bool:
-    """first < other. Raises CallFault."""
+def _less(first: Any, other: Any) -> bool:
     left, right = _basic_kind(first), _basic_kind(other)
     if left is None or right is None:
         raise CallFault(_BAD_TYPE)
@@ -198,29 +187,10 @@ def lt(budget: Budget, first: Any, other: Any) -> bool:
     return bool(first < other)
 
 
-def le(budget: Budget, first: Any, other: Any) -> bool:
-    """first <= other. Raises CallFault."""
-    return lt(budget, first, other) or _equal(first, other)
-
-
-def gt(budget: Budget, first: Any, other: Any) -> bool:
-    """first > other. Raises CallFault."""
-    return not le(budget, first, other)
-
-
-def ge(budget: Budget, first: Any, other: Any) -> bool:
-    """first >= other. Raises CallFault."""
-    return not lt(budget, first, other)
-
-
 def _print(budget: Budget, *values: Any) -> str:
     text = sprint(values)
     budget.write(len(text))
     return text
-
-
-def _printf(budget: Budget, form: str, *values: Any) -> str:
-    return sprintf(form, values, budget.check_size)
 
 
 _ANY: Final = ("any",)
@@ -232,15 +202,19 @@ BUILTINS: Final[Mapping[str, TemplateFunction]] = {
     "index": TemplateFunction(index, _TWO, variadic=True),
     "slice": TemplateFunction(slice_, _TWO, variadic=True),
     "len": TemplateFunction(length, _VALUE),
-    "not": TemplateFunction(not_, _VALUE),
+    "not": TemplateFunction(lambda budget, value: not truth(value), _VALUE),
     "print": TemplateFunction(_print, _ANY, variadic=True),
-    "printf": TemplateFunction(_printf, ("string", "any"), variadic=True),
+    "printf": TemplateFunction(
+        lambda budget, form, *values: sprintf(form, values, budget.check_size),
+        ("string", "any"),
+        variadic=True,
+    ),
     "eq": TemplateFunction(eq, _TWO, variadic=True),
-    "ge": TemplateFunction(ge, _TWO),
-    "gt": TemplateFunction(gt, _TWO),
-    "le": TemplateFunction(le, _TWO),
-    "lt": TemplateFunction(lt, _TWO),
-    "ne": TemplateFunction(ne, _TWO),
+    "ge": TemplateFunction(lambda budget, a, b: not _less(a, b), _TWO),
+    "gt": TemplateFunction(lambda budget, a, b: not (_less(a, b) or _equal(a, b)), _TWO),
+    "le": TemplateFunction(lambda budget, a, b: _less(a, b) or _equal(a, b), _TWO),
+    "lt": TemplateFunction(lambda budget, a, b: _less(a, b), _TWO),
+    "ne": TemplateFunction(lambda budget, a, b: not _equal(a, b), _TWO),
 }
 REPEATABLE: Final = {"and": 1, "or": 1, "index": 1, "slice": 1, "eq": 1, "printf": 1}
 """How many arguments a variadic function needs at least; the others need none."""

@@ -119,7 +119,7 @@ class Expressions:
             return _after(previous, self._fields_with_arguments(first))
         if given:
             return _failing(f"can't give argument to non-function {first}", first, previous)
-        if isinstance(first, nodes.NilNode):
+        if _is_nil(first):
             return _failing("nil is not a command", first)
         return self.operand(first)
 
@@ -154,9 +154,7 @@ class Expressions:
             return self._chain(node)
         if isinstance(node, nodes.IdentifierNode):
             return self._call(node, node, [], None)
-        if isinstance(node, nodes.NumberNode):
-            return _constant(node.value)
-        assert isinstance(node, nodes.BoolNode | nodes.StringNode)
+        assert isinstance(node, nodes.ConstantNode)
         return _constant(node.value)
 
     def _variable(self, node: nodes.VariableNode) -> Evaluate:
@@ -179,7 +177,7 @@ class Expressions:
         return lambda frame, dot: get_fields(frame.slots[slot], names, node)
 
     def _chain(self, node: nodes.ChainNode) -> Evaluate:
-        if isinstance(node.node, nodes.NilNode):
+        if _is_nil(node.node):
             return _failing(f"indirection through explicit nil in {node}", node)
         owner = self.operand(node.node)
         return lambda frame, dot: get_fields(owner(frame, dot), node.names, node)
@@ -203,20 +201,21 @@ class Expressions:
         last = None if previous is None else _checked(previous, function.parameter(given - 1), node)
         if name.name in ("and", "or"):
             return _logic(values, last, wanted=name.name == "or")
-        if last is None:
-            return _called(function, name.name, node, values)
-        return _applied(function, name.name, node, values, last)
+        return _called(function, name.name, node, values, last)
 
     def _argument(self, node: Node, wanted: str) -> Evaluate:
         """An argument of a function; wanted: see TemplateFunction.parameters."""
-        if isinstance(node, nodes.NilNode):
-            if wanted == "string":
-                return _failing("cannot assign nil to string", node)
-            return _constant(None)
-        if wanted == "string" and isinstance(node, nodes.BoolNode | nodes.NumberNode):
-            return _failing(f"expected string; found {node}", node)
-        value = self.operand(node)
-        return value if isinstance(node, nodes.StringNode) else _checked(value, wanted, node)
+        if not isinstance(node, nodes.ConstantNode):
+            return _checked(self.operand(node), wanted, node)
+        if wanted != "string" or isinstance(node.value, str):
+            return _constant(node.value)
+        if node.value is None:
+            return _failing("cannot assign nil to string", node)
+        return _failing(f"expected string; found {node}", node)
+
+
+def _is_nil(node: Node) -> bool:
+    return isinstance(node, nodes.ConstantNode) and node.value is None
 
 
 def _dot(frame: Frame, dot: Any) -> Any:
@@ -319,32 +318,23 @@ def _logic(values: list[Evaluate], last: Evaluate | None, wanted: bool) -> Evalu
     return logic
 
 
-def _applied(
-    function: TemplateFunction, name: str, node: Node, values: list[Evaluate], last: Evaluate
+def _called(
+    function: TemplateFunction,
+    name: str,
+    node: Node,
+    values: list[Evaluate],
+    last: Evaluate | None,
 ) -> Evaluate:
-    """A call whose last argument is computed first: it comes from the command before."""
-    call = function.call
-
-    def apply(frame: Frame, dot: Any) -> Any:
-        final = last(frame, dot)
-        arguments = [value(frame, dot) for value in values]
-        try:
-            return _counted(frame, call, *arguments, final)
-        except CallFault as error:
-            raise _refused(name, error, node) from error
-
-    return apply
-
-
-def _called(function: TemplateFunction, name: str, node: Node, values: list[Evaluate]) -> Evaluate:
-    call = function.call
-    if name == "eq" and len(values) == 2:
+    """A call. last: its last argument, computed first, for it comes from the command before."""
+    if name == "eq" and last is None and len(values) == 2:
         return _compared(function, node, *values)
+    call = function.call
 
     def apply(frame: Frame, dot: Any) -> Any:
+        final = () if last is None else (last(frame, dot),)
         arguments = [value(frame, dot) for value in values]
         try:
-            return _counted(frame, call, *arguments)
+            return _counted(frame, call, *arguments, *final)
         except CallFault as error:
             raise _refused(name, error, node) from error
 

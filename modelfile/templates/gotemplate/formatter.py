@@ -102,20 +102,9 @@ def _bad_verb(value: Any, verb: str) -> str:
     return f"%!{verb}({type_name(value)}={_PRINTERS[kind(value)](value, 'v', 0)})"
 
 
-def _print_bool(value: bool, verb: str, depth: int) -> str:
-    return ("true" if value else "false") if verb == "v" else _bad_verb(value, verb)
-
-
-def _print_integer(value: int, verb: str, depth: int) -> str:
-    return str(int(value)) if verb in "vd" else _bad_verb(value, verb)
-
-
-def _print_float(value: float, verb: str, depth: int) -> str:
-    return format_float(value, "g") if verb == "v" else _bad_verb(value, verb)
-
-
-def _print_string(value: str, verb: str, depth: int) -> str:
-    return value if verb in "vs" else _bad_verb(value, verb)
+def _basic(verbs: str, write: Callable[[Any], str]) -> Callable[[Any, str, int], str]:
+    """Prints values of a kind that fits these verbs."""
+    return lambda value, verb, depth: write(value) if verb in verbs else _bad_verb(value, verb)
 
 
 def _print_slice(value: Any, verb: str, depth: int) -> str:
@@ -153,11 +142,11 @@ def _print_pointer(value: GoStruct, verb: str, depth: int) -> str:
 
 
 _PRINTERS: Final[dict[str, Callable[[Any, str, int], str]]] = {
-    "bool": _print_bool,
-    "int": _print_integer,
-    "uint": _print_integer,
-    "float": _print_float,
-    "string": _print_string,
+    "bool": _basic("v", lambda value: "true" if value else "false"),
+    "int": _basic("vd", lambda value: str(int(value))),
+    "uint": _basic("vd", lambda value: str(int(value))),
+    "float": _basic("v", lambda value: format_float(value, "g")),
+    "string": _basic("vs", str),
     "slice": _print_slice,
     "map": _print_map,
     "struct": _print_struct,

@@ -11,14 +11,25 @@ from enum import Enum, auto
 from typing import Final
 
 _SPACE: Final = " \t\r\n"
-_TERMINATORS: Final = _SPACE + ".,|:)("
-_NUMBER = re.compile(
-    r"[+-]?(?:0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?[0-9_]*)?"
-    r"|0[oO][0-7_]*(?:\.[0-7_]*)?|0[bB][01_]*(?:\.[01_]*)?"
-    r"|[0-9_]*(?:\.[0-9_]*)?(?:[eE][+-]?[0-9_]*)?)i?"
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_TOKEN = re.compile(
+    r"(?P<SPACE>[ \t\r\n](?:[ \t\r\n](?!-\}\}))*)"
+    r"|(?P<ASSIGN>=)|(?P<DECLARE>:=)|(?P<PIPE>\|)|(?P<OPEN>\()|(?P<CLOSE>\))"
+    r'|(?P<STRING>"(?:\\[^\n]|[^\\"\n])*")|(?P<RAW_STRING>`[^`]*`)'
+    r"|(?P<NUMBER>(?=[+\-0-9]|\.[0-9])[+-]?(?:0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?"
+    r"(?:[pP][+-]?[0-9_]*)?|0[oO][0-7_]*(?:\.[0-7_]*)?|0[bB][01_]*(?:\.[01_]*)?"
+    r"|[0-9_]*(?:\.[0-9_]*)?(?:[eE][+-]?[0-9_]*)?)i?)"
+    r"|(?P<VARIABLE>\$\w*)|(?P<FIELD>\.\w+)|(?P<DOT>\.)|(?P<IDENTIFIER>\w+)"
+    r"|(?P<CHAR>[!#%&*,/;<>?@\[\\\]^{}~])"
 )
-_BLANKS = re.compile(r"[ \t\r\n]+")
-_QUOTED = re.compile(r'"(?:\\[^\n]|[^\\"\n])*"')
+_WORD_END = re.compile(r"[ \t\r\n.,|:)(]|\}\}|\Z")
+_FAULTS: Final = {
+    "": "unclosed action",
+    ":": "expected :=",
+    '"': "unterminated quoted string",
+    "`": "unterminated raw quoted string",
+    "'": "character constants are not supported",
+}
 
 
 class ItemType(Enum):
@@ -81,218 +92,125 @@ def quoted(text: str) -> str:
 def lex(source: str) -> list[LexItem]:
     """The tokens of a template; the last one is EOF or ERROR."""
     lexer = _Lexer(source)
-    lexer.scan()
+    while lexer.text() and lexer.action():
+        pass
     return lexer.tokens
 
 
 class _Lexer:
     def __init__(self, source: str) -> None:
-        self.source = source
-        self.position = 0
-        self.line = 1
-        self.depth = 0
+        self._source = source
+        self._position = 0
+        self._line = 1
         self.tokens: list[LexItem] = []
 
-    def scan(self) -> None:
-        """Fill tokens."""
-        going = True
-        while going:
-            going = self._text() and self._action()
-
-    def _emit(self, kind: ItemType, end: int) -> bool:
-        text = self.source[self.position : end]
-        self.tokens.append(LexItem(kind, text, self.position, self.line))
+    def _emit(self, kind: ItemType, end: int) -> None:
+        text = self._source[self._position : end]
+        self.tokens.append(LexItem(kind, text, self._position, self._line))
         self._move(end)
-        return True
 
     def _move(self, end: int) -> None:
-        self.line += self.source.count("\n", self.position, end)
-        self.position = end
+        self._line += self._source.count("\n", self._position, end)
+        self._position = end
 
     def _error(self, message: str) -> bool:
-        self.tokens.append(LexItem(ItemType.ERROR, message, self.position, self.line))
+        self.tokens.append(LexItem(ItemType.ERROR, message, self._position, self._line))
         return False
 
-    def _text(self) -> bool:
+    def text(self) -> bool:
         """Text up to a left delimiter. False at the end of the source."""
-        start = self.source.find("{{", self.position)
-        if start < 0:
-            if self.position < len(self.source):
-                self._emit(ItemType.TEXT, len(self.source))
-            return self._emit(ItemType.EOF, self.position) and False
-        end = start
-        if self._trims(start + 2):
-            end = self.position + len(self.source[self.position : start].rstrip(_SPACE))
-        if end > self.position:
+        source = self._source
+        start = source.find("{{", self._position)
+        end = len(source) if start < 0 else start
+        if start >= 0 and self._trims(start + 2):
+            end = self._position + len(source[self._position : start].rstrip(_SPACE))
+        if end > self._position:
             self._emit(ItemType.TEXT, end)
+        if start < 0:
+            self._emit(ItemType.EOF, end)
+            return False
         self._move(start)
         return True
 
     def _trims(self, at: int) -> bool:
-        return self.source.startswith("-", at) and self.source[at + 1 : at + 2] in tuple(_SPACE)
+        return self._source.startswith(("- ", "-\t", "-\r", "-\n"), at)
 
-    def _action(self) -> bool:
+    def action(self) -> bool:
         """One action or comment. False after an error."""
-        body = self.position + 2
-        if self._trims(body):
-            body += 2
-        if self.source.startswith("/*", body):
+        body = self._position + (4 if self._trims(self._position + 2) else 2)
+        if self._source.startswith("/*", body):
             return self._comment(body)
-        self._emit(ItemType.LEFT, self.position + 2)
+        self._emit(ItemType.LEFT, self._position + 2)
         self._move(body)
-        self.depth = 0
-        while True:
-            delimiter = self._right_delimiter()
-            if delimiter is None:
-                if not self._inside():
-                    return False
-            elif self.depth:
-                return self._error("unclosed left paren")
-            else:
-                return self._close(delimiter)
-
-    def _right_delimiter(self) -> bool | None:
-        """None: not at one; True: at one that trims what follows."""
-        if self.source.startswith("}}", self.position):
-            return False
-        if self.source[self.position : self.position + 1] in tuple(_SPACE):
-            return True if self.source.startswith("-}}", self.position + 1) else None
-        return None
-
-    def _close(self, trims: bool) -> bool:
-        if trims:
-            self._move(self.position + 2)
-        self._emit(ItemType.RIGHT, self.position + 2)
-        if trims:
-            self._skip_blanks()
+        depth = 0
+        while not self._at_right_delimiter():
+            found = _TOKEN.match(self._source, self._position)
+            if found is None:
+                return self._error(self._fault())
+            kind = ItemType[str(found.lastgroup)]
+            depth += (kind is ItemType.OPEN) - (kind is ItemType.CLOSE)
+            if depth < 0:
+                return self._error("unexpected right paren")
+            fault = _fault_after(kind, found)
+            if fault is not None:
+                return self._error(fault)
+            self._emit(_WORDS.get(found[0], kind), found.end())
+        if depth:
+            return self._error("unclosed left paren")
+        trims = self._source[self._position] != "}"
+        self._move(self._position + 2 * trims)
+        self._emit(ItemType.RIGHT, self._position + 2)
+        self._skip_blanks(trims)
         return True
 
-    def _skip_blanks(self) -> None:
-        blanks = _BLANKS.match(self.source, self.position)
-        if blanks:
+    def _at_right_delimiter(self) -> bool:
+        return self._source.startswith(("}}", " -}}", "\t-}}", "\r-}}", "\n-}}"), self._position)
+
+    def _skip_blanks(self, trims: bool) -> None:
+        if trims and (blanks := _BLANKS.match(self._source, self._position)):
             self._move(blanks.end())
 
     def _comment(self, body: int) -> bool:
-        end = self.source.find("*/", body + 2)
+        end = self._source.find("*/", body + 2)
         if end < 0:
             return self._error("unclosed comment")
         self._move(end + 2)
-        delimiter = self._right_delimiter()
-        if delimiter is None:
+        if not self._at_right_delimiter():
             return self._error("comment ends before closing delimiter")
-        self._move(self.position + (4 if delimiter else 2))
-        if delimiter:
-            self._skip_blanks()
+        trims = self._source[self._position] != "}"
+        self._move(self._position + (4 if trims else 2))
+        self._skip_blanks(trims)
         return True
 
-    def _inside(self) -> bool:
-        """One token inside an action. False after an error."""
-        source, at = self.source, self.position
-        if at >= len(source):
-            return self._error("unclosed action")
-        character = source[at]
-        if character in _SPACE:
-            return self._spaces()
-        if character in _SIMPLE:
-            return self._emit(_SIMPLE[character], at + 1)
-        if character == ":":
-            if not source.startswith(":=", at):
-                return self._error("expected :=")
-            return self._emit(ItemType.DECLARE, at + 2)
-        if character in "\"`'":
-            return self._literal(character)
-        if character in "()":
-            return self._parenthesis(character)
-        if character in ".$":
-            return self._field(character)
-        if character in "+-0123456789":
-            return self._number()
-        if _is_word(character):
-            return self._word()
-        if " " < character < "\x7f":
-            return self._emit(ItemType.CHAR, at + 1)
-        return self._error(f"unrecognized character in action: {code_point(character)}")
+    def _fault(self) -> str:
+        """Why no token begins here."""
+        character = self._source[self._position : self._position + 1]
+        unknown = f"unrecognized character in action: {code_point(character or ' ')}"
+        return _FAULTS.get(character, unknown)
 
-    def _spaces(self) -> bool:
-        """A run of blanks; the last one may belong to a delimiter that trims."""
-        blanks = _BLANKS.match(self.source, self.position)
-        assert blanks is not None
-        end = blanks.end()
-        if self.source.startswith("-}}", end):
-            end -= 1
-        return self._emit(ItemType.SPACE, end)
 
-    def _parenthesis(self, character: str) -> bool:
-        self.depth += 1 if character == "(" else -1
-        if self.depth < 0:
-            return self._error("unexpected right paren")
-        return self._emit(ItemType.OPEN if character == "(" else ItemType.CLOSE, self.position + 1)
+_WORDS: Final = {
+    **dict.fromkeys(KEYWORDS, ItemType.KEYWORD),
+    **dict.fromkeys(("true", "false"), ItemType.BOOL),
+    "nil": ItemType.NIL,
+}
 
-    def _literal(self, quote: str) -> bool:
-        if quote == "'":
-            return self._error("character constants are not supported")
-        if quote == "`":
-            end = self.source.find("`", self.position + 1)
-            if end < 0:
-                return self._error("unterminated raw quoted string")
-            return self._emit(ItemType.RAW_STRING, end + 1)
-        found = _QUOTED.match(self.source, self.position)
-        if found is None:
-            return self._error("unterminated quoted string")
-        return self._emit(ItemType.STRING, found.end())
 
-    def _field(self, character: str) -> bool:
-        after = self.source[self.position + 1 : self.position + 2]
-        if character == "." and after and after in "0123456789":
-            return self._number()
-        end = self._word_end(self.position + 1)
-        if not self._terminated(end):
-            return self._error(f"bad character {code_point(self.source[end])}")
-        if character == "$":
-            return self._emit(ItemType.VARIABLE, end)
-        return self._emit(ItemType.FIELD if end > self.position + 1 else ItemType.DOT, end)
+_NAMES: Final = (ItemType.VARIABLE, ItemType.FIELD, ItemType.DOT, ItemType.IDENTIFIER)
 
-    def _word(self) -> bool:
-        end = self._word_end(self.position)
-        if not self._terminated(end):
-            return self._error(f"bad character {code_point(self.source[end])}")
-        word = self.source[self.position : end]
-        if word in KEYWORDS:
-            return self._emit(ItemType.KEYWORD, end)
-        if word in ("true", "false"):
-            return self._emit(ItemType.BOOL, end)
-        return self._emit(ItemType.NIL if word == "nil" else ItemType.IDENTIFIER, end)
 
-    def _word_end(self, at: int) -> int:
-        while at < len(self.source) and _is_word(self.source[at]):
-            at += 1
-        return at
-
-    def _terminated(self, at: int) -> bool:
-        return (
-            at >= len(self.source)
-            or self.source[at] in _TERMINATORS
-            or self.source.startswith("}}", at)
-        )
-
-    def _number(self) -> bool:
-        found = _NUMBER.match(self.source, self.position)
-        assert found is not None
-        end = found.end()
-        after = self.source[end : end + 1]
+def _fault_after(kind: ItemType, found: re.Match[str]) -> str | None:
+    """What is wrong with what follows a token."""
+    source, end = found.string, found.end()
+    after = source[end : end + 1]
+    if kind is ItemType.NUMBER:
         if after in ("+", "-"):
-            return self._error("complex numbers are not supported")
-        if after and _is_word(after):
-            shown = quoted(self.source[self.position : end + 1])
-            return self._error(f"bad number syntax: {shown}")
-        return self._emit(ItemType.NUMBER, end)
-
-
-_SIMPLE: Final = {"=": ItemType.ASSIGN, "|": ItemType.PIPE}
-
-
-def _is_word(character: str) -> bool:
-    return character == "_" or character.isalpha() or character.isdecimal()
+            return "complex numbers are not supported"
+        if re.match(r"\w", after):
+            return f"bad number syntax: {quoted(source[found.start() : end + 1])}"
+    elif kind in _NAMES and _WORD_END.match(source, end) is None:
+        return f"bad character {code_point(after)}"
+    return None
 
 
 def code_point(character: str) -> str:

@@ -7,7 +7,6 @@ import re
 from typing import Final
 
 from modelfile.templates.gotemplate.lexer import quoted
-from modelfile.templates.gotemplate.nodes import NumberNode
 
 _SIMPLE: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
                   "\\": "\\"}  # fmt: skip
@@ -52,15 +51,16 @@ def _code_point(value: int) -> str:
     return chr(value)
 
 
-def number(position: int, source: str) -> NumberNode:
-    """The number of a token. Raises ValueError with Go's words."""
+def number(source: str) -> int | float:
+    """The number of a token, of the type that its writing says. Raises ValueError with Go's
+    words."""
     if _INTEGER.fullmatch(source):
         value = int(source)
         if not -_INT64 <= value < 2 * _INT64:
             raise ValueError(f"integer overflow: {quoted(source)}")
         if value >= _INT64:
             raise ValueError(f"{source} overflows int")
-        return NumberNode(position, source, value)
+        return value
     if _FLOAT.fullmatch(source) is None or math.isinf(float(source)):
         raise ValueError(f"number {quoted(source)} is not supported; write it in decimal")
-    return NumberNode(position, source, float(source))
+    return float(source)

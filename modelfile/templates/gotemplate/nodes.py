@@ -20,16 +20,6 @@ class TextNode(Node):
 
 
 @dataclass(slots=True)
-class BoolNode(Node):
-    """true or false"""
-
-    value: bool
-
-    def __str__(self) -> str:
-        return "true" if self.value else "false"
-
-
-@dataclass(slots=True)
 class DotNode(Node):
     """."""
 
@@ -38,30 +28,11 @@ class DotNode(Node):
 
 
 @dataclass(slots=True)
-class NilNode(Node):
-    """nil"""
-
-    def __str__(self) -> str:
-        return "nil"
-
-
-@dataclass(slots=True)
-class StringNode(Node):
-    """A quoted or raw string. source: with its quotes."""
+class ConstantNode(Node):
+    """A string, a number, true, false or nil, whose value is None. source: as it is written."""
 
     source: str
-    value: str
-
-    def __str__(self) -> str:
-        return self.source
-
-
-@dataclass(slots=True)
-class NumberNode(Node):
-    """A number; the way it is written decides on the type."""
-
-    source: str
-    value: int | float
+    value: str | float | bool | None
 
     def __str__(self) -> str:
         return self.source
@@ -152,29 +123,12 @@ class ListNode(Node):
 
 @dataclass(slots=True)
 class BranchNode(Node):
-    """What if, with and range have in common. or_else: None without {{else}}."""
+    """if, with and range. or_else: None without {{else}}."""
 
+    keyword: str
     pipe: PipeNode
     body: ListNode
     or_else: ListNode | None
-
-
-class IfNode(BranchNode):
-    """{{if}}"""
-
-    __slots__ = ()
-
-
-class WithNode(BranchNode):
-    """{{with}}"""
-
-    __slots__ = ()
-
-
-class RangeNode(BranchNode):
-    """{{range}}"""
-
-    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -190,29 +144,13 @@ class TemplateNode(Node):
 
 
 @dataclass(slots=True)
-class BreakNode(Node):
-    """{{break}}"""
+class WordNode(Node):
+    """{{break}} and {{continue}}; {{end}} and {{else}}, which are gone when the tree is built."""
 
-
-@dataclass(slots=True)
-class ContinueNode(Node):
-    """{{continue}}"""
-
-
-@dataclass(slots=True)
-class EndNode(Node):
-    """{{end}}, gone when the tree is built."""
+    word: str
 
     def __str__(self) -> str:
-        return "{{end}}"
-
-
-@dataclass(slots=True)
-class ElseNode(Node):
-    """{{else}}, gone when the tree is built."""
-
-    def __str__(self) -> str:
-        return "{{else}}"
+        return f"{{{{{self.word}}}}}"
 
 
 Trees = dict[str, ListNode]

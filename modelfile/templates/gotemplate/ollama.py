@@ -33,36 +33,34 @@ _SCRIPT_TYPES: Final = {"string": "string", "number": "number", "integer": "numb
 _MAX_SCHEMA_DEPTH: Final = 50
 
 
-class ApiTools(GoSlice):
+class _Printed:
+    """What is JSON where it is printed."""
+
+    __slots__ = ()
+
+    def go_string(self) -> str:
+        """JSON."""
+        return "{}" if isinstance(self, GoMap) and self.is_nil else to_json(self)
+
+
+class ApiTools(_Printed, GoSlice):
     """What the model may call."""
 
     go_type = "template.templateTools"
     element = "template.templateTool"
 
-    def go_string(self) -> str:
-        """JSON."""
-        return to_json(self)
 
-
-class ApiArguments(GoMap):
+class ApiArguments(_Printed, GoMap):
     """What a tool was called with."""
 
     go_type = "template.templateArgs"
 
-    def go_string(self) -> str:
-        """JSON."""
-        return "{}" if self.is_nil else to_json(self)
 
-
-class ApiProperties(GoMap):
+class ApiProperties(_Printed, GoMap):
     """The parameters of a tool by name."""
 
     go_type = "template.templateProperties"
     element = "api.ToolProperty"
-
-    def go_string(self) -> str:
-        """JSON."""
-        return "{}" if self.is_nil else to_json(self)
 
     def zero(self) -> Any:
         """A property that says nothing."""
@@ -124,17 +122,7 @@ class ApiPropertyList(GoSlice):
     element = "api.ToolProperty"
 
 
-class Printed(GoStruct):
-    """A struct that is JSON where it is printed."""
-
-    __slots__ = ()
-
-    def go_string(self) -> str:
-        """JSON."""
-        return to_json(self)
-
-
-class ApiParameters(Printed):
+class ApiParameters(_Printed, GoStruct):
     """The parameters of a tool."""
 
     __slots__ = ()
@@ -145,7 +133,7 @@ class ApiParameters(Printed):
     )  # fmt: skip
 
 
-class ApiToolFunction(Printed):
+class ApiToolFunction(_Printed, GoStruct):
     """The function of a tool."""
 
     __slots__ = ()
@@ -156,7 +144,7 @@ class ApiToolFunction(Printed):
     )  # fmt: skip
 
 
-class ApiTool(Printed):
+class ApiTool(_Printed, GoStruct):
     """A tool."""
 
     __slots__ = ()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, NoReturn
 
+from typing_extensions import TypeIs
+
 from modelfile.templates.gotemplate import nodes
 from modelfile.templates.gotemplate.builtins import UNSUPPORTED
 from modelfile.templates.gotemplate.errors import SyntaxFault
@@ -23,18 +25,7 @@ _OPERANDS: Final = frozenset(
      ItemType.FIELD, ItemType.IDENTIFIER, ItemType.NUMBER,
      ItemType.NIL, ItemType.RAW_STRING, ItemType.STRING, ItemType.VARIABLE, ItemType.OPEN)
 )  # fmt: skip
-_NOT_EXECUTABLE: Final = (
-    nodes.BoolNode,
-    nodes.DotNode,
-    nodes.NilNode,
-    nodes.NumberNode,
-    nodes.StringNode,
-)
-_BRANCHES: Final[dict[str, type[BranchNode]]] = {
-    "if": nodes.IfNode,
-    "with": nodes.WithNode,
-    "range": nodes.RangeNode,
-}
+_NOT_EXECUTABLE: Final = (nodes.ConstantNode, nodes.DotNode)
 
 
 def parse(source: str, functions: Collection[str]) -> Trees:
@@ -71,7 +62,7 @@ class _Parser:
                 self._define()
                 continue
             node = self._text_or_action()
-            if isinstance(node, nodes.EndNode | nodes.ElseNode):
+            if _ends(node):
                 self._fail(f"unexpected {node}")
             root.nodes.append(node)
         self._add("", root)
@@ -98,7 +89,7 @@ class _Parser:
         outer, self._variables = self._variables, ["$"]
         ranges, self._ranges = self._ranges, 0
         body, end = self._body()
-        if not isinstance(end, nodes.EndNode):
+        if end.word != "end":
             self._fail(f"unexpected {end} in {context}")
         self._variables, self._ranges = outer, ranges
         return body
@@ -109,7 +100,7 @@ class _Parser:
         elif not is_empty(body):
             self._fail(f"template: multiple definition of template {quoted(name)}")
 
-    def _body(self) -> tuple[ListNode, Node]:
+    def _body(self) -> tuple[ListNode, nodes.WordNode]:
         """Nodes up to {{end}} or {{else}}, which is given as well."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -117,7 +108,7 @@ class _Parser:
         body = ListNode(self._peek().position)
         while self._peek_word().kind is not ItemType.EOF:
             node = self._text_or_action()
-            if isinstance(node, nodes.EndNode | nodes.ElseNode):
+            if _ends(node):
                 self._depth -= 1
                 return body, node
             body.nodes.append(node)
@@ -147,17 +138,14 @@ class _Parser:
             self._unexpected(after, f"{{{{{token.text}}}}}")
         if not self._ranges:
             self._fail(f"{{{{{token.text}}}}} outside {{{{range}}}}")
-        kind = nodes.BreakNode if token.text == "break" else nodes.ContinueNode
-        return kind(token.position)
+        return nodes.WordNode(token.position, token.text)
 
     def _end(self, token: LexItem) -> Node:
-        return nodes.EndNode(self._expect(ItemType.RIGHT, "end").position)
-
-    def _else(self, token: LexItem) -> Node:
         after = self._peek_word()
-        if after.kind is ItemType.KEYWORD and after.text in ("if", "with"):
-            return nodes.ElseNode(after.position)
-        return nodes.ElseNode(self._expect(ItemType.RIGHT, "else").position)
+        chained = token.text == "else" and after.kind is ItemType.KEYWORD
+        if not (chained and after.text in ("if", "with")):
+            self._expect(ItemType.RIGHT, token.text)
+        return nodes.WordNode(after.position, token.text)
 
     def _control(self, token: LexItem) -> Node:
         """if, with and range; a chain of else if is read without recursion."""
@@ -170,17 +158,17 @@ class _Parser:
             body, end = self._body()
             self._ranges -= keyword == "range"
             chain.append((pipe, body))
-            if isinstance(end, nodes.EndNode):
+            if end.word == "end":
                 break
             after = self._peek()
             if keyword == "range" or after.kind is not ItemType.KEYWORD or after.text != keyword:
                 last, end = self._body()
-                if not isinstance(end, nodes.EndNode):
+                if end.word != "end":
                     self._fail(f"expected end; found {end}")
                 break
             self._next()
         del self._variables[outer:]
-        return _chained(_BRANCHES[keyword], chain, last)
+        return _chained(keyword, chain, last)
 
     def _template(self, token: LexItem) -> Node:
         name_token = self._next()
@@ -275,7 +263,7 @@ class _Parser:
 
     def _check_printf(self, arguments: list[Node]) -> None:
         match arguments:
-            case [nodes.IdentifierNode(name="printf"), nodes.StringNode(value=form), *_]:
+            case [nodes.IdentifierNode(name="printf"), nodes.ConstantNode(value=str(form)), *_]:
                 if (fault := format_fault(form)) is not None:
                     self._fail(fault)
 
@@ -315,7 +303,7 @@ class _Parser:
 
     def _number(self, token: LexItem) -> Node:
         try:
-            return number(token.position, token.text)
+            return _constant(token, number(token.text))
         except ValueError as error:
             return self._fail(str(error))
 
@@ -328,7 +316,7 @@ class _Parser:
         return pipe
 
     def _string(self, token: LexItem) -> Node:
-        return nodes.StringNode(token.position, token.text, self._unquote(token))
+        return _constant(token, self._unquote(token))
 
     def _take(self) -> LexItem:
         token = self._tokens[self._at]
@@ -368,14 +356,20 @@ class _Parser:
         raise SyntaxFault(message, self._tokens[at].line)
 
 
-def _chained(
-    kind: type[BranchNode], chain: list[tuple[PipeNode, ListNode]], last: ListNode | None
-) -> Node:
+def _ends(node: Node) -> TypeIs[nodes.WordNode]:
+    return isinstance(node, nodes.WordNode) and node.word in ("end", "else")
+
+
+def _constant(token: LexItem, value: str | float | bool | None) -> Node:
+    return nodes.ConstantNode(token.position, token.text, value)
+
+
+def _chained(keyword: str, chain: list[tuple[PipeNode, ListNode]], last: ListNode | None) -> Node:
     """The first branch, the others each within the else of the one before."""
     node: BranchNode | None = None
     for pipe, body in reversed(chain):
         or_else = last if node is None else ListNode(node.position, [node])
-        node = kind(pipe.position, pipe, body, or_else)
+        node = BranchNode(pipe.position, keyword, pipe, body, or_else)
     assert node is not None
     return node
 
@@ -385,7 +379,7 @@ _CONTROLS: Final[dict[str, Callable[[_Parser, LexItem], Node]]] = {
     "break": _Parser._break,
     "continue": _Parser._break,
     "define": _Parser._refuse,
-    "else": _Parser._else,
+    "else": _Parser._end,
     "end": _Parser._end,
     "if": _Parser._control,
     "range": _Parser._control,
@@ -393,11 +387,11 @@ _CONTROLS: Final[dict[str, Callable[[_Parser, LexItem], Node]]] = {
     "with": _Parser._control,
 }
 _TERMS: Final[dict[ItemType, Callable[[_Parser, LexItem], Node]]] = {
-    ItemType.BOOL: lambda parser, token: nodes.BoolNode(token.position, token.text == "true"),
+    ItemType.BOOL: lambda parser, token: _constant(token, token.text == "true"),
     ItemType.DOT: lambda parser, token: nodes.DotNode(token.position),
     ItemType.FIELD: lambda parser, token: nodes.FieldNode(token.position, [token.text[1:]]),
     ItemType.IDENTIFIER: _Parser._function,
-    ItemType.NIL: lambda parser, token: nodes.NilNode(token.position),
+    ItemType.NIL: lambda parser, token: _constant(token, None),
     ItemType.NUMBER: _Parser._number,
     ItemType.OPEN: _Parser._parenthesis,
     ItemType.RAW_STRING: _Parser._string,

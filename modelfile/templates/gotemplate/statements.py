@@ -107,26 +107,27 @@ class Statements:
 
         return write
 
-    def _break(self, node: Node) -> Statement:
-        return lambda frame, dot: BREAK
+    def _word(self, node: nodes.WordNode) -> Statement:
+        signal = BREAK if node.word == "break" else CONTINUE
+        return lambda frame, dot: signal
 
-    def _continue(self, node: Node) -> Statement:
-        return lambda frame, dot: CONTINUE
-
-    def _if(self, node: nodes.IfNode) -> Statement:
-        """if and its chain of else if, tried one after the other."""
+    def _branch(self, node: nodes.BranchNode) -> Statement:
         mark = len(self.scope.names)
-        branches: list[tuple[Evaluate, Statement]] = []
-        branch: nodes.BranchNode = node
-        while True:
-            condition = self._expressions.pipe(branch.pipe)
-            branches.append((condition, self._scoped(branch.body)))
-            rest = branch.or_else.nodes if branch.or_else is not None else []
-            if len(rest) != 1 or not isinstance(rest[0], nodes.IfNode):
-                break
-            branch = rest[0]
-        last = self._scoped(branch.or_else) if branch.or_else is not None else None
+        compiled = _BRANCHES[node.keyword](self, node)
         del self.scope.names[mark:]
+        return compiled
+
+    def _if(self, node: nodes.BranchNode) -> Statement:
+        """if and its chain of else if, tried one after the other."""
+        branches: list[tuple[Evaluate, Statement]] = []
+        while True:
+            condition = self._expressions.pipe(node.pipe)
+            branches.append((condition, self._scoped(node.body)))
+            match node.or_else:
+                case ListNode(nodes=[nodes.BranchNode(keyword="if") as node]):
+                    continue
+            break
+        last = None if node.or_else is None else self._scoped(node.or_else)
 
         def choose(frame: Frame, dot: Any) -> int | None:
             for condition, body in branches:
@@ -136,12 +137,10 @@ class Statements:
 
         return choose
 
-    def _with(self, node: nodes.WithNode) -> Statement:
-        mark = len(self.scope.names)
+    def _with(self, node: nodes.BranchNode) -> Statement:
         value = self._expressions.pipe(node.pipe)
         body = self._scoped(node.body)
         last = self._scoped(node.or_else)
-        del self.scope.names[mark:]
 
         def choose(frame: Frame, dot: Any) -> int | None:
             given = value(frame, dot)
@@ -149,14 +148,12 @@ class Statements:
 
         return choose
 
-    def _range(self, node: nodes.RangeNode) -> Statement:
-        mark = len(self.scope.names)
+    def _range(self, node: nodes.BranchNode) -> Statement:
         pipe = node.pipe
         value = self._expressions.pipe(pipe)
         slots = [self.scope.find(variable.names[0]) for variable in pipe.variables]
         body = self._scoped(node.body)
         last = self._scoped(node.or_else)
-        del self.scope.names[mark:]
 
         def loop(frame: Frame, dot: Any) -> int | None:
             given = value(frame, dot)
@@ -198,7 +195,7 @@ def _assign(
         frame.slots[slot] = value
 
 
-def _items(value: Any, variables: int, node: nodes.RangeNode) -> Iterable[tuple[Any, Any]]:
+def _items(value: Any, variables: int, node: nodes.BranchNode) -> Iterable[tuple[Any, Any]]:
     """What a range goes through: (index or key, element)."""
     if isinstance(value, list):
         return enumerate(value)
@@ -221,13 +218,11 @@ def _last(pipe: nodes.PipeNode) -> Node:
     return pipe.commands[-1].arguments[0]
 
 
+_BRANCHES: Final = {"if": Statements._if, "with": Statements._with, "range": Statements._range}
 _COMPILERS: Final[dict[type[Node], Callable[[Statements, Any], Statement]]] = {
     nodes.TextNode: Statements._text,
     nodes.ActionNode: Statements._action,
-    nodes.BreakNode: Statements._break,
-    nodes.ContinueNode: Statements._continue,
-    nodes.IfNode: Statements._if,
-    nodes.WithNode: Statements._with,
-    nodes.RangeNode: Statements._range,
+    nodes.WordNode: Statements._word,
+    nodes.BranchNode: Statements._branch,
     nodes.TemplateNode: Statements._call,
 }

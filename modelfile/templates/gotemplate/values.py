@@ -91,52 +91,35 @@ def is_missing(value: Any) -> bool:
 
 def truth(value: Any) -> bool:
     """What if and and take for true."""
-    if isinstance(value, GoStruct):
-        return True
-    return bool(value)
+    return isinstance(value, GoStruct) or bool(value)
 
 
 def kind(value: Any) -> str:
     """bool, int, uint, float, string, slice, map, struct, pointer or invalid."""
-    for types, name in _KINDS:
-        if isinstance(value, types):
-            return name
     if isinstance(value, GoStruct):
         return "pointer" if value.pointer else "struct"
-    return "invalid"
-
-
-_KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
-    (str, "string"),
-    (bool, "bool"),
-    (Uint8, "uint"),
-    (int, "int"),
-    (float, "float"),
-    ((list, bytes), "slice"),
-    (dict, "map"),
-)
-_NAMES: Final[tuple[tuple[type, str], ...]] = (
-    (str, "string"),
-    (bool, "bool"),
-    (Uint8, "uint8"),
-    (int, "int"),
-    (float, "float64"),
-    (bytes, "[]uint8"),
-    (list, "[]interface {}"),
-    (dict, "map[string]interface {}"),
-)
+    return next((shape for type_, shape, _ in _TYPES if isinstance(value, type_)), "invalid")
 
 
 def type_name(value: Any) -> str:
     """The type as %T writes it; of nothing: <nil>."""
-    if isinstance(value, GoSlice | GoMap):
-        return value.go_type
-    for type_, name in _NAMES:
-        if isinstance(value, type_):
-            return name
     if isinstance(value, GoStruct):
         return ("*" if value.pointer else "") + value.go_type
-    return "<nil>"
+    if isinstance(value, GoSlice | GoMap):
+        return value.go_type
+    return next((name for type_, _, name in _TYPES if isinstance(value, type_)), "<nil>")
+
+
+_TYPES: Final[tuple[tuple[type, str, str], ...]] = (
+    (str, "string", "string"),
+    (bool, "bool", "bool"),
+    (Uint8, "uint", "uint8"),
+    (int, "int", "int"),
+    (float, "float", "float64"),
+    (bytes, "slice", "[]uint8"),
+    (list, "slice", "[]interface {}"),
+    (dict, "map", "map[string]interface {}"),
+)
 
 
 def element_type(container: Any, value: Any) -> str:
