@@ -21,12 +21,7 @@ from modelfile.errors import BuildError
 from modelfile.parameters import MAX_STOPS, validate, validate_all
 from modelfile.projectors import check_projector, is_projector
 from modelfile.templates.renderers import BUILT_IN, needs_template
-from registry.bundle import (
-    MAX_MESSAGES_BYTES,
-    model_header,
-    model_layer,
-    read_texts,
-)
+from registry.bundle import MAX_MESSAGES_BYTES, model_header, model_layer, read_texts
 from registry.digest import Digest
 from registry.errors import InvalidGguf
 from registry.formats.gguf import GgufHeader

@@ -42,29 +42,19 @@ class Description:
 
 
 def from_modelfile(
-    modelfile: Modelfile,
-    name: Name,
-    files: Mapping[str, Digest] | None = None,
-    adapters: tuple[Digest, ...] | None = None,
-    draft: Digest | None = None,
-    projector: Digest | None = None,
+    modelfile: Modelfile, name: Name, files: Mapping[str, Digest] | None = None
 ) -> Description:
-    """What a Modelfile describes. files: the store's blobs for a FROM that is a file, by file
-    name; None when FROM names an installed model. adapters: the blobs for ADAPTER. draft: the one
-    for DRAFT. projector: the one for the second FROM.
+    """What a Modelfile of one FROM describes. files: the store's blob for a FROM that is a file, by
+    file name; None when FROM names an installed model.
 
     Raises ParameterError with the line, BuildError, InvalidName.
     """
     sources = modelfile.sources
-    if len(sources) != (1 if projector is None else 2):
-        raise BuildError(
-            f"{len(sources)} FROM lines; use one for the model and at most one for its"
-            " multimodal projector"
-        )
-    if len(modelfile.values("adapter")) != len(adapters or ()):
-        raise BuildError("ADAPTER names a file that was not provided")
-    if (modelfile.last("draft") is None) is not (draft is None):
-        raise BuildError("DRAFT names a file that was not provided")
+    if len(sources) != 1:
+        raise BuildError(f"{len(sources)} FROM lines; use one")
+    for instruction in ("adapter", "draft"):
+        if modelfile.last(instruction) is not None:
+            raise BuildError(f"{instruction.upper()} names a file that was not provided")
     messages = tuple(BundleMessage(role, text) for role, text in modelfile.messages)
     return Description(
         name=name,
@@ -78,9 +68,6 @@ def from_modelfile(
         renderer=modelfile.last("renderer"),
         parser=modelfile.last("parser"),
         requires=modelfile.last("requires"),
-        adapters=adapters,
-        draft=draft,
-        projector=projector,
     )
 
 

@@ -19,12 +19,7 @@ class ParseError(ModelfileError):
     nearest: the valid word most like it."""
 
     def __init__(
-        self,
-        reason: str,
-        line: int,
-        column: int,
-        text: str = "",
-        nearest: str | None = None,
+        self, reason: str, line: int, column: int, text: str = "", nearest: str | None = None
     ) -> None:
         hint = f'; did you mean "{nearest}"?' if nearest else ""
         shown = f": {_quoted(text)}" if text else ""

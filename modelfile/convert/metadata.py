@@ -10,18 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 ValueType = Literal[
-    "bool",
-    "f32",
-    "f32s",
-    "i32",
-    "i32s",
-    "string",
-    "strings",
-    "u32",
-    "u32s",
-    "u64",
-    "u8s",
-    "bools",
+    "bool", "f32", "f32s", "i32", "i32s", "string", "strings", "u32", "u32s", "u64", "u8s", "bools"
 ]
 Value = bool | int | float | str | bytes | Sequence[bool | int | float | str | bytes]
 

@@ -66,10 +66,7 @@ _PACKED: Final = (".qweight", ".weight_packed", "_blocks")
 
 
 def write_prequantized(
-    files: Mapping[str, Path],
-    target: Path,
-    report: Report,
-    vocabulary: Vocabulary | None = None,
+    files: Mapping[str, Path], target: Path, report: Report, vocabulary: Vocabulary | None = None
 ) -> ConversionResult:
     """Write the checkpoint to target. files: by their names in its folder. vocabulary: reads the
     tokenizer, None for the real one. Raises ConvertError and InvalidSafetensors before anything is
@@ -152,8 +149,7 @@ def _check_names(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> No
 def _check(name: str, entry: TensorEntry) -> None:
     if entry.dtype not in _TYPES or len(entry.shape) > _MAX_RANK or not entry.elements:
         raise ConvertError(
-            f"tensor {shown(name)} is {entry.dtype} {list(entry.shape)}, which cannot be kept",
-            name,
+            f"tensor {shown(name)} is {entry.dtype} {list(entry.shape)}, which cannot be kept", name
         )
     if len(name.encode()) > MAX_NAME_BYTES:
         raise ConvertError(

@@ -13,13 +13,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from modelfile.convert.numerics import (
-    WIDTHS,
-    convert_dtype,
-    dtype_of,
-    from_float32,
-    to_float32,
-)
+from modelfile.convert.numerics import WIDTHS, convert_dtype, dtype_of, from_float32, to_float32
 from modelfile.convert.plan import ComputedWeight, Weight
 from modelfile.errors import ConvertError
 from registry.atomic import open_regular

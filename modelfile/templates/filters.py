@@ -90,11 +90,7 @@ def to_json(
     if separators is not None and sum(len(str(part)) for part in separators) > _MAX_INDENT:
         raise LimitExceeded(f"the separators of tojson have more than {_MAX_INDENT} characters")
     return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 

@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from modelfile.convert.files import (
-    MAX_TOKENIZER_BYTES,
-    brief,
-    child,
-    read_object,
-    refusal,
-)
+from modelfile.convert.files import MAX_TOKENIZER_BYTES, brief, child, read_object, refusal
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER
 from modelfile.convert.vocabulary.bpe import read_byte_level

@@ -9,14 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.files import (
-    MAX_CONFIG_BYTES,
-    brief,
-    flag,
-    read_bytes,
-    read_object,
-    refusal,
-)
+from modelfile.convert.files import MAX_CONFIG_BYTES, brief, flag, read_bytes, read_object, refusal
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG, AddedToken, added_tokens, within
 from modelfile.convert.vocabulary.sentencepiece_file import parse_sentencepiece

@@ -15,11 +15,7 @@ from typing import Any, Final
 from modelfile.convert.files import brief, child, items, refusal
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens
-from modelfile.convert.vocabulary.sentencepiece import (
-    SPACE,
-    add_tokens,
-    sentencepiece_metadata,
-)
+from modelfile.convert.vocabulary.sentencepiece import SPACE, add_tokens, sentencepiece_metadata
 from modelfile.convert.vocabulary.sentencepiece_file import MAX_CHARSMAP_BYTES
 from modelfile.convert.vocabulary.steps import steps_of
 from modelfile.convert.vocabulary.tokens import (

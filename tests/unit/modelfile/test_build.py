@@ -171,8 +171,7 @@ def test_a_model_may_be_rebuilt_from_itself(store: Store) -> None:
 def test_a_draft_model_is_a_layer_and_is_inherited(store: Store) -> None:
     draft = upload(store, echo_gguf(salt="draft"))
     base = upload(store, echo_gguf())
-    modelfile = parse("FROM ./tiny.gguf\nDRAFT ./draft.gguf")
-    list(build(store, from_modelfile(modelfile, NAME, {"tiny.gguf": base}, draft=draft)))
+    list(build(store, Description(NAME, files={"tiny.gguf": base}, draft=draft)))
     bundle = read_bundle(store, store.get(NAME))
     assert bundle.draft is not None
     assert bundle.draft.path == store.blob_path(draft)
@@ -246,13 +245,19 @@ def test_a_family_name_that_cannot_be_one_is_refused(store: Store, line: str, me
         make(store, f"FROM ./tiny.gguf\n{line}")
 
 
-@pytest.mark.parametrize("given", [None, Digest.of(b"projector")])
-def test_as_many_from_lines_are_taken_as_there_are_files_for(given: Digest | None) -> None:
-    lines = ["FROM a"] if given is not None else ["FROM a", "FROM ./p.gguf"]
-    with pytest.raises(BuildError, match=f"{len(lines)} FROM lines; use one for the model"):
-        from_modelfile(parse("\n".join(lines)), NAME, projector=given)
-    both = from_modelfile(parse("FROM a\nFROM ./p.gguf"), NAME, projector=Digest.of(b"p"))
-    assert (both.from_model, both.projector) == (Name.parse("a"), Digest.of(b"p"))
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("FROM ./p.gguf", "2 FROM lines; use one"),
+        ("ADAPTER ./lora", "ADAPTER names a file that was not provided"),
+        ("DRAFT ./small", "DRAFT names a file that was not provided"),
+    ],
+)
+def test_a_modelfile_alone_describes_one_model_without_further_files(
+    line: str, message: str
+) -> None:
+    with pytest.raises(BuildError, match=message):
+        from_modelfile(parse(f"FROM a\n{line}"), NAME)
 
 
 def test_a_bad_parameter_of_a_modelfile_is_told_with_its_line() -> None:
