@@ -140,6 +140,14 @@ _ROWS: Final = (
         100,
     ),
     Parameter(
+        "repeat_limit",
+        "int",
+        "tokens of nothing but exact repetitions after which an answer ends; 0: never",
+        1024,
+        0,
+        2**24,
+    ),
+    Parameter(
         "temperature",
         "float",
         "0: always the most likely token; higher values: more random",

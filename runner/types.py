@@ -40,6 +40,7 @@ class SamplingParams:
     mirostat_eta: float = 0.1  # how fast it is approached
     repeat_penalty: float = 1.0  # 1.0: off
     repeat_last_n: int = 64  # tokens the penalties look back; 0: none, -1: the whole sequence
+    repeat_limit: int = 1024  # tokens of nothing but repetitions that end an answer; 0: never
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     dry_multiplier: float = 0.0  # strength of dry; 0.0: off

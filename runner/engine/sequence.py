@@ -18,6 +18,7 @@ from runner.engine.detokenize import Detokenizer, TokenText, TokenTexts
 from runner.engine.images import SequenceImages
 from runner.engine.prefix_cache import SlotSource
 from runner.engine.prompt_logprobs import PromptLogprobs
+from runner.engine.repetition import CHECK_TOKENS, repeats
 from runner.engine.stop import StopMatcher
 from runner.types import (
     Delta,
@@ -55,6 +56,8 @@ class Sequence:
     """A request with its tokens, in the queue or in the batch (runner.engine.running_sequence)."""
 
     __slots__ = (
+        "_careful_at",
+        "_repeats",
         "_texts",
         "arrival",
         "cached",
@@ -106,6 +109,10 @@ class Sequence:
         self.prompt_length = len(self.tokens)
         self.limit = limit
         self.ignore_end = request.ignore_eos
+        self._repeats = False
+        self._careful_at = limit  # tokens at which push looks at more than the token
+        if (repeat_limit := self.params.repeat_limit) and not self.ignore_end:
+            self._careful_at = min(limit, self.prompt_length + repeat_limit)
         self.cached: int | None = None  # prompt tokens that the first admission found computed
         self.sampler: Sampler | None = None  # made at the first admission
         self.last = [0]  # the last token, which the next decode row computes
@@ -155,6 +162,7 @@ class Sequence:
         is a new one: the cache keeps the old one."""
         assert self.shift is not None
         self.tokens, self.limit = self.shift.shortened(self.tokens)
+        self._careful_at = min(self.limit, len(self.tokens) + CHECK_TOKENS)
 
     def push(self, sampled: SampledToken, now_s: float) -> Delta:
         """Take a sampled token: what it adds to the answer, and whether that ends here. Raises
@@ -169,7 +177,7 @@ class Sequence:
             and self.stops is None
             and self.matcher is None
             and sampled.logprob is None
-            and len(tokens) < self.limit
+            and len(tokens) < self._careful_at
             and not self.detokenizer.pending
         ):
             return entry.delta
@@ -189,9 +197,22 @@ class Sequence:
                 return Delta(text, 1, logprobs, finish)
         if self.matcher is not None and self.matcher.complete:
             return self._end(text, "stop", logprobs, now_s)
-        if len(self.tokens) >= self.limit and not (self.shift and self.shift.allows(self.tokens)):
-            return self._end(text, "length", logprobs, now_s)
+        if len(self.tokens) >= self._careful_at:
+            over = len(self.tokens) >= self.limit
+            if (over and not (self.shift and self.shift.allows(self.tokens))) or self._looped():
+                return self._end(text, "length", logprobs, now_s)
         return Delta(text, 1, logprobs)
+
+    def _looped(self) -> bool:
+        """Whether the answer, so far as it stands in one piece, only repeats itself."""
+        self._careful_at = min(self.limit, len(self.tokens) + CHECK_TOKENS)
+        limit = 0 if self.ignore_end else self.params.repeat_limit
+        start = self.prompt_length
+        if self.shift is not None and self.shift.shifted:
+            start = max(start - self.shift.shifted, self.shift.keep)
+        if limit and len(self.tokens) - start >= limit:
+            self._repeats = repeats(self.tokens[start:], limit)
+        return self._repeats
 
     def end_unsampled(self, now_s: float) -> Delta:
         """The end of a sequence of which nothing but the prompt was wanted."""
@@ -241,6 +262,8 @@ class Sequence:
     @property
     def _limit(self) -> Limit:
         """The one that ends the sequence."""
+        if self._repeats:
+            return "repetition"
         if self.max_tokens is not None and self._output_tokens >= self.max_tokens:
             return "num_predict"
         return "context" if self.shift is None else "generation"

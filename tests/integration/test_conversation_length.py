@@ -80,6 +80,38 @@ def test_ollama_goes_on_beyond_the_context_and_says_how_much_left_it(client: htt
     assert set(answer["response"]) == {"a"}
 
 
+@pytest.mark.parametrize("path", ["/api/generate", "/v1/completions", "/v1/chat/completions"])
+def test_an_answer_that_only_repeats_itself_ends_unless_that_is_switched_off(
+    client: httpx.Client, path: str
+) -> None:
+    """The model repeats its prompt."""
+    messages = [{"role": "user", "content": "again " * 100}]
+    body = {"model": "long", "prompt": "again " * 100, "messages": messages, "stream": False}
+    body |= {"raw": True, "max_tokens": 700}
+
+    def answer(**options: int) -> dict[str, Any]:
+        options = {"num_ctx": 2048, **options}
+        found: dict[str, Any] = client.post(path, json={**body, "options": options}).json()
+        return found
+
+    whole, ended, free = answer(), answer(repeat_limit=200), answer(repeat_limit=0)
+    if path == "/api/generate":
+        assert (ended["done_reason"], ended["limit"]) == ("length", "repetition")
+        assert 200 <= ended["eval_count"] <= 232
+        assert (whole["done_reason"], free["done_reason"]) == ("stop", "stop")
+    else:
+        reasons = [item["choices"][0]["finish_reason"] for item in (whole, ended, free)]
+        assert reasons == ["stop", "length", "stop"]
+        assert 200 <= ended["usage"]["completion_tokens"] <= 232
+
+
+def test_vllms_form_of_it_is_refused_by_name(client: httpx.Client) -> None:
+    body = talk(repetition_detection={"max_pattern_size": 8, "min_count": 4})
+    answer = client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "repetition_detection"
+
+
 def test_ollama_ends_at_the_context_with_shift_false(client: httpx.Client) -> None:
     answer = long_answer(client, shift=False)
     assert (answer["done_reason"], answer["limit"]) == ("length", "context")

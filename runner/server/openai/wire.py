@@ -30,7 +30,8 @@ from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Message, ToolChoice
 
 _REFUSED = ("use_beam_search", "min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids",
-            "include_stop_str_in_output", "truncate_prompt_tokens")  # fmt: skip
+            "include_stop_str_in_output", "truncate_prompt_tokens",
+            "repetition_detection")  # fmt: skip
 
 
 class StreamOptions(WireModel):
@@ -76,6 +77,7 @@ class OpenAIGenerateFields(SamplingFields):
     allowed_token_ids: Any = None
     include_stop_str_in_output: Any = None
     truncate_prompt_tokens: Any = None
+    repetition_detection: Any = None  # vLLM's; repeat_limit is ours
 
     def refuse_unsupported(self) -> None:
         for name in _REFUSED:

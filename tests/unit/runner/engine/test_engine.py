@@ -209,7 +209,7 @@ def test_the_same_seed_gives_the_same_answer_and_others_do_not() -> None:
 
 def test_eight_clients_at_once_compute_their_system_prompt_once() -> None:
     run = Run(batch=600)
-    system = "<|im_start|>system\n" + "s" * 500 + "<|im_end|>\n<|im_start|>user\n"
+    system = "<|im_start|>system\n" + "s" * 200 + "<|im_end|>\n<|im_start|>user\n"
     prompts = {f"r{i}": f"{system}question {i}<|im_end|>\n" for i in range(8)}
     for id, prompt in prompts.items():
         run.submit(id, prompt)
