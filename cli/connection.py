@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runner.settings import Address, Settings, host_source, load, parse_address
+from cli.addresses import LOOPBACK, daemon_facts, is_local, reachable, spoken_plainly
+from runner.settings import Address, Settings, host_source, load
 
 if TYPE_CHECKING:
     from runner.client import Client
-
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def new_client(settings: Settings) -> Client:
@@ -23,26 +20,8 @@ def new_client(settings: Settings) -> Client:
     from runner.client import Client
 
     url = reachable(settings.address).url
-    key = settings.api_key or _owner_token(settings, url)
+    key = settings.api_key or daemon_facts(settings, url).get("token")
     return Client(url, key=key, certificate=settings.tls_cert, source=host_source())
-
-
-def _owner_token(settings: Settings, url: str) -> str | None:
-    """What opens everything for the user who has started the daemon at url here; None when that
-    daemon is another one."""
-    return daemon_facts(settings, url).get("token")
-
-
-def daemon_facts(settings: Settings, url: str) -> dict[str, str]:
-    """What the daemon at url has written down for this user: its token, and models, the folder of
-    its models; nothing where it is another user's or another machine's."""
-    try:
-        facts = json.loads((settings.state_dir / "daemon.json").read_bytes())
-        is_own = reachable(parse_address(facts["url"])).url == url
-        known = {"token", "models"} & facts.keys() if is_own else ()
-        return {key: str(facts[key]) for key in known}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return {}
 
 
 def connect(settings: Settings | None = None, start: bool = True) -> Client:
@@ -92,20 +71,5 @@ def _is_open(address: Address) -> bool:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     with socket.socket(family) as probe, suppress(OSError):
         probe.bind((address.host, 0))
-        return address.host not in _LOOPBACK
+        return address.host not in LOOPBACK
     return False
-
-
-def spoken_plainly(settings: Settings) -> Address:
-    """host, as if its daemon spoke no https: with a certificate one started here does."""
-    return settings.host if settings.tls_cert is None else replace(settings.host, scheme="http")
-
-
-def reachable(address: Address) -> Address:
-    """The address to connect to: a daemon that listens everywhere is reached on this machine."""
-    return Address(_WILDCARD.get(address.host, address.host), address.port, address.scheme)
-
-
-def is_local(address: Address) -> bool:
-    """Whether a daemon started here would listen at this address."""
-    return address.scheme == "http" and reachable(address).host in _LOOPBACK

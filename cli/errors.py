@@ -79,7 +79,7 @@ def _of_daemon(message: str, code: str | None, details: dict[str, object]) -> tu
 
 def _models_place() -> str:
     """Where the daemon keeps its models, which it tells no client; "" for another user's."""
-    from cli.connection import daemon_facts, reachable
+    from cli.addresses import daemon_facts, reachable
     from runner.settings import load
 
     settings = load()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.connection import daemon_facts
+from cli.addresses import daemon_facts
 from cli.errors import CliError
 from cli.render import size
 

@@ -107,7 +107,7 @@ class BlobUploader:
 @contextmanager
 def uploader(client: Client, copy: bool = False, as_json: bool = False) -> Iterator[BlobUploader]:
     """How files reach the daemon, shown until the end of the block."""
-    from cli.connection import is_local
+    from cli.addresses import is_local
     from cli.progress import style_for, view_for
     from runner.settings import load
 

@@ -14,19 +14,12 @@ from registry.digest import Digest
 from registry.names import Name
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A bundle to be. Exactly one of from_model (an installed model) and files (one GGUF blob of
-    the store by its file name) is given. None: taken from from_model, if it has one; an empty
-    text or list removes it. parameters are added to those of from_model, licenses too. renderer
-    and parser are names of model families; requires is a version of Ollama. weights: a GGUF blob
-    in the place of those of from_model. adapters: blobs of LoRA adapters in GGUF, in the place of
-    those of from_model. draft: a GGUF blob, the model that proposes tokens, in the place of that of
-    from_model; projector likewise: what makes embeddings of images."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instructions:
+    """What a bundle shall have besides its weights. None: that of the model that it is made from;
+    an empty text or list removes it. parameters are added to those of that model, licenses too.
+    renderer and parser are names of model families; requires is a version of Ollama."""
 
-    name: Name
-    from_model: Name | None = None
-    files: Mapping[str, Digest] = field(default_factory=dict)
     template: str | None = None
     system: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -35,6 +28,19 @@ class Description:
     renderer: str | None = None
     parser: str | None = None
     requires: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Description(Instructions):
+    """A bundle to be. Exactly one of from_model (an installed model) and files (one GGUF blob of
+    the store by its file name) is given. weights: a GGUF blob in the place of those of from_model.
+    adapters: blobs of LoRA adapters in GGUF, in the place of those of from_model. draft: a GGUF
+    blob, the model that proposes tokens, in the place of that of from_model; projector likewise:
+    what makes embeddings of images."""
+
+    name: Name
+    from_model: Name | None = None
+    files: Mapping[str, Digest] = field(default_factory=dict)
     weights: Digest | None = None
     adapters: tuple[Digest, ...] | None = None
     draft: Digest | None = None

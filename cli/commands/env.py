@@ -15,7 +15,7 @@ def command(
 
     For use in a shell: eval "$(hearth env)"
     """
-    from cli.connection import reachable
+    from cli.addresses import reachable
     from cli.render import print_json
     from runner.settings import describe, load, set_variables
 

@@ -35,7 +35,8 @@ def command(
 
 def _reader(settings: Settings) -> list[str]:
     """The program that shows the log, and its arguments. Raises CliError where there is none."""
-    from cli.connection import is_local, new_client, spoken_plainly
+    from cli.addresses import is_local, spoken_plainly
+    from cli.connection import new_client
     from cli.daemon import log_file, running
     from runner.client import ClientError
 

@@ -8,20 +8,18 @@ are removed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from modelfile.build import build, check_description
 from modelfile.description import Description
 from modelfile.quantization import quantization_type, tensor_type
-from registry.bundle import BundleMessage, model_layer
+from registry.bundle import model_layer
 from registry.digest import Digest
 from registry.progress import Progress
 from registry.store import Store
 from runner.errors import InvalidRequest
 from runner.library.library import Library
-from runner.library.lookup import parse_name
 from runner.library.progress import ReportProgress, wait_ended
 from runner.library.pull import find_or_pull
 from runner.library.weight_files import check_names, without_projector
@@ -31,13 +29,11 @@ _OF_DRAFTS = ("allow_requantize",)  # fields for draft_quantize too
 
 
 @dataclass(frozen=True, slots=True)
-class CreateOptions:
-    """A model to be made. from_model and draft: names of models, which are pulled when they are
-    not installed. files, adapters, draft_files: digests of blobs by the names of their files;
-    imatrix and calibrate: digests. messages: pairs of role and content. The rest: see
-    modelfile.description."""
+class CreateSources:
+    """Where a model's weights come from and how they are stored. from_model and draft: names of
+    models, which are pulled when they are not installed. files, adapters, draft_files: digests of
+    blobs by the names of their files; imatrix and calibrate: digests."""
 
-    name: str
     from_model: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     adapters: Mapping[str, str] = field(default_factory=dict)
@@ -49,35 +45,33 @@ class CreateOptions:
     calibrate: str | None = None
     tensor_types: Mapping[str, str] = field(default_factory=dict)
     allow_requantize: bool = False
-    template: str | None = None
-    system: str | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    messages: Sequence[tuple[str, str]] | None = None
-    licenses: Sequence[str] = ()
-    renderer: str | None = None
-    parser: str | None = None
-    requires: str | None = None
 
 
-async def create_model(library: Library, options: CreateOptions, report: ReportProgress) -> None:
-    """Make a model. A caller that is cancelled leaves nothing behind.
+async def create_model(
+    library: Library, description: Description, sources: CreateSources, report: ReportProgress
+) -> None:
+    """Make a model of a description without weights. A caller that is cancelled leaves nothing
+    behind.
 
     Raises InvalidRequest, BuildError, ModelNotFound, RemoteError, StoreError, and what a job
     raises.
     """
-    description, model, draft = _description(options), _model_input(options), _draft_input(options)
+    _check_sources(sources)
+    keep_quantized = description.parameters.get("backend") == "torch"
+    model = replace(_model_input(sources), keep_quantized=keep_quantized)
+    draft = _draft_input(sources)
     digests = model.digests | draft.digests
     await asyncio.to_thread(check_description, description)
     try:
         with library.store.holding(digests):
-            await _create(library, options, description, (model, draft), report)
+            await _create(library, sources, description, (model, draft), report)
     finally:
         await asyncio.to_thread(library.store.discard, digests)
 
 
 async def _create(
     library: Library,
-    options: CreateOptions,
+    sources: CreateSources,
     description: Description,
     inputs: tuple[WeightsInput, WeightsInput],
     report: ReportProgress,
@@ -85,15 +79,15 @@ async def _create(
     """inputs: of the model and of its draft model."""
     store, (model, draft) = library.store, inputs
     files, projector = await asyncio.to_thread(without_projector, store, model.files)
-    _check_sources(options, files, projector)
+    _check_projector(sources, files, projector)
     model = replace(model, files=files)
     description = replace(description, projector=projector)
-    if options.from_model is not None:
-        base = await find_or_pull(library, options.from_model, report)
+    if sources.from_model is not None:
+        base = await find_or_pull(library, sources.from_model, report)
         description = replace(description, from_model=base)
         model = replace(model, from_model=base)
-    if options.draft is not None:
-        name = await find_or_pull(library, options.draft, report, "draft")
+    if sources.draft is not None:
+        name = await find_or_pull(library, sources.draft, report, "draft")
         draft = replace(draft, from_model=name)
     written: list[Digest] = []
     try:
@@ -117,19 +111,28 @@ def _weights(store: Store, inputs: WeightsInput) -> Digest:
     return model_layer(store.get(inputs.from_model).manifest).digest
 
 
-def _check_sources(
-    options: CreateOptions, files: Mapping[str, Digest], projector: Digest | None
+def _check_sources(sources: CreateSources) -> None:
+    if sources.draft is not None and sources.draft_files:
+        raise InvalidRequest("give either draft or draft_files", param="draft")
+    if sources.draft_quantize and sources.draft is None and not sources.draft_files:
+        raise InvalidRequest("draft_quantize requires draft or draft_files", param="draft_quantize")
+    if sources.from_model is None and not sources.files:
+        raise InvalidRequest("give either from, the name of a model, or files, uploaded blobs")
+
+
+def _check_projector(
+    sources: CreateSources, files: Mapping[str, Digest], projector: Digest | None
 ) -> None:
     """files: those of the model itself. Raises InvalidRequest."""
-    if options.from_model is not None and files:
+    if sources.from_model is not None and files:
         raise InvalidRequest(
             "give either from, the name of a model, or files, uploaded blobs; with from, files may"
             " only hold its projector for images",
             param="files",
         )
-    if options.from_model is None and not files and projector is not None:
+    if sources.from_model is None and not files and projector is not None:
         raise InvalidRequest(
-            f"{next(iter(options.files))[:80]!r} is a projector for images and no model; give"
+            f"{next(iter(sources.files))[:80]!r} is a projector for images and no model; give"
             " the model's file too, or its name in from",
             param="files",
         )
@@ -144,73 +147,51 @@ def _complete(
     return replace(description, files={"model": model}, adapters=adapters)
 
 
-def _description(options: CreateOptions) -> Description:
-    if options.draft is not None and options.draft_files:
-        raise InvalidRequest("give either draft or draft_files", param="draft")
-    if options.draft_quantize and options.draft is None and not options.draft_files:
-        raise InvalidRequest("draft_quantize requires draft or draft_files", param="draft_quantize")
-    if options.from_model is None and not options.files:
-        raise InvalidRequest("give either from, the name of a model, or files, uploaded blobs")
-    messages = options.messages
-    return Description(
-        name=parse_name(options.name),
-        template=options.template,
-        system=options.system,
-        parameters=options.parameters,
-        messages=None if messages is None else tuple(BundleMessage(*item) for item in messages),
-        licenses=tuple(options.licenses),
-        renderer=options.renderer,
-        parser=options.parser,
-        requires=options.requires,
-    )
-
-
-def _model_input(options: CreateOptions) -> WeightsInput:
-    for files in (options.files, options.adapters):
+def _model_input(sources: CreateSources) -> WeightsInput:
+    for files in (sources.files, sources.adapters):
         check_names(files)
     return WeightsInput(
-        files=_digests(options.files),
-        adapter_files=_digests(options.adapters),
-        quantization=_quantization(options),
-        keep_quantized=options.parameters.get("backend") == "torch",
+        files=_digests(sources.files),
+        adapter_files=_digests(sources.adapters),
+        quantization=_quantization(sources),
     )
 
 
-def _draft_input(options: CreateOptions) -> WeightsInput:
-    check_names(options.draft_files)
+def _draft_input(sources: CreateSources) -> WeightsInput:
+    check_names(sources.draft_files)
     quantization = None
-    if options.draft_quantize is not None:
-        kind = quantization_type(options.draft_quantize).name
-        quantization = QuantizationRequest(kind, allow_requantize=options.allow_requantize)
-    return WeightsInput(files=_digests(options.draft_files), quantization=quantization)
+    if sources.draft_quantize is not None:
+        kind = quantization_type(sources.draft_quantize).name
+        quantization = QuantizationRequest(kind, allow_requantize=sources.allow_requantize)
+    return WeightsInput(files=_digests(sources.draft_files), quantization=quantization)
 
 
 def _digests(files: Mapping[str, str]) -> dict[str, Digest]:
     return {name: Digest.parse(digest) for name, digest in files.items()}
 
 
-def _quantization(options: CreateOptions) -> QuantizationRequest | None:
-    if not options.quantize:
+def _quantization(sources: CreateSources) -> QuantizationRequest | None:
+    if not sources.quantize:
         for name in ("imatrix", "calibrate", "tensor_types", "allow_requantize"):
-            if getattr(options, name) and not (name in _OF_DRAFTS and options.draft_quantize):
+            if getattr(sources, name) and not (name in _OF_DRAFTS and sources.draft_quantize):
                 raise InvalidRequest(f"{name} requires quantize", param=name)
         return None
-    if options.imatrix and options.calibrate:
+    if sources.imatrix and sources.calibrate:
         raise InvalidRequest("use either imatrix or calibrate, not both", param="calibrate")
-    kind = quantization_type(options.quantize)
-    if kind.needs_imatrix and not (options.imatrix or options.calibrate):
+    kind = quantization_type(sources.quantize)
+    if kind.needs_imatrix and not (sources.imatrix or sources.calibrate):
         raise InvalidRequest(
             f"{kind.name} needs an importance matrix: give imatrix or calibrate", param="quantize"
         )
-    overrides = tuple(options.tensor_types.items())
+    overrides = tuple(sources.tensor_types.items())
     for _, name in overrides:
         tensor_type(name)
     return QuantizationRequest(
         type=kind.name,
         overrides=overrides,
-        imatrix=Digest.parse(options.imatrix) if options.imatrix else None,
-        calibration=Digest.parse(options.calibrate) if options.calibrate else None,
-        allow_requantize=options.allow_requantize,
+        imatrix=Digest.parse(sources.imatrix) if sources.imatrix else None,
+        calibration=Digest.parse(sources.calibrate) if sources.calibrate else None,
+        allow_requantize=sources.allow_requantize,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from registry.bundle import Bundle, BundleFile
+from registry.bundle import Bundle, BundleFile, BundleMessage
 from registry.formats.gguf import GgufHeader, LazyArray
 from registry.store import StoredModel
 
-__all__ = ["Bundle", "BundleFile", "GgufHeader", "LazyArray", "StoredModel"]
+__all__ = ["Bundle", "BundleFile", "BundleMessage", "GgufHeader", "LazyArray", "StoredModel"]

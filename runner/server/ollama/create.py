@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from runner.library.create import CreateOptions, create_model
+from dataclasses import fields
+from typing import Any
+
+from modelfile.description import Description, Instructions
+from runner.library.create import CreateSources, create_model
+from runner.library.lookup import parse_name
 from runner.server.answers import StatusResponse
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
@@ -16,32 +21,14 @@ async def create(http: HttpRequest, body: CreateRequest) -> StatusResponse | Non
     """Build a model from an installed one, one to be pulled, or uploaded files. A client that
     leaves before the end leaves nothing behind."""
     answer = ProgressStream(http, body.stream is not False)
+    description = Description(parse_name(body.model_name), **_given(body, Instructions))
+    sources = CreateSources(**_given(body, CreateSources))
     async with http.cancelled_on_disconnect():
-        await create_model(http.services.library, _options(body), answer.report)
+        await create_model(http.services.library, description, sources, answer.report)
         return await answer.finish({"status": "success"})
 
 
-def _options(body: CreateRequest) -> CreateOptions:
-    messages = body.messages
-    return CreateOptions(
-        name=body.model_name,
-        from_model=body.from_,
-        files=body.files or {},
-        adapters=body.adapters or {},
-        draft=body.draft,
-        draft_files=body.draft_files or {},
-        quantize=body.quantize,
-        draft_quantize=body.draft_quantize,
-        imatrix=body.imatrix,
-        calibrate=body.calibrate,
-        tensor_types=body.tensor_types or {},
-        allow_requantize=bool(body.allow_requantize),
-        template=body.template,
-        system=body.system,
-        parameters=body.parameters or {},
-        messages=None if messages is None else [(item.role, item.content) for item in messages],
-        licenses=[body.license] if isinstance(body.license, str) else body.license or [],
-        renderer=body.renderer,
-        parser=body.parser,
-        requires=body.requires,
-    )
+def _given(body: CreateRequest, kind: type[Instructions | CreateSources]) -> dict[str, Any]:
+    """The fields of kind that the client has given: they have the same names in its request."""
+    given = {each.name: getattr(body, each.name) for each in fields(kind)}
+    return {name: value for name, value in given.items() if value is not None}

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from runner.chat.conversation import open_turn
 from runner.errors import InvalidRequest, Unsupported
+from runner.library.models import BundleMessage
 from runner.models.options import check_options
 from runner.server.grammars import json_object_grammar, json_schema_grammar
 from runner.server.images import without_placeholders
@@ -198,24 +199,18 @@ class CopyRequest(WireModel):
     destination: str
 
 
-class CreateMessage(WireModel):
-    """A MESSAGE of a model to be created."""
-
-    role: str
-    content: str
-
-
 class CreateRequest(OllamaModelRequest):
-    """POST /api/create."""
+    """POST /api/create. The fields have the names of modelfile.description.Instructions and
+    runner.library.create.CreateSources."""
 
-    from_: str | None = Field(None, alias="from")
+    from_model: str | None = Field(None, alias="from")
     files: dict[str, str] | None = None
     adapters: dict[str, str] | None = None
     template: str | None = None
     system: str | None = None
     license: str | list[str] | None = None
     parameters: dict[str, Any] | None = None
-    messages: list[CreateMessage] | None = None
+    messages: tuple[BundleMessage, ...] | None = None
     renderer: str | None = None
     parser: str | None = None
     requires: str | None = None
@@ -228,6 +223,11 @@ class CreateRequest(OllamaModelRequest):
     imatrix: str | None = None
     calibrate: str | None = None
     stream: bool | None = None
+
+    @property
+    def licenses(self) -> tuple[str, ...]:
+        """Each license."""
+        return (self.license,) if isinstance(self.license, str) else tuple(self.license or ())
 
 
 class IncomingRequest(WireModel):

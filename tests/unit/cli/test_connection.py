@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cli import connection
-from cli.connection import connect, is_local, reachable
+from cli.addresses import is_local, reachable
+from cli.connection import connect
 from runner.client import Client, DaemonUnreachable
 from runner.settings import Settings, load, parse_address
 from tests.unit.cli.conftest import FakeDaemon

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from modelfile.description import Description
 from registry.errors import ModelMissing
+from registry.names import Name
 from registry.progress import Progress
 from runner.errors import InvalidRequest, ModelNotFound, NetworkForbidden
 from runner.leaf_errors import as_hearth_error
-from runner.library.create import CreateOptions, create_model
+from runner.library.create import CreateSources, create_model
 from runner.library.fsck import FsckTotals, check_store
 from runner.library.library import Library
 from runner.library.pull import pull_model
@@ -45,7 +47,8 @@ async def test_who_has_models_loaded_hears_of_every_name_that_changes(
 ) -> None:
     await library.copy("echo", "twin")
     assert changed == ["twin"]
-    await create_model(library, CreateOptions("made", from_model="echo", system="x"), unseen)
+    description = Description(Name.parse("made"), system="x")
+    await create_model(library, description, CreateSources(from_model="echo"), unseen)
     assert changed == ["twin", "made"]
     await library.delete("twin")
     assert changed == ["twin", "made", "twin", "twin"]

@@ -1,0 +1,41 @@
+"""Where the daemon of these settings is reached, and what it has written down for its user.
+
+Connects to nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from runner.settings import Address, Settings, parse_address
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def daemon_facts(settings: Settings, url: str) -> dict[str, str]:
+    """What the daemon at url has written down for this user: its token, and models, the folder of
+    its models; nothing where it is another user's or another machine's."""
+    try:
+        facts = json.loads((settings.state_dir / "daemon.json").read_bytes())
+        is_own = reachable(parse_address(facts["url"])).url == url
+        known = {"token", "models"} & facts.keys() if is_own else ()
+        return {key: str(facts[key]) for key in known}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def spoken_plainly(settings: Settings) -> Address:
+    """host, as if its daemon spoke no https: with a certificate one started here does."""
+    return settings.host if settings.tls_cert is None else replace(settings.host, scheme="http")
+
+
+def reachable(address: Address) -> Address:
+    """The address to connect to: a daemon that listens everywhere is reached on this machine."""
+    return Address(_WILDCARD.get(address.host, address.host), address.port, address.scheme)
+
+
+def is_local(address: Address) -> bool:
+    """Whether a daemon started here would listen at this address."""
+    return address.scheme == "http" and reachable(address).host in LOOPBACK
