@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -28,7 +26,7 @@ from cli.multiline import is_open
 from cli.parameters import parameter_names
 from cli.slash import NAMES
 from cli.terminal import can_colour
-from cli.typeahead import as_one_input, as_typed_at_a_prompt, collected, unechoed
+from cli.typeahead import as_one_input, collected, unechoed
 
 PLACEHOLDER = "Send a message (/? for help)"
 
@@ -70,8 +68,7 @@ class CommandCompleter(Completer):
 
 
 class Keyboard:
-    """The line editor of one chat. Within its block the terminal shows nothing that is typed
-    while no message is asked for; see answering for what becomes of it."""
+    """The line editor of one chat."""
 
     def __init__(self, history_file: Path | None) -> None:
         # A terminal that does not answer where its cursor is would be told so in its own lines,
@@ -81,20 +78,14 @@ class Keyboard:
         self._keeps_history = True
         self.was_empty = True
         self._prompt = self._new_prompt()
-        self._block = ExitStack()
 
-    def __enter__(self) -> Self:
-        typed_before = self._block.enter_context(unechoed(self._prompt.input))
-        store_typeahead(self._prompt.input, as_typed_at_a_prompt(typed_before))
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._block.close()
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Within the block the terminal shows nothing that is typed while no message is asked for;
+        what was typed before it is kept for the first."""
+        with unechoed(self._prompt.input) as typed_before:
+            store_typeahead(self._prompt.input, typed_before)
+            yield
 
     def set_history(self, keep: bool) -> None:
         """Whether what is typed from now on goes to the history file."""

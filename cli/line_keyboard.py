@@ -3,10 +3,7 @@ that can be moved (TERM=dumb), in which nothing can be drawn again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager, nullcontext
 
 from cli.multiline import is_open
 
@@ -19,16 +16,11 @@ class LineKeyboard:
 
     was_empty = True  # Ctrl-C takes what was typed with it
 
-    def __enter__(self) -> Self:
-        return self
+    def open(self) -> AbstractContextManager[None]:
+        """See Keyboard."""
+        return nullcontext()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave the terminal as it is."""
+    answering = open
 
     def set_history(self, keep: bool) -> None:
         """See Keyboard."""
@@ -39,8 +31,3 @@ class LineKeyboard:
         while is_open(text):
             text += f"\n{input(CONTINUATION)}"
         return text
-
-    @contextmanager
-    def answering(self) -> Iterator[None]:
-        """See Keyboard."""
-        yield

@@ -29,7 +29,8 @@ _STOPPED_EARLY = "stopped before the answer began; the question stays in the con
 def chat(session: Session, shown: JsonObject, history_file: Path | None) -> None:
     """Talk until /bye or Ctrl-D. shown: see chat_start. history_file None: nothing that is typed
     is kept."""
-    with _keyboard(history_file) as keyboard:
+    keyboard = _keyboard(history_file)
+    with keyboard.open():
         introduce(session, shown)
         while _turn(session, keyboard):
             pass

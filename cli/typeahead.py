@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import termios
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
 
@@ -26,7 +26,8 @@ _NEW_LINE = KeyPress(Keys.ControlJ, "\n")
 @contextmanager
 def unechoed(keyboard: Input) -> Iterator[list[KeyPress]]:
     """Have the terminal show nothing that is typed and keep Enter apart from a line feed; Ctrl-C
-    and Ctrl-Z do what they do. Gives what was typed before. Where no terminal is, does nothing."""
+    and Ctrl-Z do what they do. Gives what was typed before, when the terminal made a line feed of
+    Enter. Where no terminal is, does nothing."""
     descriptor = keyboard.fileno()
     if not os.isatty(descriptor):
         yield []
@@ -37,7 +38,8 @@ def unechoed(keyboard: Input) -> Iterator[list[KeyPress]]:
         keys: list[KeyPress] = []
         while read := keyboard.read_keys():
             keys += read
-        yield [*keys, *keyboard.flush_keys()]
+        keys += keyboard.flush_keys()
+        yield [_ENTER if key.key == Keys.ControlJ else key for key in keys]
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
@@ -76,11 +78,6 @@ def _collect(keyboard: Input, keys: list[KeyPress], stop: int) -> None:
         if keyboard.fileno() not in readable:
             return
         keys += keyboard.read_keys()
-
-
-def as_typed_at_a_prompt(keys: Iterable[KeyPress]) -> list[KeyPress]:
-    """Keys of the time before unechoed, when the terminal made a line feed of Enter."""
-    return [_ENTER if key.key == Keys.ControlJ else key for key in keys]
 
 
 def as_one_input(keys: list[KeyPress]) -> list[KeyPress]:

@@ -13,7 +13,8 @@ def test_messages_are_lines_or_stand_in_quotes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('hello\n"""one\ntwo"""\n'))
-    with LineKeyboard() as keyboard:
+    keyboard = LineKeyboard()
+    with keyboard.open():
         assert [keyboard.ask(), keyboard.ask()] == ["hello", '"""one\ntwo"""']
         with pytest.raises(EOFError):
             keyboard.ask()
