@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cli.progress import left
 from cli.render import duration
 from cli.spinner import Spinner
 from cli.terminal import can_move, columns, is_terminal
@@ -74,7 +73,7 @@ def _show_chunk(
     text = chunk.get("response") or message.get("content") or ""
     thought = chunk.get("thinking") or message.get("thinking") or ""
     if (progress := chunk.get("prompt_progress")) is not None:
-        spinner.update(progress_text(progress))
+        spinner.update(_progress_text(progress))
     shown = thought if show_thinking else ""
     if text or shown or chunk.get("done"):
         spinner.stop()
@@ -83,14 +82,10 @@ def _show_chunk(
     answer.thought += thought
 
 
-def progress_text(progress: PromptProgressReply) -> str:
-    """How far a prompt is: "reading the prompt: 18% of 5558 tokens, 40 s left"."""
+def _progress_text(progress: PromptProgressReply) -> str:
+    """How far a prompt is: "reading the prompt: 1024 of 5558 tokens, 18%"."""
     total, done = progress["total"], progress["processed"]
-    text = f"reading the prompt: {100 * done // max(total, 1)}% of {total} tokens"
-    computed, spent_s = done - progress["cache"], progress["time_ms"] / 1000
-    if computed <= 0 or spent_s <= 0:
-        return text
-    return f"{text}, {left((total - done) * spent_s / computed)} left"
+    return f"reading the prompt: {done} of {total} tokens, {100 * done // max(total, 1)}%"
 
 
 def timing_lines(last: ReplyChunk) -> Iterable[str]:

@@ -27,7 +27,11 @@ class LineKeyboard:
 
     def ask(self) -> str:
         """See Keyboard."""
-        text = input(PROMPT)
-        while is_open(text):
-            text += f"\n{input(CONTINUATION)}"
+        try:
+            text = input(PROMPT)
+            while is_open(text):
+                text += f"\n{input(CONTINUATION)}"
+        except (EOFError, KeyboardInterrupt):
+            print()
+            raise
         return text

@@ -9,10 +9,13 @@ _OPENING = re.compile(r'\s*(/set\s+system\s+)?"""')
 
 
 def is_open(text: str) -> bool:
-    """Whether the text began with a quote and has not ended with one: quotes inside, as those of
-    a Python docstring, end nothing."""
+    """Whether the text began with a quote and has not ended with one. Quotes inside stand in
+    pairs, as those of a Python docstring, and end nothing."""
     start = _OPENING.match(text)
-    return start is not None and not text[start.end() :].rstrip().endswith(QUOTE)
+    if start is None:
+        return False
+    rest = text[start.end() :].rstrip()
+    return not rest.endswith(QUOTE) or rest.count(QUOTE) % 2 == 0
 
 
 def unquoted(text: str) -> str:

@@ -18,4 +18,4 @@ def test_messages_are_lines_or_stand_in_quotes(
         assert [keyboard.ask(), keyboard.ask()] == ["hello", '"""one\ntwo"""']
         with pytest.raises(EOFError):
             keyboard.ask()
-    assert capsys.readouterr().out == ">>> >>> ... >>> "
+    assert capsys.readouterr().out == ">>> >>> ... >>> \n"

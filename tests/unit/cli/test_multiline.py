@@ -24,7 +24,17 @@ def test_quotes_around_a_whole_message_are_taken_off(text: str, message: str) ->
     assert unquoted(text) == message
 
 
-@pytest.mark.parametrize("text", ['"""', '"""one', '"""one """ two', '/set system """You are\n'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""',
+        '"""one',
+        '"""one """ two',
+        '/set system """You are\n',
+        '"""def f():\n    """A docstring."""',
+        '"""def f():\n    """A docstring\n    """',
+    ],
+)
 def test_a_message_is_open_until_it_ends_with_quotes(text: str) -> None:
     assert is_open(text)
 
