@@ -93,6 +93,17 @@ def image_of_url(url: str, where: str) -> Image:
     return image_of_base64(content, where, media_type)
 
 
+def images_of(given: Sequence[str], where: str) -> list[Image]:
+    """Pictures in base64. Raises InvalidRequest, Unsupported."""
+    return [
+        # Web pages often give what the browser gives them, a data: URL.
+        image_of_url(text, f"{where}.{index}")
+        if text.startswith("data:")
+        else image_of_base64(text, f"{where}.{index}")
+        for index, text in enumerate(given)
+    ]
+
+
 def without_placeholders(text: str) -> str:
     """A text without the placeholder of images, which clients must not send. A space takes its
     place, so that what was around it makes no new one."""

@@ -90,7 +90,7 @@ def test_the_middle_is_filled_in_by_models_with_a_place_for_it(client: httpx.Cli
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
             400,
-            "cannot be read",
+            "is not supported",
         ),
         ({"model": "nope"}, 404, "nope"),
         ({"tools": [{"type": "function"}]}, 400, "does not support tools"),

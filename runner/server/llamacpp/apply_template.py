@@ -8,65 +8,59 @@ loaded: its tokens belong to the prompt.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.generation import complete_prompt
 from runner.server.http_request import HttpRequest
-from runner.server.images import image_of_base64, image_of_url, join_parts, require_vision
+from runner.server.images import images_of, require_vision
 from runner.server.leases import leased
 from runner.server.llamacpp.answers import ApplyTemplateResponse
+from runner.server.openai.conversation import message_of
+from runner.server.openai.wire import (
+    ContentPart,
+    OpenAICalledFunction,
+    OpenAIMessageFields,
+    OpenAIToolCall,
+)
 from runner.server.request_body import WireModel
 from runner.server.routes import route
-from runner.types import GenerateRequest, Image, Message, ToolCall
-
-_ROLES = {"developer": "system", "function": "tool"}
+from runner.types import GenerateRequest, Message
 
 
-class TemplateImageUrl(WireModel):
-    """image_url of a part."""
-
-    url: str
-
-
-class TemplatePart(WireModel):
+class TemplatePart(ContentPart):
     """A part of a message's content."""
 
     type: str = "text"
-    text: str | None = None
-    image_url: TemplateImageUrl | str | None = None
 
 
-class TemplateCalledFunction(WireModel):
-    """function of a tool call."""
+class TemplateCalledFunction(OpenAICalledFunction):
+    """function of a tool call, its arguments as an object or as its text."""
 
-    name: str
-    arguments: str | dict[str, Any] | None = None
+    @field_validator("arguments", mode="before", json_schema_input_type=str | dict[str, Any] | None)
+    @classmethod
+    def _as_text(cls, given: object) -> object:
+        return given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
 
 
-class TemplateToolCall(WireModel):
+class TemplateToolCall(OpenAIToolCall):
     """A tool call in the history."""
 
-    id: str | None = None
-    function: TemplateCalledFunction
+    function: TemplateCalledFunction | None = None
 
 
-class TemplateMessage(WireModel):
-    """One message."""
+class TemplateMessage(OpenAIMessageFields):
+    """One message, in the shape of OpenAI or of Ollama."""
 
     role: str = Field(min_length=1)
     content: str | list[TemplatePart] | None = None
-    images: list[str] | None = None
-    reasoning_content: str | None = None
-    thinking: str | None = None
     tool_calls: list[TemplateToolCall] | None = None
-    tool_call_id: str | None = None
+    images: list[str] | None = None
+    thinking: str | None = None
     tool_name: str | None = None
-    name: str | None = None
 
 
 class ApplyTemplateRequest(WireModel):
@@ -110,59 +104,15 @@ def _template_options(body: ApplyTemplateRequest) -> dict[str, Any]:
 
 def messages_of(turns: Sequence[TemplateMessage]) -> tuple[Message, ...]:
     """The conversation. Raises InvalidRequest, Unsupported."""
-    return tuple(_message(turn, index) for index, turn in enumerate(turns))
+    return tuple(_message(turn, f"messages.{index}") for index, turn in enumerate(turns))
 
 
-def _message(turn: TemplateMessage, index: int) -> Message:
-    role = turn.role.lower()
-    content, images = join_parts(_parts(turn, index))
-    return Message(
-        role=_ROLES.get(role, role),
-        content=content,
-        images=images,
-        reasoning=turn.reasoning_content or turn.thinking,
-        tool_calls=tuple(_call(call, index) for call in turn.tool_calls or ()),
-        tool_call_id=turn.tool_call_id,
-        name=turn.tool_name or turn.name,
-    )
-
-
-def _parts(turn: TemplateMessage, index: int) -> Iterator[str | Image]:
-    """The images and texts of a message. Raises InvalidRequest, Unsupported."""
-    where = f"messages.{index}"
-    for at, picture in enumerate(turn.images or ()):
-        yield image_of_base64(picture, f"{where}.images.{at}")
-    if not isinstance(turn.content, list):
-        yield turn.content or ""
-        return
-    for at, part in enumerate(turn.content):
-        if part.type == "image_url" and part.image_url is not None:
-            given = part.image_url
-            url = given if isinstance(given, str) else given.url
-            yield image_of_url(url, f"{where}.content.{at}.image_url")
-        elif part.type != "text" or part.text is None:
-            raise Unsupported(
-                f"{where}.content: a part of type {part.type[:40]!r} cannot be read;"
-                " send text or image_url",
-                param="messages",
-            )
-        else:
-            yield part.text
-
-
-def _call(call: TemplateToolCall, index: int) -> ToolCall:
-    given = call.function.arguments
-    if isinstance(given, str):
-        try:
-            value = json.loads(given)
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
-            raise InvalidRequest(
-                f"messages.{index}: the arguments of tool call {call.function.name!r} are not a"
-                " JSON object",
-                param="messages",
-            )
-    else:
-        given = json.dumps(given or {}, ensure_ascii=False)
-    return ToolCall(call.id or "", call.function.name, given)
+def _message(turn: TemplateMessage, where: str) -> Message:
+    as_openai = {
+        "role": turn.role.lower(),
+        "content": turn.content or "",
+        "reasoning": turn.reasoning or turn.thinking,
+        "name": turn.tool_name or turn.name,
+    }
+    images = images_of(turn.images or (), f"{where}.images")
+    return message_of(turn.model_copy(update=as_openai), where, images)

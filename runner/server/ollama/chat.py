@@ -5,19 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from runner.chat.output import OutputDelta
 from runner.server.generation import prepare
 from runner.server.http_request import HttpRequest
-from runner.server.images import (
-    image_of_base64,
-    image_of_url,
-    join_parts,
-    without_placeholders,
-)
+from runner.server.images import images_of, join_parts, without_placeholders
 from runner.server.ollama.answers import OllamaChatResponse, OllamaGenerateResponse
 from runner.server.ollama.renderer import OllamaRenderer, Wording, load_or_unload, whole_answer
 from runner.server.ollama.wire import (
@@ -29,7 +23,7 @@ from runner.server.ollama.wire import (
 from runner.server.routes import route
 from runner.server.sse import NDJSON
 from runner.server.stream import send_stream
-from runner.types import GenerateRequest, Image, Message, ToolCall
+from runner.types import GenerateRequest, Message, ToolCall
 
 
 @route("POST", "/api/chat", scope="inference", streams=NDJSON)
@@ -52,8 +46,8 @@ async def generate(http: HttpRequest, body: OllamaGenerateRequest) -> OllamaGene
     if not body.prompt and not body.images:
         answer = await load_or_unload(http, body, {"response": ""})
         return answer
-    message = Message("user", without_placeholders(body.prompt or ""))
-    request = body.generate_request(_with_images(message, body.images or (), "images"))
+    content, images = join_parts([*images_of(body.images or (), "images"), body.prompt or ""])
+    request = body.generate_request(Message("user", content, images=images))
     answer = await _answer(http, body, request, _word_generate)
     return answer
 
@@ -77,30 +71,17 @@ def _message(item: OllamaChatMessage, index: int) -> Message:
                  json.dumps(call.function.arguments or {}, ensure_ascii=False))
         for number, call in enumerate(item.tool_calls or ())
     )  # fmt: skip
-    message = Message(
+    given = images_of(item.images or (), f"messages.{index}.images")
+    content, images = join_parts([*given, item.content or ""])
+    return Message(
         role=item.role.lower(),
-        content=without_placeholders(item.content or ""),
+        content=content,
+        images=images,
         reasoning=without_placeholders(item.thinking or "") or None,
         tool_calls=calls,
         tool_call_id=item.tool_call_id,
         name=item.tool_name,
     )
-    return _with_images(message, item.images or (), f"messages.{index}.images")
-
-
-def _with_images(message: Message, given: Sequence[str], where: str) -> Message:
-    """The message with images before its text. Raises InvalidRequest, Unsupported."""
-    if not given:
-        return message
-    parts: list[str | Image] = [
-        # Web pages often give what the browser gives them, a data: URL.
-        image_of_url(text, f"{where}.{index}")
-        if text.startswith("data:")
-        else image_of_base64(text, f"{where}.{index}")
-        for index, text in enumerate(given)
-    ]
-    content, images = join_parts([*parts, message.content])
-    return replace(message, content=content, images=images)
 
 
 def _chat_words() -> Callable[[OutputDelta], dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from runner.errors import InvalidRequest, Unsupported
 from runner.server.images import image_of_url, join_parts, without_placeholders
-from runner.server.openai.wire import ContentPart, OpenAIChatMessage
+from runner.server.openai.wire import ContentPart, OpenAIChatMessage, OpenAIMessageFields
 from runner.types import Image, Message, ToolCall
 
 
@@ -15,23 +15,27 @@ def messages_of(given: Sequence[OpenAIChatMessage]) -> tuple[Message, ...]:
     """The messages. Raises InvalidRequest, Unsupported."""
     if not given:
         raise InvalidRequest("messages is empty: send at least one message", param="messages")
-    return tuple(_message(item, index) for index, item in enumerate(given))
+    for index, item in enumerate(given):
+        if item.content is None and not item.tool_calls and item.role != "assistant":
+            where = f"messages.{index}"
+            raise InvalidRequest(f"{where}.content is missing", param=where)
+    return tuple(message_of(item, f"messages.{index}") for index, item in enumerate(given))
 
 
-def _message(item: OpenAIChatMessage, index: int) -> Message:
+def message_of(
+    item: OpenAIMessageFields, where: str, images_before: Sequence[Image] = ()
+) -> Message:
+    """The message at that place. Raises InvalidRequest, Unsupported."""
     calls = tuple(
         ToolCall(call.id or f"call_{number}", *call.called)
         for number, call in enumerate(item.tool_calls or ())
     )
-    where = f"messages.{index}"
     for call in calls:
         _check_arguments(call, where)
-    if item.content is None and not calls and item.role != "assistant":
-        raise InvalidRequest(f"{where}.content is missing", param=where)
-    given: Sequence[ContentPart | str] = (
-        item.content if isinstance(item.content, list) else [item.content or ""]
-    )
-    content, images = join_parts(_part(part, where, at) for at, part in enumerate(given))
+    said = item.content or ""
+    given: Sequence[ContentPart | str] = [said] if isinstance(said, str) else said
+    parts = [_part(part, where, at) for at, part in enumerate(given)]
+    content, images = join_parts([*images_before, *parts])
     return Message(
         role={"developer": "system", "function": "tool"}.get(item.role, item.role),
         content=content,

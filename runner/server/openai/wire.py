@@ -176,16 +176,24 @@ class OpenAIToolCall(WireModel):
         return self.function.name, self.function.arguments
 
 
-class OpenAIChatMessage(WireModel):
+class OpenAIMessageFields(WireModel):
+    """What a message may have, whoever says it."""
+
+    role: str
+    content: str | Sequence[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: Sequence[OpenAIToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class OpenAIChatMessage(OpenAIMessageFields):
     """One message."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ContentPart] | None = None
-    name: str | None = None
     tool_calls: list[OpenAIToolCall] | None = None
-    tool_call_id: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
 
 
 class OpenAIToolFunction(WireModel):

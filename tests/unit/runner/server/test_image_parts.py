@@ -22,7 +22,7 @@ from runner.server.openai.responses.images import with_files
 from runner.server.openai.responses.wire import ResponseItem
 from runner.server.openai.wire import OpenAIChatMessage
 from runner.types import IMAGE_PLACEHOLDER as MARK
-from runner.types import Image, Message
+from runner.types import Image, Message, ToolCall
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 CODED = base64.b64encode(PNG).decode()
@@ -56,6 +56,25 @@ def test_apply_template_knows_the_words_of_openai_and_of_ollama() -> None:
         Message("user", f"a\nb{MARK}c", images=ONE),
         Message("user", f"{MARK}x", images=ONE),
     )
+
+
+def test_apply_template_gives_the_message_of_chat_and_of_ollama() -> None:
+    said = {"role": "Assistant", "thinking": "hm", "tool_name": "n"}
+    for arguments in ({"a": "ä"}, '{"a": "ä"}'):
+        calls = [{"function": {"name": "f", "arguments": arguments}}, {"function": {"name": "g"}}]
+        (message,) = apply_template.messages_of(
+            [apply_template.TemplateMessage.model_validate({**said, "tool_calls": calls})]
+        )
+        assert message == Message(
+            "assistant",
+            "",
+            reasoning="hm",
+            tool_calls=(ToolCall("call_0", "f", '{"a": "ä"}'), ToolCall("call_1", "g", "{}")),
+            name="n",
+        )
+    both = {"role": "user", "content": [{"text": "x"}], "images": [URL], "tool_call_id": "i"}
+    (message,) = apply_template.messages_of([apply_template.TemplateMessage.model_validate(both)])
+    assert message == Message("user", f"{MARK}x", images=ONE, tool_call_id="i")
 
 
 @pytest.mark.parametrize("image", [CODED, URL])
