@@ -100,9 +100,9 @@ def create_fields(modelfile: Modelfile) -> dict[str, Any]:
     from modelfile.description import parameter_values
 
     fields: dict[str, Any] = {
-        "template": modelfile.template,
-        "system": modelfile.system,
-        "license": list(modelfile.licenses) or None,
+        "template": modelfile.last("template"),
+        "system": modelfile.last("system"),
+        "license": list(modelfile.values("license")) or None,
         "parameters": parameter_values(modelfile) or None,
         "messages": [{"role": role, "content": text} for role, text in modelfile.messages] or None,
         "renderer": modelfile.last("renderer"),

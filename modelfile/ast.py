@@ -58,21 +58,6 @@ class Modelfile:
         return self.values("from")
 
     @property
-    def system(self) -> str | None:
-        """The system prompt."""
-        return self.last("system")
-
-    @property
-    def template(self) -> str | None:
-        """The chat template."""
-        return self.last("template")
-
-    @property
-    def licenses(self) -> tuple[str, ...]:
-        """The licences."""
-        return self.values("license")
-
-    @property
     def messages(self) -> tuple[tuple[str, str], ...]:
         """(role, text) of every MESSAGE."""
         found = (c for c in self.commands if c.instruction == "message")

@@ -265,22 +265,17 @@ def _write(store: Store, parts: list[_Part], made: list[Digest]) -> Iterator[str
 
 def _replaced_types(description: Description) -> frozenset[str]:
     """The layers of the base that the description stands in for."""
-    replaced: list[str] = []
-    if description.template is not None:
-        replaced += [TEMPLATE_TYPE, PROMPT_TYPE]
-    if description.system is not None:
-        replaced.append(SYSTEM_TYPE)
-    if description.parameters:
-        replaced.append(PARAMS_TYPE)
-    if description.messages is not None:
-        replaced.append(MESSAGES_TYPE)
-    if description.adapters is not None:
-        replaced.append(ADAPTER_TYPE)
-    if description.draft is not None:
-        replaced.append(DRAFT_TYPE)
-    if description.projector is not None:
-        replaced.append(PROJECTOR_TYPE)
-    return frozenset(replaced)
+    given = {
+        TEMPLATE_TYPE: description.template is not None,
+        PROMPT_TYPE: description.template is not None,
+        SYSTEM_TYPE: description.system is not None,
+        PARAMS_TYPE: bool(description.parameters),
+        MESSAGES_TYPE: description.messages is not None,
+        ADAPTER_TYPE: description.adapters is not None,
+        DRAFT_TYPE: description.draft is not None,
+        PROJECTOR_TYPE: description.projector is not None,
+    }
+    return frozenset(kind for kind, is_given in given.items() if is_given)
 
 
 def _new_layers(description: Description, base: _Base) -> Iterator[tuple[str, bytes]]:

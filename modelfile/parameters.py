@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -52,6 +52,7 @@ class Parameter:
         return self.kind in ("texts", "biases")
 
 
+# fmt: off
 _ROWS: Final = (
     Parameter("num_ctx", "int", "context length in tokens", None, 1, 2**24, load=True),
     Parameter("num_batch", "int", "maximum number of tokens per step", 512, 1, 65_536, load=True),
@@ -60,33 +61,20 @@ _ROWS: Final = (
     Parameter("use_mmap", "bool", "map the model file into memory", None, load=True),
     Parameter("num_thread", "int", "CPU threads; 0: one per physical core", 0, 0, 1024, load=True),
     Parameter(
-        "kv_cache_type",
-        "choice",
-        "type of the KV cache; fp8 only on torch, where q8_0 is int8",
-        None,
-        choices=tuple(CACHE_TYPES),
-        load=True,
+        "kv_cache_type", "choice", "type of the KV cache; fp8 only on torch, where q8_0 is int8",
+        choices=tuple(CACHE_TYPES), load=True,
     ),
     Parameter(
-        "backend",
-        "choice",
-        "backend; auto: chosen by the model file",
-        "auto",
-        choices=("auto", "llamacpp", "torch", "echo"),
-        load=True,
+        "backend", "choice", "backend; auto: chosen by the model file", "auto",
+        choices=("auto", "llamacpp", "torch", "echo"), load=True,
     ),
     Parameter("lora_scale", "float", "scale of the adapters", 1.0, -100, 100, load=True),
     Parameter(
         "num_parallel", "int", "maximum number of concurrent requests", None, 1, 1024, load=True
     ),
     Parameter(
-        "draft_num_predict",
-        "int",
-        "tokens that the draft model proposes per step",
-        None,
-        0,
-        64,
-        load=True,
+        "draft_num_predict", "int", "tokens that the draft model proposes per step",
+        None, 0, 64, load=True,
     ),
     Parameter("num_keep", "int", "prompt tokens kept when the context is truncated", 4, -1, 2**24),
     Parameter(
@@ -97,22 +85,14 @@ _ROWS: Final = (
     ),
     Parameter("top_k", "int", "sample from the k most likely tokens; 0: all", 40, 0, 2**24),
     Parameter(
-        "top_p",
-        "float",
-        "sample from the most likely tokens with this total probability",
-        0.9,
-        0,
-        1,
+        "top_p", "float", "sample from the most likely tokens with this total probability",
+        0.9, 0, 1,
     ),
     Parameter("min_p", "float", "minimum probability relative to the most likely token", 0.0, 0, 1),
     Parameter("typical_p", "float", "locally typical sampling; 1: off", 1.0, 0, 1),
     Parameter(
-        "top_n_sigma",
-        "float",
-        "keep tokens within this many standard deviations of the top logit",
-        0.0,
-        0,
-        100,
+        "top_n_sigma", "float",
+        "keep tokens within this many standard deviations of the top logit", 0.0, 0, 100,
     ),
     Parameter(
         "xtc_probability", "float", "probability of removing the most likely tokens", 0.0, 0, 1
@@ -124,87 +104,55 @@ _ROWS: Final = (
     Parameter("mirostat_tau", "float", "target surprise of Mirostat in bits", 5.0, 0, 100),
     Parameter("mirostat_eta", "float", "learning rate of Mirostat", 0.1, 0, 1),
     Parameter(
-        "repeat_last_n",
-        "int",
-        "number of last tokens that penalties consider; -1: all",
-        64,
-        -1,
-        2**24,
+        "repeat_last_n", "int", "number of last tokens that penalties consider; -1: all",
+        64, -1, 2**24,
     ),
     Parameter(
-        "repeat_penalty",
-        "float",
-        "penalty that divides the logits of repeated tokens",
-        1.0,
-        0.01,
-        100,
+        "repeat_penalty", "float", "penalty that divides the logits of repeated tokens",
+        1.0, 0.01, 100,
     ),
     Parameter(
-        "repeat_limit",
-        "int",
+        "repeat_limit", "int",
         "tokens of nothing but exact repetitions after which an answer ends; 0: never",
-        1024,
-        0,
-        2**24,
+        1024, 0, 2**24,
     ),
     Parameter(
-        "temperature",
-        "float",
-        "0: always the most likely token; higher values: more random",
-        0.8,
-        0,
-        100,
+        "temperature", "float", "0: always the most likely token; higher values: more random",
+        0.8, 0, 100,
     ),
     Parameter(
-        "presence_penalty",
-        "float",
-        "subtracted once from the logits of tokens that occurred",
-        0.0,
-        -100,
-        100,
+        "presence_penalty", "float", "subtracted once from the logits of tokens that occurred",
+        0.0, -100, 100,
     ),
     Parameter(
         "frequency_penalty", "float", "subtracted for each occurrence of a token", 0.0, -100, 100
     ),
     Parameter("logit_bias", "biases", "added to a token's logit, TOKEN=BIAS; may be repeated", ()),
     Parameter(
-        "dry_multiplier",
-        "float",
-        "strength of DRY, which penalizes repeated sequences",
-        0.0,
-        0,
-        100,
+        "dry_multiplier", "float", "strength of DRY, which penalizes repeated sequences",
+        0.0, 0, 100,
     ),
     Parameter("dry_base", "float", "growth of the DRY penalty per repeated token", 1.75, 1, 100),
     Parameter("dry_allowed_length", "int", "length of repetition that DRY allows", 2, 1, 2**24),
     Parameter(
-        "dry_penalty_last_n",
-        "int",
-        "number of last tokens that DRY considers; -1: all",
-        -1,
-        -1,
-        2**24,
+        "dry_penalty_last_n", "int", "number of last tokens that DRY considers; -1: all",
+        -1, -1, 2**24,
     ),
     Parameter(
-        "dry_sequence_breakers",
-        "texts",
+        "dry_sequence_breakers", "texts",
         "strings that interrupt a sequence for DRY; may be repeated",
-        ("\n", ":", '"', "*"),
-        maximum=MAX_BREAKER_BYTES,
+        ("\n", ":", '"', "*"), maximum=MAX_BREAKER_BYTES,
     ),
     Parameter("dynatemp_range", "float", "range of the dynamic temperature", 0.0, 0, 100),
     Parameter("dynatemp_exponent", "float", "exponent of the dynamic temperature", 1.0, 0.01, 100),
     Parameter(
-        "grammar",
-        "text",
-        "GBNF or Lark grammar that answers must match",
-        None,
-        maximum=MAX_GRAMMAR_BYTES,
+        "grammar", "text", "GBNF or Lark grammar that answers must match", maximum=MAX_GRAMMAR_BYTES
     ),
     Parameter(
         "stop", "texts", "strings that end the answer; may be repeated", (), maximum=MAX_STOP_BYTES
     ),
 )
+# fmt: on
 PARAMETERS: Final[Mapping[str, Parameter]] = {row.name: row for row in _ROWS}
 
 # Accepted for the sake of old Modelfiles, without effect.
@@ -318,22 +266,6 @@ def _check_float(row: Parameter, value: Any) -> float | None:
     return float(value) if _in_range(row, value) else None
 
 
-def _check_bool(_row: Parameter, value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _check_choice(row: Parameter, value: Any) -> str | None:
-    return value if isinstance(value, str) and value in row.choices else None
-
-
-def _check_biases(_row: Parameter, value: Any) -> tuple[str, ...] | None:
-    return canonical(value)
-
-
-def _check_text(row: Parameter, value: Any) -> str | None:
-    return value if _is_text(row, value) else None
-
-
 def _check_texts(row: Parameter, value: Any) -> tuple[str, ...] | None:
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or len(given) > MAX_STOPS:
@@ -353,12 +285,12 @@ def _in_range(row: Parameter, value: float) -> bool:
     return minimum <= value <= maximum
 
 
-_CHECKS: Final = {
+_CHECKS: Final[Mapping[str, Callable[[Parameter, Any], Any]]] = {
     "int": _check_int,
     "float": _check_float,
-    "bool": _check_bool,
-    "text": _check_text,
+    "bool": lambda row, value: value if isinstance(value, bool) else None,
+    "text": lambda row, value: value if _is_text(row, value) else None,
     "texts": _check_texts,
-    "biases": _check_biases,
-    "choice": _check_choice,
+    "biases": lambda row, value: canonical(value),
+    "choice": lambda row, value: value if value in row.choices else None,
 }

@@ -22,10 +22,8 @@ from modelfile.convert.plan import ConversionPlan, Weight
 
 ACTIVATIONS: Final = ("gelu_pytorch_tanh", "gelu")
 NORMS: Final = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "pre_feedforward_layernorm",
-    "post_feedforward_layernorm",
+    *("input_layernorm", "post_attention_layernorm"),
+    *("pre_feedforward_layernorm", "post_feedforward_layernorm"),
 )
 _SHIFT = 1.0
 

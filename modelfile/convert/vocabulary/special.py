@@ -32,17 +32,9 @@ _KEYS: Final = {
 }
 _MAX_ENDS: Final = 64
 # llama.cpp ends at these by their texts alone, so that eot is kept for others.
-_KNOWN_ENDS: Final = frozenset(
-    {
-        "<|eot_id|>",
-        "<|im_end|>",
-        "<|end|>",
-        "<end_of_turn>",
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "<|eom_id|>",
-        "</s>",
-    }
+_KNOWN_ENDS: Final = (
+    *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"),
+    *("<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "</s>"),
 )
 # What a role's token is called where no file says so, in the order of preference.
 _USUAL: Final = {

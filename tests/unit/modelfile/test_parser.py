@@ -35,11 +35,11 @@ def test_the_parts_of_a_modelfile_are_found_by_meaning() -> None:
         "MESSAGE assistant ho\nPARAMETER stop x\nPARAMETER stop y\nTEMPLATE t\n"
     )
     assert modelfile.sources == ("a",)
-    assert modelfile.system == "two"
-    assert modelfile.licenses == ("l1", "l2")
+    assert modelfile.last("system") == "two"
+    assert modelfile.values("license") == ("l1", "l2")
     assert modelfile.messages == (("user", "hi"), ("assistant", "ho"))
     assert [(c.word, c.value) for c in modelfile.parameters] == [("stop", "x"), ("stop", "y")]
-    assert (modelfile.template, modelfile.last("adapter")) == ("t", None)
+    assert (modelfile.last("template"), modelfile.last("adapter")) == ("t", None)
 
 
 @pytest.mark.parametrize(
