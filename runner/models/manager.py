@@ -11,12 +11,10 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
-from registry.bundle import Bundle
 from registry.store import StoredModel
 from runner.errors import (
     CapacityError,
@@ -27,19 +25,14 @@ from runner.errors import (
     WorkerCrashed,
 )
 from runner.models.bundle_source import BundleSource
-from runner.models.capabilities import (
-    ModelCapabilities,
-    model_capabilities,
-    own_template,
-    template_of,
-)
 from runner.models.crash_history import CrashHistory
-from runner.models.load_request import LoadRequest, load_request
+from runner.models.lease import AskedModel, Lease
+from runner.models.load_request import load_request
 from runner.models.memory_estimate import gib
 from runner.models.memory_plan import MemoryBudget, MemoryPlan, context_length, plan_memory
 from runner.models.memory_tracker import MemoryTracker
-from runner.models.model_files import ModelFiles, model_files
-from runner.models.model_shape import ModelShape, model_shape
+from runner.models.model_files import model_files
+from runner.models.model_shape import model_shape
 from runner.models.observer import Observer
 from runner.models.options import check_options
 from runner.models.resident import Load, Resident
@@ -50,78 +43,9 @@ from runner.types import LoadPlan
 
 log = logging.getLogger("hearth.models")
 
+PRESSURE_CHECK_S = 5.0
+
 StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[WorkerHandle]]
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to use a loaded model while the lease lasts. load_s: how long this lease
-    waited for the model, 0.0 when it was there. context_length: the most tokens of a sequence, as
-    the request or the Modelfile has it, up to the model's maximum; clamped_context: the same where
-    they ask for more than that, else None."""
-
-    resident: Resident
-    worker: WorkerHandle
-    load_s: float
-    context_length: int
-    clamped_context: int | None = None
-
-    @property
-    def bundle(self) -> Bundle:
-        """The model's bundle."""
-        return self.resident.bundle
-
-    @property
-    def plan(self) -> LoadPlan:
-        """How it was loaded."""
-        return self.resident.load.plan.load_plan
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The Modelfile's parameters, checked."""
-        return self.resident.parameters
-
-    @property
-    def capabilities(self) -> ModelCapabilities:
-        """What it can be asked for."""
-        return model_capabilities(self.bundle)
-
-    @property
-    def template(self) -> str | None:
-        """Its chat template."""
-        return template_of(self.bundle)
-
-    @property
-    def own_template(self) -> str | None:
-        """The same where it is not the model file's, which the worker knows."""
-        return own_template(self.bundle)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A model that a lease is wanted of. default: its load request without the options of the one
-    who asks."""
-
-    bundle: Bundle
-    parameters: Mapping[str, Any]
-    files: ModelFiles
-    shape: ModelShape
-    default: LoadRequest
-    request: LoadRequest
-
-    @property
-    def digest(self) -> str:
-        return str(self.bundle.digest)
-
-    @property
-    def context_length(self) -> int:
-        return context_length(self.shape, self.request)
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for models that one worker can serve: the same files, loaded in the same way. A
-        longer context serves a shorter one too, and files say what the backend is."""
-        return self.files, replace(self.default, num_ctx=None, backend=None)
 
 
 class Manager:
@@ -153,6 +77,7 @@ class Manager:
         self._none_starved = asyncio.Event()
         self._none_starved.set()
         self._stopping: HearthError | None = None
+        self._pressure_timer: asyncio.TimerHandle | None = None
 
     @property
     def residents(self) -> list[Resident]:
@@ -234,6 +159,8 @@ class Manager:
     async def close(self) -> None:
         """End all workers; requests in flight fail."""
         self.stop_admitting()
+        if self._pressure_timer is not None:
+            self._pressure_timer.cancel()
         await asyncio.gather(*(self._unload(load) for load in self.present))
         for task in list(self._tasks):
             with contextlib.suppress(asyncio.CancelledError):
@@ -294,11 +221,11 @@ class Manager:
             raise
         return resident
 
-    async def _ask(self, stored: StoredModel, options: Mapping[str, Any]) -> _Asked:
+    async def _ask(self, stored: StoredModel, options: Mapping[str, Any]) -> AskedModel:
         bundle = await asyncio.to_thread(self._library.read, stored)
         parameters = check_options(bundle.parameters)
         default = load_request(parameters, {}, self.settings)
-        return _Asked(
+        return AskedModel(
             bundle=bundle,
             parameters=parameters,
             files=model_files(bundle, default.backend),
@@ -307,14 +234,14 @@ class Manager:
             request=load_request(parameters, options, self.settings),
         )
 
-    def _share(self, asked: _Asked) -> Resident | None:
+    def _share(self, asked: AskedModel) -> Resident | None:
         """The model, served by a worker that is there; None: no worker can."""
         load, resident = self._loads.get(asked.key), self._residents.get(asked.digest)
         if load is None or asked.context_length > load.max_context_length:
             return None
         return self._reside(asked, load) if resident is None else resident
 
-    def _reside(self, asked: _Asked, load: Load) -> Resident:
+    def _reside(self, asked: AskedModel, load: Load) -> Resident:
         keep_alive = self.settings.keep_alive
         resident = self._residents[asked.digest] = Resident(
             key=asked.digest,
@@ -329,7 +256,7 @@ class Manager:
         load.join(resident)
         return resident
 
-    async def _load(self, asked: _Asked) -> Resident:
+    async def _load(self, asked: AskedModel) -> Resident:
         backoff_s = self._check_crashes(asked.key, asked.bundle.name.short)
         await self._memory.probe()
         self._plan(asked, self._memory.budget_without(self.present))  # nothing goes for what cannot
@@ -342,6 +269,7 @@ class Manager:
         load = Load(asked.key, plan, lambda load: self._start(load, backoff_s))
         self._loads[asked.key] = load
         load.loading.add_done_callback(_retrieve)
+        self._watch_pressure()
         return self._reside(asked, load)
 
     def _check_crashes(self, key: Hashable, name: str) -> float:
@@ -409,10 +337,10 @@ class Manager:
         if self._residents.get(resident.key) is resident:
             del self._residents[resident.key]
 
-    def _plan(self, asked: _Asked, budget: MemoryBudget) -> MemoryPlan:
+    def _plan(self, asked: AskedModel, budget: MemoryBudget) -> MemoryPlan:
         return plan_memory(asked.files, asked.shape, asked.request, budget)
 
-    async def _make_room(self, asked: _Asked) -> MemoryPlan:
+    async def _make_room(self, asked: AskedModel) -> MemoryPlan:
         """A memory plan that fits now, idle models evicted for it. Waits for busy ones when there
         are no others."""
         limit_s, max_models = self.settings.load_timeout, self.settings.max_loaded_models
@@ -432,12 +360,8 @@ class Manager:
             await self._free_one(deadline_s, obstacle)
 
     async def _free_one(self, deadline_s: float, obstacle: CapacityError) -> None:
-        idle = [item for item in self._loads.values() if item.users == 0 and item.loaded]
-        if idle:
-            oldest = min(idle, key=lambda item: item.used_at_s)
-            for resident in oldest.residents:
-                self._observer.evicted(resident.bundle.name.short)
-            await self._unload(oldest)
+        if (oldest := self._oldest_idle()) is not None:
+            await self._evict(oldest)
             return
         left_s = None if deadline_s == math.inf else deadline_s - self._now()
         self._starved_loads += 1
@@ -451,6 +375,29 @@ class Manager:
             if not self._starved_loads:
                 self._none_starved.set()
 
+    def _oldest_idle(self) -> Load | None:
+        idle = [item for item in self._loads.values() if item.users == 0 and item.loaded]
+        return min(idle, key=lambda item: item.used_at_s, default=None)
+
+    async def _evict(self, load: Load) -> None:
+        for resident in load.residents:
+            self._observer.evicted(resident.bundle.name.short)
+        await self._unload(load)
+
+    def _watch_pressure(self) -> None:
+        """While models are loaded: the idle ones go, one after the other, when the machine runs
+        short of memory, whatever the busy ones do."""
+        if self._pressure_timer is None and self._loads:
+            loop = asyncio.get_running_loop()
+            self._pressure_timer = loop.call_later(PRESSURE_CHECK_S, self._on_pressure_check)
+
+    def _on_pressure_check(self) -> None:
+        self._pressure_timer = None
+        self._watch_pressure()
+        if self._memory.is_short and (oldest := self._oldest_idle()) is not None:
+            log.warning("unloading %s: the machine is short of memory", oldest.name)
+            self._begin(self._evict(oldest))
+
     async def _retire(self, resident: Resident) -> None:
         """No new leases; it ends with its last one, at once when there is none."""
         resident.retired = True
@@ -461,7 +408,10 @@ class Manager:
             await self._end(resident)
 
     def _on_expire(self, resident: Resident) -> None:
-        task = asyncio.create_task(self._expire(resident))
+        self._begin(self._expire(resident))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -36,6 +36,11 @@ class MemoryTracker:
         if self._gpu_backends is None:
             self._gpu_backends = await _backends_with_gpu() if gpu_memory() else frozenset()
 
+    @property
+    def is_short(self) -> bool:
+        """Whether less memory is left than what is never planned: more than the models take it."""
+        return self._measure() < HEADROOM_BYTES
+
     def budget(self, others: Iterable[Load]) -> MemoryBudget:
         """The budget while others stay."""
         loads = list(others)

@@ -53,7 +53,9 @@ class WorkerHandle:
         self._ready: asyncio.Future[WorkerInfo] = self._loop.create_future()
         self._failed: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[HearthError] = self._loop.create_future()
-        self._watchdog = Watchdog(name, timeouts, lambda: self.busy, self.stats, self._end_with)
+        self._watchdog = Watchdog(
+            lambda: self.name, timeouts, lambda: self.busy, self.stats, self._end_with
+        )
         self._fault: HearthError | None = None
         self._closing = False
         self._connection = FrameConnection(self._on_frame, self._on_lost)

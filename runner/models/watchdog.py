@@ -34,13 +34,14 @@ class Watchdog:
 
     def __init__(
         self,
-        name: str,
+        name: Callable[[], str],
         timeouts: Timeouts,
         busy: Callable[[], bool],
         stats: Callable[[], Awaitable[WorkerStats]],
         end: Callable[[HearthError], None],
     ) -> None:
-        """busy: whether a request is in flight. end: called once with what is wrong."""
+        """name: what to call the worker. busy: whether a request is in flight. end: called once
+        with what is wrong."""
         self._name = name
         self._timeouts = timeouts
         self._busy = busy
@@ -89,7 +90,9 @@ class Watchdog:
         elif self._loaded:
             self._examination = self._loop.create_task(self._examine(limit_s))
         else:
-            message = f"{self._name} made no loading progress for {limit_s:g} s and was terminated"
+            message = (
+                f"{self._name()} made no loading progress for {limit_s:g} s and was terminated"
+            )
             self._end(WorkerTimeout(message))
 
     async def _examine(self, limit_s: float) -> None:
@@ -99,7 +102,7 @@ class Watchdog:
             age_s = (await asyncio.wait_for(self._stats(), STATS_TIMEOUT_S)).step_age_s
         if age_s is not None and age_s >= limit_s:
             message = (
-                f"a step of {self._name} took more than {limit_s:g} s (HEARTH_STEP_TIMEOUT); the "
+                f"a step of {self._name()} took more than {limit_s:g} s (HEARTH_STEP_TIMEOUT); the "
                 "worker was terminated, and the next request starts it again"
             )
             self._end(WorkerTimeout(message))

@@ -14,7 +14,7 @@ from runner.chat.families import family_of, reasoning_tags_of
 from runner.chat.tools.call_grammar import MAX_CALLS, grammar_of_calls, offered_function
 from runner.errors import Unsupported
 from runner.models.capabilities import template_capabilities
-from runner.models.manager import Lease
+from runner.models.lease import Lease
 from runner.types import Grammar, ToolChoice
 
 

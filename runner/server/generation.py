@@ -19,7 +19,7 @@ from runner.chat.reasoning import special_tokens_of_reasoning
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.capabilities import template_capabilities
 from runner.models.delta_stream import DeltaStream
-from runner.models.manager import Lease
+from runner.models.lease import Lease
 from runner.models.options import generation_options
 from runner.server.answer_grammar import after_reasoning, grammar_of_tools, reasoning_tags
 from runner.server.images import require_vision, without_placeholders

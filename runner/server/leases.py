@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from runner.errors import Unsupported
-from runner.models.manager import Lease
+from runner.models.lease import Lease
 from runner.server.http_request import HttpRequest
 from runner.server.keep_alive import keep_alive_s
 

@@ -44,6 +44,18 @@ def test_an_idle_model_goes_after_its_keep_alive(start_daemon: StartDaemon) -> N
         until_loaded(client, set())
 
 
+def test_idle_models_go_in_time_while_a_step_of_another_hangs(start_daemon: StartDaemon) -> None:
+    with start_daemon(("echo", "idle", "unused")).client() as client:
+        client.post(CHAT, json=body("x", "unused", keep_alive=-1))
+        client.post(CHAT, json=body("x", "idle", keep_alive="2s"))
+        with client.stream("POST", CHAT, json=body("ab<|hang|>", stream=True)) as up:
+            next(up.iter_lines())
+            assert loaded(client) >= {"echo", "unused"}
+            until_loaded(client, {"echo", "unused"})
+            client.post("/api/generate", json={"model": "unused", "keep_alive": 0})
+            assert loaded(client) == {"echo"}
+
+
 def test_keep_alive_0_unloads_after_the_answer(start_daemon: StartDaemon) -> None:
     with start_daemon().client() as client:
         assert client.post(CHAT, json=body("x", keep_alive=0)).status_code == 200

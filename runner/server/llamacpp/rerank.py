@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from runner.errors import InvalidRequest
-from runner.models.manager import Lease
+from runner.models.lease import Lease
 from runner.server.embedding_inputs import MAX_INPUTS
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id

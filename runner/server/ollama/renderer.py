@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from runner.chat.output import OutputDelta, OutputParser
 from runner.models.delta_stream import DeltaStream
-from runner.models.manager import Lease
+from runner.models.lease import Lease
 from runner.models.options import check_options
 from runner.server.http_request import HttpRequest
 from runner.server.keep_alive import keep_alive_s

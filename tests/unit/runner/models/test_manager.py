@@ -23,6 +23,7 @@ from runner.errors import (
     WorkerCrashed,
 )
 from runner.library.library import Library
+from runner.models import manager as manager_module
 from runner.models.manager import Manager
 from runner.models.memory_tracker import HEADROOM_BYTES, MemoryTracker
 from runner.models.watchdog import Timeouts
@@ -531,3 +532,29 @@ async def test_a_context_that_cannot_fit_leaves_the_loaded_model(
         await use(manager, "a", options={"num_ctx": 4096, "num_batch": 65536, "num_parallel": 1024})
     assert names(manager) == {"a"}
     assert not starter.started[0].closed
+
+
+async def test_idle_models_go_while_the_machine_is_short_of_memory_whatever_others_do(
+    store: Store, starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager_module, "PRESSURE_CHECK_S", 0.001)
+    values, available = Settings(), [32 * GIB]
+    memory = MemoryTracker(values, measure=lambda: available[0])
+    manager = Manager(Library(store, values, "test"), values, starter, memory)
+    for name in ("a", "b"):
+        await use(manager, name)
+    async with manager.lease("c"):
+        await settle()
+        assert names(manager) == {"a", "b", "c"}
+        available[0] = HEADROOM_BYTES - 1
+        gone = asyncio.Event()
+        starter.started[0].on_end(lambda: available.__setitem__(0, HEADROOM_BYTES))
+        starter.started[0].on_end(gone.set)
+        await asyncio.wait_for(gone.wait(), 60)
+        assert names(manager) == {"b", "c"}  # that was enough
+        available[0] = 0
+        starter.started[1].on_end(gone.set)
+        gone.clear()
+        await asyncio.wait_for(gone.wait(), 60)
+        assert names(manager) == {"c"}
+    await manager.close()

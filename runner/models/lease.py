@@ -1,0 +1,98 @@
+"""What a lease is asked for, and what it gives.
+
+Knows nothing of which models are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from registry.bundle import Bundle
+from runner.models.capabilities import (
+    ModelCapabilities,
+    model_capabilities,
+    own_template,
+    template_of,
+)
+from runner.models.load_request import LoadRequest
+from runner.models.memory_plan import context_length
+from runner.models.model_files import ModelFiles
+from runner.models.model_shape import ModelShape
+from runner.models.resident import Resident
+from runner.models.supervisor import WorkerHandle
+from runner.types import LoadPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to use a loaded model while the lease lasts. load_s: how long this lease
+    waited for the model, 0.0 when it was there. context_length: the most tokens of a sequence, as
+    the request or the Modelfile has it, up to the model's maximum; clamped_context: the same where
+    they ask for more than that, else None."""
+
+    resident: Resident
+    worker: WorkerHandle
+    load_s: float
+    context_length: int
+    clamped_context: int | None = None
+
+    @property
+    def bundle(self) -> Bundle:
+        """The model's bundle."""
+        return self.resident.bundle
+
+    @property
+    def plan(self) -> LoadPlan:
+        """How it was loaded."""
+        return self.resident.load.plan.load_plan
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The Modelfile's parameters, checked."""
+        return self.resident.parameters
+
+    @property
+    def capabilities(self) -> ModelCapabilities:
+        """What it can be asked for."""
+        return model_capabilities(self.bundle)
+
+    @property
+    def template(self) -> str | None:
+        """Its chat template."""
+        return template_of(self.bundle)
+
+    @property
+    def own_template(self) -> str | None:
+        """The same where it is not the model file's, which the worker knows."""
+        return own_template(self.bundle)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedModel:
+    """A model that a lease is wanted of. default: its load request without the options of the one
+    who asks."""
+
+    bundle: Bundle
+    parameters: Mapping[str, Any]
+    files: ModelFiles
+    shape: ModelShape
+    default: LoadRequest
+    request: LoadRequest
+
+    @property
+    def digest(self) -> str:
+        """The manifest's."""
+        return str(self.bundle.digest)
+
+    @property
+    def context_length(self) -> int:
+        """The most tokens of a sequence of the one who asks."""
+        return context_length(self.shape, self.request)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for models that one worker can serve: the same files, loaded in the same way. A
+        longer context serves a shorter one too, and files say what the backend is."""
+        return self.files, replace(self.default, num_ctx=None, backend=None)
