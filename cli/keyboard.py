@@ -120,7 +120,7 @@ class Keyboard:
             completer=CommandCompleter(),
             complete_while_typing=False,
             key_bindings=self._keys(),
-            prompt_continuation=lambda width, line, is_soft_wrap: (
+            prompt_continuation=lambda _width, _line, is_soft_wrap: (
                 "" if is_soft_wrap else CONTINUATION
             ),
             input_processors=[TabsProcessor(tabstop=8, char1=" ", char2=" ")],

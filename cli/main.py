@@ -71,7 +71,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def hearth(
     context: typer.Context,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool,
         typer.Option(
             "--version",

@@ -48,7 +48,7 @@ def _unknown(text: str, known: Sequence[str]) -> str:
     return f"Unknown command '{text}'.{hint} Type /? for help"
 
 
-def _help(session: Session, rest: str) -> None:
+def _help(_session: Session, rest: str) -> None:
     _print_help(rest.lstrip("/"))
 
 
@@ -56,7 +56,7 @@ def _print_help(topic: str) -> None:
     print(help_text(topic, columns()))
 
 
-def _clear(session: Session, rest: str) -> None:
+def _clear(session: Session, _rest: str) -> None:
     session.clear()
     print("Cleared the conversation")
 
@@ -137,7 +137,7 @@ def _set_think(session: Session, rest: str) -> None:
 
 
 def _switch(attribute: str, value: object, message: str) -> Callable[[Session, str], None]:
-    def change(session: Session, rest: str) -> None:
+    def change(session: Session, _rest: str) -> None:
         setattr(session, attribute, value)
         print(message)
 

@@ -32,7 +32,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", _switch_pictures)
 
 
-def _switch_pictures(app: Any, name: str, source: list[str]) -> None:
+def _switch_pictures(_app: Any, _name: str, source: list[str]) -> None:
     source[0] = _PICTURE.sub(_images, source[0])
 
 

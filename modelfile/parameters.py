@@ -288,9 +288,9 @@ def _in_range(row: Parameter, value: float) -> bool:
 _CHECKS: Final[Mapping[str, Callable[[Parameter, Any], Any]]] = {
     "int": _check_int,
     "float": _check_float,
-    "bool": lambda row, value: value if isinstance(value, bool) else None,
+    "bool": lambda _row, value: value if isinstance(value, bool) else None,
     "text": lambda row, value: value if _is_text(row, value) else None,
     "texts": _check_texts,
-    "biases": lambda row, value: canonical(value),
+    "biases": lambda _row, value: canonical(value),
     "choice": lambda row, value: value if value in row.choices else None,
 }

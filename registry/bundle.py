@@ -173,7 +173,7 @@ def model_header(path: Path) -> GgufHeader:
 
 
 @functools.lru_cache(maxsize=64)
-def _header(path: Path, identity: tuple[int, int, int]) -> GgufHeader:
+def _header(path: Path, _identity: tuple[int, int, int]) -> GgufHeader:
     return read_header(path)
 
 

@@ -61,7 +61,7 @@ def run(
     model: str,
     work: Workload,
     scale: TokenScale,
-    on_done: Callable[[int], None] = lambda count: None,
+    on_done: Callable[[int], None] = lambda _count: None,
 ) -> BenchRun:
     """Send all requests of work. on_done is called with the number answered so far. Failed
     requests are counted in the summary, not raised."""

@@ -45,7 +45,7 @@ def _exponents(width: int) -> Tensor:
     return torch.arange(0, width, 2, dtype=torch.float32) / width
 
 
-def _default(width: int, base: float, length: int, scaling: Scaling) -> Frequencies:
+def _default(width: int, base: float, _length: int, _scaling: Scaling) -> Frequencies:
     return 1.0 / base ** _exponents(width), 1.0
 
 

@@ -159,7 +159,7 @@ def _wordwrap(
     budget: Budget,
     value: Any,
     width: int = 79,
-    break_long_words: bool = True,
+    break_long_words: bool = True,  # noqa: ARG001
     wrapstring: str | None = None,
     **_: Any,
 ) -> None:

@@ -18,7 +18,7 @@ _LEVELS = 2  # of folders above a file
 _DEPTH = 4  # a level more at either end: some repositories have a folder for each quantization
 
 
-def folders(environ: Mapping[str, str], home: Path) -> list[Path]:
+def folders(_environ: Mapping[str, str], home: Path) -> list[Path]:
     """Where LM Studio keeps its models, now and in old versions."""
     return [home / ".lmstudio/models", home / ".cache/lm-studio/models"]
 

@@ -98,7 +98,7 @@ def _wrong_size(survey: Survey, digest: Digest, size_bytes: int) -> Finding:
     )
 
 
-def _read_all(store: Store, survey: Survey, blobs: list[_Blob]) -> Iterator[Event]:
+def _read_all(_store: Store, survey: Survey, blobs: list[_Blob]) -> Iterator[Event]:
     total, done = sum(blob.size_bytes for blob in blobs), 0
     for blob in blobs:
         verdict, path = Verdict(), f"blobs/{blob.digest.file_name}"

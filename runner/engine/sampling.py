@@ -218,7 +218,7 @@ def xtc(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
     return ids[above - 1 :] if params.xtc_threshold <= 0.5 and above > 1 else ids
 
 
-def top_k(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
+def top_k(ids: Ids, _logits: Logits, params: SamplingParams) -> Ids:
     """Step 7."""
     return ids[: params.top_k] if params.top_k > 0 else ids
 

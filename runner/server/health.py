@@ -17,7 +17,7 @@ async def root(http: HttpRequest) -> None:
 
 
 @route("GET", "/health", scope="public")
-async def health(http: HttpRequest) -> StatusResponse:
+async def health(_http: HttpRequest) -> StatusResponse:
     """Alive: the event loop answers."""
     return {"status": "ok"}
 

@@ -100,5 +100,5 @@ def _speculation(plan: LoadPlan, model: LoadedBackend) -> Speculation | None:
             draft_path=None,
             projector=None,
         )
-        drafter = DraftModel(_load_model(own, lambda share: None).backend)
+        drafter = DraftModel(_load_model(own, lambda _share: None).backend)
     return Speculation(drafter, plan.draft_tokens)

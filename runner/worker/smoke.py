@@ -27,7 +27,7 @@ def smoke(path: str, tokens: int) -> int:
 
 def _generate(path: str, tokens: int) -> dict[str, Any]:
     plan = LoadPlan(path, "llamacpp", _CONTEXT, _CONTEXT, max_sequences=2)
-    loaded = load(plan, lambda share: None)
+    loaded = load(plan, lambda _share: None)
     request = GenerateRequest(
         "smoke",
         SamplingParams(temperature=0.0),

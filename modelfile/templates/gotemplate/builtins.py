@@ -47,7 +47,7 @@ class TemplateFunction:
         return self.parameters[min(number, len(self.parameters) - 1)]
 
 
-def index(budget: Budget, item: Any, *places: Any) -> Any:
+def index(_budget: Budget, item: Any, *places: Any) -> Any:
     """item[a][b]... Raises CallFault."""
     if item is None or item is NIL:
         raise CallFault("index of untyped nil")
@@ -113,7 +113,7 @@ def slice_(budget: Budget, item: Any, *places: Any) -> Any:
     return to_text(part) if bytewise else part
 
 
-def length(budget: Budget, item: Any) -> int:
+def length(_budget: Budget, item: Any) -> int:
     """How many bytes or elements. Raises CallFault."""
     if item is NIL:
         raise CallFault("len of nil pointer")
@@ -126,7 +126,7 @@ def length(budget: Budget, item: Any) -> int:
     raise CallFault(f"len of type {type_name(item).lstrip('*')}")
 
 
-def eq(budget: Budget, first: Any, *others: Any) -> bool:
+def eq(_budget: Budget, first: Any, *others: Any) -> bool:
     """Whether one of others equals first. Raises CallFault."""
     if not others:
         raise CallFault("missing argument for comparison")
@@ -202,7 +202,7 @@ BUILTINS: Final[Mapping[str, TemplateFunction]] = {
     "index": TemplateFunction(index, _TWO, variadic=True),
     "slice": TemplateFunction(slice_, _TWO, variadic=True),
     "len": TemplateFunction(length, _VALUE),
-    "not": TemplateFunction(lambda budget, value: not truth(value), _VALUE),
+    "not": TemplateFunction(lambda _budget, value: not truth(value), _VALUE),
     "print": TemplateFunction(_print, _ANY, variadic=True),
     "printf": TemplateFunction(
         lambda budget, form, *values: sprintf(form, values, budget.check_size),
@@ -210,11 +210,11 @@ BUILTINS: Final[Mapping[str, TemplateFunction]] = {
         variadic=True,
     ),
     "eq": TemplateFunction(eq, _TWO, variadic=True),
-    "ge": TemplateFunction(lambda budget, a, b: not _less(a, b), _TWO),
-    "gt": TemplateFunction(lambda budget, a, b: not (_less(a, b) or _equal(a, b)), _TWO),
-    "le": TemplateFunction(lambda budget, a, b: _less(a, b) or _equal(a, b), _TWO),
-    "lt": TemplateFunction(lambda budget, a, b: _less(a, b), _TWO),
-    "ne": TemplateFunction(lambda budget, a, b: not _equal(a, b), _TWO),
+    "ge": TemplateFunction(lambda _budget, a, b: not _less(a, b), _TWO),
+    "gt": TemplateFunction(lambda _budget, a, b: not (_less(a, b) or _equal(a, b)), _TWO),
+    "le": TemplateFunction(lambda _budget, a, b: _less(a, b) or _equal(a, b), _TWO),
+    "lt": TemplateFunction(lambda _budget, a, b: _less(a, b), _TWO),
+    "ne": TemplateFunction(lambda _budget, a, b: not _equal(a, b), _TWO),
 }
 REPEATABLE: Final = {"and": 1, "or": 1, "index": 1, "slice": 1, "eq": 1, "printf": 1}
 """How many arguments a variadic function needs at least; the others need none."""

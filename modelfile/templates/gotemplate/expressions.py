@@ -162,19 +162,19 @@ class Expressions:
         if slot is None:
             return _failing(f"undefined variable: {node.names[0]}", node)
         if len(node.names) == 1:
-            return lambda frame, dot: frame.slots[slot]
+            return lambda frame, _dot: frame.slots[slot]
         names = node.names[1:]
         if len(names) == 1:
             name = names[0]
 
-            def one(frame: Frame, dot: Any) -> Any:
+            def one(frame: Frame, _dot: Any) -> Any:
                 value = frame.slots[slot]
                 if type(value) is dict:
                     return value.get(name, NIL)
                 return get_fields(value, names, node)
 
             return one
-        return lambda frame, dot: get_fields(frame.slots[slot], names, node)
+        return lambda frame, _dot: get_fields(frame.slots[slot], names, node)
 
     def _chain(self, node: nodes.ChainNode) -> Evaluate:
         if _is_nil(node.node):
@@ -218,16 +218,16 @@ def _is_nil(node: Node) -> bool:
     return isinstance(node, nodes.ConstantNode) and node.value is None
 
 
-def _dot(frame: Frame, dot: Any) -> Any:
+def _dot(_frame: Frame, dot: Any) -> Any:
     return dot
 
 
 def _constant(value: Any) -> Evaluate:
-    return lambda frame, dot: value
+    return lambda _frame, _dot: value
 
 
 def _failing(message: str, node: Node, previous: Evaluate | None = None) -> Evaluate:
-    def fail(frame: Frame, dot: Any) -> Any:
+    def fail(_frame: Frame, _dot: Any) -> Any:
         raise fault(message, node)
 
     return _after(previous, fail)
@@ -258,10 +258,10 @@ def _concrete(value: Evaluate) -> Evaluate:
 def _field(node: nodes.FieldNode) -> Evaluate:
     names = node.names
     if len(names) > 1:
-        return lambda frame, dot: get_fields(dot, names, node)
+        return lambda _frame, dot: get_fields(dot, names, node)
     name = names[0]
 
-    def one(frame: Frame, dot: Any) -> Any:
+    def one(_frame: Frame, dot: Any) -> Any:
         if isinstance(dot, GoStruct):
             try:
                 return dot.fields[name]

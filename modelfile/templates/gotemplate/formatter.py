@@ -104,7 +104,7 @@ def _bad_verb(value: Any, verb: str) -> str:
 
 def _basic(verbs: str, write: Callable[[Any], str]) -> Callable[[Any, str, int], str]:
     """Prints values of a kind that fits these verbs."""
-    return lambda value, verb, depth: write(value) if verb in verbs else _bad_verb(value, verb)
+    return lambda value, verb, _depth: write(value) if verb in verbs else _bad_verb(value, verb)
 
 
 def _print_slice(value: Any, verb: str, depth: int) -> str:
@@ -151,5 +151,5 @@ _PRINTERS: Final[dict[str, Callable[[Any, str, int], str]]] = {
     "map": _print_map,
     "struct": _print_struct,
     "pointer": _print_pointer,
-    "invalid": lambda value, verb, depth: _NIL,
+    "invalid": lambda _value, _verb, _depth: _NIL,
 }

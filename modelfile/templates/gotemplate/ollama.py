@@ -325,13 +325,13 @@ def _json(budget: Budget, value: Any) -> str:
 
 
 def _date(days: int) -> Callable[..., str]:
-    def date(budget: Budget, *form: str) -> str:
+    def date(_budget: Budget, *_form: str) -> str:
         return (datetime.now() + timedelta(days=days)).strftime("%Y-%m-%d")
 
     return date
 
 
-def _script_type(budget: Budget, value: Any) -> str:
+def _script_type(_budget: Budget, value: Any) -> str:
     return value.script_type() if isinstance(value, ApiToolProperty) else "any"
 
 

@@ -387,11 +387,11 @@ _CONTROLS: Final[dict[str, Callable[[_Parser, LexItem], Node]]] = {
     "with": _Parser._control,
 }
 _TERMS: Final[dict[ItemType, Callable[[_Parser, LexItem], Node]]] = {
-    ItemType.BOOL: lambda parser, token: _constant(token, token.text == "true"),
-    ItemType.DOT: lambda parser, token: nodes.DotNode(token.position),
-    ItemType.FIELD: lambda parser, token: nodes.FieldNode(token.position, [token.text[1:]]),
+    ItemType.BOOL: lambda _parser, token: _constant(token, token.text == "true"),
+    ItemType.DOT: lambda _parser, token: nodes.DotNode(token.position),
+    ItemType.FIELD: lambda _parser, token: nodes.FieldNode(token.position, [token.text[1:]]),
     ItemType.IDENTIFIER: _Parser._function,
-    ItemType.NIL: lambda parser, token: _constant(token, None),
+    ItemType.NIL: lambda _parser, token: _constant(token, None),
     ItemType.NUMBER: _Parser._number,
     ItemType.OPEN: _Parser._parenthesis,
     ItemType.RAW_STRING: _Parser._string,

@@ -85,7 +85,7 @@ class Statements:
     def _text(self, node: nodes.TextNode) -> Statement:
         text = node.text
 
-        def write(frame: Frame, dot: Any) -> None:
+        def write(frame: Frame, _dot: Any) -> None:
             frame.run.write(text)
 
         return write
@@ -109,7 +109,7 @@ class Statements:
 
     def _word(self, node: nodes.WordNode) -> Statement:
         signal = BREAK if node.word == "break" else CONTINUE
-        return lambda frame, dot: signal
+        return lambda _frame, _dot: signal
 
     def _branch(self, node: nodes.BranchNode) -> Statement:
         mark = len(self.scope.names)

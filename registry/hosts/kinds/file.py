@@ -166,7 +166,7 @@ def _text(reference: Reference) -> str | None:
     return reference.url
 
 
-def _open(reference: Reference, client: HttpClient, access: HostAccess) -> Host:
+def _open(reference: Reference, _client: HttpClient, access: HostAccess) -> Host:
     return FileHost(reference, access.memory_bytes)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SCHEMES = ("", "http", "https", "oci")
 
 
-def _parse(text: str, scheme: str, rest: str) -> Reference | None:
+def _parse(_text: str, scheme: str, rest: str) -> Reference | None:
     if scheme not in _SCHEMES:
         return None
     before, at, digest = rest.partition("@")

@@ -41,7 +41,7 @@ def _text(reference: Reference) -> str | None:
     return None if reference.url is None or "?" in reference.url else reference.url
 
 
-def _open(reference: Reference, client: HttpClient, access: HostAccess) -> Host:
+def _open(reference: Reference, client: HttpClient, _access: HostAccess) -> Host:
     from registry.hosts.web_files import UrlHost
 
     return UrlHost(client, reference)

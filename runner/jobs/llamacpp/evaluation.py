@@ -121,7 +121,7 @@ def open_model(subject: EvaluationOptions) -> Iterator[EvaluationContext]:
     )
     start_library()
     with native_log.library_errors() as library_errors:
-        model = load_model(plan, lambda share: None, library_errors)
+        model = load_model(plan, lambda _share: None, library_errors)
         try:
             params = _parameters(subject, context, model)
             handle = native.llama_init_from_model(model, params)

@@ -134,7 +134,7 @@ def _compressed_int4(
 
 
 def _mxfp4(
-    config: Mapping[str, Any], weights: TensorReader, name: str, inputs: int, outputs: int
+    _config: Mapping[str, Any], _weights: TensorReader, name: str, _inputs: int, _outputs: int
 ) -> PackedWeight:
     """Only stacks of experts are packed so, which models/gpt_oss.py reads."""
     raise ModelLoadFailed(f"the checkpoint has no tensor {shown(f'{name}.weight')}")
