@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from cli.file_groups import FileGroup, FileGroups
+from cli.render import size
 from cli.terminal import can_colour, can_move, is_terminal, status
 
 if TYPE_CHECKING:
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 Style = Literal["bars", "lines", "json", "quiet"]
 _LINE_EVERY_S = 1.0
 _RATE_OVER_S = 5.0
-_FILES = ("pulling ", "pushing ")
-_UNITS = ("B", "kB", "MB", "GB", "TB")
+_FILES = ("pulling", "pushing")  # a transfer's files add up, the steps of a build do not
+_LAYERS = ("using existing layer ", "creating new layer ")  # of interest to programs only
+_MAX_BARS = 6
 
 
 class ProgressView(Protocol):
@@ -131,38 +134,58 @@ class TransferRate:
 
 
 class LineProgress(ProgressView):
-    """One line a second on stderr, and one for each step."""
+    """One line a second on stderr, one for each step, and one for all small files of a step."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._step = ""
         self._shown_s = 0.0
         self._rate = TransferRate()
+        self._groups = FileGroups()
+        self._small: FileGroup | None = None
+        self._said = ""
 
     def show(self, line: TaskProgress) -> None:
-        now_s, step, total = self._clock(), line.get("status", ""), line.get("total")
-        if step != self._step:
-            self._step, self._rate, self._shown_s = step, TransferRate(), now_s
-            status(f"{step}{resumed(line)}")
-        if total is None:
+        now_s, step = self._clock(), line.get("status", "")
+        group = self._groups.note(line)[1] if "total" in line else None
+        if group is not self._small:
+            self.close()
+        key = f"{group.verb} files" if group is not None and group.is_joint else step
+        if key != self._step:
+            self._step, self._rate, self._shown_s = key, TransferRate(), now_s
+            if key == step and not step.startswith(_LAYERS):
+                self._say(f"{step}{resumed(line)}")
+        if group is None:
             return
-        done = line.get("completed", 0)
-        self._rate.note(now_s, done)
-        if done >= total or now_s - self._shown_s >= _LINE_EVERY_S:
+        self._small = group if group.is_joint else None
+        self._rate.note(now_s, group.done)
+        is_ended = group.done >= group.total and not group.is_joint  # more small ones may come
+        if is_ended or now_s - self._shown_s >= _LINE_EVERY_S:
             self._shown_s = now_s
-            status(f"{step}: {self._figures(done, total, line.get('unit'))}")
+            self._say(f"{group.label}: {self._figures(group, line.get('unit'))}")
 
-    def _figures(self, done: int, total: int, unit: str | None) -> str:
+    def close(self) -> None:
+        small, self._small = self._small, None
+        if small is not None:
+            self._say(f"{small.label}: {self._figures(small, None)}")
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            status(text)
+
+    def _figures(self, group: FileGroup, unit: str | None) -> str:
+        done, total = group.done, group.total
         text = f"{done * 100 // max(total, 1)}% of {f'{total} {unit}' if unit else size(total)}"
         rate = self._rate.per_s
         if rate and done < total:
-            speed = "" if unit else f", {size(int(rate))}/s"
+            speed = "" if unit else f", {size(rate)}/s"
             text += f"{speed}, {left((total - done) / rate)} left"
         return text
 
 
 class BarProgress(ProgressView):
-    """A bar for each file and, from the second one on, one for all so far."""
+    """A bar for each large file, few at a time, one for the others, and one for all so far."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -181,55 +204,40 @@ class BarProgress(ProgressView):
             console=console,
             redirect_stdout=is_terminal(sys.stdout),  # a file or a pipe gets the results
         )
-        self._tasks: dict[str, tuple[TaskID, int]] = {}
-        self._totals: dict[str, int] = {}
-        self._all: TaskID | None = None
+        self._groups = FileGroups()
+        self._tasks: dict[str, TaskID] = {}
         self._table.start()
 
     def show(self, line: TaskProgress) -> None:
-        step, total = line.get("status", ""), line.get("total")
-        if total is None:
-            self._table.console.print(step, markup=False, highlight=False)
+        step = line.get("status", "")
+        if "total" not in line:
+            if not step.startswith(_LAYERS):
+                self._table.console.print(step, markup=False, highlight=False)
             return
-        done = line.get("completed", 0)
-        if step not in self._tasks:
-            label = f"{step}{resumed(line)}"
-            unit = line.get("unit")
-            task = self._table.add_task(label, total=total, completed=done, unit=unit)
-            self._tasks[step] = (task, done)
-        task, _ = self._tasks[step]
-        self._tasks[step] = (task, done)
-        self._table.update(task, completed=done, total=total)
-        if step.startswith(_FILES):  # the files of one transfer add up, the steps of a build do not
-            self._totals[step] = total
-            self._show_all()
+        key, group = self._groups.note(line)
+        self._show(key, f"{group.label}{resumed(line)}", group, line.get("unit"))
+        folded = self._groups.fold() if len(self._tasks) > _MAX_BARS else None
+        if folded is not None:
+            step, joint = folded
+            self._table.remove_task(self._tasks.pop(step))
+            self._show(joint, self._groups.by_key[joint].label, self._groups.by_key[joint])
+        if group.verb in _FILES and len(self._groups.by_key) > 1:
+            self._show("total", "total", self._groups.whole(_FILES))
 
     def close(self) -> None:
         self._table.stop()
 
-    def _show_all(self) -> None:
-        if len(self._totals) < 2:
-            return
-        done, total = sum(self._tasks[step][1] for step in self._totals), sum(self._totals.values())
-        if self._all is None:
-            self._all = self._table.add_task("total", total=total, completed=done)
-        self._table.update(self._all, total=total, completed=done)
+    def _show(self, key: str, label: str, group: FileGroup, unit: str | None = None) -> None:
+        if key not in self._tasks:
+            self._tasks[key] = self._table.add_task(label, total=group.total, unit=unit)
+        task = self._tasks[key]
+        self._table.update(task, description=label, completed=group.done, total=group.total)
 
 
 def resumed(line: TaskProgress) -> str:
     """What to say of a file of which an earlier run has left a part."""
     kept = line.get("resumed")
     return f", resuming at {size(kept)}" if kept else ""
-
-
-def size(count_bytes: int) -> str:
-    """Bytes in decimal units, as the bars show them: "1.2 GB"."""
-    value, unit = float(count_bytes), _UNITS[0]
-    for unit in _UNITS:
-        if value < 1000 or unit == _UNITS[-1]:
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
 def left(seconds: float) -> str:

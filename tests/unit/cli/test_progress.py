@@ -15,17 +15,17 @@ from cli.progress import (
     left,
     pull_missing,
     resumed,
-    size,
     style_for,
 )
 from runner.client import Client, ClientError
 from runner.replies import TaskProgress
 
+LARGE = 1_000_000_000
 STEPS: list[TaskProgress] = [
     {"status": "pulling manifest"},
-    {"status": "pulling abc", "total": 1000, "completed": 0, "resumed": 250},
-    {"status": "pulling abc", "total": 1000, "completed": 500, "resumed": 250},
-    {"status": "pulling abc", "total": 1000, "completed": 1000, "resumed": 250},
+    {"status": "pulling abc", "total": LARGE, "completed": 0, "resumed": 250},
+    {"status": "pulling abc", "total": LARGE, "completed": LARGE // 2, "resumed": 250},
+    {"status": "pulling abc", "total": LARGE, "completed": LARGE, "resumed": 250},
     {"status": "success", "model": "stored:name"},
 ]
 
@@ -44,8 +44,8 @@ def test_lines_are_one_a_second_with_rate_and_time_left(
     assert capsys.readouterr().err.splitlines() == [
         "pulling manifest",
         "pulling abc, resuming at 250 B",
-        "pulling abc: 50% of 1.0 kB, 250 B/s, 2 s left",
-        "pulling abc: 100% of 1.0 kB",
+        "pulling abc: 50% of 1.0 GB, 250 MB/s, 2 s left",
+        "pulling abc: 100% of 1.0 GB",
         "success",
     ]
 
@@ -71,6 +71,62 @@ def test_bars_show_each_file_and_a_total(capsys: pytest.CaptureFixture[str]) -> 
     assert "resuming at 250 B" in shown
     assert "pulling def" in shown
     assert "total" in shown
+
+
+def small_files(count: int) -> list[TaskProgress]:
+    """A pull of many small files and a large one among them, and what follows."""
+    lines: list[TaskProgress] = []
+    for number in range(count):
+        lines += [
+            {"status": f"pulling {number}.json", "total": 1000, "completed": done}
+            for done in (0, 1000)
+        ]
+        if number == 2:
+            lines += STEPS[1:4]
+    layer = f"creating new layer sha256:{'0' * 64}"
+    return [*lines, {"status": layer}, {"status": "writing manifest"}]
+
+
+def test_small_files_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LineProgress(clock=lambda: 0.0)
+    for line in small_files(300):
+        view.show(line)
+    view.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "pulling 3 files: 100% of 3.0 KB",
+        "pulling abc, resuming at 250 B",
+        "pulling abc: 100% of 1.0 GB",
+        "pulling 300 files: 100% of 300 KB",
+        "writing manifest",
+    ]
+
+
+def test_small_files_that_take_long_are_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    now: Iterator[float] = iter([0.0, 0.5, 1.5, 1.6, 3.0])
+    view = LineProgress(clock=lambda: next(now))
+    for step, done in (("a", 0), ("a", 500), ("a", 1000), ("b", 0), ("b", 1000)):
+        view.show({"status": f"pulling {step}", "total": 1000, "completed": done})
+    view.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "pulling a: 100% of 1.0 KB",
+        "pulling 2 files: 100% of 2.0 KB",
+    ]
+
+
+def test_bars_are_few_however_many_files_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    view = BarProgress()
+    large: list[TaskProgress] = [
+        {"status": f"pulling {number}.safetensors", "total": LARGE, "completed": LARGE}
+        for number in range(40)
+    ]
+    for line in [*small_files(300), *large]:
+        view.show(line)
+    view.close()
+    shown = capsys.readouterr().err
+    assert len(shown.splitlines()) < 12
+    assert "pulling 337 files" in shown
+    assert "pulling 39.safetensors" in shown
+    assert "sha256" not in shown
 
 
 def test_ctrl_c_closes_the_stream() -> None:
@@ -102,13 +158,6 @@ def test_a_rate_looks_at_the_last_seconds_only() -> None:
     rate.note(100.0, 1000)
     rate.note(102.0, 3000)
     assert rate.per_s == 1000.0
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (4_000_000_000, "4.0 GB")]
-)
-def test_sizes_are_written_for_people(count: int, text: str) -> None:
-    assert size(count) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (600, "10 min"), (7800, "2 h 10 min")])
