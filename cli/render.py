@@ -6,9 +6,12 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.terminal import can_colour, is_terminal
+
+if TYPE_CHECKING:
+    from runner.replies import RunningModel
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _SPANS = (
@@ -71,6 +74,12 @@ def _moment(text: str | None) -> datetime | None:
     if when.year <= 1:
         return None
     return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+
+
+def memory_of(model: RunningModel) -> str:
+    """What a loaded model takes, or the one in whose memory it is."""
+    sharer = model.get("shares_memory_of")
+    return f"that of {sharer}" if sharer else size(model.get("size", 0))
 
 
 def processor(size_bytes: int, vram_bytes: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.render import print_json, print_table, processor, short_digest, size, until
+from cli.render import memory_of, print_json, print_table, processor, short_digest, until
 
 if TYPE_CHECKING:
     from runner.replies import RunningModel
@@ -31,12 +31,12 @@ def command(
 
 def row(model: RunningModel, now: datetime) -> tuple[str, ...]:
     """One line of the table."""
-    size_bytes, sharer = model.get("size", 0), model.get("shares_memory_of")
+    shared = "shares_memory_of" in model
     return (
         str(model.get("name") or model.get("model")),
         short_digest(model.get("digest")),
-        f"that of {sharer}" if sharer else size(size_bytes),
-        "-" if sharer else processor(size_bytes, model.get("size_vram", 0)),
+        memory_of(model),
+        "-" if shared else processor(model.get("size", 0), model.get("size_vram", 0)),
         str(model.get("context_length") or "-"),
         until(model.get("expires_at"), now),
     )

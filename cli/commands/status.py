@@ -58,9 +58,9 @@ def _facts(client: Client, about: JsonObject) -> dict[str, Any]:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from cli.render import size, span
+    from cli.render import memory_of, size, span
 
-    models = [f"{model['name']} ({size(model.get('size', 0))})" for model in facts["models"]]
+    models = [f"{model['name']} ({memory_of(model)})" for model in facts["models"]]
     memory, service = facts["memory_bytes"], facts["service"]
     for name, value in (
         ("running", facts["url"]),

@@ -239,7 +239,10 @@ class Manager:
         load, resident = self._loads.get(asked.key), self._residents.get(asked.digest)
         if load is None or asked.context_length > load.max_context_length:
             return None
-        return self._reside(asked, load) if resident is None else resident
+        if resident is None:
+            log.info("%s shares the worker of %s", asked.bundle.name.short, load.name)
+            resident = self._reside(asked, load)
+        return resident
 
     def _reside(self, asked: AskedModel, load: Load) -> Resident:
         keep_alive = self.settings.keep_alive

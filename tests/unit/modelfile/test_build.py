@@ -185,8 +185,10 @@ def test_a_draft_model_is_a_layer_and_is_inherited(store: Store) -> None:
 def test_a_draft_model_must_be_another_model_of_the_same_vocabulary(store: Store) -> None:
     base = upload(store, llama_file())
     others = llama_metadata() | tokenizer(("a", "b", "z", "<0x0A>"))
+    kept = llama_metadata() | {"hearth.checkpoint.config": text("{}")}
     more = llama_metadata() | tokenizer(("a", "b", "c", "d", "<0x0A>"))
     for metadata, message in (
+        (kept, "a quantized checkpoint, which only the backend torch can load"),
         (others, "tokenizer.ggml.tokens differs"),
         (more, "has 5 tokens and the model 4: both need the same vocabulary"),
     ):
