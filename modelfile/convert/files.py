@@ -14,6 +14,7 @@ from registry.atomic import read_regular
 from registry.errors import BlobDamaged, InvalidSafetensors, shown
 from registry.formats.safetensors.strict_json import parse_object
 
+TOKENIZER: Final = "tokenizer.json"
 MAX_TOKENIZER_BYTES: Final = 256 << 20  # tokenizer.json of a vocabulary of 256k tokens: 33 MB
 MAX_CONFIG_BYTES: Final = 4 << 20
 MAX_TEMPLATE_BYTES: Final = 1 << 20
@@ -57,12 +58,17 @@ def refusal(file: str, field: str, message: str) -> ConvertError:
     return ConvertError(f"{file}: {field}: {message}", field)
 
 
+def fault(field: str, message: str) -> ConvertError:
+    """The error about one field of tokenizer.json."""
+    return refusal(TOKENIZER, field, message)
+
+
 def brief(value: Any) -> str:
     """A value as messages show it, quoted and short."""
     return "missing" if value is None else shown(value if isinstance(value, str) else repr(value))
 
 
-def child(value: Mapping[str, Any], key: str, file: str) -> Mapping[str, Any]:
+def child(value: Mapping[str, Any], key: str, file: str = TOKENIZER) -> Mapping[str, Any]:
     """The object below a key; empty where it is missing or null. Raises ConvertError."""
     found = value.get(key)
     if found is None:
@@ -72,7 +78,7 @@ def child(value: Mapping[str, Any], key: str, file: str) -> Mapping[str, Any]:
     return found
 
 
-def items(value: Mapping[str, Any], key: str, file: str) -> list[Any]:
+def items(value: Mapping[str, Any], key: str, file: str = TOKENIZER) -> list[Any]:
     """The list below a key; empty where it is missing or null. Raises ConvertError."""
     found = value.get(key)
     if found is None:
@@ -82,7 +88,7 @@ def items(value: Mapping[str, Any], key: str, file: str) -> list[Any]:
     return found
 
 
-def flag(value: Mapping[str, Any], key: str, file: str) -> bool | None:
+def flag(value: Mapping[str, Any], key: str, file: str = TOKENIZER) -> bool | None:
     """True or false, None where it is missing or null. Raises ConvertError."""
     found = value.get(key)
     if found is not None and not isinstance(found, bool):
@@ -95,3 +101,11 @@ def token_id(value: Any, file: str, field: str) -> int:
     if type(value) is not int or value < 0:
         raise refusal(file, field, f"{brief(value)}, expected an id from 0")
     return value
+
+
+def objects(values: list[Any], field: str) -> list[dict[str, Any]]:
+    """A list of tokenizer.json as it is. Raises ConvertError unless all are objects."""
+    for value in values:
+        if not isinstance(value, dict):
+            raise fault(field, f"{brief(value)}, expected an object")
+    return values

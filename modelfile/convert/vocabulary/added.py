@@ -12,17 +12,18 @@ from typing import Any, Final
 
 from modelfile.convert.files import (
     MAX_CONFIG_BYTES,
+    TOKENIZER,
     brief,
     child,
     flag,
     items,
+    objects,
     read_object,
     refusal,
     token_id,
 )
 from modelfile.convert.vocabulary.tokens import MAX_TOKENS, VocabularyTable
 
-TOKENIZER: Final = "tokenizer.json"
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 _ADDED: Final = "added_tokens.json"
 # Added tokens of Command R, DeepSeek Coder and Gemma that are control tokens without saying so.
@@ -81,11 +82,9 @@ def looks_control(text: str) -> bool:
 
 
 def _all(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> Iterator[AddedToken]:
-    listed = items(tokenizer, "added_tokens", TOKENIZER)
+    listed = items(tokenizer, "added_tokens")
     _check_count(len(listed), TOKENIZER)
-    for value in listed:
-        if not isinstance(value, dict):
-            raise refusal(TOKENIZER, "added_tokens", f"{brief(value)}, expected an object")
+    for value in objects(listed, "added_tokens"):
         yield _token(value.get("id"), value, TOKENIZER)
     config = read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
     decoder = child(config, "added_tokens_decoder", TOKENIZER_CONFIG)

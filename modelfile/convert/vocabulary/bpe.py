@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.files import brief, child, flag, items, refusal, token_id
+from modelfile.convert.files import TOKENIZER, brief, child, fault, flag, items, token_id
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens, within
+from modelfile.convert.vocabulary.added import added_tokens, within
 from modelfile.convert.vocabulary.bpe_merges import Merge, first_unreachable
 from modelfile.convert.vocabulary.pretokenizers import (
     ignores_merges,
@@ -36,12 +36,12 @@ def read_byte_level(
     files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: VocabularyTable
 ) -> tuple[MetadataValue, ...]:
     """Fill the table and give the values but for the special ids. Raises ConvertError, OSError."""
-    model = child(tokenizer, "model", TOKENIZER)
+    model = child(tokenizer, "model")
     check_model(model)
     for step in steps_of(tokenizer, "normalizer"):
         if step.get("type") != _NORMALIZER:
             kind = brief(step.get("type"))
-            raise refusal(TOKENIZER, "normalizer", f"{kind} is not supported, only {_NORMALIZER}")
+            raise fault("normalizer", f"{kind} is not supported, only {_NORMALIZER}")
     vocabulary = read_vocab(model)
     fill_table(table, vocabulary, files, tokenizer)
     merges = read_merges(model, vocabulary)
@@ -58,14 +58,14 @@ def check_model(model: Mapping[str, Any]) -> None:
     """Raises ConvertError for a kind of BPE that llama.cpp cannot run."""
     for key in _UNSUPPORTED:
         if model.get(key):
-            raise refusal(TOKENIZER, key, f"{brief(model[key])} is not supported")
+            raise fault(key, f"{brief(model[key])} is not supported")
 
 
 def read_vocab(model: Mapping[str, Any]) -> dict[str, int]:
     """Ids by token. Raises ConvertError."""
-    vocabulary = child(model, "vocab", TOKENIZER)
+    vocabulary = child(model, "vocab")
     if not 0 < len(vocabulary) <= MAX_TOKENS:
-        raise refusal(TOKENIZER, "vocab", f"{len(vocabulary)} tokens, expected 1 to {MAX_TOKENS}")
+        raise fault("vocab", f"{len(vocabulary)} tokens, expected 1 to {MAX_TOKENS}")
     return {
         text: token_id(id, TOKENIZER, f"vocab: {brief(text)}") for text, id in vocabulary.items()
     }
@@ -84,7 +84,7 @@ def fill_table(
             table.add(id, VocabularyToken(text, TokenType.NORMAL), TOKENIZER)
         elif added[id].text != text:
             other = f"{brief(added[id].text)} in {added[id].file}"
-            raise refusal(TOKENIZER, f"vocab: {brief(text)}", f"id {id}, which is {other}")
+            raise fault(f"vocab: {brief(text)}", f"id {id}, which is {other}")
     for token in within(added.values(), table):
         kind = TokenType.CONTROL if token.control else TokenType.USER_DEFINED
         table.add(token.id, VocabularyToken(token.text, kind), token.file)
@@ -93,21 +93,19 @@ def fill_table(
 def read_merges(model: Mapping[str, Any], vocabulary: Mapping[str, int]) -> list[Merge]:
     """The merges, first come first merged; as pairs or as texts with one space. Raises
     ConvertError: one is no pair, occurs twice or is of no tokens."""
-    listed = items(model, "merges", TOKENIZER)
+    listed = items(model, "merges")
     if len(listed) > MAX_TOKENS * 4:
-        raise refusal(TOKENIZER, "merges", f"{len(listed)}, more than {MAX_TOKENS * 4}")
+        raise fault("merges", f"{len(listed)}, more than {MAX_TOKENS * 4}")
     merges = [_pair(merge) for merge in listed]
     seen: set[Merge] = set()
     for merge in merges:
         if merge in seen:
-            raise refusal(TOKENIZER, "merges", f"{brief(' '.join(merge))} occurs twice")
+            raise fault("merges", f"{brief(' '.join(merge))} occurs twice")
         seen.add(merge)
         missing = next((part for part in _parts(merge) if part not in vocabulary), None)
         if missing is not None:
             text = brief(" ".join(merge))
-            raise refusal(
-                TOKENIZER, "merges", f"{text} needs {brief(missing)}, which is not a token"
-            )
+            raise fault("merges", f"{text} needs {brief(missing)}, which is not a token")
     return merges
 
 
@@ -119,7 +117,7 @@ def _pair(merge: Any) -> Merge:
     parts = merge.split(" ") if isinstance(merge, str) else merge
     sound = isinstance(parts, list) and len(parts) == 2
     if not sound or not all(isinstance(part, str) and part for part in parts):
-        raise refusal(TOKENIZER, "merges", f"{brief(merge)}, expected two tokens")
+        raise fault("merges", f"{brief(merge)}, expected two tokens")
     return parts[0], parts[1]
 
 
@@ -131,24 +129,20 @@ def _pre_tokenizer(
 ) -> str:
     """The id. Raises ConvertError, also when llama.cpp takes whole words where the file does not,
     or the other way round, and that changes tokens."""
-    ignored = bool(flag(child(tokenizer, "model", TOKENIZER), "ignore_merges", TOKENIZER))
+    ignored = bool(flag(child(tokenizer, "model", TOKENIZER), "ignore_merges"))
     id = pre_tokenizer_id(tokenizer, lambda text: table.find(text) is not None, ignored)
     if ignores_merges(id) != ignored:
         added = {token for token in vocabulary if _is_added(table, vocabulary[token])}
         lost = first_unreachable((token for token in vocabulary if token not in added), merges)
         if lost is not None:
             message = f"{str(ignored).lower()}, but llama.cpp's {id} does the opposite"
-            raise refusal(
-                TOKENIZER, "ignore_merges", f"{message} and the merges do not make {brief(lost)}"
-            )
+            raise fault("ignore_merges", f"{message} and the merges do not make {brief(lost)}")
     for first, second in merges:
         if " " in first or " " in second:
-            raise refusal(
-                TOKENIZER, "merges", f"{brief(first + ' ' + second)} has a space in a token"
-            )
+            raise fault("merges", f"{brief(first + ' ' + second)} has a space in a token")
         if joins_digits(id) and (first + second).isdecimal():
             message = f"{brief(first + second)} is a token of digits, which {id} would make"
-            raise refusal(TOKENIZER, "merges", message)
+            raise fault("merges", message)
     return id
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.files import brief, child, refusal
+from modelfile.convert.files import TOKENIZER, brief, child, fault
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens
+from modelfile.convert.vocabulary.added import added_tokens
 from modelfile.convert.vocabulary.bpe import check_model, read_merges, read_vocab
 from modelfile.convert.vocabulary.bpe_merges import Merge
 from modelfile.convert.vocabulary.sentencepiece import (
@@ -34,7 +34,7 @@ def read_byte_fallback(
     files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: VocabularyTable
 ) -> tuple[MetadataValue, ...]:
     """Fill the table and give the values but for the special ids. Raises ConvertError, OSError."""
-    model = child(tokenizer, "model", TOKENIZER)
+    model = child(tokenizer, "model")
     check_model(model)
     vocabulary = read_vocab(model)
     check_bytes(vocabulary.__contains__, TOKENIZER)
@@ -63,14 +63,12 @@ def merge_scores(texts: Iterable[str], merges: Sequence[Merge]) -> dict[str, flo
     known, pairs = set(texts), set(merges)
     for text in known:
         if len(text) > _MAX_TOKEN_CHARS:
-            raise refusal(
-                TOKENIZER, "vocab", f"{brief(text)} is longer than {_MAX_TOKEN_CHARS} characters"
-            )
+            raise fault("vocab", f"{brief(text)} is longer than {_MAX_TOKEN_CHARS} characters")
         for place in range(1, len(text)):
             pair = text[:place], text[place:]
             if pair not in pairs and pair[0] in known and pair[1] in known:
                 message = f"{brief(' '.join(pair))} is missing, which llama.cpp would merge"
-                raise refusal(TOKENIZER, "merges", message)
+                raise fault("merges", message)
     return scores
 
 
@@ -84,7 +82,7 @@ def _ranks(merges: Sequence[Merge]) -> dict[str, float]:
         if text != last:
             run = len(set(text)) == 1
             if text in scores and not (run and scores[text] == tie):
-                raise refusal(TOKENIZER, "merges", f"those of {brief(text)} are not contiguous")
+                raise fault("merges", f"those of {brief(text)} are not contiguous")
             if not (run and len(set(last)) == 1):
                 tie = -float(rank)
             scores.setdefault(text, tie)
@@ -100,18 +98,16 @@ def _spaces(tokenizer: Mapping[str, Any]) -> tuple[bool, bool]:
         if kind == "Prepend" and step.get("prepend") == SPACE:
             prefix = True
         elif kind == "Replace" and step.get("content") == SPACE:
-            escaped = escaped or child(step, "pattern", TOKENIZER).get("String") == " "
+            escaped = escaped or child(step, "pattern").get("String") == " "
         elif kind == "Metaspace" and step.get("replacement") == SPACE:
             never = step.get("prepend_scheme") == "never" or step.get("add_prefix_space") is False
             prefix, split, escaped = prefix or not never, step.get("split") is not False, True
-        elif kind == "Split" and child(step, "pattern", TOKENIZER).get("String") == " ":
+        elif kind == "Split" and child(step, "pattern").get("String") == " ":
             continue  # after the spaces are escaped it finds none
         else:
-            raise refusal(
-                TOKENIZER, "normalizer", f"{brief(kind)} is not supported with byte_fallback"
-            )
+            raise fault("normalizer", f"{brief(kind)} is not supported with byte_fallback")
     if not escaped:
-        raise refusal(TOKENIZER, "normalizer", f"spaces do not become {SPACE}")
+        raise fault("normalizer", f"spaces do not become {SPACE}")
     return prefix, split
 
 
@@ -119,6 +115,4 @@ def _check_words(texts: Iterable[str]) -> None:
     """Raises ConvertError for a token over two words, which llama.cpp would use."""
     for text in texts:
         if SPACE in text[1:]:
-            raise refusal(
-                TOKENIZER, "vocab", f"{brief(text)} spans words, but they are split first"
-            )
+            raise fault("vocab", f"{brief(text)} spans words, but they are split first")

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from modelfile.convert.files import brief, child, flag, refusal
+from modelfile.convert.files import brief, child, fault, flag
 from modelfile.convert.vocabulary.steps import steps_of
-from modelfile.errors import ConvertError
 
-_FILE: Final = "tokenizer.json"
 _FIELD: Final = "pre_tokenizer"
 
 _CONTRACTIONS: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -155,13 +153,11 @@ def pre_tokenizer_id(
     """
     steps = [part for step in steps_of(tokenizer, _FIELD) for part in _step(step)]
     if "byte level" not in steps:
-        raise refusal(_FILE, _FIELD, f"{_listed(tuple(steps))} without ByteLevel is not supported")
+        raise fault(_FIELD, f"{_listed(tuple(steps))} without ByteLevel is not supported")
     found = tuple(step for step in steps if step != "byte level")
     family = PRE_TOKENIZERS.get(found)
     if family is None:
-        raise ConvertError(
-            f"{_FILE}: {_FIELD}: llama.cpp has no pre-tokenizer for {_listed(found)}", _FIELD
-        )
+        raise fault(_FIELD, f"llama.cpp has no pre-tokenizer for {_listed(found)}")
     if family is _LLAMA3 and not ignore_merges:
         family = _CL100K
     return next((id for token, id in family.marked.items() if has(token)), family.id)
@@ -188,30 +184,26 @@ def _step(value: Mapping[str, Any]) -> list[str]:
         return [f"punctuation {value.get('behavior', 'Isolated')}"]
     if kind == "Split":
         return [_split(value)]
-    raise refusal(_FILE, _FIELD, f"{brief(kind)} is not supported")
+    raise fault(_FIELD, f"{brief(kind)} is not supported")
 
 
 def _byte_level(value: Mapping[str, Any]) -> list[str]:
-    if flag(value, "add_prefix_space", _FILE):
-        raise refusal(
-            _FILE, "add_prefix_space", "true, which llama.cpp cannot do for byte-level BPE"
-        )
-    splits = flag(value, "use_regex", _FILE)
+    if flag(value, "add_prefix_space"):
+        raise fault("add_prefix_space", "true, which llama.cpp cannot do for byte-level BPE")
+    splits = flag(value, "use_regex")
     return [GPT2, "byte level"] if splits is not False else ["byte level"]
 
 
 def _split(value: Mapping[str, Any]) -> str:
-    pattern = child(value, "pattern", _FILE)
+    pattern = child(value, "pattern")
     text = pattern.get("Regex", pattern.get("String"))
     if not isinstance(text, str):
-        raise refusal(_FILE, "pattern", f"{brief(text)}, expected a string")
+        raise fault("pattern", f"{brief(text)}, expected a string")
     manner = (value.get("behavior"), value.get("invert", False))
     # Each expression that is known covers all text, so that removing what lies between the
     # matches is the same as keeping the matches apart.
     if manner not in (("Isolated", False), ("Removed", True)):
-        raise refusal(
-            _FILE, _FIELD, f"Split {brief(text)} with behavior {manner[0]!r} is not supported"
-        )
+        raise fault(_FIELD, f"Split {brief(text)} with behavior {manner[0]!r} is not supported")
     return text.replace("\r", r"\r").replace("\n", r"\n")
 
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from modelfile.convert.files import MAX_TOKENIZER_BYTES, brief, child, read_object, refusal
+from modelfile.convert.files import MAX_TOKENIZER_BYTES, TOKENIZER, brief, child, fault, read_object
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER
 from modelfile.convert.vocabulary.bpe import read_byte_level
 from modelfile.convert.vocabulary.byte_fallback import read_byte_fallback
 from modelfile.convert.vocabulary.chat_templates import chat_template_metadata
@@ -43,7 +42,7 @@ def read_vocabulary(files: Mapping[str, Path], vocabulary_size: int) -> tuple[Me
 def _model(
     files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: VocabularyTable
 ) -> tuple[MetadataValue, ...]:
-    model = child(tokenizer, "model", TOKENIZER)
+    model = child(tokenizer, "model")
     kind = model.get("type")
     if kind == "WordPiece" or (not tokenizer and VOCABULARY in files):
         return read_wordpiece(files, tokenizer, table)
@@ -59,4 +58,4 @@ def _model(
     if not tokenizer:
         known = ", ".join((TOKENIZER, *NAMES, VOCABULARY, f"{VOCAB} with {MERGES}"))
         raise ConvertError(f"no tokenizer beside the weights; expected one of {known}", TOKENIZER)
-    raise refusal(TOKENIZER, "model", f"type {brief(kind)} is not supported")
+    raise fault("model", f"type {brief(kind)} is not supported")

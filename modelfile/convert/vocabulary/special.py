@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.files import MAX_CONFIG_BYTES, brief, flag, read_object, refusal
+from modelfile.convert.files import MAX_CONFIG_BYTES, brief, fault, flag, read_object, refusal
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG
+from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG
 from modelfile.convert.vocabulary.post_processor import surrounding_tokens
 from modelfile.convert.vocabulary.tokens import TokenType, VocabularyTable
 
@@ -176,10 +176,10 @@ def _added(folder: TokenizerFiles, ids: dict[str, int]) -> list[tuple[str, bool]
             if text is not None:
                 id = folder.table.find(text)
                 if id is None:
-                    raise refusal(TOKENIZER, "post_processor", f"{brief(text)} is not a token")
+                    raise fault("post_processor", f"{brief(text)} is not a token")
                 if id not in (ids.get(role), ids.get(other)) and role in ids:
                     name = f"adds {brief(text)}, but {role}_token is another"
-                    raise refusal(TOKENIZER, "post_processor", name)
+                    raise fault("post_processor", name)
                 ids[role] = id
         if wanted and role not in ids:
             raise refusal(

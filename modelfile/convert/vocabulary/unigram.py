@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.files import brief, child, items, refusal
+from modelfile.convert.files import TOKENIZER, brief, child, fault, items
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER, added_tokens
+from modelfile.convert.vocabulary.added import added_tokens
 from modelfile.convert.vocabulary.sentencepiece import SPACE, add_tokens, sentencepiece_metadata
 from modelfile.convert.vocabulary.sentencepiece_file import MAX_CHARSMAP_BYTES
 from modelfile.convert.vocabulary.steps import steps_of
@@ -32,14 +32,12 @@ def read_unigram(
     files: Mapping[str, Path], tokenizer: Mapping[str, Any], table: VocabularyTable
 ) -> tuple[MetadataValue, ...]:
     """Fill the table and give the values but for the special ids. Raises ConvertError, OSError."""
-    model = child(tokenizer, "model", TOKENIZER)
+    model = child(tokenizer, "model")
     if model.get("byte_fallback"):
-        raise refusal(
-            TOKENIZER, "byte_fallback", "llama.cpp has no unigram model with byte fallback"
-        )
-    pieces = items(model, "vocab", TOKENIZER)
+        raise fault("byte_fallback", "llama.cpp has no unigram model with byte fallback")
+    pieces = items(model, "vocab")
     if not 0 < len(pieces) <= MAX_TOKENS:
-        raise refusal(TOKENIZER, "vocab", f"{len(pieces)} pieces, expected 1 to {MAX_TOKENS}")
+        raise fault("vocab", f"{len(pieces)} pieces, expected 1 to {MAX_TOKENS}")
     for id, piece in enumerate(pieces):
         table.add(id, _piece(piece, id == model.get("unk_id")), TOKENIZER)
     add_tokens(table, added_tokens(files, tokenizer))
@@ -53,10 +51,10 @@ def read_unigram(
 
 def _piece(piece: Any, unknown: bool) -> VocabularyToken:
     if not isinstance(piece, list) or len(piece) != 2 or not isinstance(piece[0], str):
-        raise refusal(TOKENIZER, "vocab", f"{brief(piece)}, expected a piece and its score")
+        raise fault("vocab", f"{brief(piece)}, expected a piece and its score")
     score = piece[1]
     if type(score) not in (int, float) or not math.isfinite(score):
-        raise refusal(TOKENIZER, "vocab", f"the score of {brief(piece[0])} is {brief(score)}")
+        raise fault("vocab", f"the score of {brief(piece[0])} is {brief(score)}")
     return VocabularyToken(
         piece[0], TokenType.UNKNOWN if unknown else TokenType.NORMAL, float(score)
     )
@@ -69,22 +67,20 @@ def _normalizer(tokenizer: Mapping[str, Any]) -> tuple[bytes | None, bool]:
         kind = step.get("type")
         if kind == "Precompiled" and charsmap is None:
             charsmap = _charsmap(step.get("precompiled_charsmap"))
-        elif kind == "Replace" and child(step, "pattern", TOKENIZER).get("Regex") == _SQUEEZED:
+        elif kind == "Replace" and child(step, "pattern").get("Regex") == _SQUEEZED:
             squeezed = True
         elif kind != "Strip":
-            raise refusal(
-                TOKENIZER, "normalizer", f"{brief(kind)} is not supported for unigram models"
-            )
+            raise fault("normalizer", f"{brief(kind)} is not supported for unigram models")
     return charsmap, squeezed
 
 
 def _charsmap(text: Any) -> bytes | None:
     if not isinstance(text, str) or len(text) > 2 * MAX_CHARSMAP_BYTES:
-        raise refusal(TOKENIZER, "precompiled_charsmap", f"{brief(text)}, expected base64")
+        raise fault("precompiled_charsmap", f"{brief(text)}, expected base64")
     try:
         return base64.b64decode(text, validate=True) or None
     except binascii.Error as error:
-        raise refusal(TOKENIZER, "precompiled_charsmap", f"not base64: {error}") from None
+        raise fault("precompiled_charsmap", f"not base64: {error}") from None
 
 
 def _pre_tokenizer(tokenizer: Mapping[str, Any]) -> tuple[bool, bool]:
@@ -98,7 +94,5 @@ def _pre_tokenizer(tokenizer: Mapping[str, Any]) -> tuple[bool, bool]:
             never = step.get("prepend_scheme") == "never" or step.get("add_prefix_space") is False
             prefix = not never
         else:
-            raise refusal(
-                TOKENIZER, "pre_tokenizer", f"{brief(kind)} is not supported for unigram models"
-            )
+            raise fault("pre_tokenizer", f"{brief(kind)} is not supported for unigram models")
     return prefix, words

@@ -14,13 +14,14 @@ from modelfile.convert.files import (
     MAX_CONFIG_BYTES,
     brief,
     child,
+    fault,
     flag,
     read_object,
     read_text,
     refusal,
 )
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER, TOKENIZER_CONFIG, added_tokens, within
+from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG, added_tokens, within
 from modelfile.convert.vocabulary.bpe import fill_table, read_vocab
 from modelfile.convert.vocabulary.tokens import (
     MAX_TOKENS,
@@ -43,10 +44,10 @@ def read_wordpiece(
     is only a vocab.txt. Raises ConvertError, OSError."""
     lowercase, strip_accents = _normalizer(files, tokenizer)
     if tokenizer:
-        model = child(tokenizer, "model", TOKENIZER)
+        model = child(tokenizer, "model")
         prefix = model.get("continuing_subword_prefix", _CONTINUING)
         if prefix != _CONTINUING:
-            raise refusal(TOKENIZER, "continuing_subword_prefix", f"{brief(prefix)}, expected ##")
+            raise fault("continuing_subword_prefix", f"{brief(prefix)}, expected ##")
         fill_table(table, read_vocab(model), files, tokenizer)
     else:
         _fill_from_lines(table, files)
@@ -91,11 +92,11 @@ def _fill_from_lines(table: VocabularyTable, files: Mapping[str, Path]) -> None:
 
 def _normalizer(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> tuple[bool, bool]:
     """Whether letters become small, and whether they lose their accents. Raises ConvertError."""
-    value = child(tokenizer, "normalizer", TOKENIZER)
+    value = child(tokenizer, "normalizer")
     if value.get("type") not in (None, "BertNormalizer"):
-        raise refusal(TOKENIZER, "normalizer", f"{brief(value['type'])}, expected BertNormalizer")
-    lowercase = flag(value, "lowercase", TOKENIZER)
-    accents = flag(value, "strip_accents", TOKENIZER)
+        raise fault("normalizer", f"{brief(value['type'])}, expected BertNormalizer")
+    lowercase = flag(value, "lowercase")
+    accents = flag(value, "strip_accents")
     if not tokenizer:
         config = read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
         lowercase = flag(config, "do_lower_case", TOKENIZER_CONFIG)
