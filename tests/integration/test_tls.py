@@ -106,9 +106,15 @@ def test_a_daemon_that_cannot_speak_https_names_the_file_and_the_fault(
 
 def test_a_certificate_makes_it_https(start_daemon: StartDaemon, good: Pem) -> None:
     daemon = start_daemon(env={"HEARTH_TLS_CERT": str(good.both)})
-    listed = hearth({**of_daemon(daemon), "HEARTH_TLS_CERT": str(good.both)}, "list")
+    env = {**of_daemon(daemon), "HEARTH_TLS_CERT": str(good.both)}
+    assert hearth(env, "key", "add", "other").returncode == 0
+    listed = hearth(env, "list")
     assert listed.returncode == 0, listed.stderr
     assert "echo" in listed.stdout
+    short = ("--clients", "2", "--output-tokens", "4", "--prompt-tokens", "9")
+    measured = hearth(env, "bench", "echo", *short, "--json")
+    assert measured.returncode == 0, measured.stderr
+    assert json.loads(measured.stdout)["runs"][0]["summary"]["prompt_tokens_per_s"] > 0
     with pytest.raises(httpx.ConnectError, match="certificate"):
         httpx.get(f"https://127.0.0.1:{daemon.port}/health")
 
