@@ -73,11 +73,14 @@ def good(tmp_path: Path) -> Pem:
     [
         ({"TLS_CERT": "{tmp}/none.pem"}, "HEARTH_TLS_CERT: {tmp}/none.pem cannot be read: No such"),
         ({"TLS_CERT": "{both}", "TLS_KEY": "{tmp}"}, "HEARTH_TLS_KEY: {tmp} cannot be read: Is a"),
-        ({"TLS_CERT": "{key}"}, "HEARTH_TLS_CERT: {key} holds no PEM certificate"),
-        ({"TLS_CERT": "{cert}"}, "HEARTH_TLS_CERT: {cert} holds no private key; set HEARTH_TLS_"),
-        ({"TLS_CERT": "{cert}", "TLS_KEY": "{other}"}, "in {other} does not belong to the certif"),
+        ({"TLS_CERT": "{key}"}, "{key} holds no PEM certificate; set HEARTH_TLS_CERT to"),
+        ({"TLS_CERT": "{cert}"}, "{cert} holds no PEM private key; set HEARTH_TLS_KEY to the"),
+        (
+            {"TLS_CERT": "{cert}", "TLS_KEY": "{other}"},
+            "private key in {other} cannot be used: key values mismatch",
+        ),
         ({"TLS_CERT": "{cert}", "TLS_KEY": "{secret}"}, "the private key in {secret} is encrypted"),
-        ({"TLS_CERT": "{torn}"}, "the certificate in {torn} or the private key in {torn} cannot"),
+        ({"TLS_CERT": "{torn}"}, "the certificate in {torn} and the private key in {torn} cann"),
         ({"TLS_KEY": "{key}"}, "HEARTH_TLS_KEY needs HEARTH_TLS_CERT"),
         ({"HOST": "https://127.0.0.1:0"}, "HEARTH_HOST=https://127.0.0.1:0 asks for HTTPS"),
     ],
