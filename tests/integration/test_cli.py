@@ -175,7 +175,8 @@ def test_without_a_daemon_one_is_not_started_when_unwanted(tmp_path: Path) -> No
     ran = hearth(environment(tmp_path, address), "list")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == (
-        f"Error: no hearth daemon answers at http://{address}; start it with: hearth serve\n"
+        f"Error: no hearth daemon answers at http://{address} (HEARTH_HOST); "
+        "start it with: hearth serve\n"
     )
 
 
