@@ -216,6 +216,9 @@ class FakeBackend:
             self._append(row.sequence, row.tokens)
             if row.scoring is not None:
                 self._score(row, row.scoring)
+            if row.hidden is not None:
+                vector = _unit_vector(self._sequences[row.sequence].tokens)
+                row.hidden.values = [2 * value for value in vector]
         self.steps += 1
         results, delay_s = [], 0.0
         for row in rows:

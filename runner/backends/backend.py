@@ -33,6 +33,7 @@ class Capacity:
     whole_copies: bool = False  # what was loaded must not be shared or trimmed below its length
     score_tokens: int = 0  # most tokens of a step in rows with scoring; 0: there are none
     draft_tokens: int = 0  # most tokens in the drafts of a step together; 0: rows have none
+    hidden_states: bool = False  # rows may ask for them
 
 
 class Sampler(Protocol):
@@ -72,6 +73,13 @@ class TargetLogprobs:
     targets: Sequence[int]
     top: int
     logprobs: Sequence[TokenLogprob] = ()
+
+
+@dataclass(slots=True)
+class HiddenState:
+    """The state of a row's last token after the last layer and its norm, which step fills in."""
+
+    values: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -115,6 +123,7 @@ class Row:
     scoring: TargetLogprobs | None = None
     draft: Sequence[int] = ()
     image: ImagePart | None = None
+    hidden: HiddenState | None = None  # for a row without a sampler and scoring
 
 
 @dataclass(frozen=True, slots=True)

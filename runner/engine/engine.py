@@ -12,7 +12,14 @@ from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
-from runner.backends.backend import Backend, PoolFull, RowFault, SampledToken, Tokenizer
+from runner.backends.backend import (
+    Backend,
+    HiddenState,
+    PoolFull,
+    RowFault,
+    SampledToken,
+    Tokenizer,
+)
 from runner.engine.admission import (
     check_prompt,
     context_of,
@@ -25,6 +32,7 @@ from runner.engine.detokenize import TokenTexts
 from runner.engine.embedding import EmbeddingQueue
 from runner.engine.images import ImageParts
 from runner.engine.pacer import Pacer
+from runner.engine.prompt_embeddings import PromptEmbeddings
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.scheduler import ScheduledStep, Scheduler
 from runner.engine.sequence import GrammarMatcher, Sequence
@@ -84,6 +92,7 @@ class Engine:
         )
         self._sequences: dict[str, Sequence] = {}
         self._embeddings = EmbeddingQueue(backend)
+        self._prompt_embeddings = PromptEmbeddings()
         self._ready: list[tuple[str, Delta]] = []
         self._arrivals = 0
 
@@ -101,6 +110,8 @@ class Engine:
     @property
     def max_input_tokens(self) -> int:
         """The limit of tokens of one input to embed."""
+        if self.capacity.hidden_states:
+            return self.context_length
         return min(self.capacity.context_length, self.capacity.batch_tokens)
 
     def submit(
@@ -141,13 +152,18 @@ class Engine:
         ready = [item for item in self._ready if item[0] != id]
         found = self._embeddings.cancel(id) or len(ready) < len(self._ready)
         self._ready = ready
-        sequence = self._sequences.get(id)
-        if sequence is not None:
-            self.scheduler.cancel(sequence)
-            self._forget(sequence)
-            found = True
+        found |= self._take_out(id)
         self.counters.cancelled += found
         return found
+
+    def _take_out(self, id: str) -> bool:
+        """End the sequences of a request. False: there are none."""
+        parts = self._prompt_embeddings.remove(id) or (id,)
+        found = [self._sequences[part] for part in parts if part in self._sequences]
+        for sequence in found:
+            self.scheduler.cancel(sequence)
+            self._forget(sequence)
+        return bool(found)
 
     def embed(
         self, id: str, inputs: Tokens[Tokens[int]], truncate: bool, priority: int = 0
@@ -156,7 +172,18 @@ class Engine:
         than the context, rather than raise ContextOverflow. Raises InvalidRequest."""
         limit = self.max_input_tokens
         checked = embedding_inputs(inputs, limit, self.capacity, truncate=truncate)
-        self._embeddings.add(id, checked, priority)
+        if not self.capacity.hidden_states:
+            self._embeddings.add(id, checked, priority)
+            return
+        parts, texts = self._prompt_embeddings.add(id, checked), self._texts_with(())
+        for part, tokens in zip(parts, checked, strict=True):
+            # Behind conversations: of these inputs there may be thousands
+            request = GenerateRequest(part, priority=priority + 1, max_tokens=0)
+            sequence = Sequence(request, tokens, len(tokens), self._arrivals, self._clock(), texts)
+            sequence.hidden = HiddenState()
+            self._arrivals += 1
+            self._sequences[part] = sequence
+            self.scheduler.add(sequence)
 
     def step(self) -> StepOutput:
         """Compute one batch. Failures are in the output; raises only when the backend cannot
@@ -169,6 +196,7 @@ class Engine:
             self._generate(output)
         else:
             self.scheduler.tidy()
+        self._report_of_parts(output)
         return output
 
     def _generate(self, output: StepOutput) -> None:
@@ -236,9 +264,30 @@ class Engine:
                 if sequence.timing.first_token_s is None:
                     sequence.timing.first_token_s = now_s
                 self._take(running, result, now_s, output)
+            elif last and sequence.hidden is not None:
+                self._take_state(running, sequence.hidden, output)
             elif last:
                 output.deltas.append((sequence.id, sequence.end_unsampled(now_s)))
                 self._finish(running)
+
+    def _take_state(
+        self, running: RunningSequence, hidden: HiddenState, output: StepOutput
+    ) -> None:
+        """The input of an embedding is computed."""
+        self._finish(running)
+        try:
+            done = self._prompt_embeddings.take(running.id, hidden.values)
+        except InternalError as error:
+            output.errors.append((running.id, error))
+        else:
+            output.embeddings += () if done is None else (done,)
+
+    def _report_of_parts(self, output: StepOutput) -> None:
+        """Errors of a request's inputs become its own, once, and end the others."""
+        owner = self._prompt_embeddings.owner
+        output.errors = list({owner(id) or id: error for id, error in output.errors}.items())
+        for id, _ in output.errors:
+            self._take_out(id)
 
     def _take_drafted(
         self, step: ScheduledStep, sampled: Tokens[SampledToken], now_s: float, output: StepOutput

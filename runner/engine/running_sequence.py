@@ -57,4 +57,5 @@ class RunningSequence:
             sequence.matcher,
             None if scores is None else scores.targets(start, count),
             image=None if images is None else images.at(start),
+            hidden=sequence.hidden if end == len(self.tokens) else None,
         )

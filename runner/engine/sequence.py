@@ -12,7 +12,7 @@ from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 from typing import Protocol
 
-from runner.backends.backend import SampledToken, Sampler, TokenMask
+from runner.backends.backend import HiddenState, SampledToken, Sampler, TokenMask
 from runner.engine.context_shift import ContextShift
 from runner.engine.detokenize import Detokenizer, TokenText, TokenTexts
 from runner.engine.images import SequenceImages
@@ -64,6 +64,7 @@ class Sequence:
         "detokenizer",
         "held_by",
         "held_until",
+        "hidden",
         "id",
         "ignore_end",
         "images",
@@ -123,6 +124,7 @@ class Sequence:
         top = request.prompt_logprobs
         self.prompt_logprobs = None if top is None else PromptLogprobs(self.tokens, top, texts)
         self.prompt_only = limit <= self.prompt_length  # nothing is generated
+        self.hidden: HiddenState | None = None  # what the end of the prompt is computed for
         self.held_by: SlotSource | None = None  # it is computing a prefix that this one waits for
         self.held_until = 0
         self.images: SequenceImages | None = None  # those among tokens, set before the first step

@@ -26,10 +26,11 @@ async def leased(
         yield lease
 
 
-def require_embedding(lease: Lease) -> None:
-    """Raises Unsupported when the model generates text only."""
+def require_embedding(lease: Lease, *, trained: bool = False) -> None:
+    """Raises Unsupported when the model gives no embeddings. trained: a model that generates, whose
+    states tell texts apart badly, will not do."""
     name = lease.bundle.name.short
     if lease.capabilities.rerank:
         raise Unsupported(f"{name} is a reranker; use /v1/rerank or /v1/score")
-    if not lease.capabilities.embedding:
-        raise Unsupported(f"{name} is not an embedding model")
+    if trained and not lease.capabilities.embedding:
+        raise Unsupported(f"{name} generates text; use an embedding model or a reranker")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.conftest import StartDaemon
@@ -36,6 +38,23 @@ def test_many_texts_of_an_embedding_model_are_answered_at_once(
     assert len(vectors) == 100
     assert alone.json()["data"][0]["embedding"] == pytest.approx(vectors[2], abs=1e-3)
     assert vectors[0] != pytest.approx(vectors[2], abs=1e-3)
+
+
+def test_a_chat_model_gives_the_state_of_the_last_token(client: httpx.Client) -> None:
+    texts = ["What is hearth?", "What is hearth", "Spell fire."]
+    body = {"model": "ember", "input": texts}
+    vectors = client.post("/api/embed", json=body, timeout=60).json()["embeddings"]
+    (alone,) = client.post("/api/embed", json={**body, "input": texts[2]}).json()["embeddings"]
+    assert alone == pytest.approx(vectors[2], abs=1e-3)
+    answer = client.post("/v1/embeddings", json={**body, "dimensions": 16}).json()
+    assert answer["usage"]["prompt_tokens"] > 6
+    for vector, cut in zip(vectors, answer["data"], strict=True):
+        assert math.hypot(*vector) == pytest.approx(1.0, abs=1e-5)
+        assert math.hypot(*cut["embedding"]) == pytest.approx(1.0, abs=1e-5)
+        assert len(cut["embedding"]) == 16
+    assert vectors[0] != pytest.approx(vectors[2], abs=1e-3)
+    body = {"model": "ember", "query": "a", "documents": ["a", "b"]}
+    assert "use an embedding model" in client.post("/v1/rerank", json=body).text
 
 
 def test_run_prints_the_vector_of_an_embedding_model(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +73,8 @@ class LlamaCppBackend(Backend):
     def step(self, rows: Sequence[Row]) -> list[SampledToken]:
         if not rows:
             return []
+        if any(row.hidden is not None for row in rows):
+            return self._step_with_states(rows)
         for row in rows:
             self._check(row.sequence)
         sampled = [row for row in rows if row.sampler is not None]
@@ -88,6 +91,35 @@ class LlamaCppBackend(Backend):
         if logits is not None and any(row.scoring is not None for row in rows):
             logits = logits[score_rows(rows, logits)]
         return self._sample(sampled, logits)
+
+    def _step_with_states(self, rows: Sequence[Row]) -> list[SampledToken]:
+        """As step. llama.cpp gives the states of all tokens of a batch or of none, so that those
+        whose state is asked for are computed after the others."""
+        last = [
+            replace(row, tokens=row.tokens[-1:], position=row.position + len(row.tokens) - 1)
+            for row in rows
+            if row.hidden is not None
+        ]
+        before = [
+            row if row.hidden is None else replace(row, tokens=row.tokens[:-1], hidden=None)
+            for row in rows
+        ]
+        fault = None
+        try:
+            sampled = self.step([row for row in before if row.tokens])
+        except RowFault as error:
+            fault, sampled = error, []
+        try:
+            self._batch.fill(last, all_outputs=True, sequence_positions=self._positions or None)
+            states = self._context.states(self._batch)
+        except PoolFull as error:
+            raise BackendError(str(error)) from None  # something has changed
+        for row, values in zip(last, states, strict=True):
+            assert row.hidden is not None
+            row.hidden.values = values
+        if fault is not None:
+            raise fault
+        return sampled
 
     def _compute(self, rows: Sequence[Row], outputs: int) -> LogitRows | None:
         """The logits [outputs, vocabulary] of the rows with a sampler or targets. Raises as step

@@ -54,6 +54,22 @@ class Context:
         reason = "was aborted" if code == _ABORTED else f"failed with code {code}"
         raise BackendError(f"computing a batch of {size} tokens {reason}")
 
+    def states(self, batch: TokenBatch) -> list[list[float]]:
+        """The hidden states of the batch's tokens, computed with it. Raises as decode does."""
+        native.llama_set_embeddings(self.handle, True)
+        try:
+            self.decode(batch)
+            size = native.llama_model_n_embd_out(self.model)
+            pointers = [
+                native.llama_get_embeddings_ith(self.handle, at)
+                for at in range(batch.native.n_tokens)
+            ]
+            if not all(pointers):
+                raise BackendError("llama.cpp has no hidden states for the last batch")
+            return [np.ctypeslib.as_array(each, shape=(size,)).tolist() for each in pointers]
+        finally:
+            native.llama_set_embeddings(self.handle, False)
+
     def logits(self, rows: int) -> LogitRows:
         """The logits [rows, vocabulary] of the last decode's outputs, in the order of the
         batch: a view of llama.cpp's own buffer, good until the next decode."""

@@ -178,6 +178,7 @@ def _generation(
             whole_copies=native.llama_model_n_swa(model) > 0,
             score_tokens=min(MAX_SCORE_TOKENS, batch_tokens),
             draft_tokens=0 if recurrent else max_draft_tokens(plan),
+            hidden_states=True,
         ),
         vision,
     )

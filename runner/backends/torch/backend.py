@@ -27,7 +27,13 @@ from runner.backends.host_sampling.rows import check_limits, score_rows
 from runner.backends.torch.attention.block_pool import BlockCopy, BlockPool
 from runner.backends.torch.attention.cpu import CpuAttentionStep
 from runner.backends.torch.attention.paged import AttentionStep, LayerCache, PagedAttentionStep
-from runner.backends.torch.batch import StepBatch, StepLayout, create_layout, output_indices
+from runner.backends.torch.batch import (
+    StepBatch,
+    StepLayout,
+    create_layout,
+    output_indices,
+    row_ends,
+)
 from runner.backends.torch.cuda.graphs import CudaGraphRecorder, DecodeGraphs
 from runner.backends.torch.cuda.launch_ahead import LaunchAhead, PendingStep
 from runner.backends.torch.cuda.launched_step import LaunchedStep
@@ -156,6 +162,9 @@ class TorchBackend(Backend, LaunchAhead):
                 return self._graphs.run(tokens, positions, step)
             return self._logits(tokens, positions, step)
         hidden = self._forward(tokens, positions, step)
+        for row, end in zip(rows, row_ends(layout), strict=True):
+            if row.hidden is not None:
+                row.hidden.values = hidden[end - 1].float().tolist()
         if not wanted:
             return None
         return self._model.logits(hidden[torch.tensor(wanted, device=hidden.device)])

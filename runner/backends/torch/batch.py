@@ -106,18 +106,23 @@ def output_indices(rows: Sequence[Row], layout: StepLayout) -> list[int]:
         row.sampler is not None and row.scoring is None for row in rows
     ):
         return list(range(len(rows)))
-    ends: Sequence[int] = layout.ends.tolist()
-    if layout.decodes not in (0, len(rows)):
-        places = dict(zip(layout.order, ends, strict=True))
-        ends = [places[at] for at in range(len(rows))]
     outputs: list[int] = []
-    for row, end in zip(rows, ends, strict=True):
+    for row, end in zip(rows, row_ends(layout), strict=True):
         if row.scoring is not None:
             start = end - len(row.tokens) - len(row.draft)
             outputs += range(start, start + len(row.scoring.targets))
         if row.sampler is not None:
             outputs += range(end - 1 - len(row.draft), end)
     return outputs
+
+
+def row_ends(layout: StepLayout) -> Sequence[int]:
+    """How many tokens of the step there are up to the end of each row, in the order of rows."""
+    ends: Sequence[int] = layout.ends.tolist()
+    if layout.decodes in (0, len(ends)):
+        return ends
+    places = dict(zip(layout.order, ends, strict=True))
+    return [places[at] for at in range(len(ends))]
 
 
 class StepBatch:

@@ -104,7 +104,7 @@ async def _scores(
         firsts = left if len(left) == len(right) else list(left) * len(right)
         result = await lease.worker.rank(list(zip(firsts, right, strict=True)), truncate=truncate)
         return [vector[0] for vector in result.vectors], result.prompt_tokens
-    require_embedding(lease)
+    require_embedding(lease, trained=True)
     result = await lease.worker.embed([*left, *right], truncate=truncate)
     known, others = result.vectors[: len(left)], result.vectors[len(left) :]
     if len(known) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from runner.backends.backend import (
     Backend,
     BackendError,
+    HiddenState,
     LoadedBackend,
     PoolFull,
     Row,
@@ -309,6 +311,31 @@ def test_a_recurrent_model_shares_whole_sequences_only(open_model: Open) -> None
 def test_every_cache_type_generates(open_model: Open, kind: str) -> None:
     backend = open_model({"width": 128}, kv_cache_type=kind).backend
     assert len(generate(backend, PROMPT, 4)) == 4
+
+
+def test_the_state_of_a_rows_last_token_is_what_llama_cpp_pools(open_model: Open) -> None:
+    embedder = open_model({"pooling": 3}, embedding=True).backend
+    backend = open_model({}).backend
+    prompts = [PROMPT, PROMPT[:1], PROMPT[2:]]
+    alone = generate(open_model({}).backend, PROMPT, 4)
+    states = [HiddenState() for _ in prompts]
+    for sequence, (prompt, state) in enumerate(zip(prompts, states, strict=True)):
+        backend.step([Row(sequence, prompt, 0, hidden=state)])
+    assert generate(backend, PROMPT, 4, sequence=3) == alone
+    for state, expected in zip(states, embedder.embed(prompts), strict=True):
+        length = math.hypot(*state.values)
+        assert [value / length for value in state.values] == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_state_is_computed_beside_a_sequence_that_streams(open_model: Open) -> None:
+    backend, other = open_model({}).backend, open_model({}).backend
+    sampler = backend.create_sampler(SamplingParams(temperature=0))
+    alone = other.create_sampler(SamplingParams(temperature=0))
+    together, single = HiddenState(), HiddenState()
+    found = backend.step([Row(0, PROMPT, 0, sampler), Row(1, PROMPT[2:], 0, hidden=together)])
+    assert found[0].token == other.step([Row(0, PROMPT, 0, alone)])[0].token
+    other.step([Row(1, PROMPT[2:], 0, hidden=single)])
+    assert together.values == pytest.approx(single.values, rel=1e-2, abs=1e-2)
 
 
 def test_embeddings_of_a_model_for_text_are_refused(backend: Backend) -> None:

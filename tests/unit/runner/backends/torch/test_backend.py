@@ -11,6 +11,7 @@ import pytest
 from runner.backends.backend import (
     Backend,
     BackendError,
+    HiddenState,
     LoadedBackend,
     PoolFull,
     Row,
@@ -319,6 +320,23 @@ def test_no_memory_for_a_step_leaves_the_cache_as_it_was(
 def loaded_again(model: LoadedBackend) -> LoadedBackend:
     model.backend.reset()
     return model
+
+
+def test_states_are_those_of_llama_cpp(
+    loaded: LoadedBackend, ember_llamacpp: LoadedBackend
+) -> None:
+    tokens = tokens_of(loaded, PROMPTS[0])
+    found = []
+    for backend in (loaded.backend, ember_llamacpp.backend):
+        backend.reset()
+        sampler, state = backend.create_sampler(GREEDY), HiddenState()
+        backend.step([Row(0, tokens, 0, sampler)])
+        decoding = Row(0, tokens[-1:], len(tokens), sampler)
+        backend.step([Row(1, tokens[:-3], 0, hidden=state), decoding])
+        found.append(np.array(state.values))
+        backend.reset()
+    ours, theirs = (values / np.linalg.norm(values) for values in found)
+    assert ours @ theirs > 0.999
 
 
 def test_text_models_embed_nothing(loaded: LoadedBackend) -> None:
