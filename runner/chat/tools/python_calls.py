@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from runner.chat.tools.calls import MAX_CALLS, Tools, calls_from_json, new_call, properties_of
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.chat.tools.literals import LiteralReader, NotLiteral
 from runner.types import ToolCall
-
-CALLS_BEGIN = re.compile(r"(\{)|\[\s*(?:[^\W\d][\w.-]*\s*(?:(\()|\Z)|(\{)|\Z)|\Z")
-"""What an answer begins with that may be calls: a bracket with a name or an object, an object."""
 
 
 def python_parser(begin: str, end: str) -> Callable[[Tools], DelimitedParser]:

@@ -2,7 +2,8 @@
 the answer. Models for code write them in place of their template's.
 
 An object counts when it has a tool's name and arguments; objects may stand in a list, under
-"tool_calls", or one after the other. All else is content, and held back for as long as it may
+"tool_calls", or one after the other. Where a family writes Python, a list of calls of offered tools
+counts too. All else is content, and held back for as long as it may
 still become a call. What is inside other JSON, other blocks of code or backticks is content.
 """
 
@@ -12,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from runner.chat.family import ToolParser
-from runner.chat.tools.call_stream import HEADS_OF_OBJECT, MAX_HEAD_CHARS, CallStream
+from runner.chat.tools.call_stream import HEADS_OF_OBJECT, MAX_HEAD_CHARS, CallStream, ToolCallDelta
 from runner.chat.tools.calls import (
     ARGUMENT_KEYS,
     NAME_KEYS,
@@ -24,11 +25,14 @@ from runner.chat.tools.calls import (
 )
 from runner.chat.tools.delimited import MAX_CALL_CHARS, Part
 from runner.chat.tools.json_end import JsonEnd
+from runner.chat.tools.python_calls import python_calls
+from runner.types import ToolCall
 
 _MARK = re.compile(r"(`+)([{\[]?)|[{\[]")
 _FENCE = r"```[ \t]*(?:json|tools?|tool_calls?|function_calls?)?\s*"
 _OPENING = re.compile(rf'(?:{_FENCE})?(?:\[\s*|\{{\s*"tool_calls"\s*:\s*\[\s*)?(?=\{{)')
 _OPENING_BEGUN = re.compile(rf"```[ \t]*[a-z_]{{0,14}}\Z|(?:{_FENCE})?(?:\[\s*)?\Z")
+_PYTHON = re.compile(r"\[\s*([^\W\d][\w.-]*)\s*(\()?")
 _JSON = re.compile(r'(?:\[\s*)?\{\s*"')
 _AROUND = re.compile(r"[\s,;}\]]*")  # what stands between calls, and closes what they stand in
 _CLOSING = "```"
@@ -39,9 +43,12 @@ _KEYS = (*NAME_KEYS, *ARGUMENT_KEYS, "id", "type", "index", "tool_call_id", "too
 class UnmarkedCalls:
     """See runner.chat.family.ToolParser. It reads what the family's own parser leaves as text."""
 
-    def __init__(self, tools: Tools, marked: ToolParser | None = None) -> None:
-        """marked: the family's own parser; None: it has none."""
+    def __init__(
+        self, tools: Tools, marked: ToolParser | None = None, *, python: bool = False
+    ) -> None:
+        """marked: the family's own parser; None: it has none. python: calls may be written so."""
         self._tools = tools
+        self._python = python
         self._marked = marked
         self._names = {name for name in map(name_of, tools) if name is not None}
         self._streamed: frozenset[str] = frozenset()
@@ -83,7 +90,7 @@ class UnmarkedCalls:
         """What is held, when no more text follows it."""
         parts: list[Part] = []
         if self._take == self._opening and (opening := _OPENING.match(self._held)):
-            self._begin(opening)
+            self._begin(opening.end())
         if self._take == self._object:
             parts = self._ended(len(self._held))
         if self._take != self._after:
@@ -111,7 +118,11 @@ class UnmarkedCalls:
         """What may be the beginning of a call, until it is or is not."""
         found = _OPENING.match(self._held)
         if found is None:
-            return None if _OPENING_BEGUN.match(self._held) else self._no_call()
+            named = self._calls_python()
+            if named:
+                return self._begin(0)
+            undecided = named is None or _OPENING_BEGUN.match(self._held)
+            return None if undecided else self._no_call()
         end = JsonEnd().feed(self._held[found.end() :])
         whole = self._held[found.end() :][:end]
         named = _may_call(whole[:MAX_HEAD_CHARS], self._names)
@@ -119,14 +130,24 @@ class UnmarkedCalls:
             return None
         if not named and (named is False or len(whole) > MAX_HEAD_CHARS):
             return self._no_call()
-        self._begin(found)
-        return []
+        return self._begin(found.end())
 
-    def _begin(self, opening: re.Match[str]) -> None:
-        self._before += self._cut(opening.end())
+    def _calls_python(self) -> bool | None:
+        """Whether a list of calls in Python begins; None: what is held does not say."""
+        found = _PYTHON.match(self._held) if self._python else None
+        if found is None:
+            return False
+        if found[2] or found.end() < len(self._held):
+            return bool(found[2]) and found[1] in self._names
+        return None if any(name.startswith(found[1]) for name in self._names) else False
+
+    def _begin(self, opening: int) -> list[Part]:
+        """Take the first characters off what may be a call."""
+        self._before += self._cut(opening)
         self._end, self._scanned = JsonEnd(), 0
         self._preview = CallStream(HEADS_OF_OBJECT, self._streamed) if self._streamed else None
         self._take = self._object
+        return []
 
     def _no_call(self) -> list[Part]:
         before, self._before = self._before, ""
@@ -158,7 +179,10 @@ class UnmarkedCalls:
         shown, body, preview = self._shown(end), self._cut(end), self._preview
         before, self._before, self._take = self._before, "", self._after
         in_block = self._fenced or _CLOSING in before
-        calls = only_offered(calls_from_value(lenient_loads(body), bare=True), self._tools)
+        found = calls_from_value(lenient_loads(body), bare=True)
+        if found is None and self._python:
+            found = python_calls(body, self._tools)
+        calls = only_offered(found, self._tools)
         if not calls and (preview is None or not preview.begun):
             self._take = self._code if in_block else self._content
             return [before + body]
@@ -214,6 +238,14 @@ class UnmarkedCalls:
         """The first length characters of what is held, which they leave."""
         cut, self._held = self._held[:length], self._held[length:]
         return cut
+
+
+def calls_in(text: str, tools: Tools) -> list[str | ToolCall] | None:
+    """The calls in text, as JSON or Python, and the text beside them; None: there are none."""
+    parser = UnmarkedCalls(tools, python=True)
+    parts = (*parser.feed(text), *parser.finish())
+    found = [part for part in parts if not isinstance(part, ToolCallDelta)]
+    return found if any(isinstance(part, ToolCall) for part in found) else None
 
 
 def _around(text: str) -> int:

@@ -30,7 +30,8 @@ TOOLS = [
                 }
             },
         },
-    }
+    },
+    *({"type": "function", "function": {"name": name}} for name in "fg"),
 ]
 TEMPLATES = {
     "hermes": "<tool_call>",
