@@ -56,16 +56,10 @@ def _valid(text: str) -> str:
 
 
 def lenient_loads(text: str) -> Any:
-    """The JSON value of text; a comma too many, or brackets missing at the end, are mended where
-    only one reading is possible, and a value in Python's words counts. None when it is none."""
+    """The JSON value of text, also one in Python's words, with a comma before a closing bracket or
+    with brackets missing at its end. None when it is none."""
     try:
         return json.loads(text, parse_constant=_refused)
-    except (ValueError, RecursionError):
-        pass
-    mended = _mended(text)
-    try:
-        if mended is not None:
-            return json.loads(mended, parse_constant=_refused)
     except (ValueError, RecursionError):
         pass
     try:
@@ -76,34 +70,6 @@ def lenient_loads(text: str) -> Any:
 
 def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
-
-
-def _mended(text: str) -> str | None:
-    """text without commas before closing brackets, and with the brackets closed that are open at
-    its end. Strings stay as they are; None when one is open at the end, or brackets cross."""
-    out: list[str] = []
-    open_: list[str] = []
-    for piece in _PIECES.findall(text):
-        if piece.startswith('"'):
-            if len(piece) < 2 or not piece.endswith('"'):
-                return None
-        elif piece in "{[":
-            open_.append("}" if piece == "{" else "]")
-        elif piece in "}]":
-            if not open_ or open_.pop() != piece:
-                return None
-            _drop_comma(out)
-        out.append(piece)
-    if open_:
-        _drop_comma(out)
-    return "".join(out + open_[::-1])
-
-
-def _drop_comma(out: list[str]) -> None:
-    while out and out[-1].isspace():
-        out.pop()
-    if out and out[-1] == ",":
-        out.pop()
 
 
 def ends_in_string(text: str) -> bool:
