@@ -46,20 +46,6 @@ class ReasoningSplitter(Protocol):
         """What was held back, at the end of the text."""
 
 
-class OutputSplitter(Protocol):
-    """Takes an answer apart, reasoning and calls, as it arrives."""
-
-    @property
-    def in_reasoning(self) -> bool:
-        """Whether the text so far ends inside reasoning."""
-
-    def feed(self, text: str) -> list[OutputPart]:
-        """What text completes."""
-
-    def finish(self, text: str = "") -> list[OutputPart]:
-        """What the last text completes, with all that was held back."""
-
-
 @dataclass(frozen=True, slots=True)
 class MessageHeaders:
     """Of a family whose answers are messages with headers: what a grammar must allow before what
@@ -98,11 +84,8 @@ class Family:
     reasoning_tags: tuple[str, str] = THINK
     tool_parser: Callable[[Tools], ToolParser] | None = None
     """Makes a fresh parser. tools: those that were offered."""
-    reasoning_splitter: Callable[[], ReasoningSplitter] | None = None
+    reasoning_splitter: Callable[[Tools], ReasoningSplitter] | None = None
     """Where reasoning stands in messages of its own and not between tags."""
-    output_splitter: Callable[[Iterable[str] | None], OutputSplitter] | None = None
-    """Where one parser takes off calls as well as reasoning. It gets the names of the tools
-    whose calls are shown as they are written, None: calls come whole."""
     headers: MessageHeaders | None = None
     call_grammar: CallGrammar | None = None
     """How calls are written; None: not known well enough to enforce them."""

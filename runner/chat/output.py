@@ -10,7 +10,6 @@ from runner.chat.family import (
     PASSTHROUGH,
     Family,
     OutputPart,
-    OutputSplitter,
     ReasoningSplitter,
     ToolParser,
 )
@@ -77,8 +76,8 @@ def join_calls(pieces: Iterable[ToolCallDelta]) -> tuple[ToolCall, ...]:
 
 
 class TaggedOutput:
-    """An OutputSplitter that takes off the reasoning first, and tool calls from the rest. After a
-    call reasoning between tags may begin again."""
+    """Takes off the reasoning first, and tool calls from the rest. After a call reasoning between
+    tags may begin again."""
 
     def __init__(
         self,
@@ -94,16 +93,16 @@ class TaggedOutput:
 
     @property
     def in_reasoning(self) -> bool:
-        """See OutputSplitter."""
+        """Whether the text so far ends inside reasoning."""
         parser = self._again or self._reasoning
         return parser is not None and parser.in_reasoning
 
     def feed(self, text: str) -> list[OutputPart]:
-        """See OutputSplitter."""
+        """What text completes."""
         return list(self._calls(self._thought(text)))
 
     def finish(self, text: str = "") -> list[OutputPart]:
-        """See OutputSplitter."""
+        """What the last text completes, with all that was held back."""
         parts = list(self._calls(self._thought(text)))
         if self._reasoning is not None:
             parts += self._calls(self._reasoning.finish())
@@ -144,7 +143,7 @@ class OutputParser:
     around it included."""
 
     def __init__(
-        self, splitter: OutputSplitter, *, single: bool = False, in_deltas: bool = False
+        self, splitter: TaggedOutput, *, single: bool = False, in_deltas: bool = False
     ) -> None:
         """single: all calls but the first are left out, which is what parallel_tool_calls=false
         asks for. in_deltas: calls come as deltas, in OutputDelta.in_order."""
@@ -208,12 +207,8 @@ def output_parser(
         return None
     family = family_of(chat_template, name)
     names = [name for name in map(name_of, tools) if name is not None] if in_deltas else None
-    splitter: OutputSplitter | None
-    if family is not None and family.output_splitter is not None:
-        splitter = family.output_splitter(names)
-    else:
-        tags = tags if tags is not None else reasoning_tags_of(chat_template, name)
-        splitter = _tagged_output(family, tools, tags, names, named=name is not None)
+    tags = tags if tags is not None else reasoning_tags_of(chat_template, name)
+    splitter = _tagged_output(family, tools, tags, names, named=name is not None)
     if splitter is None:
         return None
     return OutputParser(splitter, single=single, in_deltas=in_deltas)
@@ -230,7 +225,7 @@ def _tagged_output(
     calls = tool_parser_of(family, tools, streamed, named=named) if tools else None
     reasoning: ReasoningSplitter | None = None
     if family is not None and family.reasoning_splitter is not None:
-        reasoning = family.reasoning_splitter()
+        reasoning = family.reasoning_splitter(tools)
     elif tags is not None:
         reasoning = ReasoningParser(*tags)
     if reasoning is None and calls is None:

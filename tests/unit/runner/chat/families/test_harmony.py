@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from runner.chat.families.harmony import FAMILY
 from runner.chat.output import OutputDelta, output_parser, special_tokens_of
+from runner.chat.tools.calls import Tools
 
 TOKENS = FAMILY.message_tokens
 TEMPLATE = "<|start|>assistant<|channel|>final<|message|>"
@@ -21,8 +22,11 @@ CALL = (
 )
 
 
-def parse(*pieces: str) -> OutputDelta:
-    parser = output_parser(TEMPLATE, tools=())
+TOOLS = [{"type": "function", "function": {"name": name}} for name in ("get_weather", "f")]
+
+
+def parse(*pieces: str, tools: Tools = TOOLS) -> OutputDelta:
+    parser = output_parser(TEMPLATE, tools=tools)
     assert parser is not None
     found = [parser.feed(piece) for piece in pieces] + [parser.finish()]
     return OutputDelta(
@@ -56,7 +60,12 @@ def test_the_recipient_may_stand_before_the_channel() -> None:
 def test_a_preamble_is_content_and_arguments_that_are_no_json_are_too() -> None:
     assert parse("<|channel|>commentary<|message|>I will look.<|end|>").content == "I will look."
     parts = parse("<|channel|>commentary to=functions.f<|message|>not json<|call|>")
-    assert (parts.content, parts.calls) == ("not json", ())
+    assert parts.calls == ()
+    assert "not json" in parts.content
+
+
+def test_without_tools_a_message_to_a_function_is_content() -> None:
+    assert parse(CALL, tools=()) == OutputDelta('{"city": "Rome"}')
 
 
 @pytest.mark.parametrize("text", ["", "plain words", "a <|b", " to the point", "{}"])

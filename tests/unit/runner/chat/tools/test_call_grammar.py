@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from runner.chat import families
-from runner.chat.families import harmony
 from runner.chat.family import Family
 from runner.chat.output import tool_parser_of
 from runner.chat.tools.call_grammar import (
@@ -81,10 +80,11 @@ def written(matcher: LlguidanceMatcher, seed: int, wander: int = 60) -> str:
 
 
 def calls_in(family: str, text: str) -> list[ToolCall]:
-    if family == "harmony":
-        parser: Any = harmony.HarmonySplitter()
-    else:
-        parser = tool_parser_of(known(family), TOOLS)
+    parser = tool_parser_of(known(family), TOOLS)
+    assert parser is not None
+    headers = known(family).reasoning_splitter
+    if headers is not None:
+        text = "".join(part for part in headers(TOOLS).feed(text) if isinstance(part, str))
     parts = [*parser.feed(text), *parser.finish()]
     return [part for part in parts if isinstance(part, ToolCall)]
 
