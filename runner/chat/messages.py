@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.chat.reasoning import ReasoningText
-from runner.chat.tools.delimited import token_begun
+from runner.chat.tools.delimited import begun
 
 MESSAGE = "<|message|>"  # after a header
 MAX_HEADER_CHARS = 1024
@@ -63,12 +63,12 @@ class MessageSplitter:
 
     def _take_header(self) -> list[str | ReasoningText] | None:
         start = self._held.lstrip()
-        begun = any(marker.startswith(start[: len(marker)]) for marker in self._form.begins)
+        is_header = any(begin.startswith(start[: len(begin)]) for begin in self._form.begins)
         end = self._held.find(MESSAGE, 0, MAX_HEADER_CHARS)
-        if begun and end < 0 and len(self._held) < MAX_HEADER_CHARS:
+        if is_header and end < 0 and len(self._held) < MAX_HEADER_CHARS:
             return None
         self._in_header, self._marks = False, ("", "")
-        if begun and end >= 0:
+        if is_header and end >= 0:
             self._marks = self._form.marks(self._held[:end])
             self._held = self._held[end + len(MESSAGE) :]
         return [] if self._marks is None else [self._marks[0]]
@@ -81,7 +81,7 @@ class MessageSplitter:
             parts = self._parts_of(body)
             self._in_header, self._marks = True, ("", "")
             return [*parts, after]
-        cut = len(self._held) - token_begun(self._held, self._form.tokens)
+        cut = len(self._held) - max(begun(self._held, token) for token in self._form.tokens)
         body, self._held = self._held[:cut], self._held[cut:]
         return self._parts_of(body) or None
 

@@ -99,11 +99,11 @@ class TaggedOutput:
 
     def feed(self, text: str) -> list[OutputPart]:
         """What text completes."""
-        return list(self._calls(self._thought(text)))
+        return [*self._calls([text] if self._reasoning is None else self._reasoning.feed(text))]
 
     def finish(self, text: str = "") -> list[OutputPart]:
         """What the last text completes, with all that was held back."""
-        parts = list(self._calls(self._thought(text)))
+        parts = self.feed(text)
         if self._reasoning is not None:
             parts += self._calls(self._reasoning.finish())
         if self._tools is not None:
@@ -111,9 +111,6 @@ class TaggedOutput:
         if self._again is not None:
             parts += self._again.finish()
         return parts
-
-    def _thought(self, text: str) -> list[str | ReasoningText]:
-        return [text] if self._reasoning is None else self._reasoning.feed(text)
 
     def _calls(self, parts: Iterable[str | ReasoningText]) -> Iterator[OutputPart]:
         for part in parts:
@@ -206,23 +203,10 @@ def output_parser(
     if name == PASSTHROUGH:
         return None
     family = family_of(chat_template, name)
-    names = [name for name in map(name_of, tools) if name is not None] if in_deltas else None
     tags = tags if tags is not None else reasoning_tags_of(chat_template, name)
-    splitter = _tagged_output(family, tools, tags, names, named=name is not None)
-    if splitter is None:
-        return None
-    return OutputParser(splitter, single=single, in_deltas=in_deltas)
-
-
-def _tagged_output(
-    family: Family | None,
-    tools: Tools,
-    tags: tuple[str, str] | None,
-    streamed: Iterable[str] | None,
-    *,
-    named: bool,
-) -> TaggedOutput | None:
-    calls = tool_parser_of(family, tools, streamed, named=named) if tools else None
+    calls = tool_parser_of(family, tools, named=name is not None) if tools else None
+    if calls is not None and in_deltas:
+        calls.stream(filter(None, map(name_of, tools)))
     reasoning: ReasoningSplitter | None = None
     if family is not None and family.reasoning_splitter is not None:
         reasoning = family.reasoning_splitter(tools)
@@ -230,23 +214,15 @@ def _tagged_output(
         reasoning = ReasoningParser(*tags)
     if reasoning is None and calls is None:
         return None
-    return TaggedOutput(reasoning, calls, tags)
+    splitter = TaggedOutput(reasoning, calls, tags)
+    return OutputParser(splitter, single=single, in_deltas=in_deltas)
 
 
 def tool_parser_of(
-    family: Family | None,
-    tools: Tools,
-    streamed: Iterable[str] | None = None,
-    *,
-    named: bool = False,
+    family: Family | None, tools: Tools, *, named: bool = False
 ) -> ToolParser | None:
     """A fresh parser of a family's calls; None where there is none. tools: those that were offered;
-    some tool formats leave the types of arguments to them. streamed: names of the tools whose
-    calls are shown as they are written. named: by PARSER, so that only its own tool format
-    counts."""
+    some tool formats leave the types of arguments to them. named: by PARSER, so that only its own
+    tool format counts."""
     parser = family.tool_parser(tools) if family is not None and family.tool_parser else None
-    if not named and not isinstance(parser, UnmarkedCalls):
-        parser = UnmarkedCalls(tools, parser)
-    if parser is not None and streamed is not None:
-        parser.stream(streamed)
-    return parser
+    return parser if named or isinstance(parser, UnmarkedCalls) else UnmarkedCalls(tools, parser)

@@ -17,7 +17,6 @@ from runner.chat.tools.calls import ends_in_string
 from runner.types import ToolCall
 
 MAX_CALL_CHARS = 65_536  # a longer one is content
-_MAX_TOKEN_CHARS = 16  # of the tokens around messages
 _MAX_ENDS = 16  # end markers in the texts of one call
 
 Decode = Callable[[str], list[str | ToolCall] | None]
@@ -231,11 +230,3 @@ def begun(text: str, marker: str) -> int:
             return len(text) - at
         at = text.find(marker[0], at + 1)
     return 0
-
-
-def token_begun(text: str, tokens: tuple[str, ...]) -> int:
-    """How many characters at the end of text may be one of tokens, which begin with <, or its
-    beginning."""
-    start = text.rfind("<", max(0, len(text) - _MAX_TOKEN_CHARS))
-    tail = text[start:] if start >= 0 else ""
-    return len(tail) if tail and any(token.startswith(tail) for token in tokens) else 0

@@ -253,75 +253,47 @@ def _around(text: str) -> int:
     return found.end() if found else 0
 
 
-class _Undecided(Exception):
-    """The text ends before it is known."""
-
-
 def _may_call(text: str, names: Collection[str]) -> bool | None:
     """Whether the object that begins with text calls one of names; None: its beginning does not
     say."""
-    try:
-        return _calls(_Pieces(text), names)
-    except _Undecided:
-        return None
-
-
-class _Pieces:
-    """The words of a JSON text, one after the other."""
-
-    def __init__(self, text: str) -> None:
-        self._rest = iter(_PIECE.findall(text))
-
-    def next(self) -> str:
-        """The next one. Raises _Undecided at the end."""
-        for piece in self._rest:
-            return str(piece)
-        raise _Undecided
-
-    def skip(self, first: str) -> None:
-        """Read the rest of the value that begins with first."""
-        depth = int(first in "{[")
-        while depth:
-            piece = self.next()
-            depth += (piece in "{[") - (piece in "}]")
-
-
-def _calls(pieces: _Pieces, names: Collection[str], opening: str | None = None) -> bool:
-    named = given = False
-    if (opening or pieces.next()) != "{":
-        return False
-    while (key := pieces.next()) != "}":
-        if not _among(key, _KEYS) or pieces.next() != ":":
-            return False
-        word, value = key[1:-1], pieces.next()
-        if word == "function" and value == "{":
-            return _calls(pieces, names, value)
+    named: bool | None = False
+    given, pieces = False, iter(_PIECE.findall(text)[1:])
+    for key in pieces:
+        known = _among(key, _KEYS)
+        if not known or next(pieces, ":") != ":":
+            return False if known else known
+        word, value = key[1:-1], next(pieces, None)
+        if value is None or (word == "function" and value == "{"):
+            continue  # whose keys count as its own
         if word in NAME_KEYS:
             named = _among(value, names)
             if not named:
-                return False
+                return named
         elif word == "tool_calls":
-            if value == "[":
-                pieces.next()  # with a brace it is more of the opening, and does not come here
-            return False
+            return None if value == "[" and next(pieces, None) is None else False
         else:
             given = given or word in ARGUMENT_KEYS
             if named and given:
                 return True
-            pieces.skip(value)
-        if (mark := pieces.next()) == "}":
-            break
+            if not _skipped(value, pieces):
+                return None
+        mark = next(pieces, ",")
         if mark != ",":
-            return False
-    return named and given
+            return bool(named and given and mark == "}")
+    return None
 
 
-def _among(piece: str, words: Collection[str]) -> bool:
-    """Whether piece is a string of words. Raises _Undecided for the beginning of one."""
-    if not piece.startswith('"'):
-        return False
-    if len(piece) > 1 and piece.endswith('"'):
+def _skipped(first: str, pieces: Iterator[str]) -> bool:
+    """Read the rest of the value that begins with first, if all of it is there."""
+    depth = int(first in "{[")
+    while depth and (piece := next(pieces, None)) is not None:
+        depth += (piece in "{[") - (piece in "}]")
+    return not depth
+
+
+def _among(piece: str, words: Collection[str]) -> bool | None:
+    """Whether piece is a string of words; None: it begins one."""
+    if len(piece) > 1 and piece.startswith('"') and piece.endswith('"'):
         return piece[1:-1] in words
-    if any(word.startswith(piece[1:]) for word in words):
-        raise _Undecided
-    return False
+    begun = piece.startswith('"') and any(word.startswith(piece[1:]) for word in words)
+    return None if begun else False
