@@ -56,9 +56,14 @@ class Load:
         return " and ".join(item.bundle.name.short for item in self.residents)
 
     @property
+    def first(self) -> Resident:
+        """The model under which it is counted: the first one that is not about to go."""
+        return next((item for item in self.residents if not item.retired), self.residents[0])
+
+    @property
     def first_name(self) -> str:
-        """The name of the first one of them, under which it is counted."""
-        return self.residents[0].bundle.name.short
+        """Its name."""
+        return self.first.bundle.name.short
 
     @property
     def users(self) -> int:

@@ -126,6 +126,21 @@ def test_stopping_one_leaves_the_answer_of_another(
     assert not worker.is_running()
 
 
+def test_the_memory_is_counted_where_the_first_model_is_only_finishing(
+    daemon: RunningDaemon, client: httpx.Client
+) -> None:
+    text = "<|slow|>" + "x" * 200
+    body = {"model": "pirate", "messages": [{"role": "user", "content": text}]}
+    with daemon.client() as other, other.stream("POST", "/api/chat", json=body) as response:
+        next(response.iter_lines())
+        chat(client, "poet", "x")
+        assert loaded(client)["poet"]["shares_memory_of"] == "pirate:latest"
+        client.post("/api/generate", json={"model": "pirate", "keep_alive": 0})
+        (poet,) = loaded(client).values()
+        assert poet["size"] > 0
+        assert "shares_memory_of" not in poet
+
+
 def test_each_expires_by_its_own_keep_alive_and_the_last_one_ends_the_worker(
     daemon: RunningDaemon, client: httpx.Client
 ) -> None:

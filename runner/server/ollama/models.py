@@ -93,7 +93,7 @@ async def _stats(item: Load) -> dict[str, Any] | None:
 
 def _resident(item: Resident, stats: dict[str, Any] | None) -> RunningModelEntry:
     plan, estimate = item.load.plan.load_plan, item.load.plan.estimate
-    name, (first, *_) = _name(item), item.load.residents
+    name, first = _name(item), item.load.first
     left_s = item.expires_at_s - asyncio.get_running_loop().time()
     if item.users:
         left_s = item.keep_alive_s
