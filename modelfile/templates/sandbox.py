@@ -132,7 +132,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Functions, macros and methods."""
-        __self.budget.step()
+        __self.budget.steps(1)
         owner = getattr(__obj, "__self__", None)
         if isinstance(owner, str) and not kwargs:
             args = check_method(__self.budget, owner, str(getattr(__obj, "__name__", "")), args)
@@ -145,12 +145,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call_filter(self, *args: Any, **kwargs: Any) -> Any:
         """A filter named in map."""
-        self.budget.step()
+        self.budget.steps(1)
         return super().call_filter(*args, **kwargs)
 
     def call_test(self, *args: Any, **kwargs: Any) -> Any:
         """A test named in select."""
-        self.budget.step()
+        self.budget.steps(1)
         return super().call_test(*args, **kwargs)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:

@@ -50,6 +50,7 @@ class Frame:
 
 
 Evaluate = Callable[[Frame, Any], Any]
+Access = nodes.FieldNode | nodes.VariableNode | nodes.ChainNode
 
 
 class VariableScope:
@@ -123,17 +124,8 @@ class Expressions:
             return _failing("nil is not a command", first)
         return self.operand(first)
 
-    def _fields_with_arguments(
-        self, node: nodes.FieldNode | nodes.ChainNode | nodes.VariableNode
-    ) -> Evaluate:
-        owner: Evaluate
-        names = node.names
-        if isinstance(node, nodes.FieldNode):
-            owner = _dot
-        elif isinstance(node, nodes.VariableNode):
-            owner, names = self._variable(nodes.VariableNode(node.position, names[:1])), names[1:]
-        else:
-            owner = self.operand(node.node)
+    def _fields_with_arguments(self, node: Access) -> Evaluate:
+        owner, names = self._owner(node)
 
         def refuse(frame: Frame, dot: Any) -> Any:
             refuse_arguments(owner(frame, dot), names, node)
@@ -144,43 +136,28 @@ class Expressions:
         """A value that stands for itself, whatever is wanted."""
         if isinstance(node, nodes.DotNode):
             return _dot
-        if isinstance(node, nodes.FieldNode):
-            return _field(node)
-        if isinstance(node, nodes.VariableNode):
-            return self._variable(node)
+        if isinstance(node, nodes.FieldNode | nodes.VariableNode | nodes.ChainNode):
+            owner, names = self._owner(node)
+            return _access(owner, names, node) if names else owner
         if isinstance(node, nodes.PipeNode):
             return self.pipe(node)
-        if isinstance(node, nodes.ChainNode):
-            return self._chain(node)
         if isinstance(node, nodes.IdentifierNode):
             return self._call(node, node, [], None)
         assert isinstance(node, nodes.ConstantNode)
         return _constant(node.value)
 
-    def _variable(self, node: nodes.VariableNode) -> Evaluate:
-        slot = self._scope.find(node.names[0])
-        if slot is None:
-            return _failing(f"undefined variable: {node.names[0]}", node)
-        if len(node.names) == 1:
-            return lambda frame, _dot: frame.slots[slot]
-        names = node.names[1:]
-        if len(names) == 1:
-            name = names[0]
-
-            def one(frame: Frame, _dot: Any) -> Any:
-                value = frame.slots[slot]
-                if type(value) is dict:
-                    return value.get(name, NIL)
-                return get_fields(value, names, node)
-
-            return one
-        return lambda frame, _dot: get_fields(frame.slots[slot], names, node)
-
-    def _chain(self, node: nodes.ChainNode) -> Evaluate:
+    def _owner(self, node: Access) -> tuple[Evaluate, list[str]]:
+        """What has the first of the fields, and the names of these."""
+        if isinstance(node, nodes.FieldNode):
+            return _dot, node.names
+        if isinstance(node, nodes.VariableNode):
+            slot = self._scope.find(node.names[0])
+            if slot is None:
+                return _failing(f"undefined variable: {node.names[0]}", node), node.names[1:]
+            return lambda frame, _dot: frame.slots[slot], node.names[1:]
         if _is_nil(node.node):
-            return _failing(f"indirection through explicit nil in {node}", node)
-        owner = self.operand(node.node)
-        return lambda frame, dot: get_fields(owner(frame, dot), node.names, node)
+            return _failing(f"indirection through explicit nil in {node}", node), node.names
+        return self.operand(node.node), node.names
 
     def _call(
         self,
@@ -255,21 +232,22 @@ def _concrete(value: Evaluate) -> Evaluate:
     return dig
 
 
-def _field(node: nodes.FieldNode) -> Evaluate:
-    names = node.names
+def _access(owner: Evaluate, names: list[str], node: Node) -> Evaluate:
+    """The fields of what owner gives; a single one, as nearly all are, without a call more."""
     if len(names) > 1:
-        return lambda _frame, dot: get_fields(dot, names, node)
+        return lambda frame, dot: get_fields(owner(frame, dot), names, node)
     name = names[0]
 
-    def one(_frame: Frame, dot: Any) -> Any:
-        if isinstance(dot, GoStruct):
+    def one(frame: Frame, dot: Any) -> Any:
+        value = dot if owner is _dot else owner(frame, dot)
+        if isinstance(value, GoStruct):
             try:
-                return dot.fields[name]
+                return value.fields[name]
             except KeyError:
                 pass
-        elif type(dot) is dict:
-            return dot.get(name, NIL)
-        return get_fields(dot, names, node)
+        elif type(value) is dict:
+            return value.get(name, NIL)
+        return get_fields(value, names, node)
 
     return one
 
@@ -331,10 +309,12 @@ def _called(
     call = function.call
 
     def apply(frame: Frame, dot: Any) -> Any:
-        final = () if last is None else (last(frame, dot),)
+        final = None if last is None else last(frame, dot)
         arguments = [value(frame, dot) for value in values]
+        if last is not None:
+            arguments.append(final)
         try:
-            return _counted(frame, call, *arguments, *final)
+            return _counted(frame, call, arguments)
         except CallFault as error:
             raise _refused(name, error, node) from error
 
@@ -350,7 +330,7 @@ def _compared(function: TemplateFunction, node: Node, left: Evaluate, right: Eva
         if type(first) is str and type(other) is str and len(first) < _LARGE:
             return first == other
         try:
-            return _counted(frame, call, first, other)
+            return _counted(frame, call, [first, other])
         except CallFault as error:
             raise _refused("eq", error, node) from error
 
@@ -361,11 +341,11 @@ def _refused(name: str, error: CallFault, node: Node) -> ExecFault:
     return fault(f"error calling {name}: {error}", node)
 
 
-def _counted(frame: Frame, call: Callable[..., Any], *arguments: Any) -> Any:
+def _counted(frame: Frame, call: Callable[..., Any], arguments: list[Any]) -> Any:
     budget = frame.run.budget
-    budget.step()
+    budget.steps(1)
     for argument in arguments:
-        if isinstance(argument, str):
+        if isinstance(argument, str) and len(argument) > _LARGE:
             budget.read(argument)
     value = call(budget, *arguments)
     if isinstance(value, str) and len(value) > _LARGE:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import Final
 
 _SPACE: Final = " \t\r\n"
@@ -32,33 +32,12 @@ _FAULTS: Final = {
 }
 
 
-class ItemType(Enum):
-    """What a token is."""
-
-    ERROR = auto()
-    EOF = auto()
-    TEXT = auto()
-    LEFT = auto()
-    RIGHT = auto()
-    SPACE = auto()
-    ASSIGN = auto()
-    DECLARE = auto()
-    PIPE = auto()
-    OPEN = auto()
-    CLOSE = auto()
-    STRING = auto()
-    RAW_STRING = auto()
-    NUMBER = auto()
-    VARIABLE = auto()
-    FIELD = auto()
-    DOT = auto()
-    BOOL = auto()
-    NIL = auto()
-    IDENTIFIER = auto()
-    CHAR = auto()
-    KEYWORD = auto()
-
-
+# What a token is.
+ItemType = Enum(
+    "ItemType",
+    "ERROR EOF TEXT LEFT RIGHT SPACE ASSIGN DECLARE PIPE OPEN CLOSE STRING RAW_STRING NUMBER"
+    " VARIABLE FIELD DOT BOOL NIL IDENTIFIER CHAR KEYWORD",
+)
 KEYWORDS: Final = frozenset(
     ("block", "break", "continue", "define", "else", "end", "if", "range", "template", "with")
 )

@@ -98,7 +98,10 @@ def kind(value: Any) -> str:
     """bool, int, uint, float, string, slice, map, struct, pointer or invalid."""
     if isinstance(value, GoStruct):
         return "pointer" if value.pointer else "struct"
-    return next((shape for type_, shape, _ in _TYPES if isinstance(value, type_)), "invalid")
+    for type_, shape, _ in _TYPES:
+        if isinstance(value, type_):
+            return shape
+    return "invalid"
 
 
 def type_name(value: Any) -> str:
