@@ -11,7 +11,6 @@ from dataclasses import replace
 from runner.settings import Address, Settings, parse_address
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def daemon_facts(settings: Settings, url: str) -> dict[str, str]:
@@ -19,7 +18,7 @@ def daemon_facts(settings: Settings, url: str) -> dict[str, str]:
     its models; nothing where it is another user's or another machine's."""
     try:
         facts = json.loads((settings.state_dir / "daemon.json").read_bytes())
-        is_own = reachable(parse_address(facts["url"])).url == url
+        is_own = parse_address(facts["url"]).reachable.url == url
         known = {"token", "models"} & facts.keys() if is_own else ()
         return {key: str(facts[key]) for key in known}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -31,11 +30,6 @@ def spoken_plainly(settings: Settings) -> Address:
     return settings.host if settings.tls_cert is None else replace(settings.host, scheme="http")
 
 
-def reachable(address: Address) -> Address:
-    """The address to connect to: a daemon that listens everywhere is reached on this machine."""
-    return Address(_WILDCARD.get(address.host, address.host), address.port, address.scheme)
-
-
 def is_local(address: Address) -> bool:
     """Whether a daemon started here would listen at this address."""
-    return address.scheme == "http" and reachable(address).host in LOOPBACK
+    return address.scheme == "http" and address.reachable.host in LOOPBACK

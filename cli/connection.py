@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cli.addresses import LOOPBACK, daemon_facts, is_local, reachable, spoken_plainly
+from cli.addresses import LOOPBACK, daemon_facts, is_local, spoken_plainly
 from runner.settings import Address, Settings, host_source, load
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def new_client(settings: Settings) -> Client:
     """A client for the daemon of settings; connects with each request."""
     from runner.client import Client
 
-    url = reachable(settings.address).url
+    url = settings.address.reachable.url
     key = settings.api_key or daemon_facts(settings, url).get("token")
     return Client(url, key=key, certificate=settings.tls_cert, source=host_source())
 

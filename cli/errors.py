@@ -79,11 +79,11 @@ def _of_daemon(message: str, code: str | None, details: dict[str, object]) -> tu
 
 def _models_place() -> str:
     """Where the daemon keeps its models, which it tells no client; "" for another user's."""
-    from cli.addresses import daemon_facts, reachable
+    from cli.addresses import daemon_facts
     from runner.settings import load
 
     settings = load()
-    folder = daemon_facts(settings, reachable(settings.address).url).get("models")
+    folder = daemon_facts(settings, settings.address.reachable.url).get("models")
     return f" The models are in {folder}" if folder else ""
 
 

@@ -21,6 +21,9 @@ LOG_FILE = "daemon.log"  # in the state folder: of a daemon in the background
 DEFAULT_PORT = 4327  # H-E-A-R on a telephone
 
 
+_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
 class SettingsError(Exception):
     """A variable holds a value that cannot be used. The message names it."""
 
@@ -38,6 +41,11 @@ class Address:
         """The base URL, without a trailing slash."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def reachable(self) -> Address:
+        """Where to connect to: a daemon that listens everywhere is reached on this machine."""
+        return replace(self, host=_WILDCARD.get(self.host, self.host))
 
 
 def parse_address(text: str) -> Address:

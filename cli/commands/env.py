@@ -15,12 +15,11 @@ def command(
 
     For use in a shell: eval "$(hearth env)"
     """
-    from cli.addresses import reachable
     from cli.render import print_json
     from runner.settings import describe, load, set_variables
 
     settings = load()
-    url = reachable(settings.address).url
+    url = settings.address.reachable.url
     clients = {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_KEY": "hearth",

@@ -38,7 +38,7 @@ from runner.models.options import check_options
 from runner.models.resident import Load, Resident
 from runner.models.supervisor import WorkerHandle
 from runner.models.watchdog import Timeouts
-from runner.settings import Settings
+from runner.settings import Settings, source
 from runner.types import LoadPlan
 
 log = logging.getLogger("hearth.models")
@@ -185,7 +185,7 @@ class Manager:
         if queued >= self.settings.max_queue:
             raise QueueFull(
                 f"{queued} requests are already waiting "
-                f"(HEARTH_MAX_QUEUE={self.settings.max_queue}); try again later",
+                f"({source('max_queue')}={self.settings.max_queue}); try again later",
                 retry_after_s=min(60, 1 + queued // parallel),
             )
 
@@ -356,7 +356,7 @@ class Manager:
                     return self._plan(asked, self._memory.budget(others))
                 obstacle: CapacityError = CapacityError(
                     f"{len(others)} models are loaded and busy "
-                    f"(HEARTH_MAX_LOADED_MODELS={max_models})"
+                    f"({source('max_loaded_models')}={max_models})"
                 )
             except InsufficientMemory as error:
                 obstacle = error

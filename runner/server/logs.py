@@ -45,10 +45,10 @@ class JsonFormatter(logging.Formatter):
 
 def destination(file: Path) -> str | None:
     """Where this process's log goes: file, "journal", or None: to whoever has its stderr."""
-    stderr = os.fstat(2)
-    if os.environ.get("JOURNAL_STREAM") == f"{stderr.st_dev}:{stderr.st_ino}":
-        return "journal"
     with contextlib.suppress(OSError):
+        stderr = os.fstat(2)
+        if os.environ.get("JOURNAL_STREAM") == f"{stderr.st_dev}:{stderr.st_ino}":
+            return "journal"
         if os.path.samestat(stderr, file.stat()):
             return str(file)
     return None

@@ -98,8 +98,7 @@ def who_listens(address: Address) -> str:
 def _ask_version(
     address: Address, connect: Callable[..., http.client.HTTPConnection]
 ) -> dict[str, Any] | None:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)
-    connection = connect(host, address.port, timeout=_ASK_TIMEOUT_S)
+    connection = connect(address.reachable.host, address.port, timeout=_ASK_TIMEOUT_S)
     try:
         connection.request("GET", "/api/version")
         value = json.loads(connection.getresponse().read(65_536))

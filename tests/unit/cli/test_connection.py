@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli import connection
-from cli.addresses import is_local, reachable
+from cli.addresses import is_local
 from cli.connection import connect
 from runner.client import Client, DaemonUnreachable
 from runner.settings import Settings, load, parse_address
@@ -21,7 +21,7 @@ from tests.unit.cli.conftest import FakeDaemon
     ],
 )
 def test_a_daemon_that_listens_everywhere_is_reached_here(address: str, url: str) -> None:
-    assert reachable(parse_address(address)).url == url
+    assert parse_address(address).reachable.url == url
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+from pathlib import Path
 
-from runner.server.logs import JsonFormatter, LineFormatter
+import pytest
+
+from runner.server.logs import JsonFormatter, LineFormatter, destination
 
 
 def record(message: str, *args: object, fault: bool = False) -> logging.LogRecord:
@@ -36,3 +40,12 @@ def test_json_holds_the_traceback_of_a_fault() -> None:
 
 def test_text_escapes_what_could_forge_a_line() -> None:
     assert "\x1b" not in LineFormatter().format(record("model \x1b[31m"))
+
+
+def test_where_the_log_goes_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = os.fstat(2)
+    assert destination(tmp_path / "no-such") is None
+    monkeypatch.setenv("JOURNAL_STREAM", f"{stderr.st_dev}:{stderr.st_ino}")
+    assert destination(tmp_path / "no-such") == "journal"
+    monkeypatch.setenv("JOURNAL_STREAM", "1:2")
+    assert destination(tmp_path / "no-such") is None
