@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,15 +22,21 @@ log = logging.getLogger("hearth.http")
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is told of a request; finished: how its sequences ended."""
+    """What is told of a request. finished: how its sequences ended; answer: what is replied to one
+    that generates nothing, such as embeddings with their usage."""
 
     model: str | None = None
     status: int | None = None
+    answer: Mapping[str, Any] = field(default_factory=dict)
     finished: list[Finish] = field(default_factory=list)
 
     def text(self) -> str:
         """The line's last words."""
         words = [] if self.model is None else [f" model={self.model[:200]}"]
+        usage = self.answer.get("usage") or self.answer
+        tokens = usage.get("prompt_tokens", usage.get("prompt_eval_count"))
+        if tokens is not None and not self.finished:
+            words.append(f" prompt_tokens={tokens}")
         if self.finished:
             first, usages = self.finished[0], [finish.usage for finish in self.finished]
             words += [

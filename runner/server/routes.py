@@ -43,9 +43,12 @@ class RouteSpec:
             answer = await self.handler(http)
         else:
             body = await http.read(self.takes)
-            if record := current_record():
+            record = current_record()
+            if record is not None:
                 record.model = getattr(body, "model_name", None) or getattr(body, "model", None)
             answer = await self.handler(http, body)
+            if record is not None and isinstance(answer, dict):
+                record.answer = answer
         if answer is not None:
             await http.reply(answer)
 

@@ -18,6 +18,8 @@ def test_each_request_is_a_line_with_its_model_and_tokens_and_no_words(
     with daemon.client() as client:
         client.post("/v1/chat/completions", json={**chat, "max_tokens": 3})
         client.post("/api/chat", json={**chat, "stream": True}, headers={"x-api-key": CANARY})
+        client.post("/v1/embeddings", json={"model": "echo", "input": CANARY})
+        client.post("/api/embed", json={"model": "echo", "input": [CANARY]})
         client.post("/api/show", json={"model": "no-such"})
         client.post("/v1/chat/completions", content=CANARY)
         client.get(f"/api/tags?{CANARY}")
@@ -31,6 +33,8 @@ def test_each_request_is_a_line_with_its_model_and_tokens_and_no_words(
         r"completion_tokens=3 finish=length",
         r"POST /api/chat 200 T model=echo prompt_tokens=\d+ cached_tokens=\d+ "
         r"completion_tokens=\d+ finish=stop",
+        r"POST /v1/embeddings 200 T model=echo prompt_tokens=\d+",
+        r"POST /api/embed 200 T model=echo prompt_tokens=\d+",
         r"POST /api/show 404 T model=no-such",
         r"POST /v1/chat/completions 400 T",
         r"GET /api/tags 200 T",
