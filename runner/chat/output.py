@@ -17,7 +17,7 @@ from runner.chat.reasoning import ReasoningParser, ReasoningText
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.calls import Tools, name_of
 from runner.chat.tools.unmarked_calls import UnmarkedCalls
-from runner.types import ToolCall
+from runner.types import Delta, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +226,12 @@ def tool_parser_of(
     tool format counts."""
     parser = family.tool_parser(tools) if family is not None and family.tool_parser else None
     return parser if named or isinstance(parser, UnmarkedCalls) else UnmarkedCalls(tools, parser)
+
+
+def parse_delta(parser: OutputParser | None, delta: Delta) -> OutputDelta:
+    """What a delta completes. parser None: its text is all content."""
+    if parser is None:
+        return OutputDelta(delta.text)
+    if delta.finish is None:
+        return parser.feed(delta.text, delta.token_count)
+    return parser.finish(delta.text, delta.token_count)

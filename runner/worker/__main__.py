@@ -1,7 +1,8 @@
 """python -m runner.worker FD | --probe | --smoke MODEL.gguf [--tokens N]
 
-FD: serve the daemon on this inherited socket. --probe: one line of JSON about the installed
-llama.cpp. --smoke: generate from a model file in this very process, as a health check.
+FD: serve the daemon on this inherited socket. --probe: one line of JSON, which
+backends can compute on a GPU here. --smoke: generate from a model file in this very process, as a
+health check.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def main() -> int:
     """The exit code; serving a daemon does not return."""
     parser = argparse.ArgumentParser(prog="python -m runner.worker", description=__doc__)
     parser.add_argument("fd", nargs="?", type=int, help="the socket to the daemon")
-    parser.add_argument("--probe", action="store_true", help="describe the installed llama.cpp")
+    parser.add_argument("--probe", action="store_true", help="say what can use a GPU")
     parser.add_argument("--smoke", metavar="MODEL", help="generate from a GGUF file")
     parser.add_argument("--tokens", type=int, default=8, help="how many, for --smoke")
     options = parser.parse_args()

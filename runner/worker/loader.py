@@ -37,14 +37,7 @@ class ModelRuntime:
 
     def info(self) -> WorkerInfo:
         """What the ready frame says of it."""
-        capacity = self.engine.capacity
-        return WorkerInfo(
-            description=self.model.description,
-            chat_template=self.model.chat_template is not None,
-            context_length=capacity.context_length,
-            max_sequences=capacity.max_sequences,
-            vocabulary=capacity.vocabulary,
-        )
+        return WorkerInfo(vocabulary=self.engine.capacity.vocabulary)
 
 
 def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:

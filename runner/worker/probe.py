@@ -11,12 +11,20 @@ _GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  # of Linux, of Linux 
 
 
 def probe() -> int:
-    """Print one line of JSON: the facts of runner.backends.llamacpp.probe with torch_gpu, or
-    {"error"}. Returns the exit code."""
+    """Print one line of JSON: version, gpu_offload (whether llama.cpp can put layers on a GPU) and
+    torch_gpu, or {"error"}. Returns the exit code."""
     try:
-        from runner.backends.llamacpp.probe import probe as facts
+        from llama_cpp import llama_cpp as native
 
-        print(json.dumps({**facts(), "torch_gpu": torch_gpu()}))
+        from runner.backends.host_sampling.library import start_library
+
+        start_library()
+        facts = {
+            "version": native.llama_version().decode(),
+            "gpu_offload": bool(native.llama_supports_gpu_offload()),
+            "torch_gpu": torch_gpu(),
+        }
+        print(json.dumps(facts))
     except Exception as error:
         print(json.dumps({"error": f"llama.cpp is unusable: {error}"}))
         return 1

@@ -100,10 +100,6 @@ async def read_frame(reader: StreamReader) -> dict[str, Any] | None:
 class WorkerInfo:
     """What a worker says of itself once the model is loaded."""
 
-    description: str
-    chat_template: bool
-    context_length: int
-    max_sequences: int
     vocabulary: int
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from runner.chat.output import OutputDelta, OutputParser
+from runner.chat.output import OutputDelta, OutputParser, parse_delta
 from runner.chat.reasoning import ReasoningText
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.server.anthropic.answers import (
@@ -61,7 +61,7 @@ class MessageRenderer(StreamRenderer):
     def events(self, arrived: Deltas) -> bytes:
         out = [] if self._begun else [self._start()]
         for _, delta in arrived:
-            self._add(out, self._parse(delta.text, delta.finish is not None))
+            self._add(out, parse_delta(self._parser, delta))
             if delta.finish is not None:
                 self._close(out)
                 out.append(self._finish(delta.finish))
@@ -73,11 +73,6 @@ class MessageRenderer(StreamRenderer):
 
     def end(self) -> bytes:
         return _event("message_stop")
-
-    def _parse(self, text: str, last: bool) -> OutputDelta:
-        if self._parser is None:
-            return OutputDelta(text)
-        return self._parser.finish(text) if last else self._parser.feed(text)
 
     def _start(self) -> bytes:
         self._begun = True

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from pydantic_core import to_json
 
-from runner.chat.output import OutputDelta, OutputParser
+from runner.chat.output import OutputDelta, OutputParser, parse_delta
 from runner.models.delta_stream import DeltaStream
 from runner.models.lease import Lease
 from runner.models.options import check_options
@@ -17,10 +17,10 @@ from runner.server.keep_alive import keep_alive_s
 from runner.server.leases import leased
 from runner.server.ollama.timings import figures, now_text
 from runner.server.ollama.wire import OllamaGenerateFields
-from runner.server.openai.logprobs import FLOOR
+from runner.server.openai.logprobs import chat_logprobs
 from runner.server.sse import NDJSON
 from runner.server.stream import Deltas, StreamRenderer, collect, progress_fields
-from runner.types import Delta, Finish, TokenLogprob
+from runner.types import Delta, Finish
 
 Wording = Callable[[OutputDelta], dict[str, Any]]
 
@@ -72,11 +72,7 @@ class OllamaRenderer(StreamRenderer):
 
     def parts(self, delta: Delta) -> OutputDelta:
         """What a delta completes."""
-        if self._parser is None:
-            return OutputDelta(delta.text)
-        if delta.finish is not None:
-            return self._parser.finish(delta.text)
-        return self._parser.feed(delta.text)
+        return parse_delta(self._parser, delta)
 
     def last(self, finish: Finish, parts: OutputDelta) -> dict[str, Any]:
         """The fields of the last event."""
@@ -100,7 +96,7 @@ class OllamaRenderer(StreamRenderer):
         if parts.content or parts.reasoning or parts.calls or delta.logprobs:
             fields = {**self._word(parts), "done": False}
             if delta.logprobs:
-                fields["logprobs"] = logprobs(delta.logprobs)
+                fields["logprobs"] = chat_logprobs(delta.logprobs)["content"]
             lines += self._line(fields)
         if delta.finish is not None:
             lines += self._line(self.last(delta.finish, OutputDelta()))
@@ -117,19 +113,5 @@ async def whole_answer(generation: DeltaStream, renderer: OllamaRenderer) -> dic
     parts = renderer.parts(Delta(answer.text, finish=answer.finish))
     fields = renderer.last(answer.finish, parts)
     if answer.logprobs:
-        fields["logprobs"] = logprobs(answer.logprobs)
+        fields["logprobs"] = chat_logprobs(answer.logprobs)["content"]
     return {"model": renderer.model, "created_at": now_text(), **fields}
-
-
-def logprobs(items: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
-    """Log-probabilities in Ollama's shape."""
-    return [
-        {**_token(item.piece, item.logprob),
-         "top_logprobs": [_token(piece, logprob) for _, piece, logprob in item.top]}
-        for item in items
-    ]  # fmt: skip
-
-
-def _token(piece: bytes, logprob: float) -> dict[str, Any]:
-    text = piece.decode("utf-8", "replace")
-    return {"token": text, "logprob": max(logprob, FLOOR), "bytes": list(piece)}

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from runner.chat.output import OutputDelta, OutputParser
+from runner.chat.output import OutputDelta, OutputParser, parse_delta
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.free_text import text_of_arguments
 from runner.server.generation import prepare
@@ -194,13 +194,7 @@ class ChatRenderer(StreamRenderer):
         return self._head + b',"choices":[],"usage":' + usage + b"}\n\n" + event(b"[DONE]")
 
     def _add_parsed(self, out: list[bytes], index: int, delta: Delta) -> None:
-        parser = self._parsers[index]
-        if parser is None:
-            parts = OutputDelta(delta.text)
-        elif delta.finish is not None:
-            parts = parser.finish(delta.text, delta.token_count)
-        else:
-            parts = parser.feed(delta.text, delta.token_count)
+        parts = parse_delta(self._parsers[index], delta)
         if parts.reasoning:
             thought = {"reasoning": parts.reasoning, "reasoning_content": parts.reasoning}
             out.append(self._chunk(index, thought))

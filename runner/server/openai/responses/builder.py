@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from runner.chat.output import OutputDelta, OutputParser
+from runner.chat.output import OutputDelta, OutputParser, parse_delta
 from runner.chat.reasoning import ReasoningText
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.server.errors import HttpFailure
@@ -91,14 +91,8 @@ class ResponseBuilder:
 
     def add(self, delta: Delta) -> bytes:
         """Take what the model has said."""
-        parser, last = self._parser, delta.finish is not None
         self._tokens.add(delta.logprobs)
-        if parser is None:
-            parts = OutputDelta(delta.text)
-        elif last:
-            parts = parser.finish(delta.text, delta.token_count)
-        else:
-            parts = parser.feed(delta.text, delta.token_count)
+        parts = parse_delta(self._parser, delta)
         out = b"".join(map(self._part, parts.in_order or _by_kind(parts)))
         if delta.finish is not None:
             cut = delta.finish.reason == "length"

@@ -41,8 +41,7 @@ def exactly(size):
     return data
 def receive():
     return json.loads(exactly(struct.unpack(">I", exactly(4))[0]))
-info = {"description": "fake", "chat_template": False, "context_length": 100,
-        "max_sequences": 4, "vocabulary": 10}
+info = {"vocabulary": 10}
 receive()
 """
 READY = "send({'op': 'ready', 'info': info})\n"

@@ -21,6 +21,7 @@ from runner.worker.protocol import (
     delta_from_wire,
     encode_frame,
 )
+from tests.fake_backend import VOCABULARY
 
 TIMEOUT_S = 60
 PLAN = LoadPlan("/nowhere", "echo", 2048, 16384, 32)
@@ -127,9 +128,7 @@ def test_loading_reports_progress_and_what_was_loaded(worker: Client) -> None:
     frames = [worker.receive() for _ in range(3)]
     assert [frame["op"] for frame in frames if frame] == ["loading", "loading", "ready"]
     assert frames[2] is not None
-    info = frames[2]["info"]
-    assert info["chat_template"] is True
-    assert info["max_sequences"] == PLAN.max_sequences
+    assert frames[2]["info"] == {"vocabulary": VOCABULARY}
 
 
 def test_a_conversation_is_rendered_and_answered(loaded: Client) -> None:
