@@ -1,8 +1,8 @@
 """The prompt of a gap to be filled in, of the vocabulary's own tokens, as llama.cpp's server puts
 it together: other files, the prefix, the suffix, and the token after which the middle comes.
 
-Without other files no repository and no file name are made up, as llama.cpp does: small models
-then write about the code instead of writing it.
+Where no other files are given, none are named. llama.cpp makes up a repository and a file then,
+after which small models write about the code instead of writing it.
 
 Source of the repository's part: Qwen2.5-Coder, https://arxiv.org/abs/2409.12186.
 """

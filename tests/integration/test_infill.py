@@ -38,7 +38,7 @@ def create_echo(client: httpx.Client, name: str, **fields: Any) -> None:
     metadata: dict[str, str | int] = {
         "general.architecture": "hearth-echo",
         "general.name": name,
-        "hearth-echo.context_length": 256,
+        "hearth-echo.context_length": 4096,
     }
     for at, role in enumerate(("pre", "suf", "mid", "rep", "sep"), 1):
         metadata[f"tokenizer.ggml.fim_{role}_token_id"] = at
@@ -83,6 +83,18 @@ def test_a_streamed_answer_ends_with_what_the_whole_one_says(client: httpx.Clien
     whole = infill(client, model="gap").json()
     assert events[-1].keys() == whole.keys()
     assert events[-1]["tokens_predicted"] == whole["tokens_predicted"]
+
+
+def test_a_stream_says_how_far_the_prompt_is(client: httpx.Client) -> None:
+    create_echo(client, "gap")
+    asked: dict[str, Any] = {"model": "gap", "input_prefix": "a" * 1300, "n_predict": 3}
+    lines = infill(client, **asked, stream=True, return_progress=True).text.splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line]
+    reports = [event["prompt_progress"] for event in events if "prompt_progress" in event]
+    assert [report["total"] for report in reports] == [1305] * len(reports)
+    assert reports[-1]["processed"] == 1305
+    refused = infill(client, **asked, return_progress=True)
+    assert "return_progress requires stream" in refused.json()["error"]
 
 
 def test_fields_of_llama_cpps_clients_are_taken(client: httpx.Client) -> None:

@@ -21,7 +21,7 @@ from runner.server.openai.sampling import SamplingFields
 from runner.server.request_body import WireModel
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
-from runner.server.stream import Deltas, StreamRenderer, collect, send_stream
+from runner.server.stream import Deltas, StreamRenderer, collect, progress_fields, send_stream
 from runner.types import Finish, GenerateRequest, Infill
 
 _REFUSED = ("n_probs", "json_schema", "lora")
@@ -44,6 +44,7 @@ class InfillRequest(SamplingFields):
     prompt: str | None = None
     spm_infill: bool | None = None
     stream: bool | None = None
+    return_progress: bool | None = None
     n_predict: int | None = None
     n_keep: int | None = None
     seed: int | None = None
@@ -61,6 +62,8 @@ class InfillRequest(SamplingFields):
         for name in _REFUSED:
             if getattr(self, name):
                 raise Unsupported(f"{name} is not supported here", param=name)
+        if self.return_progress and not self.stream:
+            raise Unsupported("return_progress requires stream: true", param="return_progress")
 
     def generate_request(self) -> GenerateRequest:
         """What is asked for. Raises InvalidRequest, Unsupported."""
@@ -76,6 +79,7 @@ class InfillRequest(SamplingFields):
                 *(self.input_prefix, self.input_suffix, self.prompt or "", extra, self.spm_infill)
             ),
             logit_bias=self.id_bias,
+            return_progress=bool(self.return_progress),
             ignore_eos=self.ignore_eos,
         )
 
@@ -113,6 +117,10 @@ class InfillRenderer(StreamRenderer):
         out = b""
         for _, delta in arrived:
             self._tokens += delta.token_count
+            if delta.progress is not None:
+                progress = progress_fields(delta.progress)
+                part = {**_part("", self._tokens), "prompt_progress": progress}
+                out += event(to_json(part))
             if delta.text:
                 self._texts.append(delta.text)
                 out += event(to_json(_part(delta.text, self._tokens)))
