@@ -90,7 +90,7 @@ def build(store: Store, description: Description) -> Iterator[str]:
         *_adapters(store, description, base),
         *_draft(store, description, base),
     ]
-    _check_renderer(description, base)
+    _check_template(description, base)
     layers = _layers(description, base, others)
     config = _config(description, base, [part.layer for part in layers])
     parts = [*layers, _Part.made(CONFIG_TYPE, config)]
@@ -228,16 +228,21 @@ def _draft(store: Store, description: Description, base: _Base) -> list[_Part]:
     return [_Part(dataclasses.replace(layer, media_type=DRAFT_TYPE))]
 
 
-def _check_renderer(description: Description, base: _Base) -> None:
-    """Refuse a RENDERER that is not built in where nothing stands in for it. Raises BuildError."""
-    if description.renderer == base.config.get("renderer"):
-        return
+def _check_template(description: Description, base: _Base) -> None:
+    """Refuse a RENDERER that is not built in where nothing stands in for it, and MESSAGE where
+    nothing says how turns are written. Raises BuildError."""
     inherited = any(layer.media_type == TEMPLATE_TYPE for layer in base.layers)
-    own = base.header.chat_template
-    if not inherited and needs_template(description.renderer, description.template, own):
+    template, own = description.template, base.header.chat_template
+    renderer = description.renderer or base.config.get("renderer")
+    new = description.renderer not in (None, base.config.get("renderer"))
+    if new and not inherited and needs_template(renderer, template, own):
         raise BuildError(
-            f"RENDERER {description.renderer} is not built in, and the model file has no chat "
-            f"template; give a TEMPLATE, or one of {', '.join(sorted(BUILT_IN))}"
+            f"RENDERER {renderer} is not built in, and the model file has no chat template; give a"
+            f" TEMPLATE, or one of {', '.join(sorted(BUILT_IN))}"
+        )
+    if description.messages and not (template or inherited or renderer or own):
+        raise BuildError(
+            "MESSAGE needs a chat template, and this base model has none; add TEMPLATE"
         )
 
 

@@ -66,3 +66,17 @@ def test_show_says_that_it_is_a_base_model(daemon: RunningDaemon) -> None:
     with daemon.client() as http:
         answer = http.post("/api/show", json={"model": "base"}).json()
     assert (answer["capabilities"], answer["template"]) == (["completion"], "")
+
+
+def test_turns_before_every_conversation_need_a_template(
+    daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    file = tmp_path / "Turns"
+    file.write_text("FROM base\nMESSAGE user hi\n")
+    ran = hearth(of_daemon(daemon), "create", "turns", "-f", str(file))
+    assert ran.returncode == 1
+    assert "MESSAGE needs a chat template" in ran.stderr
+    file.write_text(
+        "FROM base\nMESSAGE user hi\nTEMPLATE {% for m in messages %}{{ m }}{% endfor %}"
+    )
+    assert hearth(of_daemon(daemon), "create", "turns", "-f", str(file)).returncode == 0
