@@ -199,6 +199,13 @@ class CopyRequest(WireModel):
     destination: str
 
 
+class CreateMessage(WireModel):
+    """One of messages of /api/create."""
+
+    role: str
+    content: str
+
+
 class CreateRequest(OllamaModelRequest):
     """POST /api/create. The fields have the names of modelfile.description.Instructions and
     runner.library.create.CreateSources."""
@@ -210,7 +217,7 @@ class CreateRequest(OllamaModelRequest):
     system: str | None = None
     license: str | list[str] | None = None
     parameters: dict[str, Any] | None = None
-    messages: tuple[BundleMessage, ...] | None = None
+    turns: list[CreateMessage] | None = Field(None, alias="messages")
     renderer: str | None = None
     parser: str | None = None
     requires: str | None = None
@@ -223,6 +230,12 @@ class CreateRequest(OllamaModelRequest):
     imatrix: str | None = None
     calibrate: str | None = None
     stream: bool | None = None
+
+    @property
+    def messages(self) -> tuple[BundleMessage, ...] | None:
+        """The turns before every conversation."""
+        found = tuple(BundleMessage(turn.role, turn.content) for turn in self.turns or ())
+        return None if self.turns is None else found
 
     @property
     def licenses(self) -> tuple[str, ...]:
