@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -84,8 +85,15 @@ def _start(environ: dict[str, str], log: Path, client: Client, deadline: float) 
             env=environ,
             start_new_session=True,
         )
-    if not wait_until(lambda: process.poll() is not None or answers(client), deadline):
-        process.terminate()
+    answered = False
+    try:
+        answered = wait_until(lambda: process.poll() is not None or answers(client), deadline)
+    finally:  # one that this client cannot trust could not be ended by it either
+        if not answered:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_CLEAN_UP_S)
+    if not answered:
         raise CliError(f"the daemon does not respond. {_tail(log, offset)}")
     if process.poll() is not None and not answers(client):
         raise CliError(

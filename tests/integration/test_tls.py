@@ -172,3 +172,14 @@ def test_a_daemon_started_by_a_command_finds_its_certificate_from_any_folder(
     listed = hearth(env, "list", cwd=good.both.parent)
     end(json.loads((tmp_path / "home" / "state" / "daemon.json").read_text())["pid"])
     assert listed.returncode == 0, listed.stderr
+
+
+def test_a_daemon_whose_certificate_its_own_command_cannot_trust_does_not_stay(
+    tmp_path: Path,
+) -> None:
+    pem, home = certificate(tmp_path / "far", "192.0.2.1"), tmp_path / "home"
+    env = environment(home, free_address(), HEARTH_TLS_CERT=str(pem.both), HEARTH_NO_AUTOSTART="0")
+    refused = hearth(env, "list")
+    assert (refused.returncode, "is not for 127.0.0.1" in refused.stderr) == (1, True)
+    assert "stopping" in (home / "state" / "daemon.log").read_text()
+    assert not (home / "state" / "daemon.json").exists()
