@@ -6,18 +6,17 @@ import sys
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from cli.render import duration
 from cli.spinner import Spinner
 from cli.terminal import can_move, columns, is_terminal
 from cli.wrap import PlainWriter, TerminalWriter, WrappingWriter
-from runner.replies import ReplyChunk
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from runner.replies import PromptProgressReply
+    from runner.replies import OllamaMessage, PromptProgressReply, ReplyChunk
 
 _LABEL_WIDTH = 22
 
@@ -29,7 +28,7 @@ class StreamedAnswer:
 
     text: str = ""
     thought: str = ""
-    last: ReplyChunk = field(default_factory=ReplyChunk)
+    last: ReplyChunk = field(default_factory=lambda: cast("ReplyChunk", {}))
     stopped: bool = False
 
 
@@ -69,8 +68,8 @@ def _show_chunk(
     answer: StreamedAnswer, out: PlainWriter, spinner: Spinner, show_thinking: bool
 ) -> None:
     chunk = answer.last
-    message = chunk.get("message") or {}
-    text = chunk.get("response") or message.get("content") or ""
+    message: OllamaMessage = chunk.get("message") or {"role": "", "content": ""}
+    text = chunk.get("response") or message["content"]
     thought = chunk.get("thinking") or message.get("thinking") or ""
     if (progress := chunk.get("prompt_progress")) is not None:
         spinner.update(_progress_text(progress))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from runner.http_transport import (
@@ -25,7 +25,15 @@ from runner.http_transport import (
     TransportError,
     translated,
 )
-from runner.replies import InstalledModel, JsonObject, ReplyChunk, RunningModel, TaskProgress
+
+if TYPE_CHECKING:
+    from runner.replies import (
+        JsonObject,
+        OllamaModelEntry,
+        ReplyChunk,
+        RunningModelEntry,
+        TaskProgress,
+    )
 
 ANSWER_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
@@ -123,14 +131,14 @@ class Client:
         """Take an API key away."""
         self._call("DELETE", f"/api/keys/{quote(name, safe='')}")
 
-    def tags(self) -> list[InstalledModel]:
+    def tags(self) -> list[OllamaModelEntry]:
         """The models of the store."""
-        models: list[InstalledModel] = self._call("GET", "/api/tags").get("models") or []
+        models: list[OllamaModelEntry] = self._call("GET", "/api/tags").get("models") or []
         return models
 
-    def ps(self) -> list[RunningModel]:
+    def ps(self) -> list[RunningModelEntry]:
         """The models in memory."""
-        models: list[RunningModel] = self._call("GET", "/api/ps").get("models") or []
+        models: list[RunningModelEntry] = self._call("GET", "/api/ps").get("models") or []
         return models
 
     def show(self, model: str) -> JsonObject:
@@ -279,8 +287,7 @@ class Client:
             body["keep_alive"] = keep_alive
         if options:
             body["options"] = options
-        reply: ReplyChunk = self._call("POST", "/api/generate", body, None)  # type: ignore[assignment]
-        return reply
+        return cast("ReplyChunk", self._call("POST", "/api/generate", body, None))
 
     def _call(
         self,
@@ -299,7 +306,7 @@ class Client:
         with closing(self._stream(path, body)) as lines:
             for line in lines:
                 done = bool(line.get("done"))
-                yield ReplyChunk(**line)  # type: ignore[typeddict-item]
+                yield cast("ReplyChunk", line)
         if not done:
             raise ConnectionLost("the answer ended before it was complete; try again")
 

@@ -1,14 +1,18 @@
-"""What the daemon's native routes answer, as types for its client. Knows no HTTP."""
+"""What the daemon's native routes answer: for the server, and for its client. Knows no HTTP."""
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from runner.types import Limit
 
 JsonObject = dict[str, Any]
 
 
-class ModelDetailsReply(TypedDict, total=False):
-    """What a model is made of."""
+class OllamaModelDetails(TypedDict):
+    """What kind of model it is."""
 
     parent_model: str
     format: str
@@ -18,42 +22,51 @@ class ModelDetailsReply(TypedDict, total=False):
     quantization_level: str
 
 
-class InstalledModel(TypedDict, total=False):
-    """A model of the store. size in bytes, modified_at in RFC 3339; fault: why it cannot be
-    used."""
+class OllamaModelEntry(TypedDict):
+    """An installed model."""
 
     name: str
     model: str
     modified_at: str
     size: int
     digest: str
-    details: ModelDetailsReply
-    fault: str
+    details: OllamaModelDetails
+    fault: NotRequired[str]
 
 
-class RunningModel(TypedDict, total=False):
-    """A model in memory. size and size_vram in bytes, expires_at in RFC 3339. shares_memory_of: the
-    model in whose size its memory is counted."""
+class RunningModelEntry(TypedDict):
+    """A model in memory. expires_at null: it stays. stats null: its worker does not answer.
+    context_length: that of its last request. shares_memory_of: the model whose weights and cache it
+    uses; size and size_vram are 0 then, for they are counted there."""
 
     name: str
     model: str
+    digest: str
     size: int
     size_vram: int
-    digest: str
-    details: ModelDetailsReply
-    expires_at: str
+    details: OllamaModelDetails
+    expires_at: str | None
     context_length: int
-    shares_memory_of: str
+    pool_tokens: int
+    state: Literal["loaded", "loading"]
+    requests: int
+    stats: dict[str, Any] | None
+    shares_memory_of: NotRequired[str]
 
 
-class ReplyMessage(TypedDict, total=False):
-    """One message of a conversation."""
+class OllamaMessage(TypedDict):
+    """What the model said."""
 
     role: str
     content: str
-    images: list[str]
-    thinking: str
-    tool_calls: list[JsonObject]
+    thinking: NotRequired[str]
+    tool_calls: NotRequired[list[dict[str, Any]]]
+
+
+class ReplyMessage(OllamaMessage):
+    """A message as the client sends it back."""
+
+    images: NotRequired[list[str]]
 
 
 class PromptProgressReply(TypedDict):
@@ -65,27 +78,35 @@ class PromptProgressReply(TypedDict):
     time_ms: int
 
 
-class ReplyChunk(TypedDict, total=False):
-    """One line of a streamed answer. Durations in nanoseconds; the last one has done."""
+class OllamaTimings(TypedDict):
+    """What every whole answer has; durations in nanoseconds. num_ctx: the context in use, where a
+    longer one was asked for than the model has."""
 
     model: str
+    created_at: str
+    done: bool
+    done_reason: NotRequired[str]
+    total_duration: NotRequired[int]
+    load_duration: NotRequired[int]
+    prompt_eval_count: NotRequired[int]
+    prompt_eval_duration: NotRequired[int]
+    eval_count: NotRequired[int]
+    eval_duration: NotRequired[int]
+    cached_count: NotRequired[int]
+    limit: NotRequired[Limit]
+    messages_dropped: NotRequired[int]
+    shifted_tokens: NotRequired[int]
+    num_ctx: NotRequired[int]
+    prompt_progress: NotRequired[PromptProgressReply]
+    logprobs: NotRequired[list[dict[str, Any]]]
+
+
+class ReplyChunk(OllamaTimings, total=False):
+    """One line of a streamed answer, of a prompt or of a conversation. The last one has done."""
+
     response: str
     thinking: str
     message: ReplyMessage
-    done: bool
-    done_reason: str
-    total_duration: int
-    load_duration: int
-    prompt_eval_count: int
-    prompt_eval_duration: int
-    eval_count: int
-    eval_duration: int
-    cached_count: int
-    limit: str
-    messages_dropped: int
-    shifted_tokens: int
-    num_ctx: int
-    prompt_progress: PromptProgressReply
 
 
 class TaskProgress(TypedDict, total=False):

@@ -10,7 +10,7 @@ import typer
 from cli.terminal import status
 
 if TYPE_CHECKING:
-    from runner.replies import InstalledModel
+    from runner.replies import OllamaModelEntry
 
 _HEADER = ("NAME", "ID", "SIZE", "MODIFIED")
 
@@ -33,12 +33,12 @@ def command(
         print_models(models)
 
 
-def matching(models: list[InstalledModel], prefix: str) -> list[InstalledModel]:
+def matching(models: list[OllamaModelEntry], prefix: str) -> list[OllamaModelEntry]:
     """The models whose name begins with prefix, whatever its case."""
     return [model for model in models if _name(model).lower().startswith(prefix.lower())]
 
 
-def print_models(models: list[InstalledModel], prefix: str = "") -> None:
+def print_models(models: list[OllamaModelEntry], prefix: str = "") -> None:
     """The table of the models whose name begins with prefix."""
     from cli.render import ago, print_table, short_digest, size
 
@@ -58,5 +58,5 @@ def print_models(models: list[InstalledModel], prefix: str = "") -> None:
             status(f"{_name(model)} is unusable: {fault}")
 
 
-def _name(model: InstalledModel) -> str:
+def _name(model: OllamaModelEntry) -> str:
     return str(model.get("name") or model.get("model") or "")

@@ -10,7 +10,7 @@ import typer
 from cli.render import memory_of, print_json, print_table, processor, short_digest, until
 
 if TYPE_CHECKING:
-    from runner.replies import RunningModel
+    from runner.replies import RunningModelEntry
 
 _HEADER = ("NAME", "ID", "MEMORY", "PROCESSOR", "CONTEXT", "UNTIL")
 
@@ -29,7 +29,7 @@ def command(
         print_table(_HEADER, [row(model, datetime.now(UTC)) for model in models])
 
 
-def row(model: RunningModel, now: datetime) -> tuple[str, ...]:
+def row(model: RunningModelEntry, now: datetime) -> tuple[str, ...]:
     """One line of the table."""
     shared = "shares_memory_of" in model
     return (

@@ -25,16 +25,9 @@ from runner.models.memory_requirement import bits_per_weight, memory_requirement
 from runner.models.model_files import draft_model
 from runner.models.resident import Load, Resident
 from runner.models.vision import vision_unsupported
+from runner.replies import OllamaModelDetails, OllamaModelEntry, RunningModelEntry
 from runner.server.http_request import HttpRequest
-from runner.server.ollama.answers import (
-    OllamaModelDetails,
-    OllamaModelEntry,
-    OllamaModelFile,
-    PsResponse,
-    RunningModelEntry,
-    ShowResponse,
-    TagsResponse,
-)
+from runner.server.ollama.answers import OllamaModelFile, PsResponse, ShowResponse, TagsResponse
 from runner.server.ollama.wire import CopyRequest, OllamaModelRequest, ShowRequest
 from runner.server.routes import route
 
