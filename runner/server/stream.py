@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from runner.errors import Unsupported
 from runner.models.delta_stream import DeltaStream
 from runner.server.http_request import HttpRequest
 from runner.server.sse import KEEP_ALIVE_S, WRITE_TIMEOUT_S
@@ -63,6 +64,13 @@ async def send_stream(
     finally:
         ticker.stop()
         generation.cancel()
+
+
+def check_progress(wanted: bool | None, *, streams: bool) -> None:
+    """Raises Unsupported for return_progress in a request for a whole answer."""
+    if wanted and not streams:
+        message = "return_progress requires a stream: set stream to true"
+        raise Unsupported(message, param="return_progress")
 
 
 def progress_fields(progress: PromptProgress) -> dict[str, Any]:

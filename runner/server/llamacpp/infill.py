@@ -21,7 +21,14 @@ from runner.server.openai.sampling import SamplingFields
 from runner.server.request_body import WireModel
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
-from runner.server.stream import Deltas, StreamRenderer, collect, progress_fields, send_stream
+from runner.server.stream import (
+    Deltas,
+    StreamRenderer,
+    check_progress,
+    collect,
+    progress_fields,
+    send_stream,
+)
 from runner.types import Finish, GenerateRequest, Infill
 
 _REFUSED = ("n_probs", "json_schema", "lora")
@@ -62,8 +69,7 @@ class InfillRequest(SamplingFields):
         for name in _REFUSED:
             if getattr(self, name):
                 raise Unsupported(f"{name} is not supported here", param=name)
-        if self.return_progress and not self.stream:
-            raise Unsupported("return_progress requires stream: true", param="return_progress")
+        check_progress(self.return_progress, streams=bool(self.stream))
 
     def generate_request(self) -> GenerateRequest:
         """What is asked for. Raises InvalidRequest, Unsupported."""

@@ -16,6 +16,7 @@ from runner.server.grammars import json_object_grammar, json_schema_grammar
 from runner.server.images import without_placeholders
 from runner.server.keep_alive import keep_alive_s
 from runner.server.request_body import WireModel
+from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Grammar, Message
 
@@ -47,11 +48,7 @@ class OllamaGenerateFields(OllamaModelRequest):
     return_progress: bool | None = None  # hearth's own, as llama.cpp's server has it
 
     def refuse_unsupported(self) -> None:
-        if self.return_progress and self.stream is False:
-            raise Unsupported(
-                "return_progress requires a stream: leave out stream, or set it to true",
-                param="return_progress",
-            )
+        check_progress(self.return_progress, streams=self.stream is not False)
 
     def _generate_request(self) -> GenerateRequest:
         """What both ask for, without a prompt. Raises InvalidRequest, Unsupported."""

@@ -26,6 +26,7 @@ from runner.server.openai.sampling import (
 )
 from runner.server.openai.structured_outputs import grammar_of
 from runner.server.request_body import WireModel
+from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Message, ToolChoice
 
@@ -85,8 +86,7 @@ class OpenAIGenerateFields(SamplingFields):
                 raise unsupported(name, f"{name} is not supported")
         if self.prompt_logprobs is not None and self.stream:
             raise unsupported("prompt_logprobs", "prompt_logprobs and stream cannot be combined")
-        if self.return_progress and not self.stream:
-            raise unsupported("return_progress", "return_progress requires stream: true")
+        check_progress(self.return_progress, streams=bool(self.stream))
 
     def _generate_request(self, max_tokens: int | None) -> GenerateRequest:
         """What both ask for, without a prompt. Raises InvalidRequest, Unsupported."""
