@@ -176,6 +176,26 @@ def feed_forward(layer: str, shape: DecoderShape) -> Iterator[Weight]:
     yield Weight(f"{layer}mlp.down_proj.weight", (shape.hidden, shape.feed_forward))
 
 
+def usual_layer(
+    shape: DecoderShape,
+    *inside: Callable[[str, DecoderShape], Iterator[Weight]],
+    interleaved: bool = False,
+    feed: Callable[[str], Iterator[Weight]] | None = None,
+) -> Callable[[str], Iterator[Weight]]:
+    """The weights of a layer by its prefix: norm, attention and what is inside it, norm, and the
+    feed-forward, the gated one unless feed is given."""
+
+    def weights(layer: str) -> Iterator[Weight]:
+        yield norm(layer, "input_layernorm", shape.hidden)
+        yield from attention(layer, shape, interleaved=interleaved)
+        for part in inside:
+            yield from part(layer, shape)
+        yield norm(layer, "post_attention_layernorm", shape.hidden)
+        yield from feed_forward(layer, shape) if feed is None else feed(layer)
+
+    return weights
+
+
 def with_prefix(name: str) -> str:
     """The name in a causal model; embedders made of one leave "model." out."""
     return f"model.{name}" if name.startswith(("layers.", "embed_tokens.", "norm.")) else name

@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    attention,
+    DecoderShape,
     attention_biases,
     decoder_plan,
-    norm,
     read_decoder_shape,
+    usual_layer,
 )
 from modelfile.convert.experts import Experts, expert_metadata, read_experts
 from modelfile.convert.metadata import MetadataValue
@@ -33,20 +34,17 @@ def plan(config: Config) -> ConversionPlan:
     )
     biased = config.flag("attention_bias", default=True)
 
-    def layer_weights(layer: str) -> Iterator[Weight]:
-        yield norm(layer, "input_layernorm", shape.hidden)
-        yield from attention(layer, shape)
+    def inside(layer: str, shape: DecoderShape) -> Iterator[Weight]:
         if biased:
             yield from attention_biases(layer, shape, output=True)
         yield Weight(f"{layer}self_attn.sinks", (shape.heads,))
-        yield norm(layer, "post_attention_layernorm", shape.hidden)
-        yield from _experts(f"{layer}mlp.", experts)
 
+    feed = partial(_experts, experts=experts)
     return decoder_plan(
         config,
         shape,
         "gpt-oss",
-        layer_weights,
+        usual_layer(shape, inside, feed=feed),
         metadata=(*expert_metadata(experts, "gpt-oss"), *own),
         base=_BASE,
         epsilon=_EPSILON,
@@ -54,14 +52,14 @@ def plan(config: Config) -> ConversionPlan:
     )
 
 
-def _experts(prefix: str, experts: Experts) -> Iterator[Weight]:
+def _experts(layer: str, experts: Experts) -> Iterator[Weight]:
     """The router and the stacks, as Hugging Face names and turns them."""
     count, hidden, width = experts.count, experts.hidden, experts.feed_forward
-    yield Weight(f"{prefix}router.weight", (count, hidden))
-    yield Weight(f"{prefix}router.bias", (count,))
+    yield Weight(f"{layer}mlp.router.weight", (count, hidden))
+    yield Weight(f"{layer}mlp.router.bias", (count,))
     for name, inputs, outputs in (("gate_up", hidden, 2 * width), ("down", width, hidden)):
-        yield Weight(f"{prefix}experts.{name}_proj", (count, inputs, outputs))
-        yield Weight(f"{prefix}experts.{name}_proj_bias", (count, outputs))
+        yield Weight(f"{layer}mlp.experts.{name}_proj", (count, inputs, outputs))
+        yield Weight(f"{layer}mlp.experts.{name}_proj_bias", (count, outputs))
 
 
 ONLY_PREQUANTIZED = {"gpt_oss": plan}

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    attention,
     check_activation,
     decoder_plan,
-    norm,
     read_decoder_shape,
+    usual_layer,
 )
 from modelfile.convert.experts import expert_metadata, expert_weights, read_experts
 from modelfile.convert.plan import ConversionPlan, Weight
@@ -22,17 +21,14 @@ def plan(config: Config) -> ConversionPlan:
     shape = read_decoder_shape(config)
     experts = read_experts(config, "num_local_experts", "intermediate_size", 8)
 
-    def layer_weights(layer: str) -> Iterator[Weight]:
-        yield norm(layer, "input_layernorm", shape.hidden)
-        yield from attention(layer, shape, interleaved=True)
-        yield norm(layer, "post_attention_layernorm", shape.hidden)
-        yield from expert_weights(f"{layer}block_sparse_moe.", ("w1", "w3", "w2"), experts)
+    def feed(layer: str) -> Iterator[Weight]:
+        return expert_weights(f"{layer}block_sparse_moe.", ("w1", "w3", "w2"), experts)
 
     return decoder_plan(
         config,
         shape,
         "llama",
-        layer_weights,
+        usual_layer(shape, interleaved=True, feed=feed),
         metadata=expert_metadata(experts, "llama"),
         base=1e6,
         epsilon=1e-5,

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    attention,
     attention_biases,
     check_activation,
     decoder_plan,
-    feed_forward,
-    norm,
     read_decoder_shape,
+    usual_layer,
     with_prefix,
 )
-from modelfile.convert.plan import ConversionPlan, Weight
+from modelfile.convert.plan import ConversionPlan
 
 
 def plan(config: Config) -> ConversionPlan:
@@ -24,15 +20,9 @@ def plan(config: Config) -> ConversionPlan:
     shape = read_decoder_shape(config)
     if shape.queries != shape.hidden:
         config.refuse("head_dim", f"{shape.heads} heads of {shape.head} are not {shape.hidden}")
-
-    def layer_weights(layer: str) -> Iterator[Weight]:
-        yield norm(layer, "input_layernorm", shape.hidden)
-        yield from attention(layer, shape)
-        yield from attention_biases(layer, shape)
-        yield norm(layer, "post_attention_layernorm", shape.hidden)
-        yield from feed_forward(layer, shape)
-
-    return decoder_plan(config, shape, "qwen2", layer_weights, rename=with_prefix)
+    return decoder_plan(
+        config, shape, "qwen2", usual_layer(shape, attention_biases), rename=with_prefix
+    )
 
 
 PLANS = {"qwen2": plan}

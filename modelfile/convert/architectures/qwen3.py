@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    attention,
     check_activation,
     check_unbiased,
     decoder_plan,
-    feed_forward,
     head_norms,
-    norm,
     read_decoder_shape,
+    usual_layer,
     with_prefix,
 )
-from modelfile.convert.plan import ConversionPlan, Weight
+from modelfile.convert.plan import ConversionPlan
 
 
 def plan(config: Config) -> ConversionPlan:
@@ -24,15 +20,7 @@ def plan(config: Config) -> ConversionPlan:
     check_activation(config)
     check_unbiased(config, "attention_bias")
     shape = read_decoder_shape(config, head=128)
-
-    def layer_weights(layer: str) -> Iterator[Weight]:
-        yield norm(layer, "input_layernorm", shape.hidden)
-        yield from attention(layer, shape)
-        yield from head_norms(layer, shape)
-        yield norm(layer, "post_attention_layernorm", shape.hidden)
-        yield from feed_forward(layer, shape)
-
-    return decoder_plan(config, shape, "qwen3", layer_weights, rename=with_prefix)
+    return decoder_plan(config, shape, "qwen3", usual_layer(shape, head_norms), rename=with_prefix)
 
 
 PLANS = {"qwen3": plan}

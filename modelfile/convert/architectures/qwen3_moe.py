@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from modelfile.convert.config import Config
 from modelfile.convert.decoder import (
-    attention,
     check_activation,
     check_unbiased,
     decoder_plan,
     head_norms,
-    norm,
     read_decoder_shape,
+    usual_layer,
 )
 from modelfile.convert.experts import expert_metadata, expert_weights, read_experts
 from modelfile.convert.metadata import MetadataValue
@@ -33,18 +32,14 @@ def plan(config: Config) -> ConversionPlan:
     experts = read_experts(config, "num_experts", "moe_intermediate_size", None)
     width = MetadataValue("qwen3moe.expert_feed_forward_length", "u32", experts.feed_forward)
 
-    def layer_weights(layer: str) -> Iterator[Weight]:
-        yield norm(layer, "input_layernorm", shape.hidden)
-        yield from attention(layer, shape)
-        yield from head_norms(layer, shape)
-        yield norm(layer, "post_attention_layernorm", shape.hidden)
-        yield from expert_weights(f"{layer}mlp.", _PROJECTIONS, experts)
+    def feed(layer: str) -> Iterator[Weight]:
+        return expert_weights(f"{layer}mlp.", _PROJECTIONS, experts)
 
     return decoder_plan(
         config,
         shape,
         "qwen3moe",
-        layer_weights,
+        usual_layer(shape, head_norms, feed=feed),
         metadata=(*expert_metadata(experts, "qwen3moe"), width),
         expert_count=experts.count,
     )
