@@ -119,7 +119,9 @@ def _pairs(tensors: Mapping[str, TensorEntry], model: GgufHeader) -> list[Pair]:
             )
         found = sides.setdefault(_target(names, match[1], model), {})
         if match[2] in found:
-            raise ConvertError(f"{shown(name)} and {shown(found[match[2]].name)} clash", name)
+            raise ConvertError(
+                f"{shown(name)} and {shown(found[match[2]].name)} are for the same matrix", name
+            )
         found[match[2]] = tensor
     for target, found in sides.items():
         if len(found) != 2:

@@ -69,7 +69,7 @@ def _renamed(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> dict[s
             continue
         if new in named:
             raise ConvertError(
-                f"{shown(name)} and {shown(named[new].name)} are the same tensor", name
+                f"{shown(name)} and {shown(named[new].name)} are names of the same tensor", name
             )
         named[new] = tensor
     return named

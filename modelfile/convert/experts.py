@@ -31,7 +31,7 @@ def read_experts(config: Config, count_key: str, width_key: str, count: int | No
         config.integer(width_key),
     )
     if found.used > found.count:
-        config.refuse("num_experts_per_tok", f"{found.used} of {found.count} experts")
+        config.refuse("num_experts_per_tok", f"{found.used}, but there are {found.count} experts")
     return found
 
 

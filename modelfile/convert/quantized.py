@@ -78,7 +78,8 @@ def _scheme_name(group: Config) -> str:
     kinds = {f"{scheme.get('type')} with {scheme.get('num_bits')} bits" for scheme in schemes}
     if len(kinds) != 1 or not kinds <= _SCHEMES.keys():
         found = shown(", ".join(sorted(kinds)) or "nothing")
-        group.refuse("config_groups", f"weights of {found}; known is one of {', '.join(_SCHEMES)}")
+        known = ", ".join(_SCHEMES)
+        group.refuse("config_groups", f"weights of {found} are not supported; known are {known}")
     return _SCHEMES[kinds.pop()]
 
 

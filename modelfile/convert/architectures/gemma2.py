@@ -59,7 +59,7 @@ def check_query_scale(config: Config, shape: DecoderShape, largest_layers: int) 
     expected = shape.hidden // shape.heads if shape.layers == largest_layers else shape.head
     scale = config.number("query_pre_attn_scalar", 256)
     if scale != expected:
-        config.refuse("query_pre_attn_scalar", f"{scale:g}, llama.cpp computes with {expected}")
+        config.refuse("query_pre_attn_scalar", f"{scale:g}, but llama.cpp computes with {expected}")
 
 
 PLANS = {"gemma2": plan}

@@ -29,7 +29,7 @@ def plan(config: Config) -> ConversionPlan:
     check_unbiased(config, "attention_bias")
     shape = read_decoder_shape(config)
     if shape.queries != shape.hidden:
-        config.refuse("head_dim", f"{shape.heads} heads of {shape.head} are not {shape.hidden}")
+        config.refuse("head_dim", f"{shape.heads} heads of {shape.head} do not make {shape.hidden}")
 
     def layer_weights(layer: str) -> Iterator[Weight]:
         yield norm(layer, "input_layernorm", shape.hidden)

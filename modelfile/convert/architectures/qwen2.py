@@ -19,7 +19,7 @@ def plan(config: Config) -> ConversionPlan:
     check_activation(config)
     shape = read_decoder_shape(config)
     if shape.queries != shape.hidden:
-        config.refuse("head_dim", f"{shape.heads} heads of {shape.head} are not {shape.hidden}")
+        config.refuse("head_dim", f"{shape.heads} heads of {shape.head} do not make {shape.hidden}")
     return decoder_plan(
         config, shape, "qwen2", usual_layer(shape, attention_biases), rename=with_prefix
     )

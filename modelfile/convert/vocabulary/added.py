@@ -54,7 +54,7 @@ def added_tokens(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> lis
             raise refusal(
                 token.file,
                 brief(token.text),
-                f"id {token.id}, which is {brief(before.text)} in {before.file}",
+                f"has the id {token.id}, which is {brief(before.text)} in {before.file}",
             )
         if ids.setdefault(token.text, token.id) != token.id:
             raise refusal(
@@ -112,4 +112,4 @@ def _token(id: Any, value: Mapping[str, Any], file: str) -> AddedToken:
 
 def _check_count(count: int, file: str) -> None:
     if count > MAX_TOKENS:
-        raise refusal(file, "added tokens", f"{count}, more than {MAX_TOKENS}")
+        raise refusal(file, "added tokens", f"{count}, at most {MAX_TOKENS} are allowed")

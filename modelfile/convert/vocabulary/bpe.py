@@ -84,7 +84,7 @@ def fill_table(
             table.add(id, VocabularyToken(text, TokenType.NORMAL), TOKENIZER)
         elif added[id].text != text:
             other = f"{brief(added[id].text)} in {added[id].file}"
-            raise fault(f"vocab: {brief(text)}", f"id {id}, which is {other}")
+            raise fault(f"vocab: {brief(text)}", f"has the id {id}, which is {other}")
     for token in within(added.values(), table):
         kind = TokenType.CONTROL if token.control else TokenType.USER_DEFINED
         table.add(token.id, VocabularyToken(token.text, kind), token.file)
@@ -95,7 +95,7 @@ def read_merges(model: Mapping[str, Any], vocabulary: Mapping[str, int]) -> list
     ConvertError: one is no pair, occurs twice or is of no tokens."""
     listed = items(model, "merges")
     if len(listed) > MAX_TOKENS * 4:
-        raise fault("merges", f"{len(listed)}, more than {MAX_TOKENS * 4}")
+        raise fault("merges", f"{len(listed)}, at most {MAX_TOKENS * 4} are allowed")
     merges = [_pair(merge) for merge in listed]
     seen: set[Merge] = set()
     for merge in merges:

@@ -93,7 +93,9 @@ def _piece(message: bytes, id: int, file: str) -> VocabularyToken:
         elif number == 3 and isinstance(value, int):
             kind = value
     if kind not in _TYPES or not math.isfinite(score):
-        raise refusal(file, f"piece {id}", f"{brief(text)} of type {kind} and score {score}")
+        raise refusal(
+            file, f"piece {id}", f"{brief(text)} has the type {kind} and the score {score}"
+        )
     return VocabularyToken(text, TokenType(kind), score)
 
 

@@ -55,7 +55,7 @@ class VocabularyTable:
         stands at another id, is empty or too long."""
         if id in self._tokens:
             taken = brief(self._tokens[id].text)
-            raise refusal(file, brief(token.text), f"id {id} is also that of {taken}")
+            raise refusal(file, brief(token.text), f"has the id {id}, which is {taken}")
         self._put(id, token, file)
 
     def replace(self, id: int, token: VocabularyToken, file: str) -> None:
@@ -98,7 +98,7 @@ class VocabularyTable:
         try:
             length = len(token.text.encode())
         except UnicodeEncodeError:
-            raise refusal(file, name, "half a surrogate pair") from None
+            raise refusal(file, name, "contains half a surrogate pair") from None
         if length > MAX_TOKEN_BYTES:
             raise refusal(file, name, f"{length} bytes, more than {MAX_TOKEN_BYTES}")
         if token.text in self._ids:

@@ -54,7 +54,7 @@ def _piece(piece: Any, unknown: bool) -> VocabularyToken:
         raise fault("vocab", f"{brief(piece)}, expected a piece and its score")
     score = piece[1]
     if type(score) not in (int, float) or not math.isfinite(score):
-        raise fault("vocab", f"the score of {brief(piece[0])} is {brief(score)}")
+        raise fault("vocab", f"the score of {brief(piece[0])} is {brief(score)}, expected a number")
     return VocabularyToken(
         piece[0], TokenType.UNKNOWN if unknown else TokenType.NORMAL, float(score)
     )

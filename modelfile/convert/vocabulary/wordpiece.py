@@ -74,13 +74,13 @@ def _fill_from_lines(table: VocabularyTable, files: Mapping[str, Path]) -> None:
     if lines and not lines[-1]:
         lines.pop()
     if len(lines) > MAX_TOKENS:
-        raise refusal(VOCABULARY, "lines", f"{len(lines)}, more than {MAX_TOKENS}")
+        raise refusal(VOCABULARY, "lines", f"{len(lines)}, at most {MAX_TOKENS} are allowed")
     added = {token.id: token for token in added_tokens(files, {})}
     for id, line in enumerate(lines):
         text = line.rstrip("\r")
         token = added.pop(id, None)
         if token is not None and token.text != text:
-            message = f"id {id}, which is {brief(token.text)} in {token.file}"
+            message = f"has the id {id}, which is {brief(token.text)} in {token.file}"
             raise refusal(VOCABULARY, brief(text), message)
         control = text in _CONTROL or (token is not None and token.control)
         kind = TokenType.CONTROL if control else TokenType.NORMAL

@@ -97,7 +97,7 @@ def test_an_adapter_with_the_name_of_its_set_is_read_too(folder: Path, base: Pat
             "the ranks differ",
         ),
         ({**PAIR, f"{LAYER}.bias": (16,)}, "is not a lora_A or lora_B matrix"),
-        ({**PAIR, f"{LAYER}.lora_A.x.weight": (2, 16)}, "clash"),
+        ({**PAIR, f"{LAYER}.lora_A.x.weight": (2, 16)}, "for the same matrix"),
         ({f"{LAYER}.lora_A.weight": (2,), f"{LAYER}.lora_B.weight": (16, 2)}, "expected a matrix"),
         ({}, "no tensors"),
     ],

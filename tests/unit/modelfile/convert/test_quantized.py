@@ -54,8 +54,8 @@ def test_each_quantization_has_a_name_for_people(quantization: dict[str, Any], n
             r"'gemv' is not supported, only gemm",
         ),
         ({"quant_method": "fp8", "weight_block_size": [1, 64]}, r"only \[128, 128\]"),
-        ({"quant_method": "compressed-tensors"}, r"known is one of float with 8 bits"),
-        (weights("int", 3), r"'int with 3 bits'; known"),
+        ({"quant_method": "compressed-tensors"}, r"known are float with 8 bits"),
+        (weights("int", 3), r"'int with 3 bits' are not supported; known"),
         (weights([], 4), r"config_groups"),
     ],
 )

@@ -90,7 +90,7 @@ def test_merges_may_be_pairs(write: Write) -> None:
         ({"vocab": {"a": -1}}, "vocab: 'a': '-1', expected an id from 0"),
         ({"vocab": {"a": True}}, "expected an id from 0"),
         ({"vocab": {"a": 1.5}}, "expected an id from 0"),
-        ({"vocab": {"a": 0, "b": 0}, "merges": []}, "id 0 is also that of 'a'"),
+        ({"vocab": {"a": 0, "b": 0}, "merges": []}, "has the id 0, which is 'a'"),
         ({"vocab": {"a": 8}, "merges": []}, "id 8, but config.json makes the vocabulary 8 tokens"),
         ({"vocab": {"a": 5}, "merges": []}, "id 5, which is '<|end|>' in tokenizer.json"),
         ({"vocab": {"<tool>": 0}, "merges": []}, "has the ids 0 and 6"),
