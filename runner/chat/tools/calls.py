@@ -6,13 +6,14 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from runner.chat.tools.literals import MAX_DEPTH, NotLiteral, literal
 from runner.types import ToolCall
 
-_PIECES = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]|\s+|[^"{}\[\],\s]+', re.DOTALL)
-"""Strings, whole or open at the end; brackets and commas; blanks; what is between."""
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(r"[{}\[\]]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 NAME_KEYS = ("name", "tool_name", "function")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "input")
@@ -43,11 +44,8 @@ def _depth(text: str) -> int:
     """How deep the brackets of a JSON text nest."""
     if text.count("{") + text.count("[") <= MAX_DEPTH:
         return 0
-    depth = deepest = 0
-    for piece in _PIECES.findall(text):
-        depth += (piece in "{[") - (piece in "}]")
-        deepest = max(deepest, depth)
-    return deepest
+    brackets = _BRACKET.findall(_STRING.sub("", text))
+    return max(accumulate(1 if bracket in "{[" else -1 for bracket in brackets), default=0)
 
 
 def _valid(text: str) -> str:
@@ -74,9 +72,7 @@ def _refused(constant: str) -> None:
 
 def ends_in_string(text: str) -> bool:
     """Whether text, read as JSON, ends inside a string."""
-    pieces = _PIECES.findall(text)
-    last = pieces[-1] if pieces else ""
-    return last.startswith('"') and (len(last) < 2 or not last.endswith('"'))
+    return '"' in _STRING.sub("", text)
 
 
 def collect_calls(

@@ -120,8 +120,9 @@ class DelimitedParser:
             self._searched = len(found[0])
             self._preview = self._fresh_preview(self._inside)
             return [content]
-        keep = possible_start(self._held, *self._begins)
-        content, self._held = self._held[: len(self._held) - keep], self._held[-keep:] * bool(keep)
+        keep = max(begun(self._held, marker) for marker in self._begins)
+        content = self._held[: len(self._held) - keep].rstrip()  # a call would follow the blanks
+        self._held = self._held[len(content) :]
         return [content] if content else None
 
     def _skip_noise(self) -> bool:
@@ -210,14 +211,6 @@ def _decoded(delimiters: Delimiters, body: str) -> list[str | ToolCall] | None:
     if calls or not again.startswith(delimiters.begin):
         return calls
     return delimiters.decode(again[len(delimiters.begin) :])
-
-
-def possible_start(text: str, *markers: str) -> int:
-    """How many characters at the end may be white space before a call, or one of its markers
-    begun."""
-    size = max(begun(text, marker) for marker in markers)
-    before = text[: len(text) - size]
-    return size + len(before) - len(before.rstrip())
 
 
 def begun(text: str, marker: str) -> int:

@@ -7,7 +7,7 @@ depth; what ends too early is closed where only brackets are missing. Knows no f
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 MAX_DEPTH = 64
@@ -87,14 +87,14 @@ class LiteralReader:
             return self._object(depth)
         for opening, closing in (("[", "]"), ("(", ")")):
             if self.skip(opening):
-                return self._list(closing, depth)
+                return [self.value(depth + 1) for _ in self._items(closing)]
         return self._scalar()
 
     def call(self, positional: Sequence[str] = ()) -> dict[str, Any]:
         """The arguments of a call, up to its closing bracket; the opening one is read. positional:
         the names of arguments given without one. Raises NotLiteral."""
         arguments: dict[str, Any] = {}
-        while not self._closed(")"):
+        for _ in self._items(")"):
             name = self._argument_name()
             if name is None:
                 if len(arguments) >= len(positional):
@@ -103,7 +103,6 @@ class LiteralReader:
             if name in arguments:
                 raise NotLiteral
             arguments[name] = self.value(1)
-            self._separator(")")
         return arguments
 
     def object(self) -> dict[str, Any]:
@@ -124,28 +123,20 @@ class LiteralReader:
 
     def _object(self, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        while not self._closed("}"):
+        for _ in self._items("}"):
             key = self._key()
             if not self.skip(":"):
                 raise NotLiteral
             found[key] = self.value(depth + 1)
-            self._separator("}")
         return found
 
-    def _list(self, closing: str, depth: int) -> list[Any]:
-        found: list[Any] = []
-        while not self._closed(closing):
-            found.append(self.value(depth + 1))
-            self._separator(closing)
-        return found
-
-    def _closed(self, closing: str) -> bool:
-        """The end of the text closes as well: models forget the last brackets."""
-        return self.skip(closing) or self.ended()
-
-    def _separator(self, closing: str) -> None:
-        if not self.skip(",") and not self._text.startswith(closing, self.at) and not self.ended():
-            raise NotLiteral
+    def _items(self, closing: str) -> Iterator[None]:
+        """A turn for each item up to closing. The end of the text closes as well: models forget
+        the last brackets."""
+        while not self.skip(closing) and not self.ended():
+            yield
+            if not (self.skip(",") or self._text.startswith(closing, self.at) or self.ended()):
+                raise NotLiteral
 
     def _key(self) -> str:
         self._blanks()
