@@ -94,7 +94,7 @@ def test_a_stream_says_how_far_the_prompt_is(client: httpx.Client) -> None:
     assert [report["total"] for report in reports] == [1305] * len(reports)
     assert reports[-1]["processed"] == 1305
     refused = infill(client, **asked, return_progress=True)
-    assert "return_progress requires stream" in refused.json()["error"]
+    assert "return_progress requires a stream" in refused.json()["error"]
 
 
 def test_fields_of_llama_cpps_clients_are_taken(client: httpx.Client) -> None:
