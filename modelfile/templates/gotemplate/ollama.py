@@ -25,6 +25,7 @@ from modelfile.templates.gotemplate.values import (
     clean,
     from_json,
     is_missing,
+    slice_of,
 )
 
 _SCRIPT_TYPES: Final = {"string": "string", "number": "number", "integer": "number",
@@ -67,10 +68,11 @@ class ApiProperties(_Printed, GoMap):
         return _property({}, 0)
 
 
-class ApiPropertyType(GoStrings):
+class ApiPropertyType(GoSlice):
     """The types that a parameter may have."""
 
     go_type = "api.PropertyType"
+    element = "string"
 
     def go_string(self) -> str:
         """The only one, or all as Go prints a list."""
@@ -113,13 +115,6 @@ class ApiToolProperty(GoStruct):
         if self.fields["AnyOf"]:
             return " | ".join(option.script_type() for option in self.fields["AnyOf"])
         return " | ".join(_SCRIPT_TYPES.get(name, "any") for name in self.fields["Type"]) or "any"
-
-
-class ApiPropertyList(GoSlice):
-    """[]api.ToolProperty"""
-
-    go_type = "[]api.ToolProperty"
-    element = "api.ToolProperty"
 
 
 class ApiParameters(_Printed, GoStruct):
@@ -166,20 +161,6 @@ class ApiToolCall(GoStruct):
     go_type = "template.templateToolCall"
 
 
-class ApiToolCalls(GoSlice):
-    """[]template.templateToolCall"""
-
-    go_type = "[]template.templateToolCall"
-    element = "template.templateToolCall"
-
-
-class ApiImages(GoSlice):
-    """[]api.ImageData"""
-
-    go_type = "[]api.ImageData"
-    element = "api.ImageData"
-
-
 class ApiMessage(GoStruct):
     """A message, which templates see as a pointer."""
 
@@ -188,11 +169,10 @@ class ApiMessage(GoStruct):
     pointer = True
 
 
-class ApiMessages(GoSlice):
-    """[]*template.templateMessage"""
-
-    go_type = "[]*template.templateMessage"
-    element = "*template.templateMessage"
+ApiPropertyList: Final = slice_of("api.ToolProperty")
+ApiToolCalls: Final = slice_of("template.templateToolCall")
+ApiImages: Final = slice_of("api.ImageData")
+ApiMessages: Final = slice_of("*template.templateMessage")
 
 
 def message(role: str, content: str, given: Mapping[str, Any]) -> ApiMessage:
@@ -288,13 +268,13 @@ def _property(given: Mapping[str, Any], depth: int) -> ApiToolProperty:
     )  # fmt: skip
 
 
-def _options(given: Any, depth: int) -> ApiPropertyList:
+def _options(given: Any, depth: int) -> GoSlice:
     if not isinstance(given, list) or depth >= _MAX_SCHEMA_DEPTH:
         return ApiPropertyList.nil()
     return ApiPropertyList(_property(_mapping(option), depth + 1) for option in given)
 
 
-def _strings(given: Any) -> GoStrings:
+def _strings(given: Any) -> GoSlice:
     return GoStrings(map(_text, given)) if isinstance(given, list) else GoStrings.nil()
 
 

@@ -51,11 +51,12 @@ class GoSlice(_MaybeNil, list[Any]):
     element: ClassVar[str] = ANY
 
 
-class GoStrings(GoSlice):
-    """[]string"""
+def slice_of(element: str) -> type[GoSlice]:
+    """The type of the slices of a named type."""
+    return type("GoSlice", (GoSlice,), {"go_type": f"[]{element}", "element": element})
 
-    go_type = "[]string"
-    element = "string"
+
+GoStrings: Final = slice_of("string")
 
 
 class GoMap(_MaybeNil, dict[str, Any]):
