@@ -11,6 +11,8 @@ import hmac
 import math
 from typing import Literal
 
+from starlette.datastructures import Headers
+
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, Scope
@@ -25,7 +27,7 @@ def check_access(http: HttpRequest, needed: Needed | None) -> None:
     services = http.services
     if needed == "public":
         return
-    given = _given(http.scope["headers"])
+    given = _given(http.headers)
     if given and hmac.compare_digest(given.encode(), services.owner_token.encode()):
         return
     key = services.keys.find(given) if given and services.keys else None
@@ -65,13 +67,13 @@ def _check_rate(http: HttpRequest, key: ApiKey | None) -> None:
         )
 
 
-def _given(headers: list[tuple[bytes, bytes]]) -> str:
+def _given(headers: Headers) -> str:
     """The key of a request; the first of several."""
-    for name, value in headers:
-        text = value.decode("latin-1").strip()
-        if name == b"x-api-key" and text:
+    for name, value in headers.items():
+        text = value.strip()
+        if name == "x-api-key" and text:
             return text
-        if name == b"authorization":
+        if name == "authorization":
             scheme, _, rest = text.partition(" ")
             if scheme.lower() == "bearer" and rest.strip():
                 return rest.strip()

@@ -7,6 +7,7 @@ foresaw becomes a plain 500 with a request id; its traceback goes to the log, ne
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,6 +33,16 @@ _STATUS: dict[type[runner.HearthError], int] = {
 }
 
 
+_OPENAI_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+_ANTHROPIC_TYPES = {**_OPENAI_TYPES, 413: "request_too_large", 504: "timeout_error"}
+
+
 class HttpError(Exception):
     """A fault of the HTTP request itself, before any of the runner's business."""
 
@@ -55,13 +66,16 @@ class HttpFailure:
 
 
 class ErrorSurface(Protocol):
-    """How one surface words a failure."""
+    """How one surface words a failure. framing: of the events of its streams."""
+
+    framing: bytes
 
     def body(self, failure: HttpFailure) -> bytes:
         """The JSON body of an error response."""
 
     def event(self, failure: HttpFailure) -> bytes:
         """The last event of a stream that has begun."""
+        return self.framing % self.body(failure)
 
 
 def failure_of(error: Exception, request_id: str) -> HttpFailure:
@@ -92,42 +106,41 @@ def _status(error: runner.HearthError) -> int:
 class OpenAIErrors(ErrorSurface):
     """{"error": {"message", "type", "param", "code"}}."""
 
+    framing = b"data: %s\n\n"
+
     def body(self, failure: HttpFailure) -> bytes:
         error = OpenAIErrorBody(
             message=failure.message,
-            type=_openai_type(failure.status),
+            type=_type(_OPENAI_TYPES, failure.status, "server_error"),
             param=failure.details.get("param"),
             code=failure.code,
         )
         extras = {name: value for name, value in failure.details.items() if name != "param"}
         return to_json({"error": {**error, **extras}})
 
-    def event(self, failure: HttpFailure) -> bytes:
-        return b"data: " + self.body(failure) + b"\n\n"
-
 
 class OllamaErrors(ErrorSurface):
     """{"error": "..."} and, for programs, the code and details beside it."""
+
+    framing = b"%s\n"
 
     def body(self, failure: HttpFailure) -> bytes:
         error = OllamaError(error=failure.message, code=failure.code)
         return to_json({**error, **failure.details})
 
-    def event(self, failure: HttpFailure) -> bytes:
-        return self.body(failure) + b"\n"
-
 
 class AnthropicErrors(ErrorSurface):
     """{"type": "error", "error": {"type", "message"}}."""
 
+    framing = b"event: error\ndata: %s\n\n"
+
     def body(self, failure: HttpFailure) -> bytes:
         error = AnthropicErrorBody(
-            type=_anthropic_type(failure.status), message=failure.message, code=failure.code
+            type=_type(_ANTHROPIC_TYPES, failure.status, "api_error"),
+            message=failure.message,
+            code=failure.code,
         )
         return to_json({"type": "error", "error": {**failure.details, **error}})
-
-    def event(self, failure: HttpFailure) -> bytes:
-        return b"event: error\ndata: " + self.body(failure) + b"\n\n"
 
 
 def surface_of(path: str) -> ErrorSurface:
@@ -137,30 +150,5 @@ def surface_of(path: str) -> ErrorSurface:
     return OpenAIErrors() if path.startswith("/v1") else OllamaErrors()
 
 
-_ANTHROPIC_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-}
-
-
-def _anthropic_type(status: int) -> str:
-    return _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
-
-
-def _openai_type(status: int) -> str:
-    if status == 401:
-        return "authentication_error"
-    if status == 404:
-        return "not_found_error"
-    if status == 403:
-        return "permission_error"
-    if status == 429:
-        return "rate_limit_error"
-    if status == 503:
-        return "overloaded_error"
-    return "invalid_request_error" if status < 500 else "server_error"
+def _type(types: Mapping[int, str], status: int, of_server: str) -> str:
+    return types.get(status, "invalid_request_error" if status < 500 else of_server)

@@ -11,6 +11,8 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runner.server.errors import HttpError, HttpFailure, failure_of, surface_of
@@ -47,25 +49,23 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
         try:
-            origin = self._check(scope, headers)
+            origin = self._check(scope, Headers(scope=scope))
         except HttpError as error:
-            await _refuse(scope, send, failure_of(error, request_id_of(scope)))
+            failure = failure_of(error, request_id_of(scope))
+            await _refusal(scope, failure)(scope, receive, send)
             return
         if origin is None:
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS":
-            await _answer_preflight(send, origin)
+            await _preflight(origin)(scope, receive, send)
         else:
             await self._app(scope, receive, _with_origin(send, origin))
 
-    def _check(self, scope: Scope, headers: list[tuple[bytes, bytes]]) -> str | None:
+    def _check(self, scope: Scope, headers: Headers) -> str | None:
         """The Origin when there is one and it is allowed. Raises HttpError."""
-        self._check_host(_values(headers, b"host"))
-        origin = self._check_origin(
-            _values(headers, b"origin"), _values(headers, b"sec-fetch-site")
-        )
+        self._check_host(headers.getlist("host"))
+        origin = self._check_origin(headers.getlist("origin"), headers.getlist("sec-fetch-site"))
         writes = scope["method"] in ("POST", "PUT", "PATCH", "DELETE")
         if writes and scope["path"] == _FORM_PATH:
             _check_form(headers)
@@ -105,10 +105,6 @@ class Guard:
         return scheme in ("http", "https") and host in self._hosts and port == self._port
 
 
-def _values(headers: list[tuple[bytes, bytes]], name: bytes) -> list[str]:
-    return [value.decode("latin-1").strip() for key, value in headers if key == name]
-
-
 def _split_host(text: str) -> tuple[str, int | None]:
     host, bracket, rest = text.lower().rpartition("]")
     if bracket:
@@ -126,46 +122,38 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _check_body(headers: list[tuple[bytes, bytes]], max_bytes: int, *, browser: bool) -> None:
-    lengths = _values(headers, b"content-length")
+def _check_body(headers: Headers, max_bytes: int, *, browser: bool) -> None:
+    lengths = headers.getlist("content-length")
     if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > max_bytes:
         raise too_large(max_bytes)
-    if lengths == ["0"] or not (lengths or _values(headers, b"transfer-encoding")):
+    if lengths == ["0"] or not (lengths or headers.getlist("transfer-encoding")):
         return
-    kinds = [value.split(";")[0].strip().lower() for value in _values(headers, b"content-type")]
+    kinds = [value.split(";")[0].strip().lower() for value in headers.getlist("content-type")]
     if kinds == ["application/json"]:
         return
     # Programs such as curl send no type, or a form's; a browser always says where it comes from.
-    if not browser and not _values(headers, b"sec-fetch-site") and kinds in ([], [_CURL_DEFAULT]):
+    if not browser and not headers.getlist("sec-fetch-site") and kinds in ([], [_CURL_DEFAULT]):
         return
     raise HttpError(
         415, "unsupported_media_type", "send the body with content-type: application/json"
     )
 
 
-def _check_form(headers: list[tuple[bytes, bytes]]) -> None:
-    kinds = [value.split(";")[0].strip().lower() for value in _values(headers, b"content-type")]
+def _check_form(headers: Headers) -> None:
+    kinds = [value.split(";")[0].strip().lower() for value in headers.getlist("content-type")]
     if kinds not in (["multipart/form-data"], []):
         raise HttpError(
             415, "unsupported_media_type", "send the file with content-type: multipart/form-data"
         )
 
 
-async def _refuse(scope: Scope, send: Send, failure: HttpFailure) -> None:
+def _refusal(scope: Scope, failure: HttpFailure) -> Response:
+    headers = {"connection": "close", "x-request-id": request_id_of(scope), **failure.headers}
     body = surface_of(scope["path"]).body(failure)
-    headers = {
-        "content-length": str(len(body)),
-        "content-type": "application/json",
-        "connection": "close",
-        "x-request-id": request_id_of(scope),
-        **failure.headers,
-    }
-    raw = [(key.encode(), value.encode()) for key, value in headers.items()]
-    await send({"type": "http.response.start", "status": failure.status, "headers": raw})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    return Response(body, failure.status, headers, "application/json")
 
 
-async def _answer_preflight(send: Send, origin: str) -> None:
+def _preflight(origin: str) -> Response:
     headers = {
         "access-control-allow-origin": origin,
         "access-control-allow-methods": "GET, HEAD, POST, DELETE",
@@ -173,20 +161,15 @@ async def _answer_preflight(send: Send, origin: str) -> None:
         "access-control-max-age": "600",
         "vary": "Origin",
     }
-    raw = [(key.encode(), value.encode("latin-1")) for key, value in headers.items()]
-    await send({"type": "http.response.start", "status": 204, "headers": raw})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+    return Response(status_code=204, headers=headers)
 
 
 def _with_origin(send: Send, origin: str) -> Send:
-    extra = [
-        (b"access-control-allow-origin", origin.encode("latin-1")),
-        (b"vary", b"Origin"),
-    ]
-
     async def wrapped(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *extra]}
+            headers = MutableHeaders(scope=message)
+            headers["access-control-allow-origin"] = origin
+            headers.append("vary", "Origin")
         await send(message)
 
     return wrapped

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pydantic_core import to_json
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from runner.server.errors import HttpError
@@ -44,6 +45,11 @@ class HttpRequest:
         self._send = send
         self._task: asyncio.Task[Any] | None = None
 
+    @property
+    def headers(self) -> Headers:
+        """What the client sent, by names in any case."""
+        return Headers(scope=self.scope)
+
     def parameter(self, name: str) -> str:
         """A part of the path."""
         return str(self.scope["path_params"][name])
@@ -51,10 +57,8 @@ class HttpRequest:
     @property
     def body_size_bytes(self) -> int | None:
         """The length of the body, when the client said it."""
-        for key, value in self.scope["headers"]:
-            if key == b"content-length" and value.isdigit():
-                return int(value[:20])
-        return None
+        value = self.headers.get("content-length", "")
+        return int(value[:20]) if value.isdigit() else None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises ClientDisconnected."""

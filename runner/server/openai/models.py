@@ -34,7 +34,7 @@ async def show_model(http: HttpRequest) -> ModelCard | AnthropicModel:
 
 def _asked_by_anthropic(http: HttpRequest) -> bool:
     """Whether the client says that it speaks to Anthropic: all of its SDKs send a version."""
-    return any(name == b"anthropic-version" for name, _ in http.scope["headers"])
+    return "anthropic-version" in http.headers
 
 
 def _card(stored: StoredModel) -> ModelCard:

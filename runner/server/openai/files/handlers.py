@@ -39,7 +39,7 @@ async def upload_file(http: HttpRequest) -> FileObject:
     used = await asyncio.to_thread(store.used_bytes)
     max_bytes = min(settings.max_file_size, max(0, settings.max_files_size - used))
     upload = _Upload(settings.max_file_size, max_bytes, settings.max_files_size)
-    form = FormReader(_content_type(http), upload.add)
+    form = FormReader(http.headers.get("content-type", ""), upload.add)
     ident = new_file_id()
     incoming = await asyncio.to_thread(store.writing, ident)
     try:
@@ -239,8 +239,3 @@ async def _find(http: HttpRequest) -> StoredFile:
     if file is None:
         raise unknown_file(ident)
     return file
-
-
-def _content_type(http: HttpRequest) -> str:
-    values = [value for name, value in http.scope["headers"] if name == b"content-type"]
-    return values[0].decode("latin-1") if values else ""
