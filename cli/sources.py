@@ -142,7 +142,9 @@ def _parts(path: Path) -> dict[str, Path]:
         return {path.name: path}
     count = int(found["count"])
     if not 0 < int(found["number"]) <= count <= MAX_FILES:
-        raise CliError(f"{path.name}: part {found['number']} of {found['count']} cannot be")
+        raise CliError(
+            f"{path.name}: there is no part {found['number']} of {found['count']}; rename the file"
+        )
     names = [f"{found['stem']}-{n:05}-of-{count:05}{found['end']}" for n in range(1, count + 1)]
     for name in names:
         if not path.with_name(name).is_file():

@@ -98,7 +98,7 @@ class RegistryAuthority:
         response = await self._client.fetch(request, _MAX_TOKEN_BYTES)
         if response.status_code in (401, 403):
             raise RemoteDenied(_refusal(self._registry, credential))
-        raise_for_status(response, "a token")
+        raise_for_status(response, "token service")
         return _token_in(response.content)
 
     async def _ask(

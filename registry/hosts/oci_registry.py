@@ -5,6 +5,8 @@ Owns manifests, blobs and tags of one repository. Knows nothing of the store.
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import json
 from dataclasses import dataclass, replace
 
@@ -14,7 +16,14 @@ from registry.auth.credentials import Credential
 from registry.auth.ollama_key import OllamaKey
 from registry.auth.tokens import RegistryAuthority
 from registry.digest import Digest
-from registry.errors import InvalidManifest, RemoteRefused, shown
+from registry.errors import (
+    InvalidManifest,
+    RemoteDenied,
+    RemoteError,
+    RemoteMissing,
+    RemoteRefused,
+    shown,
+)
 from registry.hosts.host import HostAccess, RemoteFile, RemoteModel
 from registry.hosts.http.addresses import is_loopback
 from registry.hosts.http.client import Authority, ClientRequest, HttpClient, raise_for_status
@@ -37,6 +46,7 @@ _CONFIG_TYPES = (
 _LAYER_PREFIX = "application/vnd.ollama.image."
 _REGISTRIES = dict.fromkeys(("docker.io", "index.docker.io"), "registry-1.docker.io")
 _MAX_TAG_PAGES = 100
+_SHOWN_TAGS = 12
 _SIGNED = (DEFAULT_HOST, "ollama.com")
 
 
@@ -98,7 +108,11 @@ async def check_login(client: HttpClient, host: str, credential: Credential) -> 
     base = base_url(host, client.insecure)
     authority = RegistryAuthority(client, base, _OneCredential(credential), lambda _: None)
     response = await client.fetch(ClientRequest("GET", base.join("/v2/"), {}, None, authority))
-    raise_for_status(response, "these credentials")
+    if response.status_code == 404:
+        raise RemoteRefused(f"{host} is not a registry: it has no /v2/")
+    if response.status_code in (401, 403):
+        raise RemoteDenied(f"{host} rejected the password of {shown(credential.username)}")
+    raise_for_status(response, "registry")
 
 
 def _has_port(host: str) -> bool:
@@ -139,6 +153,8 @@ class OciHost:
         accept = {"Accept": f"{MANIFEST_TYPE}, {OCI_MANIFEST_TYPE}"}
         request = ClientRequest("GET", url, accept, None, self.repository.authority)
         response = await self.repository.client.fetch(request, MAX_MANIFEST_BYTES)
+        if response.status_code == 404:
+            raise await self._missing()
         raise_for_status(response, f"model {self.repository.path}:{self.reference}")
         content = response.content
         self._check_digest(response, content)
@@ -150,6 +166,15 @@ class OciHost:
         check_layers(manifest)
         files = tuple(self.repository.blob(layer) for layer in manifest.blobs)
         return RemoteModel(self.name, files, manifest, content)
+
+    async def _missing(self) -> RemoteMissing:
+        """What to say of a model that is not there: the tags that are, where they are told."""
+        path, tags = self.repository.path, list[str]()
+        with contextlib.suppress(RemoteError):
+            tags = await self.repository.tags()
+        near = difflib.get_close_matches(self.reference, tags, _SHOWN_TAGS, 0.0)
+        hint = f"it has {', '.join(near)}" if near else "check the name and the tag"
+        return RemoteMissing(f"{self.name.host} has no model {path}:{self.reference}; {hint}")
 
     def _of_artifact(self, artifact: Artifact) -> RemoteModel:
         """The model of which another tool made the artifact, to be built of its files."""

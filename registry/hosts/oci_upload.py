@@ -74,7 +74,7 @@ class Upload:
             "POST", url, {"Content-Length": "0"}, None, self.repository.authority
         )
         response = await self._fetch(request)
-        raise_for_status(response, f"an upload to {self.repository.path}")
+        raise_for_status(response, f"repository {self.repository.path}")
         if response.status_code == 201:
             return None
         return await self._next(url, response)
@@ -114,7 +114,7 @@ class Upload:
             if response.status_code in (401, 416):
                 raise RetryLater(f"the registry responded with {response.status_code} to a part")
             await response.aread()
-            raise_for_status(response, f"a part of blob {self.layer.digest}")
+            raise_for_status(response, f"upload of blob {self.layer.digest}")
             return await self._next(location, response), stop
 
     async def _stand(self, location: httpx.URL, at: int) -> tuple[httpx.URL, int]:
@@ -175,7 +175,7 @@ async def put_manifest(
     response = await repository.client.fetch(
         ClientRequest("PUT", url, headers, content, repository.authority)
     )
-    raise_for_status(response, f"the manifest of {repository.path}:{reference}")
+    raise_for_status(response, f"manifest {repository.path}:{reference}")
     stored = response.headers.get("docker-content-digest", "")
     if stored.startswith("sha256:") and stored != str(Digest.of(content)):
         raise RemoteRefused(f"the registry stored a different manifest: {shown(stored)}")

@@ -38,4 +38,5 @@ def parse(text: str) -> Reference:
         reference = kind.parse(text, scheme, rest)
         if reference is not None:
             return reference
-    raise InvalidName(text, f"unknown scheme {scheme[:20]!r}")
+    ways = "hf.co/user/repository, host/namespace/model, https://host/file.gguf or a path"
+    raise InvalidName(text, f"unknown scheme {scheme[:20]!r}; write {ways}")

@@ -84,7 +84,9 @@ class Fetcher:
         except DigestMismatch as error:
             partial.discard()
             raise RemoteRefused(
-                f"{error.message}: the registry sent the same corrupt data twice"
+                f"digest mismatch: {file.title} came twice as {error.actual}, not as "
+                f"{error.expected}; it is damaged there. Try again later, or tell those who run "
+                "the registry"
             ) from None
         except BaseException:
             if not partial.arrived:

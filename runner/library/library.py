@@ -112,4 +112,6 @@ async def _none_loaded(name: str) -> None:
 
 def _check_host(host: str) -> None:
     if not is_valid_part("host", host):
-        raise InvalidRequest("host: use a registry such as registry.example.com", param="host")
+        raise InvalidRequest(
+            "host is not that of a registry; use one such as registry.example.com", param="host"
+        )

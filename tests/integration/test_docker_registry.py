@@ -55,6 +55,8 @@ def test_a_model_goes_to_the_registry_and_comes_back(
             refused = hearth(env, "push", name.short)
             assert "hearth login" in refused.stderr
             args = ("login", address, "-u", USER, "--password-stdin")
+            wrong = hearth(env, *args, stdin=b"wrong")
+            assert wrong.stderr == f"Error: {address} rejected the password of {USER!r}\n"
             assert hearth(env, *args, stdin=PASSWORD.encode()).returncode == 0
         pushed = hearth(env, "push", name.short)
         assert (pushed.returncode, pushed.stdout) == (0, f"pushed '{name.short}'\n"), pushed.stderr
@@ -65,6 +67,10 @@ def test_a_model_goes_to_the_registry_and_comes_back(
         assert {line["digest"] for line in lines if "digest" in line} == {
             str(layer.digest) for layer in manifest.blobs
         }
+        other = hearth(env, "pull", f"{address}/team/model:v2")
+        assert f"{address} has no model team/model:v2; it has v1\n" in other.stderr
+        other = hearth(env, "pull", f"{address}/team/none:v2")
+        assert "has no model team/none:v2; check the name and the tag\n" in other.stderr
         answer = hearth(env, "run", name.short, "hello")
         assert answer.stdout == "hello\n", answer.stderr
     again = Store.open(home / "models", read_only=True)

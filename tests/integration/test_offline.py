@@ -65,6 +65,12 @@ def test_run_create_push_and_login_say_the_same(daemon: RunningDaemon, closed: s
     assert refused in hearth(env, "push", f"{closed}/user/m").stderr
 
 
+def test_a_server_that_is_no_registry_is_told(daemon: RunningDaemon) -> None:
+    login = ("login", f"127.0.0.1:{daemon.port}", "-u", "me", "--password-stdin", "--insecure")
+    ran = hearth(of_daemon(daemon), *login, stdin=b"secret")
+    assert f"127.0.0.1:{daemon.port} is not a registry: it has no /v2/" in ran.stderr
+
+
 def test_a_server_without_tls_is_told_from_one_that_is_away(daemon: RunningDaemon) -> None:
     ran = hearth(of_daemon(daemon), "pull", f"https://127.0.0.1:{daemon.port}/x.gguf")
     assert f"127.0.0.1:{daemon.port} does not speak TLS; write http:// before it" in ran.stderr

@@ -232,8 +232,11 @@ def check_plain(response: httpx.Response) -> None:
 def raise_if_transient(response: httpx.Response) -> None:
     """Raises RetryLater for a status that may be another one later."""
     if response.status_code in _TRANSIENT:
-        reason = f"{response.request.url.host} responded with {response.status_code}"
-        raise RetryLater(reason, retry_after_s(response.headers))
+        status, host = response.status_code, response.request.url.netloc.decode("ascii")
+        reason = f"{host} limits the rate of requests (429)"
+        if status != 429:
+            reason = f"{host} responded with {status}, a fault of its own"
+        raise RetryLater(f"{reason}; try again later", retry_after_s(response.headers))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -250,12 +253,12 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 def raise_for_status(response: httpx.Response, what: str) -> None:
     """Raises RemoteMissing, RemoteDenied or RemoteUnreachable for an answer that is a refusal.
-    what: what was asked for, in words."""
+    what: what was asked for, as in "has no ..."."""
     status, host = response.status_code, response.request.url.netloc.decode("ascii")
     if status < 400:
         return
     if status == 404:
-        raise RemoteMissing(f"{host} has no {what}")
+        raise RemoteMissing(f"{host} has no {what}; check the spelling")
     answer = error_message(response)
     reason = f": {answer}" if answer else ""
     if status in (401, 403):
@@ -296,7 +299,7 @@ async def open_range(
         is_origin = same_origin(response.request.url, request.url)
         if request.denied is not None and response.status_code in (401, 403) and is_origin:
             raise RemoteDenied(request.denied)
-        raise_for_status(response, "this file")
+        raise_for_status(response, f"file {request.url.path}")
         check_plain(response)
         if response.status_code == 200:
             if start > 0:

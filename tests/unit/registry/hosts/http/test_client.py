@@ -14,6 +14,7 @@ from registry.hosts.http.client import (
     error_message,
     open_range,
     raise_for_status,
+    raise_if_transient,
     retry_after_s,
 )
 from tests.registry_server import FakeRegistry
@@ -33,6 +34,21 @@ def test_retry_after_may_be_a_date() -> None:
     assert 55 < found <= 61
     past = email.utils.formatdate(time.time() - 60, usegmt=True)
     assert retry_after_s({"retry-after": past}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (429, "reg.example:5000 limits the rate of requests (429); try again later"),
+        (503, "reg.example:5000 responded with 503, a fault of its own; try again later"),
+    ],
+)
+def test_what_may_pass_is_said_in_words(status: int, words: str) -> None:
+    request = httpx.Request("GET", "https://reg.example:5000/v2/")
+    response = httpx.Response(status, headers={"retry-after": "7"}, request=request)
+    with pytest.raises(RetryLater) as caught:
+        raise_if_transient(response)
+    assert (caught.value.reason, caught.value.after_s) == (words, 7.0)
 
 
 def test_the_login_that_a_refusal_asks_for_names_the_port_of_the_registry() -> None:
