@@ -14,7 +14,7 @@ from cli.wrap import visible
 
 PARTS = ("license", "modelfile", "parameters", "system", "template")
 _TEXT_LINES = 2
-_MEMORY_ROWS = (("weights", "weights"), ("cache", "cache"), ("compute", "buffers"))
+_MEMORY_PARTS = ("total", "weights", "cache", "compute")
 _INFO_ROWS = (
     ("context length", "context_length"),
     ("embedding length", "embedding_length"),
@@ -108,10 +108,13 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("draft model", f"{draft['parameter_size']} {draft['quantization_level']}"))
     rows.append(("file size", _size(model.get("size"))))
     if memory := model.get("memory"):
-        tokens = memory["context_length"]
-        total = f"{_size(memory['total_bytes'])} with a conversation of {tokens} tokens"
-        rows.append(("memory when loaded", total))
-        rows += [(f"  {name}", _size(memory[f"{key}_bytes"])) for key, name in _MEMORY_ROWS]
+        parts = {part: _size(memory[f"{part}_bytes"]) for part in _MEMORY_PARTS}
+        rows += [
+            ("memory when loaded", f"{parts['total']}; several conversations take more cache"),
+            ("  weights", parts["weights"]),
+            ("  cache", f"{parts['cache']} for {memory['context_length']} tokens"),
+            ("  buffers", parts["compute"]),
+        ]
     return [(label, str(value)) for label, value in rows if value]
 
 

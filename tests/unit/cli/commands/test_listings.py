@@ -150,9 +150,9 @@ def test_show_tells_the_file_from_the_memory_that_the_loaded_model_takes(
     assert execute(["show", "ember"]) == 0
     assert lines(capsys)[5:10] == [
         "file size 491 MB",
-        "memory when loaded 1.1 GB with a conversation of 4096 tokens",
+        "memory when loaded 1.1 GB; several conversations take more cache",
         "weights 491 MB",
-        "cache 50 MB",
+        "cache 50 MB for 4096 tokens",
         "buffers 529 MB",
     ]
 
