@@ -44,6 +44,7 @@ ROUTES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("GET", "/v1/models/echo", None),
     ("POST", "/tokenize", {**_MODEL, "prompt": "a"}),
     ("POST", "/detokenize", {**_MODEL, "tokens": [1]}),
+    ("POST", "/infill", {**_MODEL, "input_prefix": "a", "input_suffix": "b", "n_predict": 3}),
     ("POST", "/apply-template", {**_MODEL, "messages": _TURNS}),
     ("POST", "/api/chat", {**_OLLAMA, "messages": _TURNS}),
     ("POST", "/api/generate", {**_OLLAMA, "prompt": "a"}),

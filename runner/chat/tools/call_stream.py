@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from runner.chat.tools.json_normalizer import JsonNormalizer
@@ -62,10 +62,10 @@ HEADS_OF_LIST = CallHeads.of(rf"\s*(?:\[\s*)?{JSON_HEAD}", rf"\s*\}}\s*,\s*{JSON
 class CallStream:
     """The calls between two markers. Text is fed up to where the calls may end."""
 
-    def __init__(self, heads: CallHeads, names: Iterable[str]) -> None:
-        """names: of the tools that were offered."""
-        self._head: re.Pattern[str] | None = heads.first
-        self._later = heads.later
+    def __init__(self, heads: CallHeads | None, names: Collection[str]) -> None:
+        """names: of the tools whose calls are shown; without any, or without heads, none is."""
+        self._head = None if heads is None or not names else heads.first
+        self._later = None if heads is None else heads.later
         self._names = frozenset(names)
         self._shown: list[tuple[str, list[str]]] = []  # id and what was sent of each call
         self._arguments: JsonNormalizer | None = None  # of the last call, until its end was shown
@@ -91,6 +91,8 @@ class CallStream:
     def feed(self, text: str) -> list[str | ToolCall | ToolCallDelta]:
         """The pieces that text completes."""
         self._fed += len(text)
+        if self._head is None and not self._shown:
+            return []
         self._rest += text
         parts: list[str | ToolCall | ToolCallDelta] = []
         while (piece := self._take()) is not None:

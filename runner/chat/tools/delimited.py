@@ -60,8 +60,8 @@ class DelimitedParser:
         self._ends = 0  # end markers that were taken for a part of a text
         self._inside: Delimiters | None = None
         self._after_call = False  # white space here only separates calls
-        self._names: frozenset[str] | None = None
-        self._preview: CallStream | None = None  # of the call that has begun
+        self._names: frozenset[str] = frozenset()
+        self._preview = CallStream(None, ())  # of the call that has begun
 
     @classmethod
     def of_section(
@@ -96,7 +96,7 @@ class DelimitedParser:
             calls = _decoded(self._inside, self._held[len(self._inside.begin) :])
             parts += self._shown(self._inside, len(self._held))
             if calls:
-                parts += self._settled(calls)
+                parts += self._preview.settle(calls)
                 self._inside, self._held = None, ""
             else:
                 parts += self._give_up(len(self._held))
@@ -118,7 +118,8 @@ class DelimitedParser:
             self._blanks = before[len(content) :]
             self._inside, self._ends = self._delimiters[found[0]], 0
             self._searched = len(found[0])
-            self._preview = self._fresh_preview(self._inside)
+            self._preview = CallStream(self._inside.heads, self._names)
+            self._preview.feed(self._inside.before)
             return [content]
         keep = max(begun(self._held, marker) for marker in self._begins)
         content = self._held[: len(self._held) - keep].rstrip()  # a call would follow the blanks
@@ -154,30 +155,16 @@ class DelimitedParser:
             return [*shown, *self._give_up(end + len(delimiters.end))]
         self._inside, self._held = None, self._held[end + len(delimiters.end) :]
         self._after_call, self._blanks = True, ""
-        return [*shown, *self._settled(calls)]
-
-    def _fresh_preview(self, delimiters: Delimiters) -> CallStream | None:
-        if self._names is None or delimiters.heads is None:
-            return None
-        preview = CallStream(delimiters.heads, self._names)
-        preview.feed(delimiters.before)
-        return preview
+        return [*shown, *self._preview.settle(calls)]
 
     def _shown(self, delimiters: Delimiters, end: int) -> list[Part]:
         """What is certain of the call before that place of what is held."""
-        if self._preview is None:
-            return []
         start = len(delimiters.begin) + self._preview.fed - len(delimiters.before)
         return self._preview.feed(self._held[start:end]) if start < end else []
 
-    def _settled(self, calls: list[str | ToolCall]) -> list[Part]:
-        preview, self._preview = self._preview, None
-        return [*calls] if preview is None else [*preview.settle(calls)]
-
     def _abandoned(self, delimiters: Delimiters, length: int) -> list[Part]:
         """A call that was shown and cannot be read: it is no content any more."""
-        preview, self._preview = self._preview, None
-        assert preview is not None
+        preview = self._preview
         written = len(delimiters.begin) + preview.shown - len(delimiters.before)
         cut = max(length, written)
         end = (
@@ -197,7 +184,7 @@ class DelimitedParser:
         begin = self._inside.begin
         again = self._held.rfind(begin, len(begin), length)
         cut = again if again > 0 else length
-        if self._preview is not None and self._preview.begun:
+        if self._preview.begun:
             return self._abandoned(self._inside, cut)
         content, self._held = self._blanks + self._held[:cut], self._held[cut:]
         self._inside, self._blanks = None, ""

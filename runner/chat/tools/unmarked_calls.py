@@ -58,7 +58,7 @@ class UnmarkedCalls:
         self._fenced = False  # inside a block whose beginning was no content
         self._end = JsonEnd()
         self._scanned = 0  # of what is held, by _end
-        self._preview: CallStream | None = None  # of the call that has begun
+        self._preview = CallStream(None, ())  # of the call that has begun
 
     def stream(self, names: Iterable[str]) -> None:
         """See ToolParser."""
@@ -145,7 +145,7 @@ class UnmarkedCalls:
         """Take the first characters off what may be a call."""
         self._before += self._cut(opening)
         self._end, self._scanned = JsonEnd(), 0
-        self._preview = CallStream(HEADS_OF_OBJECT, self._streamed) if self._streamed else None
+        self._preview = CallStream(HEADS_OF_OBJECT, self._streamed)
         self._take = self._object
         return []
 
@@ -170,9 +170,7 @@ class UnmarkedCalls:
 
     def _shown(self, end: int) -> list[Part]:
         """What is certain of the call before that place."""
-        return (
-            [] if self._preview is None else self._preview.feed(self._held[self._preview.fed : end])
-        )
+        return self._preview.feed(self._held[self._preview.fed : end])
 
     def _ended(self, end: int) -> list[Part]:
         """The object before that place, as a call or as content."""
@@ -183,22 +181,20 @@ class UnmarkedCalls:
         if found is None and self._python:
             found = python_calls(body, self._tools)
         calls = only_offered(found, self._tools)
-        if not calls and (preview is None or not preview.begun):
+        if not calls and not preview.begun:
             self._take = self._code if in_block else self._content
             return [before + body]
         self._fenced = in_block
-        if preview is None or not preview.begun:
-            return [*(calls or ())]
         last = preview.settle(calls) if calls else preview.abandon(body[preview.shown :])
         return [*shown, *last]
 
     def _too_long(self) -> list[Part]:
         shown, preview, before = self._shown(MAX_CALL_CHARS), self._preview, self._before
         self._before, self._take = "", self._plain
-        if preview is not None and preview.begun:
-            rest = self._cut(len(self._held))[preview.shown :]
-            return [*shown, *preview.abandon(""), rest]
-        return [before]
+        if not preview.begun:
+            return [before]
+        rest = self._cut(len(self._held))[preview.shown :]
+        return [*shown, *preview.abandon(""), rest]
 
     def _after(self) -> list[Part] | None:
         """Between calls, or after the last one."""
