@@ -325,6 +325,7 @@ class LoadPlan:
     draft_path: str | None = None  # the model that proposes; None: the sequence's own past
     projector: str | None = None  # path of what makes embeddings of images (llamacpp)
     sequence_tokens: int | None = None  # most of one that asks for more; None: context_length
+    step_limit_s: float | None = None  # a step beyond it ends the worker; None: none does
 
     @property
     def max_context_length(self) -> int:

@@ -31,7 +31,7 @@ from runner.engine.context_shift import context_shift
 from runner.engine.detokenize import TokenTexts
 from runner.engine.embedding import EmbeddingQueue
 from runner.engine.images import ImageParts
-from runner.engine.pacer import Pacer
+from runner.engine.pacer import LIMIT_SHARE, Pacer
 from runner.engine.prompt_embeddings import PromptEmbeddings
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.scheduler import ScheduledStep, Scheduler
@@ -184,6 +184,10 @@ class Engine:
             self._arrivals += 1
             self._sequences[part] = sequence
             self.scheduler.add(sequence)
+
+    def stay_within(self, step_limit_s: float) -> None:
+        """Let steps be far shorter than this where the batch decides that."""
+        self._pacer.alone_s = min(self._pacer.alone_s, step_limit_s * LIMIT_SHARE)
 
     def step(self) -> StepOutput:
         """Compute one batch. Failures are in the output; raises only when the backend cannot

@@ -12,7 +12,8 @@ measured on the steps themselves. It knows no sequences.
 from __future__ import annotations
 
 MAX_STEP_S = 0.150
-ALONE_STEP_S = 10.0  # a twelfth of HEARTH_STEP_TIMEOUT's default: load may grow so much meanwhile
+ALONE_STEP_S = 10.0
+LIMIT_SHARE = 1 / 12  # of the time that a step may take: load may grow so much while it runs
 FIRST_CHUNK_TOKENS = 256  # of a model of unknown speed
 SLOWDOWN = 2.0
 MIN_CHUNK_TOKENS = 64  # measured on two Zen 5 cores: 32 tokens cost 6.7 ms each, 64 5.0, 256 4.3
@@ -25,6 +26,7 @@ class Pacer:
     """Estimates from the steps so far: the time of a decode step and of a prompt token."""
 
     def __init__(self) -> None:
+        self.alone_s = ALONE_STEP_S
         self.decode_s: float | None = None
         self._prefill_s = 0.0
         self._prefill_tokens = 0.0
@@ -52,7 +54,7 @@ class Pacer:
         if not token_s:
             return min(limit, MIN_CHUNK_TOKENS if decode_rows else FIRST_CHUNK_TOKENS)
         decode_s = self.decode_s or 0.0
-        allowed_s = max(SLOWDOWN * decode_s, MAX_STEP_S) - decode_s if decode_rows else ALONE_STEP_S
+        allowed_s = max(SLOWDOWN * decode_s, MAX_STEP_S) - decode_s if decode_rows else self.alone_s
         return min(limit, max(int(allowed_s / token_s), MIN_CHUNK_TOKENS))
 
     def enough_prefill(self) -> int:

@@ -29,6 +29,7 @@ class LoadRequest:
     lora_scale: float = 1.0
     draft_tokens: int | None = None
     backend: str | None = None
+    step_limit_s: float | None = None
 
 
 def load_request(
@@ -51,6 +52,7 @@ def load_request(
         lora_scale=1.0 if lora_scale is None else lora_scale,
         draft_tokens=given.get("draft_num_predict"),
         backend=given.get("backend"),
+        step_limit_s=settings.step_timeout,
     )
 
 

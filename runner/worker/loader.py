@@ -59,6 +59,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
         swap_bytes=plan.swap_bytes,
         speculation=_speculation(plan, model),
     )
+    if plan.step_limit_s is not None:
+        engine.stay_within(plan.step_limit_s)
     grammars, sampling = GrammarCompiler(model.tokenizer), SamplingResolver(model.tokenizer)
     return ModelRuntime(engine, prompts, model, grammars, sampling, images)
 

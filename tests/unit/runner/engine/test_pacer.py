@@ -31,6 +31,12 @@ def test_no_step_is_longer_than_its_time_where_tokens_are_slow(token_s: float, t
     assert budget == MIN_CHUNK_TOKENS or budget * token_s == pytest.approx(ALONE_STEP_S, rel=0.02)
 
 
+def test_a_short_limit_of_steps_makes_them_shorter() -> None:
+    pacer = measured(0.05, 0.01)
+    pacer.alone_s = 2.0
+    assert pacer.prefill_budget(512, 0) == pytest.approx(200, rel=0.02)
+
+
 def test_before_any_measurement_a_small_chunk_is_tried() -> None:
     assert Pacer().prefill_budget(512, 1) == MIN_CHUNK_TOKENS
     assert Pacer().prefill_budget(512, 0) == FIRST_CHUNK_TOKENS

@@ -17,6 +17,7 @@ def test_what_says_nothing_is_left_to_the_plan() -> None:
     request = load_request({"num_gpu": -1, "num_thread": 0}, {}, Settings())
     assert (request.num_gpu, request.num_thread, request.num_ctx) == (None, None, None)
     assert load_request({}, {"num_gpu": 0}, Settings()).num_gpu == 0
+    assert load_request({}, {}, Settings(step_timeout=5.0)).step_limit_s == 5.0
 
 
 @pytest.mark.parametrize(("parameters", "scale", "mmap"), [({}, 1.0, True), (
