@@ -47,7 +47,7 @@ def staged(path: Path, store: Path, copy: bool, advance: Advance) -> Iterator[st
     """Have the file in the store's folder for the length of the block; gives its name there.
     copy: never a link. advance gets the number of bytes copied, if any.
 
-    Raises CliError when a copy does not fit, OSError.
+    Raises CliError when the folder cannot be written to or a copy does not fit, OSError.
     """
     target = store / "tmp" / f"incoming-{uuid.uuid4().hex}"
     try:
@@ -132,4 +132,8 @@ def _free_bytes(folder: Path) -> int:
 
 def _new(target: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(target, flags, 0o600)
+    try:
+        return os.open(target, flags, 0o600)
+    except OSError as error:
+        store = target.parent.parent
+        raise CliError(f"cannot write to {store}, where the models are: {error.strerror}") from None

@@ -120,6 +120,22 @@ def test_a_copy_that_does_not_fit_is_refused_with_the_numbers(
     assert left(store) == []
 
 
+def test_a_folder_that_cannot_be_written_to_is_named(
+    store: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def refuse(path: Path, *given: int) -> int:
+        if "incoming-" in str(path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, *given)
+
+    monkeypatch.setattr(os, "open", refuse)
+    said = f"^cannot write to {store}, where the models are: Read-only file system$"
+    with pytest.raises(CliError, match=said), staged(model, store, True, ignore):
+        pytest.fail("it was placed")
+
+
 def test_a_disk_that_fills_up_leaves_nothing(
     store: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
