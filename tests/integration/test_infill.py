@@ -115,6 +115,14 @@ def test_a_template_with_a_place_for_the_suffix_counts_more(client: httpx.Client
     create_echo(client, "gap-template", template="<p>{{ .Prompt }}<s>{{ .Suffix }}<m>")
     asked = {"model": "gap-template", "prompt": "a", "suffix": "b", "stream": False}
     assert client.post("/api/generate", json=asked).json()["response"] == "<p>a<s>b<m>"
+    raw = client.post("/api/generate", json={**asked, "raw": True}).json()
+    assert raw["response"] == f"{PRE}a{SUF}b{MID}"
+
+
+def test_a_gap_may_be_at_the_beginning_of_a_file(client: httpx.Client) -> None:
+    create_echo(client, "gap")
+    asked = {"model": "gap", "prompt": "", "suffix": "b", "stream": False}
+    assert client.post("/api/generate", json=asked).json()["response"] == f"{PRE}{SUF}b{MID}"
 
 
 def test_a_model_without_such_tokens_says_which_are_missing(client: httpx.Client) -> None:

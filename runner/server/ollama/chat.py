@@ -43,7 +43,7 @@ async def generate(http: HttpRequest, body: OllamaGenerateRequest) -> OllamaGene
     """Answer one prompt, through the chat template unless raw; without a prompt load or unload
     the model."""
     answer: OllamaGenerateResponse | None
-    if not body.prompt and not body.images:
+    if not (body.prompt or body.images or body.suffix):
         answer = await load_or_unload(http, body, {"response": ""})
         return answer
     content, images = join_parts([*images_of(body.images or (), "images"), body.prompt or ""])

@@ -18,7 +18,7 @@ from runner.server.keep_alive import keep_alive_s
 from runner.server.request_body import WireModel
 from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
-from runner.types import GenerateRequest, Grammar, Message
+from runner.types import GenerateRequest, Grammar, Infill, Message
 
 
 class OllamaModelRequest(WireModel):
@@ -156,6 +156,8 @@ class OllamaGenerateRequest(OllamaGenerateFields):
     def generate_request(self, message: Message) -> GenerateRequest:
         """What is asked for. message: the prompt with its images. Raises InvalidRequest."""
         wanted = self._generate_request()
+        if self.raw and self.suffix:
+            return replace(wanted, infill=Infill(self.prompt or "", self.suffix))
         if self.raw:
             return replace(wanted, text=self.prompt)
         wanted = replace(wanted, return_tokens=True, template=self.template or None)
