@@ -18,6 +18,7 @@ and meaning, so that its dashboards work; the rest begins with `hearth:`. Reques
 they end, and the state of the workers is read when somebody asks, so metrics cost nothing per
 token. The label is `model_name`, and for `vllm:request_success_total` also `finished_reason`:
 `stop`, `length` or `abort`. `hearth:models_loaded` and `hearth:uptime_seconds` have no label.
+What is about a worker has the name of the first of the models that share it.
 """
 
 
