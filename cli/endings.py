@@ -17,8 +17,8 @@ _LIMITS = {
     "or raise num_ctx if the model allows more",
     "generation": "the answer was cut at {eval_count} tokens, ten contexts: the limit of answers "
     "without one; set num_predict to have another",
-    "repetition": "the answer was cut because it only repeated itself; raise repeat_penalty, or "
-    "ask in other words",
+    "repetition": "the answer was cut because it only repeated itself; repeat_penalty 1.1 may "
+    "help, and repeat_limit 0 lets it go on",
 }
 
 

@@ -27,6 +27,7 @@ from cli.parameters import parameter_names
 from cli.slash import NAMES
 from cli.terminal import can_colour
 from cli.typeahead import as_one_input, collected, unechoed
+from runner.types import THINK_LEVELS
 
 PLACEHOLDER = "Send a message (/? for help)"
 
@@ -42,6 +43,8 @@ def candidates(words: list[str]) -> Iterable[str]:
             return parameter_names()
         case ["/set", "format"]:
             return ("json",)
+        case ["/set", "think"]:
+            return THINK_LEVELS
         case ["/show"]:
             return SHOW_WORDS
         case ["/help" | "/?"]:

@@ -117,6 +117,8 @@ def _set_parameter(session: Session, rest: str) -> None:
 def _set_system(session: Session, rest: str) -> None:
     if not rest:
         raise CliError("give the message: /set system TEXT")
+    if session.raw:
+        raise CliError("with --raw the model gets the prompt alone, without a system message")
     session.system = rest
     print("Set system message.")
 

@@ -138,7 +138,7 @@ def command(
         "raw": raw,
         "progress": can_move(sys.stderr),
     }
-    given = _prompt(prompt or [], as_json)
+    given = _prompt(prompt or [], raw, as_json)
     settings = load()
     client = connect(settings)
     session = Session(client, _named(client, model), **session_settings)
@@ -179,11 +179,14 @@ def _begin(session: Session, prompt: Prompt | None, settings: Settings, as_json:
         answer(session, prompt, as_json)
 
 
-def _prompt(words: list[str], needed: bool) -> Prompt | None:
-    """The prompt from a pipe and the command line; None: there is a person to ask."""
+def _prompt(words: list[str], raw: bool, needed: bool) -> Prompt | None:
+    """The prompt from a pipe, without the space around it unless raw, and the command line; None:
+    there is a person to ask."""
     from cli.one_answer import Prompt
 
     piped = None if is_terminal(sys.stdin) else _read_pipe()
+    if piped is not None and not raw:
+        piped = piped.strip()
     typed = " ".join(words)
     if piped or words:
         return Prompt(_checked(piped or ""), _checked(typed))
@@ -195,7 +198,7 @@ def _prompt(words: list[str], needed: bool) -> Prompt | None:
 def _read_pipe() -> str:
     data = sys.stdin.buffer.read()
     try:
-        return data.decode("utf-8-sig").strip()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CliError(
             f"the piped text is not UTF-8: byte 0x{data[error.start]:02x} at position "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,7 +37,7 @@ def start(shared_daemon: RunningDaemon, tmp_path: Path) -> Iterator[Callable[...
         env = of_daemon(of, **{"TERM": "xterm", **more}) | {"HEARTH_HOME": str(tmp_path)}
         chat = pexpect.spawn(
             sys.executable,
-            [*COMMAND[1:], "run", *(args or ("echo",))],
+            [*COMMAND[1:], "run", *(args or ("tools",))],
             env=env,
             encoding="utf-8",
             timeout=TIMEOUT_S,
@@ -80,7 +82,7 @@ def test_messages_are_answered_until_bye(start: Callable[..., Chat]) -> None:
 def test_ctrl_c_stops_the_answer_and_keeps_question_and_half_answer(
     start: Callable[..., Chat],
 ) -> None:
-    chat = start("echo", "--verbose")
+    chat = start("tools", "--verbose")
     say(chat, "hi")
     chat.expect(r"prompt eval count: +(\d+) token")
     alone = int(chat.match.group(1))
@@ -135,6 +137,28 @@ def test_a_paste_longer_than_the_terminals_buffer_leaves_ctrl_c_working(
     leave(chat)
 
 
+def test_an_answer_that_was_suspended_goes_on_without_an_echo(start: Callable[..., Chat]) -> None:
+    chat = start()
+    say(chat, SLOW_ANSWER)
+    expect_line(chat, "abc abc")
+    os.kill(chat.pid, signal.SIGSTOP)
+    chat.setecho(True)  # as a shell leaves the terminal of a job that was stopped
+    os.kill(chat.pid, signal.SIGCONT)
+    assert chat.waitnoecho(TIMEOUT_S)
+    chat.sendintr()
+    leave(chat)
+
+
+def test_the_terminal_is_left_as_it_was(start: Callable[..., Chat]) -> None:
+    chat = start()
+    assert chat.getecho()
+    say(chat, "hello")
+    expect_line(chat, "hello")
+    assert not chat.getecho()
+    leave(chat)
+    assert chat.getecho()
+
+
 def test_a_line_typed_during_an_answer_is_sent_after_it(start: Callable[..., Chat]) -> None:
     chat = start()
     say(chat, "<|slow|>" + "abc " * 10)
@@ -167,7 +191,7 @@ def test_a_message_in_quotes_comes_back_whole(start: Callable[..., Chat]) -> Non
 def test_thinking_is_refused_at_once_by_a_model_without_it(start: Callable[..., Chat]) -> None:
     chat = start()
     say(chat, "/set think")
-    expect_line(chat, "Error: echo does not support thinking")
+    expect_line(chat, "Error: tools does not support thinking")
     say(chat, "hello")
     expect_line(chat, "hello")
     leave(chat)
@@ -186,7 +210,7 @@ def test_help_keeps_its_words_whole(start: Callable[..., Chat]) -> None:
 def test_a_conversation_is_saved_as_a_model(
     start: Callable[..., Chat], start_daemon: StartDaemon
 ) -> None:
-    daemon = start_daemon(("echo",))
+    daemon = start_daemon(("tools",))
     chat = start(of=daemon)
     for line in ("/set system Be brief.", "/set parameter temperature 0.5", "remember this"):
         say(chat, line)
@@ -204,7 +228,7 @@ def test_a_conversation_is_saved_as_a_model(
 
 
 def test_an_answer_after_lost_messages_says_so(start: Callable[..., Chat]) -> None:
-    chat = start("echo", "-p", "num_ctx=256")
+    chat = start("tools", "-p", "num_ctx=256")
     for _ in range(2):
         say(chat, "abcdefghij" * 8)
     chat.expect("oldest messages left out: 2")
@@ -212,7 +236,7 @@ def test_an_answer_after_lost_messages_says_so(start: Callable[..., Chat]) -> No
 
 
 def test_the_conversation_is_remembered_and_clear_forgets_it(start: Callable[..., Chat]) -> None:
-    chat = start("echo", "--verbose")
+    chat = start("tools", "--verbose")
     counts = []
     for line in ("one", "two", "/clear", "one"):
         say(chat, line)
@@ -266,7 +290,7 @@ def test_history_is_kept_for_the_next_chat_unless_unwanted(
     leave(chat)
     history = tmp_path / "state" / "history"
     assert "+remember me" in history.read_text()
-    chat = start("echo", HEARTH_NOHISTORY="1")
+    chat = start("tools", HEARTH_NOHISTORY="1")
     say(chat, "forget me")
     expect_line(chat, "forget me")
     leave(chat)
@@ -293,7 +317,7 @@ def test_tab_completes_commands(start: Callable[..., Chat]) -> None:
 
 
 def test_no_color_is_honoured(start: Callable[..., Chat]) -> None:
-    chat = start("echo", NO_COLOR="1")
+    chat = start("tools", NO_COLOR="1")
     say(chat, "hello")
     said = chat.before + chat.after
     leave(chat)
@@ -302,7 +326,7 @@ def test_no_color_is_honoured(start: Callable[..., Chat]) -> None:
 
 
 def test_a_dumb_terminal_gets_no_escape_codes(start: Callable[..., Chat]) -> None:
-    chat = start("echo", TERM="dumb")
+    chat = start("tools", TERM="dumb")
     chat.expect(PROMPT)
     chat.send("hello\r")
     chat.expect(PROMPT)
@@ -319,3 +343,15 @@ def test_an_unknown_model_ends_with_3_before_the_chat(start: Callable[..., Chat]
     chat.expect(pexpect.EOF)
     chat.wait()
     assert chat.exitstatus == 3
+
+
+def test_a_base_model_continues_each_message_alone(start: Callable[..., Chat]) -> None:
+    chat = start("echo", "--verbose")  # without a template of its own
+    chat.expect("echo is a base model")
+    counts = []
+    for _ in range(2):
+        say(chat, "one")
+        chat.expect(r"prompt eval count: +(\d+) token")
+        counts.append(chat.match.group(1))
+    assert counts[0] == counts[1]
+    leave(chat)

@@ -30,6 +30,7 @@ def completions(line: str) -> list[str]:
         ("/set ver", ["/set verbose"]),
         ("/set parameter temp", ["/set parameter temperature"]),
         ("/set format ", ["/set format json"]),
+        ("/set think h", ["/set think high"]),
         ("/show mod", ["/show modelfile"]),
         ("/help sho", ["/help show", "/help shortcuts"]),
         ("hello", []),

@@ -254,6 +254,15 @@ def test_list_shows_the_installed_models(
     assert "ember:latest" in capsys.readouterr().out
 
 
+def test_a_raw_chat_takes_no_system_message(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.raw = True
+    execute(session, "/set system Be brief.")
+    assert "with --raw" in capsys.readouterr().out
+    assert session.system is None
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("/set think", "does not support thinking"), ("/set think very", "minimal, low, medium")],

@@ -197,10 +197,12 @@ def test_short_options_are_parameters(daemon: FakeDaemon) -> None:
     assert daemon.asked("/api/generate")[0]["options"] == {"seed": 7, "temperature": 0.0}
 
 
-def test_a_raw_prompt_goes_without_a_template(daemon: FakeDaemon) -> None:
+def test_a_raw_prompt_goes_as_it_is(daemon: FakeDaemon, pipe: io.BytesIO) -> None:
     daemon.stream("/api/generate", DONE)
-    assert execute(["run", "m", "--raw", "def f("]) == 0
-    assert daemon.asked("/api/generate")[0]["raw"] is True
+    fill(pipe, b"  def f(\n")
+    assert execute(["run", "m", "--raw"]) == 0
+    (asked,) = daemon.asked("/api/generate")
+    assert (asked["raw"], asked["prompt"]) == (True, "  def f(\n")
 
 
 def test_json_is_one_object_with_the_whole_answer(
