@@ -24,11 +24,11 @@ class Fp8Weight(PackedWeight):
     def dense(self, dtype: torch.dtype) -> Tensor:
         return dequantize(self.weight, self.scale, dtype)
 
-    def regular(self, *, below: bool) -> Self | None:
+    def normalized(self, *, concatenated: bool) -> Self | None:
         rows = len(self.weight)
         if not per_block(self.weight, self.scale):
             return replace(self, scale=self.scale.float().reshape(-1, 1).expand(rows, 1))
-        return None if below and rows % BLOCK else self  # a block would lie across two parts
+        return None if concatenated and rows % BLOCK else self  # a block would lie across two parts
 
 
 def dequantize(weight: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

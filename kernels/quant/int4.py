@@ -46,7 +46,7 @@ class Int4Weight(PackedWeight):
         x = x if self.order is None else x[..., self.order]
         return functional.linear(x, _stored(self).to(x.dtype), bias)
 
-    def regular(self, *, below: bool) -> Self | None:
+    def normalized(self, *, concatenated: bool) -> Self | None:
         return self if self.order is None else None  # each map has its own order of the inputs
 
 

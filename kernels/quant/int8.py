@@ -29,7 +29,7 @@ class Int8Weight(PackedWeight):
     def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         return linear(x, self.weight, self.scales, bias)
 
-    def regular(self, *, below: bool) -> Self:
+    def normalized(self, *, concatenated: bool) -> Self:
         return replace(self, scales=self.scales.reshape(len(self.weight), -1))
 
 

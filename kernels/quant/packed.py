@@ -40,21 +40,21 @@ class PackedWeight:
         """x [..., C] times the weights [N, C], transposed, plus bias [N]."""
         return functional.linear(x, self.dense(x.dtype), bias)
 
-    def regular(self, *, below: bool) -> Self | None:
+    def normalized(self, *, concatenated: bool) -> Self | None:
         """The same weights in the form in which those of several maps can be put together, below
         each other or in a stack; None: they cannot."""
         return self
 
 
-def join(weights: Sequence[PackedWeight]) -> PackedWeight | None:
+def concatenate(weights: Sequence[PackedWeight]) -> PackedWeight | None:
     """The weights of several maps of the same inputs below each other; None where they are not
     packed alike."""
-    return _combined([weight.regular(below=True) for weight in weights], torch.cat, 1)
+    return _combined([weight.normalized(concatenated=True) for weight in weights], torch.cat, 1)
 
 
 def stack(weights: Sequence[PackedWeight]) -> PackedWeight | None:
     """The weights of several maps as a stack; None where they are not packed alike."""
-    return _combined([weight.regular(below=False) for weight in weights], torch.stack, 0)
+    return _combined([weight.normalized(concatenated=False) for weight in weights], torch.stack, 0)
 
 
 def _combined(

@@ -38,7 +38,7 @@ from runner.server.openai.responses import handlers as responses
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.responses.response_store import FILE_NAME as RESPONSES_FILE
 from runner.server.openai.responses.response_store import ResponseStore
-from runner.server.openapi.handlers import describing
+from runner.server.openapi.handlers import openapi_routes
 from runner.server.rate_limits import RateLimiter
 from runner.server.request_log import logged
 from runner.server.routes import router, routes_of
@@ -54,7 +54,7 @@ _SERVED = (
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs),
     *routes_of(fsck, gc, imports),
 )
-ROUTES = (*_SERVED, *describing(_SERVED))
+ROUTES = (*_SERVED, *openapi_routes(_SERVED))
 
 
 def build_services(

@@ -27,7 +27,7 @@ def inputs_of(given: str | list[str] | list[int] | list[list[int]]) -> list[str]
     return cast("list[str] | list[list[int]]", given)
 
 
-def shortened(vector: Sequence[float], dimensions: int | None) -> list[float]:
+def truncate_dimensions(vector: Sequence[float], dimensions: int | None) -> list[float]:
     """The first dimensions values, of length 1 again. Raises InvalidRequest when the vector has
     fewer."""
     if dimensions is None or dimensions == len(vector):

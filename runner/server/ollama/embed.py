@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from runner.models.options import check_options
-from runner.server.embedding_inputs import inputs_of, shortened
+from runner.server.embedding_inputs import inputs_of, truncate_dimensions
 from runner.server.http_request import HttpRequest
 from runner.server.leases import leased, require_embedding
 from runner.server.ollama.answers import LegacyEmbedResponse, OllamaEmbedResponse
@@ -26,7 +26,7 @@ async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
         if inputs:
             require_embedding(lease)
             result = await lease.worker.embed(inputs, truncate=body.truncate is not False)
-            vectors = [shortened(vector, body.dimensions) for vector in result.vectors]
+            vectors = [truncate_dimensions(vector, body.dimensions) for vector in result.vectors]
             tokens = result.prompt_tokens
         return OllamaEmbedResponse(
             model=body.model_name,

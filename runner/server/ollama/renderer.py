@@ -15,7 +15,7 @@ from runner.models.options import check_options
 from runner.server.http_request import HttpRequest
 from runner.server.keep_alive import keep_alive_s
 from runner.server.leases import leased
-from runner.server.ollama.timings import figures, now_text
+from runner.server.ollama.timings import now_text, timings
 from runner.server.ollama.wire import OllamaGenerateFields
 from runner.server.openai.logprobs import chat_logprobs
 from runner.server.sse import NDJSON
@@ -35,12 +35,12 @@ async def load_or_unload(
     else:
         options = check_options(body.options or {})
         async with leased(http, body.model_name, body.keep_alive, options) as lease:
-            fields = {"done_reason": "load", **clamped(lease)}
+            fields = {"done_reason": "load", **clamped_num_ctx(lease)}
     head = {"model": body.model_name, "created_at": now_text()}
     return {**head, **empty, "done": True, **fields}
 
 
-def clamped(lease: Lease) -> dict[str, Any]:
+def clamped_num_ctx(lease: Lease) -> dict[str, Any]:
     """num_ctx, where a longer context was asked for than the model has."""
     return {} if lease.clamped_context is None else {"num_ctx": lease.clamped_context}
 
@@ -82,8 +82,8 @@ class OllamaRenderer(StreamRenderer):
             "done": True,
             "done_reason": finish.reason,
             **({"context": finish.tokens} if finish.tokens else {}),
-            **figures(finish, total_s, self._lease.load_s),
-            **clamped(self._lease),
+            **timings(finish, total_s, self._lease.load_s),
+            **clamped_num_ctx(self._lease),
         }
 
     def _lines(self, delta: Delta) -> bytes:

@@ -18,11 +18,11 @@ def nanoseconds(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-def figures(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
-    """The figures of a last event. prompt_eval_count counts the whole prompt. hearth's own are
-    cached_count: how much of it was not computed; limit: what ended an answer of the reason length;
-    messages_dropped: how many of the oldest messages of a conversation too long were left out;
-    shifted_tokens: how many left the context for the answer to go on."""
+def timings(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
+    """The counts and durations of a last event. prompt_eval_count counts the whole prompt. hearth's
+    own are cached_count: how much of it was not computed; limit: what ended an answer of the reason
+    length; messages_dropped: how many of the oldest messages of a conversation too long were left
+    out; shifted_tokens: how many left the context for the answer to go on."""
     usage = finish.usage
     own = {
         "limit": finish.limit,

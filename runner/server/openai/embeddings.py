@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runner.errors import InvalidRequest
-from runner.server.embedding_inputs import as_base64, inputs_of, shortened
+from runner.server.embedding_inputs import as_base64, inputs_of, truncate_dimensions
 from runner.server.http_request import HttpRequest
 from runner.server.leases import leased, require_embedding
 from runner.server.openai.answers import EmbeddingObject, EmbeddingResponse
@@ -20,7 +20,7 @@ async def embeddings(http: HttpRequest, body: EmbeddingRequest) -> EmbeddingResp
     async with leased(http, body.model, body.keep_alive) as lease:
         require_embedding(lease)
         result = await lease.worker.embed(inputs, truncate=False, priority=body.priority or 0)
-        vectors = [shortened(vector, body.dimensions) for vector in result.vectors]
+        vectors = [truncate_dimensions(vector, body.dimensions) for vector in result.vectors]
         base64 = body.encoding_format == "base64"
         data = [
             EmbeddingObject(

@@ -18,7 +18,7 @@ from runner.server.routes import RouteSpec
 _HTML = "text/html; charset=utf-8"
 
 
-def describing(paths: Sequence[RouteSpec]) -> tuple[RouteSpec, ...]:
+def openapi_routes(paths: Sequence[RouteSpec]) -> tuple[RouteSpec, ...]:
     """The paths that describe paths and themselves."""
     made: dict[str, bytes] = {}
 

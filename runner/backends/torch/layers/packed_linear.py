@@ -33,7 +33,7 @@ class PackedLinear(Linear):
 
 def join_packed(weights: Sequence[PackedWeight], biases: Sequence[Tensor | None]) -> Linear:
     """Maps of the same inputs as one; in one product where they are packed alike."""
-    joined = weights[0] if len(weights) == 1 else packed.join(weights)
+    joined = weights[0] if len(weights) == 1 else packed.concatenate(weights)
     if joined is not None:
         given = [bias for bias in biases if bias is not None]
         return PackedLinear(joined, torch.cat(given) if given else None)

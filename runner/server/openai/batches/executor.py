@@ -15,7 +15,13 @@ from typing import Any
 
 from runner.errors import QueueFull, ShuttingDown, StorageFailed
 from runner.server.openai.batches import results
-from runner.server.openai.batches.input_file import InputCheck, InputFault, InputLine, check, parsed
+from runner.server.openai.batches.input_file import (
+    InputCheck,
+    InputFault,
+    InputLine,
+    check,
+    read_lines,
+)
 from runner.server.openai.batches.journal import Batch, BatchJournal, Ending
 from runner.server.openai.batches.results import LineResponse, result_of
 from runner.server.openai.files.file_store import FileStore, new_file_id
@@ -169,7 +175,7 @@ class BatchExecutor:
         done = await asyncio.to_thread(self.journal.done, batch.id)
         path = self.files.path_of(batch.input_file_id)
         async with asyncio.TaskGroup() as group:
-            lines = _left(parsed(path, batch.endpoint), done)
+            lines = _left(read_lines(path, batch.endpoint), done)
             while (line := await asyncio.to_thread(next, lines, None)) is not None:
                 await self._traffic.clear()
                 await self._slots.acquire()

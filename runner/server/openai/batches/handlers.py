@@ -12,12 +12,12 @@ from runner.server.ids import new_id
 from runner.server.openai.answers import BatchList, BatchObject
 from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.batches.journal import Batch
-from runner.server.openai.batches.wire import WINDOW_S, BatchRequest, described
+from runner.server.openai.batches.wire import WINDOW_S, BatchRequest, batch_object
 from runner.server.openai.files.handlers import (
-    ends_of,
     lifetime_s,
-    limit_of,
-    query_of,
+    list_page,
+    page_limit,
+    query_params,
     unknown_file,
 )
 from runner.server.routes import route
@@ -52,25 +52,24 @@ async def create_batch(http: HttpRequest, body: BatchRequest) -> BatchObject:
         output_stay_s=output_stay_s,
     )
     await batches.create(batch)
-    return described(batch)
+    return batch_object(batch)
 
 
 @route("GET", "/v1/batches", scope="inference")
 async def list_batches(http: HttpRequest) -> BatchList:
     """The batches, the newest first; limit and after choose."""
-    query = query_of(http)
-    limit = limit_of(query, _USUAL_PAGE, MAX_PAGE)
+    query = query_params(http)
+    limit = page_limit(query, _USUAL_PAGE, MAX_PAGE)
     journal = _batches(http).journal
     found, more = await asyncio.to_thread(journal.page, query.get("after"), limit)
-    data = [described(batch) for batch in found]
-    first, last = ends_of(data)
-    return BatchList(object="list", data=data, has_more=more, first_id=first, last_id=last)
+    data = [batch_object(batch) for batch in found]
+    return {**list_page(data, more), "data": data}
 
 
 @route("GET", "/v1/batches/{id}", scope="inference")
 async def show_batch(http: HttpRequest) -> BatchObject:
     """A batch as it stands."""
-    return described(await _find(http))
+    return batch_object(await _find(http))
 
 
 @route("POST", "/v1/batches/{id}/cancel", scope="inference")
@@ -83,7 +82,7 @@ async def cancel_batch(http: HttpRequest) -> BatchObject:
             raise Conflict(
                 f"batch {batch.id} is {batch.status} and can no longer be cancelled", param="id"
             )
-    return described(await _find(http))
+    return batch_object(await _find(http))
 
 
 def _batches(http: HttpRequest) -> BatchExecutor:

@@ -57,7 +57,7 @@ class InputCheck:
 def check(path: Path, endpoint: str) -> InputCheck:
     """Look at all lines; after MAX_FAULTS faults the rest is not read. Raises OSError."""
     found, seen = InputCheck(), set[str]()
-    for item in parsed(path, endpoint):
+    for item in read_lines(path, endpoint):
         if isinstance(item, InputFault):
             found.faults.append(item)
         elif item.custom_id in seen:
@@ -81,7 +81,7 @@ def check(path: Path, endpoint: str) -> InputCheck:
     return found
 
 
-def parsed(path: Path, endpoint: str) -> Iterator[InputLine | InputFault]:
+def read_lines(path: Path, endpoint: str) -> Iterator[InputLine | InputFault]:
     """The lines one by one, without blank ones. Raises OSError."""
     with path.open("rb") as stream:
         number = 0

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from runner.server.ids import new_id
-from runner.server.openai.batches.input_file import InputLine, parsed
+from runner.server.openai.batches.input_file import InputLine, read_lines
 from runner.server.openai.batches.journal import Batch, BatchJournal, LineResult
 from runner.server.openai.files.file_store import FileStore, FileWriter, StoredFile
 
@@ -77,7 +77,7 @@ def _undone(files: FileStore, batch: Batch, done: set[int]) -> Iterator[LineResu
     if reason is None or not batch.total:
         return
     code, message = reason
-    for line in parsed(files.path_of(batch.input_file_id), batch.endpoint):
+    for line in read_lines(files.path_of(batch.input_file_id), batch.endpoint):
         if isinstance(line, InputLine) and line.number not in done:
             text = _text(line.custom_id, None, {"code": code, "message": message})
             yield LineResult(line.number, True, text)

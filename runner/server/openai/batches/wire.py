@@ -47,7 +47,7 @@ class BatchRequest(WireModel):
             )
 
 
-def described(batch: Batch) -> BatchObject:
+def batch_object(batch: Batch) -> BatchObject:
     """A batch in OpenAI's words. Its files are named once they are there."""
     ended = not batch.is_open
     return {

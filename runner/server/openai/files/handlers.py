@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from runner.errors import InvalidRequest
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
-from runner.server.openai.answers import BatchObject, DeletedFile, FileList, FileObject
+from runner.server.openai.answers import BatchObject, DeletedFile, FileList, FileObject, ListPage
 from runner.server.openai.files.file_store import (
     FileQuery,
     FileStore,
@@ -48,28 +48,27 @@ async def upload_file(http: HttpRequest) -> FileObject:
         await asyncio.to_thread(store.keep, file, incoming, settings.max_files_size)
     finally:
         await asyncio.shield(asyncio.to_thread(incoming.drop))
-    return described(file)
+    return file_object(file)
 
 
 @route("GET", "/v1/files", scope="inference")
 async def list_files(http: HttpRequest) -> FileList:
     """The stored files, the newest first unless order=asc; purpose, limit and after choose."""
-    query = query_of(http)
+    query = query_params(http)
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequest(f"order={order[:40]!r}: expected asc or desc", param="order")
-    limit = limit_of(query, MAX_PAGE, MAX_PAGE)
+    limit = page_limit(query, MAX_PAGE, MAX_PAGE)
     selection = FileQuery(query.get("purpose"), query.get("after"), limit, order)  # type: ignore[arg-type]
     files, more = await asyncio.to_thread(file_store_of(http).page, selection)
-    data = [described(file) for file in files]
-    first, last = ends_of(data)
-    return FileList(object="list", data=data, has_more=more, first_id=first, last_id=last)
+    data = [file_object(file) for file in files]
+    return {**list_page(data, more), "data": data}
 
 
 @route("GET", "/v1/files/{id}", scope="inference")
 async def show_file(http: HttpRequest) -> FileObject:
     """What is known of a file."""
-    return described(await _find(http))
+    return file_object(await _find(http))
 
 
 @route("GET", "/v1/files/{id}/content", scope="inference", streams="application/octet-stream")
@@ -101,7 +100,7 @@ def file_store_of(http: HttpRequest) -> FileStore:
     return http.services.batches.files
 
 
-def described(file: StoredFile) -> FileObject:
+def file_object(file: StoredFile) -> FileObject:
     """A file in OpenAI's words."""
     return {
         "id": file.id,
@@ -121,7 +120,7 @@ def unknown_file(ident: str) -> HttpError:
     return HttpError(404, "file_not_found", f"no such file: {ident[:80]!r}")
 
 
-def query_of(http: HttpRequest) -> dict[str, str]:
+def query_params(http: HttpRequest) -> dict[str, str]:
     """The query's values; the last of several."""
     text = http.scope["query_string"].decode("latin-1")
     try:
@@ -130,7 +129,7 @@ def query_of(http: HttpRequest) -> dict[str, str]:
         raise InvalidRequest("the query has more than 50 fields") from None
 
 
-def limit_of(query: Mapping[str, str], usual: int, max_bytes: int) -> int:
+def page_limit(query: Mapping[str, str], usual: int, max_bytes: int) -> int:
     """limit of a query. Raises InvalidRequest."""
     text = query.get("limit", str(usual))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= max_bytes):
@@ -138,9 +137,10 @@ def limit_of(query: Mapping[str, str], usual: int, max_bytes: int) -> int:
     return int(text)
 
 
-def ends_of(data: Sequence[FileObject] | Sequence[BatchObject]) -> tuple[str | None, str | None]:
-    """The first and the last id of a page."""
-    return (data[0]["id"], data[-1]["id"]) if data else (None, None)
+def list_page(data: Sequence[FileObject] | Sequence[BatchObject], more: bool) -> ListPage:
+    """What a page says of itself."""
+    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    return {"object": "list", "has_more": more, "first_id": first, "last_id": last}
 
 
 class _Upload:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.errors import InvalidRequest
-from runner.server.embedding_inputs import MAX_INPUTS, as_base64, inputs_of, shortened
+from runner.server.embedding_inputs import MAX_INPUTS, as_base64, inputs_of, truncate_dimensions
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ def test_too_many_inputs_are_refused() -> None:
 
 
 def test_a_shortened_vector_has_length_1_again() -> None:
-    assert shortened([0.6, 0.0, 0.8], 1) == [1.0]
-    assert shortened([0.6, 0.8], None) == [0.6, 0.8]
-    assert shortened([0.0, 1.0], 1) == [0.0]
+    assert truncate_dimensions([0.6, 0.0, 0.8], 1) == [1.0]
+    assert truncate_dimensions([0.6, 0.8], None) == [0.6, 0.8]
+    assert truncate_dimensions([0.0, 1.0], 1) == [0.0]
 
 
 def test_more_dimensions_than_there_are_is_an_error() -> None:
     with pytest.raises(InvalidRequest, match="have only 2"):
-        shortened([0.6, 0.8], 3)
+        truncate_dimensions([0.6, 0.8], 3)
 
 
 def test_base64_is_little_endian_32_bit_floats() -> None:
