@@ -12,7 +12,6 @@ import os
 import stat
 import threading
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -157,39 +156,6 @@ class Blobs:
         with self.change:
             partial.publish(self.path(digest))
             self.fresh.add(digest)
-
-    def publish(self, path: Path, digest: Digest) -> None:
-        """Give a file of the store's own folder for temporary files, whose content is known to
-        have this digest, its final name. Raises StoreFault."""
-        with faults("write the blob", self.directory), self.change:
-            os.replace(path, self.path(digest))
-            sync_directory(self.directory)
-            self.fresh.add(digest)
-            self.taken.add(digest)
-
-    def adopt_file(self, path: Path, digest: Digest) -> bool:
-        """Give a file that has this digest a second name, as a blob. False: another digest,
-        another file system, or no regular file."""
-        target = self._temporary / f"{_TEMPORARY}{uuid.uuid4().hex}"
-        try:
-            os.link(path.resolve(), target)
-        except OSError:
-            return False
-        try:
-            with open(open_regular(target), "rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != digest.hex:
-                    return False
-                os.fsync(file.fileno())
-            with self.change:
-                os.replace(target, self.path(digest))
-                sync_directory(self.directory)
-                self.fresh.add(digest)
-        except (OSError, BlobDamaged):
-            return False
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(target)
-        return True
 
     def take(self, path: Path, advance: Advance) -> tuple[Digest, int]:
         """Make a file of this file system a blob, under whatever digest it has; gives that and

@@ -212,12 +212,6 @@ class Store:
         blob. Raises StoreFull, StoreFault."""
         self._blobs.adopt(partial, digest)
 
-    def adopt_file(self, path: Path, digest: Digest) -> bool:
-        """Make a file of the user a blob by a second name for it, if it has this digest and
-        lies on the same file system. Reads all of it. Raises StoreReadOnly."""
-        self._require_writable("write the blob")
-        return self._blobs.adopt_file(path, digest)
-
     def incoming_size(self, name: str) -> int:
         """The bytes of a file that waits to become a blob. Raises BlobMissing when there is none
         of that name."""
@@ -256,12 +250,6 @@ class Store:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-    def publish(self, path: Path, digest: Digest) -> None:
-        """Make a file of tmp/, whose content has been found to have this digest, a blob. Raises
-        StoreReadOnly, StoreFault."""
-        self._require_writable("write the blob")
-        self._blobs.publish(path, digest)
 
     def manifest_bytes(self, name: Name) -> bytes:
         """The manifest as it is on the disk. Raises ModelMissing, InvalidManifest, StoreFault."""

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from registry.atomic import create_file, fault_of, faults, open_regular, write_all
+from registry.atomic import create_file, faults, open_regular, write_all
 from registry.digest import Digest
-from registry.errors import BlobDamaged, DigestMismatch, RegistryError, shown_size
+from registry.errors import DigestMismatch, RegistryError, shown_size
 from registry.foreign.models import ForeignFile
 from registry.store import Store
 
@@ -50,7 +49,8 @@ def import_file(
     Raises NotLinkable, DigestMismatch when the content is not what the other program says,
     BlobDamaged for what is no regular file, StoreReadOnly, StoreFull, StoreFault.
     """
-    if file.digest is not None and store.has_blob(file.digest):
+    known = file.digest is not None and store.has_blob(file.digest)
+    if file.digest is not None and known and store.blob_size(file.digest) == file.size_bytes:
         report(file.size_bytes)
         return file.digest, "present"
     store.require_space(0)
@@ -62,10 +62,10 @@ def import_file(
             way = _link(store, source, file, target, copy)
         finally:
             os.close(source)
-        digest = _hashed(target, report)
+        digest, _ = store.take_made(target, report)
         if file.digest is not None and digest != file.digest:
+            store.discard([digest])
             raise DigestMismatch(str(file.digest), str(digest))
-        store.publish(target, digest)
     finally:
         with contextlib.suppress(OSError):
             os.unlink(target)
@@ -118,17 +118,3 @@ def _copy(source: int, target: Path) -> None:
         while part := os.read(source, _READ_BYTES):
             write_all(file.fileno(), part)
         os.fsync(file.fileno())
-
-
-def _hashed(path: Path, report: ImportProgress) -> Digest:
-    content, view = hashlib.sha256(), memoryview(bytearray(_READ_BYTES))
-    try:
-        with open(open_regular(path), "rb", buffering=0) as file:
-            while count := file.readinto(view):
-                content.update(view[:count])
-                report(count)
-    except BlobDamaged:
-        raise
-    except OSError as error:
-        raise fault_of(error, "read the file", path.parent) from error
-    return Digest(content.hexdigest())

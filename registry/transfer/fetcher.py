@@ -7,11 +7,14 @@ transfers of the same content wait for one another. Knows no HTTP.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from registry.digest import Digest
-from registry.errors import DigestMismatch, RemoteRefused
+from registry.errors import BlobDamaged, DigestMismatch, RemoteRefused, StoreFault
+from registry.foreign.link import NotLinkable, import_file
+from registry.foreign.models import ForeignFile
 from registry.hosts.host import RemoteFile
 from registry.store import Store
 from registry.transfer.download import BlobProgress, Download, DownloadOptions
@@ -73,8 +76,11 @@ class Fetcher:
             return file.digest
         if file.cached is None or file.digest is None:
             return None
-        linked = await asyncio.to_thread(self.store.adopt_file, file.cached, file.digest)
-        return file.digest if linked else None
+        cached = ForeignFile(file.cached.resolve(), file.size_bytes, file.digest)
+        with contextlib.suppress(NotLinkable, DigestMismatch, BlobDamaged, StoreFault):
+            await asyncio.to_thread(import_file, self.store, cached, False, lambda _: None)
+            return file.digest
+        return None
 
     async def _download(self, file: RemoteFile, progress: BlobProgress) -> Digest:
         partial = await asyncio.to_thread(self.store.partial, _plan(file))
