@@ -7,7 +7,6 @@ replaced stays theirs, and an untouched one follows the installed version of hea
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from importlib.resources import files
@@ -18,7 +17,6 @@ from modelfile.build import build
 from modelfile.description import from_modelfile
 from modelfile.errors import ModelfileError
 from modelfile.parser import decode, parse
-from registry.digest import Digest
 from registry.errors import ModelMissing, RegistryError
 from registry.names import Name
 from registry.store import Store
@@ -56,23 +54,22 @@ def _seed(store: Store, place: Path, known: dict[str, Any]) -> Name | None:
     entry = known.get(place.name)
     if isinstance(entry, dict) and entry.get("stamp") == stamp:
         return None
-    name, version = Name.parse(place.name), _version(place)
+    name = Name.parse(place.name)
     installed = _installed(store, name)
     model, written = entry.get("model") if isinstance(entry, dict) else None, None
-    if _wanted(entry, version, installed):
+    if _wanted(entry, installed):
         _install(store, name, place)
         model, written = _installed(store, name), name
-    known[place.name] = {"stamp": stamp, "version": version, "model": model}
+    known[place.name] = {"stamp": stamp, "model": model}
     store.write_state(_STATE, json.dumps(known, sort_keys=True).encode("ascii"))
     return written
 
 
-def _wanted(entry: Any, version: str, installed: str | None) -> bool:
+def _wanted(entry: Any, installed: str | None) -> bool:
     """True for a model never seen whose name is free, and for an older one left untouched."""
     if not isinstance(entry, dict):
         return installed is None
-    untouched = installed is not None and entry.get("model") == installed
-    return untouched and entry.get("version") != version
+    return installed is not None and entry.get("model") == installed
 
 
 def _install(store: Store, name: Name, place: Path) -> None:
@@ -107,13 +104,6 @@ def _stamp(place: Path) -> str:
         status = path.stat()
         stamps.append(f"{status.st_size}-{status.st_mtime_ns}")
     return "/".join(stamps)
-
-
-def _version(place: Path) -> str:
-    content = hashlib.sha256()
-    for path in (place / "Modelfile", place / f"{place.name}.gguf"):
-        content.update(path.read_bytes())
-    return str(Digest(content.hexdigest()))
 
 
 def _read_state(store: Store) -> dict[str, Any]:
