@@ -33,12 +33,13 @@ class GenerationOptions:
     stop: tuple[str, ...]
 
 
-def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """given without its None values. Raises InvalidRequest naming the option that has the wrong
-    type or is out of range, and Unsupported for one that would change the answer and is known
-    from other servers; other names that are no option are dropped, as Ollama does."""
+def check_options(given: Mapping[str, Any] | None, **named: Any) -> dict[str, Any]:
+    """given and those of named that are not None, which win. Raises InvalidRequest naming an option
+    that has the wrong type or is out of range, and Unsupported for one that would change the answer
+    and is known from other servers; other names that are no option are dropped, as Ollama does."""
     checked: dict[str, Any] = {}
-    for name, value in given.items():
+    set_apart = {name: value for name, value in named.items() if value is not None}
+    for name, value in {**(given or {}), **set_apart}.items():
         if value is not None and name in table.UNSUPPORTED:
             raise Unsupported(f"the option {name} is not supported", param=name)
         if value is None or name not in table.PARAMETERS or (name == "stop" and not value):

@@ -191,12 +191,11 @@ class MessagesRequest(CountTokensRequest):
 
     def _checked_options(self) -> dict[str, Any]:
         """The options in the words of the Modelfile. Raises InvalidRequest."""
-        named = {
-            "num_predict": self.max_tokens,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "top_k": self.top_k,
-            "stop": self.stop_sequences or None,
-        }
-        given = {name: value for name, value in named.items() if value is not None}
-        return check_options({**(self.options or {}), **given})
+        return check_options(
+            self.options,
+            num_predict=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            stop=self.stop_sequences or None,
+        )

@@ -81,7 +81,7 @@ class ApplyTemplateRequest(WireModel):
 async def apply_template(http: HttpRequest, body: ApplyTemplateRequest) -> ApplyTemplateResponse:
     """Answer {"prompt": ...}."""
     messages = messages_of(body.messages)
-    options = check_options(body.options or {})
+    options = check_options(body.options)
     await require_vision(http.services.library, body.model, messages, options)
     request = GenerateRequest(
         messages=messages,

@@ -18,7 +18,7 @@ from runner.server.routes import route
 async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
     """One vector for each input; without input the model is loaded only."""
     inputs = [] if body.input is None else inputs_of(body.input)
-    options = check_options(body.options or {})
+    options = check_options(body.options)
     began_s = asyncio.get_running_loop().time()
     async with leased(http, body.model_name, body.keep_alive, options) as lease:
         vectors: list[list[float]] = []
@@ -40,7 +40,7 @@ async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
 @route("POST", "/api/embeddings", scope="inference")
 async def embed_one(http: HttpRequest, body: LegacyEmbedRequest) -> LegacyEmbedResponse:
     """The vector of one prompt; without a prompt the model is loaded only."""
-    options = check_options(body.options or {})
+    options = check_options(body.options)
     async with leased(http, body.model_name, body.keep_alive, options) as lease:
         vector: tuple[float, ...] = ()
         if body.prompt:

@@ -33,7 +33,7 @@ async def load_or_unload(
         await http.services.models.unload(body.model_name)
         fields = {"done_reason": "unload"}
     else:
-        options = check_options(body.options or {})
+        options = check_options(body.options)
         async with leased(http, body.model_name, body.keep_alive, options) as lease:
             fields = {"done_reason": "load", **clamped_num_ctx(lease)}
     head = {"model": body.model_name, "created_at": now_text()}

@@ -54,7 +54,7 @@ class OllamaGenerateFields(OllamaModelRequest):
         """What both ask for, without a prompt. Raises InvalidRequest, Unsupported."""
         return GenerateRequest(
             model=self.model_name,
-            options=check_options(self.options or {}),
+            options=check_options(self.options),
             keep_alive_s=keep_alive_s(self.keep_alive),
             grammar=self._grammar(),
             # Without a word a model that can think does so; the template might decide otherwise.

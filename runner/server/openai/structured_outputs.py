@@ -33,14 +33,6 @@ def _object(value: Any, param: str) -> Grammar:
     return json_object_grammar(param)
 
 
-_FIELDS: Mapping[str, Make] = {
-    "json_schema": json_schema_grammar,
-    "grammar": _grammar,
-    "guided_json": json_schema_grammar,
-    "guided_regex": _regex,
-    "guided_choice": choice_grammar,
-    "guided_grammar": _grammar,
-}
 _STRUCTURED: Mapping[str, Make] = {
     "json": json_schema_grammar,
     "regex": _regex,
@@ -50,26 +42,9 @@ _STRUCTURED: Mapping[str, Make] = {
 }
 
 
-def grammar_of(fields: Mapping[str, Any]) -> Grammar | None:
-    """The grammar that a request's fields describe; None: any text. Raises InvalidRequest,
-    Unsupported."""
-    found = {
-        name: make(fields[name], name)
-        for name, make in _FIELDS.items()
-        if fields.get(name) is not None
-    }
-    response_format, structured = fields.get("response_format"), fields.get("structured_outputs")
-    if response_format is not None:
-        grammar = _of_format(response_format)
-        found |= {} if grammar is None else {"response_format": grammar}
-    if structured is not None:
-        grammar = _of_structured(structured)
-        found |= {} if grammar is None else {"structured_outputs": grammar}
-    return single_grammar(found)
-
-
-def _of_format(value: Any) -> Grammar | None:
-    where = "response_format"
+def format_grammar(value: Any, where: str, *schema_path: str) -> Grammar | None:
+    """The grammar of a field that has text, json_object or json_schema as its type; None: any text.
+    schema_path: the keys of the last one's schema. Raises InvalidRequest, Unsupported."""
     kind = value.get("type") if isinstance(value, dict) else None
     if kind == "text":
         return None
@@ -81,19 +56,23 @@ def _of_format(value: Any) -> Grammar | None:
             else json_schema_grammar(schema, f"{where}.schema")
         )
     if kind == "json_schema":
-        given = value.get("json_schema")
-        if not isinstance(given, dict) or given.get("schema") is None:
-            path = f"{where}.json_schema.schema"
+        path, schema = where, value
+        for key in schema_path:
+            path, schema = f"{path}.{key}", schema.get(key) if isinstance(schema, dict) else None
+        if schema is None:
             raise InvalidRequest(f"{path} is missing", param=path)
-        return json_schema_grammar(given["schema"], f"{where}.json_schema.schema")
+        return json_schema_grammar(schema, path)
     raise Unsupported(
         f'{where}.type must be "text", "json_object" or "json_schema" (got {str(kind)[:40]!r})',
         param=f"{where}.type",
     )
 
 
-def _of_structured(value: Any) -> Grammar | None:
-    where = "structured_outputs"
+def _response_format(value: Any, param: str) -> Grammar | None:
+    return format_grammar(value, param, "json_schema", "schema")
+
+
+def _structured_outputs(value: Any, where: str) -> Grammar | None:
     if not isinstance(value, dict):
         raise InvalidRequest(f"{where}: must be an object", param=where)
     given = {name: item for name, item in value.items() if item is not None and item is not False}
@@ -106,3 +85,20 @@ def _of_structured(value: Any) -> Grammar | None:
     return single_grammar(
         {path: _STRUCTURED[name](given[name], path) for path, name in paths.items()}
     )
+
+
+_FIELDS: Mapping[str, Callable[[Any, str], Grammar | None]] = {
+    "json_schema": json_schema_grammar,
+    "grammar": _grammar,
+    **{f"guided_{name}": _STRUCTURED[name] for name in ("json", "regex", "choice", "grammar")},
+    "response_format": _response_format,
+    "structured_outputs": _structured_outputs,
+}
+
+
+def grammar_of(fields: Mapping[str, Any]) -> Grammar | None:
+    """The grammar that a request's fields describe; None: any text. Raises InvalidRequest,
+    Unsupported."""
+    given = {name: fields[name] for name in _FIELDS if fields.get(name) is not None}
+    made = {name: _FIELDS[name](value, name) for name, value in given.items()}
+    return single_grammar({name: grammar for name, grammar in made.items() if grammar is not None})

@@ -107,15 +107,13 @@ class OpenAIGenerateFields(SamplingFields):
         """The options in the words of the Modelfile. Raises InvalidRequest."""
         repeat = self.repeat_penalty if self.repeat_penalty is not None else self.repetition_penalty
         seed = None if self.seed is None or self.seed < 0 else self.seed
-        named = {
-            **self.sampling_options(),
-            "num_predict": max_tokens,
-            "stop": [self.stop] if isinstance(self.stop, str) else self.stop,
-            "seed": seed,
-            "repeat_penalty": repeat,
-        }
-        given = {name: value for name, value in named.items() if value is not None}
-        return check_options({**(self.options or {}), **given})
+        return check_options(
+            {**(self.options or {}), **self.sampling_options()},
+            num_predict=max_tokens,
+            stop=[self.stop] if isinstance(self.stop, str) else self.stop,
+            seed=seed,
+            repeat_penalty=repeat,
+        )
 
     @property
     def include_usage(self) -> bool:

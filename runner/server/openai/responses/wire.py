@@ -12,10 +12,10 @@ from pydantic import Field
 from runner.chat.conversation import open_turn
 from runner.errors import Unsupported
 from runner.models.options import check_options
-from runner.server.grammars import json_object_grammar, json_schema_grammar
 from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
 from runner.server.openai.sampling import Effort, Priority, Salt, think_of_effort
+from runner.server.openai.structured_outputs import format_grammar
 from runner.server.request_body import WireModel
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Grammar, Message, ToolChoice
@@ -165,28 +165,16 @@ class ResponsesRequest(WireModel):
     def _grammar(self) -> Grammar | None:
         """What text.format wants of the answer. Raises InvalidRequest, Unsupported."""
         given = self.text.format if self.text is not None else None
-        kind = given.get("type") if given is not None else "text"
-        if given is None or kind == "text":
-            return None
-        if kind == "json_object":
-            return json_object_grammar("text.format")
-        if kind == "json_schema":
-            return json_schema_grammar(given.get("schema"), "text.format.schema")
-        raise Unsupported(
-            f'text.format.type must be "text", "json_object" or "json_schema" (got '
-            f"{str(kind)[:40]!r})",
-            param="text.format.type",
-        )
+        return None if given is None else format_grammar(given, "text.format", "schema")
 
     def _checked_options(self) -> dict[str, Any]:
         """The options in the words of the Modelfile. Raises InvalidRequest."""
-        named = {
-            "num_predict": self.max_output_tokens,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-        }
-        given = {name: value for name, value in named.items() if value is not None}
-        return check_options({**(self.options or {}), **given})
+        return check_options(
+            self.options,
+            num_predict=self.max_output_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+        )
 
 
 def _function(tool: ResponseTool, path: str) -> dict[str, Any]:
