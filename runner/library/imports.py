@@ -118,14 +118,17 @@ class _Import:
         self.counts["imported"] += 1
         return ImportOutcome(name)
 
+    @property
+    def _is_made(self) -> bool:
+        """Whether what is installed is another file than those that are taken."""
+        return self.model.content is None and len(self.model.files) > 1
+
     async def _import(self) -> None:
         store, model = self.store, self.model
-        if model.content is None and len(model.files) > 1 and not self.copy:
+        if self._is_made and not self.copy:
             what = "is in safetensors; converting" if model.titles else "is in parts; joining"
-            raise Unsupported(
-                f"{model.name.short} {what} them writes {shown_size(model.size_bytes)}: allow it "
-                "with --copy"
-            )
+            size = shown_size(model.size_bytes)
+            raise Unsupported(f"it {what} them writes about {size}: allow it with --copy")
         digests: dict[str, Digest] = {}
         with store.holding(file.digest for file in model.all_files if file.digest is not None):
             try:
@@ -145,7 +148,7 @@ class _Import:
             digest, method = import_file(self.store, file, self.copy, advance)
             name = titles.get(number, f"{number:05}-{self.model.name.model}.gguf")
             digests[_PROJECTOR if file is self.model.projector else name] = digest
-            self.counts[method] += file.size_bytes
+            self.counts["copy" if self._is_made else method] += file.size_bytes
 
     async def _install(self, digests: dict[str, Digest]) -> None:
         store, model = self.store, self.model

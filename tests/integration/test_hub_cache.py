@@ -59,7 +59,7 @@ def test_a_checkpoint_is_imported_once(daemon: RunningDaemon, cache: Path) -> No
     assert "hf.co/org/tiny" in listed
     refused = hearth(env, *at)
     assert refused.returncode == 1
-    assert "is in safetensors; converting them writes" in refused.stdout
+    assert "hf.co/org/tiny: it is in safetensors; converting them writes about" in refused.stdout
     taken = hearth(env, *at, "--copy")
     assert (taken.returncode, "imported 'hf.co/org/tiny'" in taken.stdout) == (0, True), taken
     again = hearth(env, *at, "--copy")
