@@ -413,10 +413,11 @@ class Manager:
     def _on_expire(self, resident: Resident) -> None:
         self._begin(self._expire(resident))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _expire(self, resident: Resident) -> None:
         if resident.users == 0:
@@ -437,6 +438,9 @@ class Manager:
             return
         load.closing = True
         self._set_aside(load)
+        await asyncio.shield(self._begin(self._close(load)))  # a caller that goes ends no close
+
+    async def _close(self, load: Load) -> None:
         try:
             if not load.loaded:
                 load.loading.cancel()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+import random
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -558,3 +560,69 @@ async def test_idle_models_go_while_the_machine_is_short_of_memory_whatever_othe
         await asyncio.wait_for(gone.wait(), 60)
         assert names(manager) == {"c"}
     await manager.close()
+
+
+async def test_a_worker_that_makes_room_ends_also_when_the_one_who_asked_goes(
+    make: Make, starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = make(max_loaded_models=1)
+    await use(manager, "a")
+    (worker,) = starter.started
+    closing, go, close = asyncio.Event(), asyncio.Event(), worker.close
+
+    async def slow_close() -> None:
+        closing.set()
+        await go.wait()
+        await close()
+
+    monkeypatch.setattr(worker, "close", slow_close)
+    asking = asyncio.create_task(use(manager, "b"))
+    await asyncio.wait_for(closing.wait(), 60)
+    asking.cancel()
+    await asyncio.wait({asking})
+    assert len(manager.present) == 1  # its memory counts until it is gone
+    go.set()
+    await settle()
+    assert worker.closed
+    assert manager.present == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_happens_a_worker_ends_with_the_last_model_that_it_serves(
+    make: Make, starter: Starter, store: Store, seed: int
+) -> None:
+    chance = random.Random(seed)
+    for number in range(4):
+        install_echo(store, f"p{number}", weights="a", parameters={"num_ctx": 100 << number})
+    manager = make(num_parallel=1, max_loaded_models=2)
+
+    async def one() -> None:
+        name = chance.choice(("a", "b", "p0", "p1", "p2", "p3"))
+        keep_alive_s = chance.choice((0.0, 0.001, math.inf, None))
+        options = chance.choice(({}, {"num_ctx": 50}, {"num_ctx": 2000}))
+        with contextlib.suppress(WorkerCrashed, asyncio.CancelledError):
+            async with manager.lease(name, options, keep_alive_s) as lease:
+                assert lease.resident in lease.resident.load.residents
+                assert lease.context_length <= lease.plan.max_context_length
+                for _ in range(chance.randrange(30)):
+                    await asyncio.sleep(0)
+        if chance.random() < 0.3:
+            await chance.choice((manager.unload, manager.forget))(name)
+        if starter.started and chance.random() < 0.05:
+            starter.started[-1].crash()
+
+    async with asyncio.timeout(60):
+        for _ in range(10):
+            tasks = [asyncio.create_task(one()) for _ in range(6)]
+            await settle()
+            chance.choice(tasks).cancel()
+            faults = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [fault for fault in faults if isinstance(fault, Exception)] == []
+            for resident in manager.residents:
+                assert resident.load in manager.present
+                assert resident in resident.load.residents
+    for name in names(manager):
+        await manager.unload(name)
+    await settle()
+    assert manager.present == []
+    assert all(worker.closed or worker.crashed for worker in starter.started)
