@@ -116,7 +116,7 @@ def sources(modelfile: Modelfile, folder: Path) -> ModelSources:
     """What its FROM, ADAPTER and DRAFT name, seen from its folder. Raises CliError."""
     from cli.sources import find
 
-    name, files = _model(modelfile.sources, folder)
+    name, files = _model(modelfile.values("from"), folder)
     adapter = modelfile.last("adapter")
     adapters = None if adapter is None else find(adapter, folder, "ADAPTER")
     draft_text = modelfile.last("draft")

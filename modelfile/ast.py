@@ -53,11 +53,6 @@ class Modelfile:
         return values[-1] if values else None
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """The values of FROM."""
-        return self.values("from")
-
-    @property
     def messages(self) -> tuple[tuple[str, str], ...]:
         """(role, text) of every MESSAGE."""
         found = (c for c in self.commands if c.instruction == "message")

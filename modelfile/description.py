@@ -55,7 +55,7 @@ def from_modelfile(
 
     Raises ParameterError with the line, BuildError, InvalidName.
     """
-    sources = modelfile.sources
+    sources = modelfile.values("from")
     if len(sources) != 1:
         raise BuildError(f"{len(sources)} FROM lines; use one")
     for instruction in ("adapter", "draft"):

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from modelfile.convert.files import read_object
+from modelfile.convert.files import brief, read_object
 from modelfile.errors import ConvertError
-from registry.errors import shown
 
 _MAX_NUMBER: Final = 1e30  # within float32, where these numbers go
 MAX_INTEGER: Final = 1 << 24  # wider than any layer and longer than any vocabulary
@@ -34,7 +33,7 @@ class Config:
         """A string. Raises ConvertError when it is missing or something else."""
         value = self.values.get(key)
         if not isinstance(value, str) or not value:
-            self.refuse(key, f"{_shown(value)}, expected a string")
+            self.refuse(key, f"{brief(value)}, expected a string")
         return str(value)
 
     def integer(self, key: str, default: int | None = None, maximum: int = MAX_INTEGER) -> int:
@@ -44,7 +43,7 @@ class Config:
         if value is None:
             value = default
         if type(value) is not int or not 0 < value <= maximum:
-            self.refuse(key, f"{_shown(value)}, expected a whole number from 1 to {maximum}")
+            self.refuse(key, f"{brief(value)}, expected a whole number from 1 to {maximum}")
         return int(value)
 
     def number(self, key: str, default: float | None = None) -> float:
@@ -53,9 +52,9 @@ class Config:
         if value is None:
             value = default
         if not isinstance(value, int | float) or isinstance(value, bool):
-            self.refuse(key, f"{_shown(value)}, expected a number")
+            self.refuse(key, f"{brief(value)}, expected a number")
         if not -_MAX_NUMBER < value < _MAX_NUMBER:  # false for NaN too
-            self.refuse(key, f"{_shown(value)} is out of range")
+            self.refuse(key, f"{brief(value)} is out of range")
         return float(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -64,7 +63,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, bool):
-            self.refuse(key, f"{_shown(value)}, expected true or false")
+            self.refuse(key, f"{brief(value)}, expected true or false")
         return bool(value)
 
     def numbers(self, key: str, count: int) -> tuple[float, ...]:
@@ -88,7 +87,7 @@ class Config:
         value = self.values.get(key)
         value = default if value is None else value
         if value not in known:
-            self.refuse(key, f"{_shown(value)} is not supported, only {' or '.join(known)}")
+            self.refuse(key, f"{brief(value)} is not supported, only {' or '.join(known)}")
         return str(value)
 
     def refuse(self, key: str, message: str) -> NoReturn:
@@ -106,7 +105,3 @@ def read_json(files: Mapping[str, Path], name: str) -> dict[str, Any]:
     if name not in files:
         raise ConvertError(f"{name} is missing beside the weights", name)
     return dict(read_object(files, name))
-
-
-def _shown(value: Any) -> str:
-    return "missing" if value is None else shown(str(value))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from modelfile.convert.architectures import ARCHITECTURES, ONLY_PREQUANTIZED
+from modelfile.convert.architectures import ARCHITECTURES, ONLY_PREQUANTIZED, planner
 from modelfile.convert.config import Config
 from modelfile.convert.plan import ConversionPlan
 from modelfile.errors import ConvertError
@@ -41,14 +41,9 @@ def check_prequantized(config: Config) -> ConversionPlan:
     """The plan of the checkpoint as if its weights were floats. Raises ConvertError for an
     architecture or a quantization that is not known, naming those that are."""
     quantization_name(config)
-    kind = config.model_type
-    if kind not in _PLANS:
-        known = ", ".join(sorted(_PLANS))
-        raise ConvertError(
-            f"unknown architecture {shown(kind)} in {config.file}; known are {known}", "model_type"
-        )
+    plan = planner(config, _PLANS)
     values = {key: value for key, value in config.values.items() if key != "quantization_config"}
-    return _PLANS[kind](Config(values, config.file))
+    return plan(Config(values, config.file))
 
 
 def quantization_name(config: Config) -> str:

@@ -132,10 +132,6 @@ def _size(value: Any) -> int:
     return len(value) if isinstance(value, str | list | tuple | dict) else 0
 
 
-def _center(budget: Budget, value: Any, width: int = 80) -> None:
-    budget.check_size(max(_size(value), int(width)))
-
-
 def _indent(budget: Budget, value: Any, width: int | str = 4, *_: Any, **__: Any) -> None:
     each = len(width) if isinstance(width, str) else int(width)
     budget.check_size(len(str(value)) + (str(value).count("\n") + 1) * each)
@@ -149,10 +145,6 @@ def _join(budget: Budget, value: Any, d: Any = "", *_: Any, **__: Any) -> Any:
     items = value if isinstance(value, str | list | tuple | dict) else list(value)
     budget.check_size(len(items) * len(str(d)) + budget.measure(items))
     return items
-
-
-def _format(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> None:
-    check_percent(budget, str(value), [*args, *kwargs.values()])
 
 
 def _wordwrap(
@@ -211,11 +203,13 @@ def _slow(budget: Budget, value: Any, *_: Any, **__: Any) -> None:
 
 _GUARDS: Final[Mapping[str, Callable[..., Any]]] = {
     "batch": _grouped,
-    "center": _center,
+    "center": lambda budget, value, width=80: budget.check_size(max(_size(value), int(width))),
     "e": _escaped,
     "escape": _escaped,
     "forceescape": _escaped,
-    "format": _format,
+    "format": lambda budget, value, *args, **kwargs: check_percent(
+        budget, str(value), [*args, *kwargs.values()]
+    ),
     "groupby": _compared,
     "indent": _indent,
     "join": _join,

@@ -20,7 +20,7 @@ class PlainTemplate(ChatTemplate):
         if turns != ["user"]:
             raise Unsupported(
                 "this is a base model without a chat template, which continues one text: send one"
-                f" user message instead of {len(turns)} turns ({', '.join(turns[:5])}), or create"
+                f" user message (this conversation has {', '.join(turns[:5]) or 'none'}), or create"
                 " the model with a TEMPLATE",
                 param="messages",
             )

@@ -47,7 +47,11 @@ def test_a_conversation_and_tools_are_refused(daemon: RunningDaemon) -> None:
     turns = [{"role": role, "content": "hi"} for role in ("user", "assistant", "user")]
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     refusals = [
-        ("/api/chat", {"messages": turns}, "send one user message instead of 3 turns"),
+        (
+            "/api/chat",
+            {"messages": turns},
+            "send one user message (this conversation has user, assistant, user)",
+        ),
         ("/v1/chat/completions", {"messages": turns}, "create the model with a TEMPLATE"),
         ("/api/chat", {"messages": turns[:1], "tools": [tool]}, "base does not support tools"),
     ]

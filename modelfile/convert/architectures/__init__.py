@@ -37,12 +37,7 @@ ONLY_PREQUANTIZED: Final = _plans("ONLY_PREQUANTIZED")
 def plan_for(config: Config) -> ConversionPlan:
     """What a checkpoint with this config.json holds. Raises ConvertError, for an architecture
     that is not known and for weights that are already quantized."""
-    kind = config.model_type
-    if kind not in ARCHITECTURES:
-        known = ", ".join(sorted(ARCHITECTURES))
-        raise ConvertError(
-            f"unknown architecture {shown(kind)} in {config.file}; known are {known}", "model_type"
-        )
+    plan = planner(config, ARCHITECTURES)
     if config.values.get("quantization_config") is not None:
         method = config.group("quantization_config").values.get("quant_method", "unknown")
         config.refuse(
@@ -51,4 +46,15 @@ def plan_for(config: Config) -> ConversionPlan:
             " compute; write PARAMETER backend torch, without quantizing again, to keep them so and"
             " run them with PyTorch, or use the full checkpoint",
         )
-    return ARCHITECTURES[kind](config)
+    return plan(config)
+
+
+def planner(config: Config, plans: Plans) -> Callable[[Config], ConversionPlan]:
+    """The one of plans for the checkpoint's architecture. Raises ConvertError."""
+    kind = config.model_type
+    if kind not in plans:
+        known = ", ".join(sorted(plans))
+        raise ConvertError(
+            f"unknown architecture {shown(kind)} in {config.file}; known are {known}", "model_type"
+        )
+    return plans[kind]

@@ -33,20 +33,17 @@ class TemplateSet:
     """The templates of one source, compiled."""
 
     def __init__(self, trees: Trees, functions: Mapping[str, TemplateFunction]) -> None:
-        self._bodies: dict[str, tuple[Statement, int]] = {}
+        self.bodies: dict[str, tuple[Statement, int]] = {}
         for name, body in trees.items():
             statements = Statements(self, functions)
             compiled = statements.body(body)
-            self._bodies[name] = (compiled, statements.scope.slots)
+            self.bodies[name] = (compiled, statements.scope.slots)
 
     def execute(self, name: str, run: Execution, data: Any, depth: int = 0) -> None:
         """Write the template of that name for data. Raises ExecFault, LimitExceeded; KeyError
         for a name that is not known."""
-        body, slots = self._bodies[name]
+        body, slots = self.bodies[name]
         body(Frame(run, [data] + [None] * (slots - 1), depth), data)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._bodies
 
 
 class Statements:
@@ -173,7 +170,7 @@ class Statements:
         templates, name = self._templates, node.name
 
         def call(frame: Frame, dot: Any) -> None:
-            if name not in templates:
+            if name not in templates.bodies:
                 raise fault(f"template {quoted(name)} not defined", node)
             if frame.depth >= MAX_TEMPLATE_DEPTH:
                 raise fault(f"exceeded maximum template depth ({MAX_TEMPLATE_DEPTH})", node)

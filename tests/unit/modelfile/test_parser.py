@@ -34,7 +34,7 @@ def test_the_parts_of_a_modelfile_are_found_by_meaning() -> None:
         "FROM a\nSYSTEM one\nSYSTEM two\nLICENSE l1\nLICENSE l2\nMESSAGE user hi\n"
         "MESSAGE assistant ho\nPARAMETER stop x\nPARAMETER stop y\nTEMPLATE t\n"
     )
-    assert modelfile.sources == ("a",)
+    assert modelfile.values("from") == ("a",)
     assert modelfile.last("system") == "two"
     assert modelfile.values("license") == ("l1", "l2")
     assert modelfile.messages == (("user", "hi"), ("assistant", "ho"))
@@ -162,7 +162,7 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
 )
 def test_long_texts_take_time_in_proportion(text: str) -> None:
     started = time.process_time()
-    assert parse(text).sources == ("x",)
+    assert parse(text).values("from") == ("x",)
     assert time.process_time() - started < 2.0
 
 
