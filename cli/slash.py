@@ -49,11 +49,7 @@ def _unknown(text: str, known: Sequence[str]) -> str:
 
 
 def _help(_session: Session, rest: str) -> None:
-    _print_help(rest.lstrip("/"))
-
-
-def _print_help(topic: str) -> None:
-    print(help_text(topic, columns()))
+    print(help_text(rest.lstrip("/"), columns()))
 
 
 def _clear(session: Session, _rest: str) -> None:
@@ -96,7 +92,7 @@ def _set(session: Session, rest: str) -> None:
     word, _, value = rest.partition(" ")
     setter = _SETTERS.get(word)
     if setter is None:
-        _print_help("set") if not word else print(_unknown(f"/set {word}", SET_WORDS))
+        _help(session, "set") if not word else print(_unknown(f"/set {word}", SET_WORDS))
         return
     setter(session, value.strip())
 
@@ -148,7 +144,7 @@ def _switch(attribute: str, value: object, message: str) -> Callable[[Session, s
 
 def _show(session: Session, rest: str) -> None:
     if rest not in SHOW_WORDS:
-        _print_help("show") if not rest else print(_unknown(f"/show {rest}", SHOW_WORDS))
+        _help(session, "show") if not rest else print(_unknown(f"/show {rest}", SHOW_WORDS))
         return
     from cli.commands.show import part_text, print_info
 

@@ -72,3 +72,15 @@ def test_plain_text_passes_unchanged(text: str) -> None:
 def test_control_characters_of_a_model_do_not_reach_the_terminal(char: str) -> None:
     assert char not in visible(f"a{char}b")
     assert visible("a\tb\nc") == "a\tb\nc"
+
+
+def test_a_line_may_end_between_wide_characters() -> None:
+    assert wrapped(["ab 漢字漢字漢字"], 10) == ["ab 漢字漢", "字漢字"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [("漢", 2), ("e\u0301", 1), ("ที่", 1), ("❤\ufe0f", 1), ("a\u200db", 2), ("\U0001f600", 2)],
+)
+def test_marks_and_joiners_take_no_cell(text: str, cells: int) -> None:
+    assert cell_width(text) == cells
