@@ -105,10 +105,16 @@ def test_fields_of_llama_cpps_clients_are_taken(client: httpx.Client) -> None:
     assert answer.json() == {"content": f"{PRE}a", "timings/predicted_n": 2, "stop_type": "limit"}
     answer = infill(client, model="gap", stop=[SUF])
     assert (answer.json()["stop_type"], answer.json()["stopping_word"]) == ("word", SUF)
-    for name, value in (("n_probs", 3), ("json_schema", {"type": "string"}), ("top_k", "x")):
+    for name, value in (("n_probs", 3), ("n", 2), ("lora", [1]), ("top_k", "x")):
         refused = infill(client, model="gap", **{name: value})
         assert refused.status_code == 400
         assert name in refused.json()["error"]
+
+
+def test_the_middle_may_have_a_form(client: httpx.Client) -> None:
+    create_echo(client, "gap")
+    answer = infill(client, model="gap", n_predict=-1, json_schema={"enum": [True]}).json()
+    assert answer["content"] == "true"
 
 
 def test_a_template_with_a_place_for_the_suffix_counts_more(client: httpx.Client) -> None:

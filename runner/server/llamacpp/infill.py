@@ -6,32 +6,26 @@ samplers, n_indent, t_max_prompt_ms, t_max_predict_ms) is ignored.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from pydantic import Field
 from pydantic_core import to_json
 
-from runner.errors import Unsupported
-from runner.models.options import check_options
 from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
-from runner.server.keep_alive import keep_alive_s
 from runner.server.llamacpp.answers import InfillPart, InfillResponse, LlamaCppTimings
-from runner.server.openai.sampling import SamplingFields
+from runner.server.openai.wire import OpenAIGenerateFields, unsupported
 from runner.server.request_body import WireModel
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
 from runner.server.stream import (
     Deltas,
     StreamRenderer,
-    check_progress,
     collect,
     progress_fields,
     send_stream,
 )
 from runner.types import Finish, GenerateRequest, Infill
-
-_REFUSED = ("n_probs", "json_schema", "lora")
 
 
 class InfillFile(WireModel):
@@ -41,53 +35,35 @@ class InfillFile(WireModel):
     filename: str = "tmp"
 
 
-class InfillRequest(SamplingFields):
+class InfillRequest(OpenAIGenerateFields):
     """POST /infill. spm_infill: the suffix first; llama.cpp has it as an option of the server."""
 
-    model: str = Field(min_length=1)
     input_prefix: str
     input_suffix: str
     input_extra: list[InfillFile] | None = None
     prompt: str | None = None
     spm_infill: bool | None = None
-    stream: bool | None = None
-    return_progress: bool | None = None
     n_predict: int | None = None
-    n_keep: int | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
-    grammar: str | None = None
-    ignore_eos: bool = False
     response_fields: list[str] | None = None
     n_probs: int | None = None
-    json_schema: Any = None
     lora: Any = None
-    options: dict[str, Any] | None = None
-    keep_alive: Any = None
 
     def refuse_unsupported(self) -> None:
-        for name in _REFUSED:
+        super().refuse_unsupported()
+        for name in ("n_probs", "lora", "prompt_logprobs"):
             if getattr(self, name):
-                raise Unsupported(f"{name} is not supported here", param=name)
-        check_progress(self.return_progress, streams=bool(self.stream))
+                raise unsupported(name, f"{name} is not supported here")
+        if self.n is not None and self.n > 1:
+            raise unsupported(
+                "n", f"n={self.n} is not supported here; ask again for another answer"
+            )
 
     def generate_request(self) -> GenerateRequest:
         """What is asked for. Raises InvalidRequest, Unsupported."""
-        own = {"num_predict": self.n_predict, "num_keep": self.n_keep}
-        own |= {name: getattr(self, name) for name in ("seed", "stop", "grammar")}
-        given = {**self.sampling_options(), **own, **(self.options or {})}
         extra = tuple((file.filename, file.text) for file in self.input_extra or ())
-        return GenerateRequest(
-            model=self.model,
-            options=check_options(given),
-            keep_alive_s=keep_alive_s(self.keep_alive),
-            infill=Infill(
-                *(self.input_prefix, self.input_suffix, self.prompt or "", extra, self.spm_infill)
-            ),
-            logit_bias=self.id_bias,
-            return_progress=bool(self.return_progress),
-            ignore_eos=self.ignore_eos,
-        )
+        gap = (self.input_prefix, self.input_suffix, self.prompt or "", extra, self.spm_infill)
+        max_tokens = self.max_tokens if self.n_predict is None else self.n_predict
+        return replace(self._generate_request(max_tokens), infill=Infill(*gap))
 
 
 @route("POST", "/infill", scope="inference", streams=EVENT_STREAM)
