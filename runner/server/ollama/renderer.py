@@ -56,7 +56,7 @@ class OllamaRenderer(StreamRenderer):
     ) -> None:
         self.model = model
         self._word = word
-        self._parser = parser
+        self.parser = parser
         self._began_s = began_s
         self._lease = lease
         self._head = b'{"model":' + to_json(model) + b',"created_at":"'
@@ -69,10 +69,6 @@ class OllamaRenderer(StreamRenderer):
 
     def end(self) -> bytes:
         return b""
-
-    def parts(self, delta: Delta) -> OutputDelta:
-        """What a delta completes."""
-        return parse_delta(self._parser, delta)
 
     def last(self, finish: Finish, parts: OutputDelta) -> dict[str, Any]:
         """The fields of the last event."""
@@ -87,7 +83,7 @@ class OllamaRenderer(StreamRenderer):
         }
 
     def _lines(self, delta: Delta) -> bytes:
-        parts = self.parts(delta)
+        parts = parse_delta(self.parser, delta)
         lines = b""
         if delta.progress is not None:
             progress = progress_fields(delta.progress)
@@ -110,7 +106,7 @@ async def whole_answer(generation: DeltaStream, renderer: OllamaRenderer) -> dic
     """The answer as one object."""
     (answer,) = await collect(generation, 1)
     assert answer.finish is not None
-    parts = renderer.parts(Delta(answer.text, finish=answer.finish))
+    parts = parse_delta(renderer.parser, Delta(answer.text, finish=answer.finish))
     fields = renderer.last(answer.finish, parts)
     if answer.logprobs:
         fields["logprobs"] = chat_logprobs(answer.logprobs)["content"]
