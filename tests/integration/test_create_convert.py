@@ -296,7 +296,7 @@ def test_single_tensors_may_have_another_type(daemon: RunningDaemon, folder: Pat
         ({"quantize": "IQ2_XS"}, "IQ2_XS needs an importance matrix"),
         ({"quantize": "Q4_0", "tensor_types": {"x": "Q9"}}, "unknown tensor type 'Q9'"),
         ({"imatrix": f"sha256:{'0' * 64}"}, "imatrix requires quantize"),
-        ({"draft_quantize": "Q4_0"}, "draft_quantize requires draft_files"),
+        ({"draft_quantize": "Q4_0"}, "draft_quantize requires draft or draft_files"),
     ],
 )
 def test_a_wish_that_cannot_be_met_is_refused_before_the_work(
