@@ -490,4 +490,4 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     progress(1.0)
     vision = None if plan.projector is None else FakeVision()
     backend, tokenizer = FakeBackend(capacity), FakeTokenizer()
-    return LoadedBackend(backend, tokenizer, CHAT_TEMPLATE, "echo", vision=vision)
+    return LoadedBackend(backend, tokenizer, CHAT_TEMPLATE, vision=vision)

@@ -285,7 +285,6 @@ class LoadedBackend:
     backend: Backend
     tokenizer: Tokenizer
     chat_template: str | None  # Jinja source from the model file
-    description: str  # what the backend says it is, for logs and /api/version
     tool_template: str | None = None  # its own one for conversations with tools, if it has one
     pair: Callable[[str, str], list[int]] | None = None  # query and document as the input to rank
     vision: VisionEncoder | None = None  # None: the model reads no images

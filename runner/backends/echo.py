@@ -111,4 +111,4 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         block_size=1,
         partial_share=True,
     )
-    return LoadedBackend(EchoBackend(capacity), tokenizer, CHAT_TEMPLATE, "echo")
+    return LoadedBackend(EchoBackend(capacity), tokenizer, CHAT_TEMPLATE)

@@ -6,7 +6,6 @@ before: llama.cpp ends the process on some malformed ones.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -82,7 +81,6 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         backend=backend,
         tokenizer=LlamaCppTokenizer(context.vocabulary),
         chat_template=chat_template(model),
-        description=describe(model, plan),
         tool_template=chat_template(model, "tool_use"),
         pair=pair,
         vision=vision,
@@ -203,12 +201,3 @@ def _failure(plan: LoadPlan, what: str, library_errors: Sequence[str]) -> ModelL
     reason = native_log.last_errors(library_errors)
     name = Path(plan.path).name
     return ModelLoadFailed(f"the model file {name} was rejected: {what} ({reason})")
-
-
-def describe(model: Any, plan: LoadPlan) -> str:
-    """The library with its version, and its short description of the model."""
-    buffer = ctypes.create_string_buffer(256)
-    native.llama_model_desc(model, buffer, len(buffer))
-    model_text = buffer.value.decode("utf-8", "replace")
-    own = " with hearth's kernels" if plan.native_kernels else ""
-    return f"llama.cpp {native.llama_version().decode()}{own}, {model_text}"

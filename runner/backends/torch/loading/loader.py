@@ -87,7 +87,6 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
         backend=backend,
         tokenizer=vocabulary.tokenizer,
         chat_template=vocabulary.chat_template,
-        description=f"torch {torch.__version__} on {memory.device}, {source.config.model_type}",
         tool_template=vocabulary.tool_template,
     )
 

@@ -94,11 +94,6 @@ def test_a_template_of_its_own_for_tools_is_found(open_model: Open) -> None:
     assert open_model({"chat_template": "{{ messages }}"}).tool_template is None
 
 
-def test_the_description_names_library_and_model(open_model: Open) -> None:
-    assert open_model().description.startswith("llama.cpp ")
-    assert "llama" in open_model().description.partition(",")[2]
-
-
 @pytest.mark.parametrize("use_mmap", [True, False])
 def test_a_model_loads_with_and_without_a_memory_map(open_model: Open, use_mmap: bool) -> None:
     assert open_model(use_mmap=use_mmap).backend.capacity.vocabulary == 270

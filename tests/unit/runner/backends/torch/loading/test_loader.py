@@ -17,8 +17,6 @@ from tests.unit.runner.backends.torch.conftest import ember_plan
 
 
 def test_ember_is_described_with_its_template(ember: LoadedBackend) -> None:
-    assert ember.description.startswith("torch 2.")
-    assert ember.description.endswith("on cpu, llama")
     assert ember.chat_template is not None
     assert ember.backend.capacity.context_length == 512
     assert ember.tokenizer.vocabulary == ember.backend.capacity.vocabulary == 4096
