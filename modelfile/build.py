@@ -169,9 +169,7 @@ def check_header(header: GgufHeader) -> None:
             f"the GGUF file is of type {kind or header.architecture}; name that of a language model"
         )
     if not header.tensors and header.architecture != ECHO_ARCHITECTURE:
-        raise InvalidGguf(
-            "the file has a vocabulary and no tensors; use the whole model's file", "tensors"
-        )
+        raise InvalidGguf("the file has a vocabulary and no tensors; use the whole model's file")
 
 
 def _from_model(store: Store, description: Description) -> _Base:

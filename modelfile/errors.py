@@ -70,11 +70,7 @@ class BuildError(ModelfileError):
 
 
 class ConvertError(BuildError):
-    """A checkpoint or an adapter cannot become GGUF. field: the tensor, key or file at fault."""
-
-    def __init__(self, message: str, field: str | None = None) -> None:
-        super().__init__(message)
-        self.field = field
+    """A checkpoint or an adapter cannot become GGUF; the message names the tensor, key or file."""
 
 
 def _quoted(text: str, limit: int = 60) -> str:

@@ -29,7 +29,6 @@ class InvalidName(RegistryError):
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(f"invalid model name {shown(text)}: {reason}")
-        self.text = text
 
 
 class InvalidShortNames(RegistryError):
@@ -44,7 +43,6 @@ class InvalidDigest(RegistryError):
 
     def __init__(self, text: str) -> None:
         super().__init__(f"invalid digest {shown(text)}: expected sha256:<64 hex digits>")
-        self.text = text
 
 
 class InvalidManifest(RegistryError):
@@ -52,19 +50,17 @@ class InvalidManifest(RegistryError):
 
 
 class InvalidGguf(RegistryError):
-    """The file is not a GGUF file that may be loaded. field: the key or tensor at fault."""
+    """The file is not a GGUF file that may be loaded; the message names the key or tensor."""
 
-    def __init__(self, message: str, field: str | None = None) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(f"invalid GGUF: {message}")
-        self.field = field
 
 
 class InvalidSafetensors(RegistryError):
-    """The file is not a safetensors file that may be read. field: the tensor or key at fault."""
+    """The file is not a safetensors file that may be read; the message names the tensor or key."""
 
-    def __init__(self, message: str, field: str | None = None) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(f"invalid safetensors: {message}")
-        self.field = field
 
 
 class ModelMissing(RegistryError):
@@ -82,7 +78,6 @@ class BlobMissing(RegistryError):
 
     def __init__(self, digest: str) -> None:
         super().__init__(f"blob {digest} is not in the store")
-        self.digest = digest
 
 
 class BlobDamaged(RegistryError):
@@ -120,7 +115,6 @@ class StoreReadOnly(StoreError):
 
     def __init__(self, operation: str) -> None:
         super().__init__(f"cannot {operation}: the model store is read-only")
-        self.operation = operation
 
 
 class StoreFault(StoreError):
@@ -130,7 +124,6 @@ class StoreFault(StoreError):
         name = errno_codes.errorcode.get(errno or 0, "error")
         reason = _REASONS.get(errno or 0) or (os.strerror(errno) if errno else "unknown reason")
         super().__init__(f"cannot {operation}: {reason} ({name}){detail}")
-        self.operation = operation
         self.errno = errno
 
 

@@ -101,31 +101,30 @@ def _read_tensors(files: Mapping[str, Path]) -> dict[str, TensorEntry]:
         if name.startswith("adapter_model."):
             check_safe(name, path)
     if WEIGHTS not in files:
-        raise ConvertError(f"{WEIGHTS} is missing beside {CONFIG}", WEIGHTS)
+        raise ConvertError(f"{WEIGHTS} is missing beside {CONFIG}")
     return {tensor.name: tensor for tensor in read_header(files[WEIGHTS]).tensors}
 
 
 def _pairs(tensors: Mapping[str, TensorEntry], model: GgufHeader) -> list[Pair]:
     if not tensors:
-        raise ConvertError("the adapter has no tensors", WEIGHTS)
+        raise ConvertError("the adapter has no tensors")
     names = tensor_names(model.architecture, model.block_count or 0)
     sides: dict[str, dict[str, TensorEntry]] = {}
     for name, tensor in tensors.items():
         match = _NAME.fullmatch(name)
         if match is None:
             raise ConvertError(
-                f"tensor {shown(name)} is not a lora_A or lora_B matrix; only these are supported",
-                name,
+                f"tensor {shown(name)} is not a lora_A or lora_B matrix; only these are supported"
             )
         found = sides.setdefault(_target(names, match[1], model), {})
         if match[2] in found:
             raise ConvertError(
-                f"{shown(name)} and {shown(found[match[2]].name)} are for the same matrix", name
+                f"{shown(name)} and {shown(found[match[2]].name)} are for the same matrix"
             )
         found[match[2]] = tensor
     for target, found in sides.items():
         if len(found) != 2:
-            raise ConvertError(f"the adapter has only one of two matrices for {target}", target)
+            raise ConvertError(f"the adapter has only one of two matrices for {target}")
     return [Pair(target, found["A"], found["B"]) for target, found in sides.items()]
 
 
@@ -136,8 +135,7 @@ def _target(names: gguf.TensorNameMap, name: str, model: GgufHeader) -> str:
     except ConvertError:
         raise ConvertError(
             f"the adapter is for another model: {shown(name)} has no place in"
-            f" {model.architecture} with {model.block_count} layers",
-            name,
+            f" {model.architecture} with {model.block_count} layers"
         ) from None
 
 
@@ -147,26 +145,21 @@ def _check(pair: Pair, model: GgufHeader) -> None:
         if entry.dtype not in WIDTHS or len(entry.shape) != 2 or 0 in entry.shape:
             raise ConvertError(
                 f"tensor {shown(entry.name)} is {entry.dtype} {list(entry.shape)}, expected a"
-                f" matrix of {', '.join(WIDTHS)}",
-                entry.name,
+                f" matrix of {', '.join(WIDTHS)}"
             )
     if pair.b.shape[1] != pair.rank or pair.rank > _MAX_RANK:
         raise ConvertError(
             f"{shown(pair.a.name)} is {list(pair.a.shape)} and its other half"
-            f" {list(pair.b.shape)}: the ranks differ",
-            pair.a.name,
+            f" {list(pair.b.shape)}: the ranks differ"
         )
     known = {tensor.name: tensor.dimensions for tensor in model.tensors}
     have, wanted = known.get(pair.target), (pair.a.shape[1], pair.b.shape[0])
     if have is None:
-        raise ConvertError(
-            f"the adapter is for another model: this one has no {pair.target}", pair.target
-        )
+        raise ConvertError(f"the adapter is for another model: this one has no {pair.target}")
     if have != wanted:
         raise ConvertError(
             f"the adapter is for another model: {pair.target} is {list(reversed(have))}, the"
-            f" adapter is for {list(reversed(wanted))}",
-            pair.target,
+            f" adapter is for {list(reversed(wanted))}"
         )
 
 

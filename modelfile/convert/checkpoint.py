@@ -69,7 +69,7 @@ def _renamed(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> dict[s
             continue
         if new in named:
             raise ConvertError(
-                f"{shown(name)} and {shown(named[new].name)} are names of the same tensor", name
+                f"{shown(name)} and {shown(named[new].name)} are names of the same tensor"
             )
         named[new] = tensor
     return named
@@ -78,27 +78,24 @@ def _renamed(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> dict[s
 def _check_names(wanted: set[str], named: dict[str, TensorEntry]) -> None:
     missing = sorted(wanted - named.keys())
     if missing:
-        raise ConvertError(f"the checkpoint has no {_listed(missing)}", missing[0])
+        raise ConvertError(f"the checkpoint has no {_listed(missing)}")
     if _OUTPUT not in wanted:  # stands in some checkpoints whose output is the embedding
         named.pop(_OUTPUT, None)
     extra = sorted(named.keys() - wanted)
     if extra:
         names = [named[name].name for name in extra]
         raise ConvertError(
-            f"the checkpoint has {_listed(names)}, which config.json does not describe", names[0]
+            f"the checkpoint has {_listed(names)}, which config.json does not describe"
         )
 
 
 def _check_tensor(tensor: TensorEntry, shape: tuple[int, ...]) -> None:
     if tensor.shape != shape:
         raise ConvertError(
-            f"tensor {tensor.name} is {list(tensor.shape)}, but config.json requires {list(shape)}",
-            tensor.name,
+            f"tensor {tensor.name} is {list(tensor.shape)}, but config.json requires {list(shape)}"
         )
     if tensor.dtype not in WIDTHS:
-        raise ConvertError(
-            f"tensor {tensor.name} is {tensor.dtype}, expected {', '.join(WIDTHS)}", tensor.name
-        )
+        raise ConvertError(f"tensor {tensor.name} is {tensor.dtype}, expected {', '.join(WIDTHS)}")
 
 
 def _no_weights(files: Mapping[str, Path]) -> None:
@@ -117,7 +114,7 @@ def check_safe(name: str, path: Path) -> None:
     pickled = start[:1] == b"\x80" and start[1:2] <= b"\x05" and start[8:] != b"{"
     if name.endswith(_PICKLES) or start.startswith(_ZIP_MAGIC) or pickled:
         raise ConvertError(
-            f"{name} is a pickle, which can run code when it is loaded; use safetensors", name
+            f"{name} is a pickle, which can run code when it is loaded; use safetensors"
         )
 
 

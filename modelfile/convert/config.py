@@ -92,7 +92,7 @@ class Config:
 
     def refuse(self, key: str, message: str) -> NoReturn:
         """Raises ConvertError about this key."""
-        raise ConvertError(f"{self.file}: {key}: {message}", key)
+        raise ConvertError(f"{self.file}: {key}: {message}")
 
 
 def read_config(files: Mapping[str, Path], name: str = "config.json") -> Config:
@@ -103,5 +103,5 @@ def read_config(files: Mapping[str, Path], name: str = "config.json") -> Config:
 def read_json(files: Mapping[str, Path], name: str) -> dict[str, Any]:
     """The JSON object in a file of the checkpoint. Raises ConvertError, OSError."""
     if name not in files:
-        raise ConvertError(f"{name} is missing beside the weights", name)
+        raise ConvertError(f"{name} is missing beside the weights")
     return dict(read_object(files, name))

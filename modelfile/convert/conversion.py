@@ -80,7 +80,7 @@ def target_name(names: gguf.TensorNameMap, name: str) -> str:
     """The GGUF name of a tensor of Hugging Face. Raises ConvertError."""
     found = names.get_name(name, try_suffixes=(".weight", ".bias"))
     if found is None:
-        raise ConvertError(f"tensor {shown(name)} does not belong to this architecture", name)
+        raise ConvertError(f"tensor {shown(name)} does not belong to this architecture")
     return str(found)
 
 
@@ -128,11 +128,10 @@ def _own_type(plan: ConversionPlan, entries: Mapping[str, TensorEntry]) -> str:
 def check_vocabulary(values: tuple[MetadataValue, ...], size: int) -> None:
     """Raises ConvertError when the tokenizer has another number of tokens."""
     for value in values:
-        if value.key == "tokenizer.ggml.tokens" and len(value.value) != size:  # type: ignore[arg-type]
-            raise ConvertError(
-                f"the tokenizer has {len(value.value)} tokens, config.json says {size}",  # type: ignore[arg-type]
-                "vocab_size",
-            )
+        if value.key == "tokenizer.ggml.tokens":
+            count = len(value.value)  # type: ignore[arg-type]
+            if count != size:
+                raise ConvertError(f"the tokenizer has {count} tokens, config.json says {size}")
 
 
 def read_vocabulary(files: Mapping[str, Path], size: int) -> tuple[MetadataValue, ...]:

@@ -25,9 +25,9 @@ def read_bytes(files: Mapping[str, Path], name: str, max_bytes: int = MAX_TOKENI
     try:
         content = read_regular(files[name], max_bytes)
     except BlobDamaged as error:
-        raise ConvertError(f"{name}: {error.message}", name) from None
+        raise ConvertError(f"{name}: {error.message}") from None
     if len(content) > max_bytes:
-        raise ConvertError(f"{name} is longer than {max_bytes} bytes", name)
+        raise ConvertError(f"{name} is longer than {max_bytes} bytes")
     return content
 
 
@@ -36,7 +36,7 @@ def read_text(files: Mapping[str, Path], name: str, max_bytes: int = MAX_TOKENIZ
     try:
         return read_bytes(files, name, max_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConvertError(f"{name} is not UTF-8 at byte {error.start}", name) from None
+        raise ConvertError(f"{name} is not UTF-8 at byte {error.start}") from None
 
 
 def read_object(
@@ -50,12 +50,12 @@ def read_object(
     except InvalidSafetensors as error:
         message = error.message.removeprefix("invalid safetensors: ")
         prefix = "" if message.startswith(name) else f"{name}: "
-        raise ConvertError(f"{prefix}{message}", name) from None
+        raise ConvertError(f"{prefix}{message}") from None
 
 
 def refusal(file: str, field: str, message: str) -> ConvertError:
     """The error about one field of a file."""
-    return ConvertError(f"{file}: {field}: {message}", field)
+    return ConvertError(f"{file}: {field}: {message}")
 
 
 def fault(field: str, message: str) -> ConvertError:

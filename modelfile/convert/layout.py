@@ -100,9 +100,7 @@ def _entry(entry: MetadataValue) -> bytes:
         head = struct.pack("<IIQ", ARRAY, number, len(items))
         return _string(entry.key) + head + _values(kind, items)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ConvertError(
-            f"{entry.key}: the value is no {entry.kind}: {error}", entry.key
-        ) from None
+        raise ConvertError(f"{entry.key}: the value is no {entry.kind}: {error}") from None
 
 
 def _values(kind: str, values: Any) -> bytes:
@@ -132,5 +130,5 @@ def _check_unique(names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ConvertError(f"{name} occurs twice", name)
+            raise ConvertError(f"{name} occurs twice")
         seen.add(name)

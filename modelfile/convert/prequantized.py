@@ -143,15 +143,15 @@ def _check_names(plan: ConversionPlan, tensors: Mapping[str, TensorEntry]) -> No
     for name in plan.source_names():
         stem = name.removesuffix(".weight")
         if name not in found and not any(f"{stem}{end}" in found for end in _PACKED):
-            raise ConvertError(f"the checkpoint has no {shown(name)}", name)
+            raise ConvertError(f"the checkpoint has no {shown(name)}")
 
 
 def _check(name: str, entry: TensorEntry) -> None:
     if entry.dtype not in _TYPES or len(entry.shape) > _MAX_RANK or not entry.elements:
         raise ConvertError(
-            f"tensor {shown(name)} is {entry.dtype} {list(entry.shape)}, which cannot be kept", name
+            f"tensor {shown(name)} is {entry.dtype} {list(entry.shape)}, which cannot be kept"
         )
     if len(name.encode()) > MAX_NAME_BYTES:
         raise ConvertError(
-            f"the name {shown(name)} has {len(name.encode())} bytes, at most {MAX_NAME_BYTES}", name
+            f"the name {shown(name)} has {len(name.encode())} bytes, at most {MAX_NAME_BYTES}"
         )

@@ -74,8 +74,7 @@ class TensorSource:
             return convert_dtype(values, entry.dtype, self.type)
         except FloatingPointError:
             raise ConvertError(
-                f"tensor {entry.name} has values too large for F16; convert to BF16 or F32",
-                entry.name,
+                f"tensor {entry.name} has values too large for F16; convert to BF16 or F32"
             ) from None
 
 
@@ -120,6 +119,6 @@ def _read(file: BinaryIO, size_bytes: int, entry: TensorEntry) -> bytearray:
     while position < size_bytes:
         count = file.readinto(view[position:])  # type: ignore[attr-defined]
         if not count:
-            raise ConvertError(f"{entry.path.name} became shorter while being read", entry.name)
+            raise ConvertError(f"{entry.path.name} became shorter while being read")
         position += count
     return content

@@ -62,7 +62,7 @@ def _tensor(output: int, content: Content) -> Iterator[int]:
                 yield from copy_range(source, start, size_bytes, output)
             except EOFError:
                 name = entry.path.name
-                raise ConvertError(f"{name} became shorter while being read", name) from None
+                raise ConvertError(f"{name} became shorter while being read") from None
             finally:
                 os.close(source)
         return

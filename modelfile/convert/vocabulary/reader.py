@@ -57,5 +57,5 @@ def _model(
         return read_byte_fallback(files, tokenizer, table)
     if not tokenizer:
         known = ", ".join((TOKENIZER, *NAMES, VOCABULARY, f"{VOCAB} with {MERGES}"))
-        raise ConvertError(f"no tokenizer beside the weights; expected one of {known}", TOKENIZER)
+        raise ConvertError(f"no tokenizer beside the weights; expected one of {known}")
     raise fault("model", f"type {brief(kind)} is not supported")

@@ -42,7 +42,7 @@ def tokenizer_from_vocab_merges(files: Mapping[str, Path]) -> Mapping[str, Any]:
         return {}
     for name, other in ((VOCAB, MERGES), (MERGES, VOCAB)):
         if name not in files:
-            raise ConvertError(f"{other} is there without {name}", name)
+            raise ConvertError(f"{other} is there without {name}")
     config = read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
     named = config.get(_CLASS)
     known = _EXPRESSIONS.get(named.removesuffix("Fast")) if isinstance(named, str) else None
@@ -72,6 +72,6 @@ def _merges(files: Mapping[str, Path]) -> list[str]:
     """The lines of merges.txt but for its version and empty ones. Raises ConvertError, OSError."""
     lines = read_text(files, MERGES).split("\n")
     if len(lines) > MAX_TOKENS * 4:
-        raise ConvertError(f"{MERGES} has {len(lines)} lines, more than {MAX_TOKENS * 4}", MERGES)
+        raise ConvertError(f"{MERGES} has {len(lines)} lines, more than {MAX_TOKENS * 4}")
     first = 1 if lines[0].startswith("#version") else 0
     return [line.removesuffix("\r") for line in lines[first:] if line.strip()]

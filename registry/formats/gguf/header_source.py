@@ -40,12 +40,12 @@ class HeaderSource:
         if end <= len(self.buffer):
             return
         if end > self.size_bytes:
-            raise InvalidGguf(f"truncated: {what} needs {end} bytes, has {self.size_bytes}", what)
+            raise InvalidGguf(f"truncated: {what} needs {end} bytes, has {self.size_bytes}")
         if end > MAX_HEADER_BYTES:
-            raise InvalidGguf(f"{what} ends beyond {MAX_HEADER_BYTES} bytes of header", what)
+            raise InvalidGguf(f"{what} ends beyond {MAX_HEADER_BYTES} bytes of header")
         self._fill(max(end, min(_FIRST_BYTES + 4 * len(self.buffer), MAX_HEADER_BYTES)))
         if end > len(self.buffer):
-            raise InvalidGguf(f"truncated: the file became shorter while reading {what}", what)
+            raise InvalidGguf(f"truncated: the file became shorter while reading {what}")
 
     def take(self, count: int, what: str) -> bytes:
         """The next count bytes. Raises InvalidGguf."""
@@ -65,7 +65,7 @@ class HeaderSource:
         """Ask before count strings are read. Raises InvalidGguf."""
         if count > self._strings_left:
             raise InvalidGguf(
-                f"{what}: {count} texts, at most {MAX_STRINGS} are allowed in all arrays", what
+                f"{what}: {count} texts, at most {MAX_STRINGS} are allowed in all arrays"
             )
         self._strings_left -= count
 

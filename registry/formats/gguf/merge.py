@@ -101,19 +101,18 @@ def _ordered(parts: Sequence[SplitPart]) -> list[SplitPart]:
     numbers = [part.number for part in ordered]
     if any(part.count != count for part in ordered):
         counts = " and ".join(str(n) for n in sorted({part.count for part in ordered}))
-        raise InvalidGguf(f"the parts are of different models: of {counts} parts", "split.count")
+        raise InvalidGguf(f"the parts are of different models: of {counts} parts")
     for number in range(count):
         if number not in numbers:
-            raise InvalidGguf(f"part {number + 1} of {count} is missing", "split.no")
+            raise InvalidGguf(f"part {number + 1} of {count} is missing")
     if len(numbers) != count:
-        raise InvalidGguf(f"{len(numbers)} files for {count} parts", "split.no")
+        raise InvalidGguf(f"{len(numbers)} files for {count} parts")
     total = sum(len(part.tensors) for part in ordered)
     for part in ordered:
         if part.tensor_count not in (None, total):
             raise InvalidGguf(
                 f"part {part.number + 1} is of a model with {part.tensor_count} tensors, the parts"
-                f" have {total}",
-                "split.tensors.count",
+                f" have {total}"
             )
     return ordered
 
@@ -127,14 +126,14 @@ def _plan(parts: Sequence[SplitPart]) -> tuple[bytes, list[list[int]]]:
         row = []
         for tensor in part.tensors:
             if tensor.name in names:
-                raise InvalidGguf(f"the tensor {tensor.name} occurs in two parts", tensor.name)
+                raise InvalidGguf(f"the tensor {tensor.name} occurs in two parts")
             names.add(tensor.name)
             table += _tensor_row(tensor, place)
             row.append(place)
             place += _padded(tensor.size_bytes, first.alignment)
         places.append(row)
     if len(names) > MAX_TENSORS:
-        raise InvalidGguf(f"{len(names)} tensors, at most {MAX_TENSORS} are allowed", "tensors")
+        raise InvalidGguf(f"{len(names)} tensors, at most {MAX_TENSORS} are allowed")
     counts = struct.pack("<IQQ", first.version, len(names), len(entries))
     head = b"".join((b"GGUF", counts, *entries, bytes(table)))
     return head + bytes(_padded(len(head), first.alignment) - len(head)), places

@@ -76,12 +76,12 @@ def _read_version(source: HeaderSource) -> int:
     magic = source.take(4, "the magic number") if source.size_bytes >= 4 else b""
     if magic != b"GGUF":
         what = f"starts with {magic!r}" if magic else f"has {source.size_bytes} bytes"
-        raise InvalidGguf(f"not a GGUF file: it {what}, expected b'GGUF'", "magic")
+        raise InvalidGguf(f"not a GGUF file: it {what}, expected b'GGUF'")
     (version,) = source.unpack(_VERSION, "the version")
     if version in (2 << 24, 3 << 24):
-        raise InvalidGguf("the file is big-endian; convert it to little-endian", "version")
+        raise InvalidGguf("the file is big-endian; convert it to little-endian")
     if version not in (2, 3):
-        raise InvalidGguf(f"version {version}, expected 2 or 3", "version")
+        raise InvalidGguf(f"version {version}, expected 2 or 3")
     return int(version)
 
 
@@ -89,11 +89,11 @@ def _check_count(
     source: HeaderSource, count: int, max_count: int, min_bytes: int, what: str
 ) -> None:
     if count > max_count:
-        raise InvalidGguf(f"{count} {what}, at most {max_count} are allowed", what)
+        raise InvalidGguf(f"{count} {what}, at most {max_count} are allowed")
     if count * min_bytes > source.left_bytes:
         needed = source.position + count * min_bytes
         raise InvalidGguf(
-            f"truncated: {count} {what} needs {needed} bytes, has {source.size_bytes}", what
+            f"truncated: {count} {what} needs {needed} bytes, has {source.size_bytes}"
         )
 
 
@@ -104,7 +104,7 @@ def read_entries(source: HeaderSource, count: int) -> Iterator[tuple[str, RawVal
         start = source.position
         key = _text(read_string(source, MAX_KEY_BYTES, f"key {number}"), f"key {number}")
         if key in keys:
-            raise InvalidGguf(f"the key {shown(key)} occurs twice", key)
+            raise InvalidGguf(f"the key {shown(key)} occurs twice")
         keys.add(key)
         value = read_value(source, key)
         yield key, value, source.buffer[start : source.position]
@@ -114,9 +114,9 @@ def _text(content: bytes, what: str) -> str:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidGguf(f"{what} is not UTF-8: {content[:40]!r}", what) from None
+        raise InvalidGguf(f"{what} is not UTF-8: {content[:40]!r}") from None
     if not text or not text.isprintable():
-        raise InvalidGguf(f"{what} is {shown(text)}, expected printable text", what)
+        raise InvalidGguf(f"{what} is {shown(text)}, expected printable text")
     return text
 
 
@@ -130,7 +130,6 @@ def alignment_of(raw: Mapping[str, RawValue]) -> int:
     if not good or number & (number - 1):
         raise InvalidGguf(
             f"general.alignment is {shown(str(number))}, expected a uint32 power of two from"
-            f" {_MIN_ALIGNMENT} to {_MAX_ALIGNMENT}",
-            "general.alignment",
+            f" {_MIN_ALIGNMENT} to {_MAX_ALIGNMENT}"
         )
     return int(number)

@@ -77,12 +77,11 @@ def check_metadata(raw: Mapping[str, RawValue]) -> None:
 def _architecture(raw: Mapping[str, RawValue]) -> str:
     value = raw.get("general.architecture")
     if value is None:
-        raise InvalidGguf("general.architecture is missing", "general.architecture")
+        raise InvalidGguf("general.architecture is missing")
     text = value.value.decode("utf-8", "replace") if value.kind == STRING else ""
     if not 0 < len(text) <= 64 or not all(c.isalnum() or c in "-_." for c in text):
         raise InvalidGguf(
-            f"general.architecture is {shown(str(value.value))}, expected a name such as 'llama'",
-            "general.architecture",
+            f"general.architecture is {shown(str(value.value))}, expected a name such as 'llama'"
         )
     return str(text)
 
@@ -98,7 +97,7 @@ def _check_template(raw: Mapping[str, RawValue]) -> None:
         if not key.startswith("tokenizer.chat_template") or key == "tokenizer.chat_templates":
             continue
         if item.kind != STRING or len(item.value) > MAX_TEMPLATE_BYTES:
-            raise InvalidGguf(f"{key}: expected text of at most {MAX_TEMPLATE_BYTES} bytes", key)
+            raise InvalidGguf(f"{key}: expected text of at most {MAX_TEMPLATE_BYTES} bytes")
 
 
 class _Rules:
@@ -111,7 +110,7 @@ class _Rules:
     def require(self, key: str) -> None:
         full = f"{self._architecture}.{key}"
         if full not in self._raw:
-            raise InvalidGguf(f"{full} is missing", full)
+            raise InvalidGguf(f"{full} is missing")
 
     def check_scalar(self, key: str, minimum: int, maximum: int) -> None:
         item = self._get(key)
@@ -176,4 +175,4 @@ class _Rules:
 
     def _refuse_number(self, key: str, value: Any, expected: str) -> None:
         full = f"{self._architecture}.{key}"
-        raise InvalidGguf(f"{full} is {shown(str(value))}, expected {expected}", full)
+        raise InvalidGguf(f"{full} is {shown(str(value))}, expected {expected}")

@@ -24,12 +24,11 @@ def read_tensors(source: HeaderSource, count: int, alignment: int) -> tuple[Tens
     for number in range(count):
         tensor = _read_tensor(source, f"tensor {number}")
         if tensor.name in tensors:
-            raise InvalidGguf(f"the tensor {shown(tensor.name)} occurs twice", tensor.name)
+            raise InvalidGguf(f"the tensor {shown(tensor.name)} occurs twice")
         if tensor.offset % alignment:
             raise InvalidGguf(
                 f"tensor {tensor.name}: offset {tensor.offset} is not a multiple of the alignment"
-                f" {alignment}",
-                tensor.name,
+                f" {alignment}"
             )
         tensors[tensor.name] = tensor
     return tuple(tensors.values())
@@ -42,13 +41,12 @@ def check_layout(tensors: tuple[TensorInfo, ...], data_offset: int, size_bytes: 
         if tensor.offset < end:
             raise InvalidGguf(
                 f"tensor {tensor.name}: offset {tensor.offset} overlaps tensor {before},"
-                f" which ends at {end}",
-                tensor.name,
+                f" which ends at {end}"
             )
         end, before = tensor.offset + tensor.size_bytes, tensor.name
     if data_offset + end > size_bytes and tensors:
         raise InvalidGguf(
-            f"truncated: tensor {before} needs {data_offset + end} bytes, has {size_bytes}", before
+            f"truncated: tensor {before} needs {data_offset + end} bytes, has {size_bytes}"
         )
 
 
@@ -57,12 +55,12 @@ def _read_tensor(source: HeaderSource, what: str) -> TensorInfo:
     try:
         name = content.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidGguf(f"{what}: the name is not UTF-8: {content!r}", what) from None
+        raise InvalidGguf(f"{what}: the name is not UTF-8: {content!r}") from None
     if not name or not name.isprintable():
-        raise InvalidGguf(f"{what}: the name is {shown(name)}, expected printable text", what)
+        raise InvalidGguf(f"{what}: the name is {shown(name)}, expected printable text")
     (count,) = source.unpack(_U32, name)
     if count not in _DIMENSIONS:
-        raise InvalidGguf(f"tensor {name}: {count} dimensions, expected 1 to 4", name)
+        raise InvalidGguf(f"tensor {name}: {count} dimensions, expected 1 to 4")
     dimensions = source.unpack(_DIMENSIONS[count], name)
     kind, offset = source.unpack(_TAIL, name)
     _check_shape(name, dimensions, kind)
@@ -72,17 +70,15 @@ def _read_tensor(source: HeaderSource, what: str) -> TensorInfo:
 
 def _check_shape(name: str, dimensions: tuple[int, ...], kind: int) -> None:
     if kind not in TENSOR_TYPES:
-        raise InvalidGguf(f"tensor {name}: type {kind} is not supported", name)
+        raise InvalidGguf(f"tensor {name}: type {kind} is not supported")
     if not all(dimensions) or prod(dimensions) > _MAX_ELEMENTS:
         raise InvalidGguf(
             f"tensor {name}: shape {list(dimensions)}, expected sizes of 1 or more and at most"
-            f" {_MAX_ELEMENTS} elements",
-            name,
+            f" {_MAX_ELEMENTS} elements"
         )
     block = TENSOR_TYPES[kind].block_size
     if dimensions[0] % block:
         raise InvalidGguf(
             f"tensor {name}: rows of {dimensions[0]} elements do not divide into the blocks of"
-            f" {block} of {TENSOR_TYPES[kind].name}",
-            name,
+            f" {block} of {TENSOR_TYPES[kind].name}"
         )

@@ -70,13 +70,10 @@ def read_string(source: HeaderSource, limit_bytes: int, what: str) -> bytes:
     (length,) = source.unpack(_U64, what)
     if length > source.left_bytes:
         raise InvalidGguf(
-            f"truncated: {what} needs {source.position + length} bytes, has {source.size_bytes}",
-            what,
+            f"truncated: {what} needs {source.position + length} bytes, has {source.size_bytes}"
         )
     if length > limit_bytes:
-        raise InvalidGguf(
-            f"{what}: a string of {length} bytes, at most {limit_bytes} are allowed", what
-        )
+        raise InvalidGguf(f"{what}: a string of {length} bytes, at most {limit_bytes} are allowed")
     return source.take(length, what)
 
 
@@ -88,7 +85,7 @@ def read_value(source: HeaderSource, key: str) -> RawValue:
     if kind == ARRAY:
         return RawValue(kind, _read_array(source, key))
     if kind not in _FORMS:
-        raise InvalidGguf(f"{key}: value type {kind}, known are 0 to {len(VALUE_NAMES) - 1}", key)
+        raise InvalidGguf(f"{key}: value type {kind}, known are 0 to {len(VALUE_NAMES) - 1}")
     (value,) = source.unpack(_FORMS[kind], key)
     return RawValue(kind, _bool(value, key) if kind == BOOL else value)
 
@@ -114,9 +111,9 @@ def _plain_items(kind: int, items: Sequence[Any]) -> Iterator[Any]:
 def _read_array(source: HeaderSource, key: str) -> RawArray:
     kind, count = source.unpack(_ARRAY_HEAD, key)
     if kind == ARRAY:
-        raise InvalidGguf(f"{key}: nested arrays are not supported", key)
+        raise InvalidGguf(f"{key}: nested arrays are not supported")
     if kind != STRING and kind not in SCALARS:
-        raise InvalidGguf(f"{key}: array of type {kind}, which is unknown", key)
+        raise InvalidGguf(f"{key}: array of type {kind}, which is unknown")
     offset = source.position
     return RawArray(kind, offset, _read_items(source, kind, count, key))
 
@@ -126,20 +123,19 @@ def _read_items(source: HeaderSource, kind: int, count: int, key: str) -> Sequen
     if count * smallest > source.left_bytes:
         raise InvalidGguf(
             f"truncated: {key}: {count} elements need {source.position + count * smallest} bytes,"
-            f" has {source.size_bytes}",
-            key,
+            f" has {source.size_bytes}"
         )
     if kind == STRING:
         source.count_strings(count, key)
         return _read_strings(source, count, key)
     if count > MAX_NUMBERS:
-        raise InvalidGguf(f"{key}: {count} elements, at most {MAX_NUMBERS} are allowed", key)
+        raise InvalidGguf(f"{key}: {count} elements, at most {MAX_NUMBERS} are allowed")
     numbers = array(SCALARS[kind][0])
     numbers.frombytes(source.take(count * smallest, key))
     if sys.byteorder == "big":
         numbers.byteswap()
     if kind == BOOL and count and max(numbers) > 1:
-        raise InvalidGguf(f"{key}: {max(numbers)} is not a bool, expected 0 or 1", key)
+        raise InvalidGguf(f"{key}: {max(numbers)} is not a bool, expected 0 or 1")
     return numbers
 
 
@@ -169,5 +165,5 @@ def _read_strings(source: HeaderSource, count: int, key: str) -> list[bytes]:
 
 def _bool(value: int, key: str) -> bool:
     if value > 1:
-        raise InvalidGguf(f"{key}: {shown(str(value))} is not a bool, expected 0 or 1", key)
+        raise InvalidGguf(f"{key}: {shown(str(value))} is not a bool, expected 0 or 1")
     return bool(value)

@@ -129,4 +129,4 @@ def _check_ids(raw: Mapping[str, RawValue], size: int) -> None:
 
 
 def _refuse(name: str, message: str) -> None:
-    raise InvalidGguf(f"{_PREFIX}{name}: {message}", _PREFIX + name)
+    raise InvalidGguf(f"{_PREFIX}{name}: {message}")

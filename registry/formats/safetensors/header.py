@@ -115,9 +115,9 @@ def _header_length(prefix: bytes, size_bytes: int) -> int:
 
 def _metadata(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise InvalidSafetensors("__metadata__ is not an object of strings", "__metadata__")
+        raise InvalidSafetensors("__metadata__ is not an object of strings")
     if len(value) > MAX_METADATA_KEYS:
-        raise InvalidSafetensors(f"{len(value)} keys of metadata", "__metadata__")
+        raise InvalidSafetensors(f"{len(value)} keys of metadata")
     return MappingProxyType(value)
 
 
@@ -164,11 +164,11 @@ def _check_layout(tensors: Iterable[TensorEntry], data_start: int, size_bytes: i
         position, before = tensor.start + tensor.size_bytes, tensor.name
     if position > size_bytes:
         raise InvalidSafetensors(
-            f"truncated: the tensors need {position} bytes, the file has {size_bytes}", before
+            f"truncated: the tensors need {position} bytes, the file has {size_bytes}"
         )
     if position < size_bytes:
-        raise InvalidSafetensors(f"{size_bytes - position} bytes after the last tensor", before)
+        raise InvalidSafetensors(f"{size_bytes - position} bytes after the last tensor")
 
 
 def _refuse(name: str, message: str) -> Any:
-    raise InvalidSafetensors(f"tensor {shown(name)}: {message}", name)
+    raise InvalidSafetensors(f"tensor {shown(name)}: {message}")

@@ -37,13 +37,13 @@ def read_index(path: Path, files: Mapping[str, Path]) -> dict[str, TensorEntry]:
     shards = sorted(set(places.values()))
     missing = [name for name in shards if name not in files]
     if missing:
-        raise InvalidSafetensors(f"missing shard {' '.join(missing[:4])}", missing[0])
+        raise InvalidSafetensors(f"missing shard {' '.join(missing[:4])}")
     tensors = read_shards({name: files[name] for name in shards})
     for name, shard in places.items():
         if name not in tensors:
-            raise InvalidSafetensors(f"tensor {shown(name)} is not in {shard}", name)
+            raise InvalidSafetensors(f"tensor {shown(name)} is not in {shard}")
         if tensors[name].path != files[shard]:
-            raise InvalidSafetensors(f"tensor {shown(name)} is in another shard than {shard}", name)
+            raise InvalidSafetensors(f"tensor {shown(name)} is in another shard than {shard}")
     return tensors
 
 
@@ -56,7 +56,7 @@ def read_shards(shards: Mapping[str, Path]) -> dict[str, TensorEntry]:
         for tensor in read_header(path).tensors:
             if tensor.name in tensors:
                 raise InvalidSafetensors(
-                    f"tensor {shown(tensor.name)} is in {name} and in another shard", tensor.name
+                    f"tensor {shown(tensor.name)} is in {name} and in another shard"
                 )
             tensors[tensor.name] = tensor
     return tensors
@@ -65,12 +65,12 @@ def read_shards(shards: Mapping[str, Path]) -> dict[str, TensorEntry]:
 def _places(content: bytes) -> dict[str, str]:
     places = parse_object(content, "the index").get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise InvalidSafetensors("the index has no weight_map", "weight_map")
-    for name, shard in places.items():
+        raise InvalidSafetensors("the index has no weight_map")
+    for shard in places.values():
         if not isinstance(shard, str) or _SHARD.fullmatch(shard) is None:
-            raise InvalidSafetensors(f"{shown(str(shard))} is not the name of a shard", name)
+            raise InvalidSafetensors(f"{shown(str(shard))} is not the name of a shard")
     if len(set(places.values())) > MAX_SHARDS:
-        raise InvalidSafetensors(f"more than {MAX_SHARDS} shards", "weight_map")
+        raise InvalidSafetensors(f"more than {MAX_SHARDS} shards")
     return places
 
 
@@ -82,4 +82,4 @@ def _check_numbers(names: Iterable[str]) -> None:
         for number in range(1, min(count, MAX_SHARDS) + 1):
             if number not in have:
                 name = f"{prefix}-{number:05}-of-{match[3]}.safetensors"
-                raise InvalidSafetensors(f"missing shard {name}", name)
+                raise InvalidSafetensors(f"missing shard {name}")

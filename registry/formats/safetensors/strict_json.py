@@ -31,7 +31,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise InvalidSafetensors(f"{shown(key)} occurs twice", key)
+                raise InvalidSafetensors(f"{shown(key)} occurs twice")
             seen.add(key)
     return found
 

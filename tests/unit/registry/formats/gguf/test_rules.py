@@ -54,10 +54,8 @@ def _read(folder: Path, metadata: dict[str, Value]) -> GgufHeader:
 @pytest.mark.parametrize("name", POISON)
 def test_a_figure_that_llama_cpp_would_trip_over_is_refused(tmp_path: Path, name: str) -> None:
     key, value = POISON[name]
-    with pytest.raises(InvalidGguf) as caught:
+    with pytest.raises(InvalidGguf, match=r"llama\."):
         _read(tmp_path, llama_metadata() | {f"llama.{key}": value})
-    assert caught.value.field is not None
-    assert caught.value.field.startswith("llama.")
 
 
 @pytest.mark.parametrize("key", REQUIRED)
