@@ -25,7 +25,8 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """The bytes of a manifest file and when it was written."""
+    """The bytes of a manifest file and when it was written, which bit rot does not change and a
+    program that writes another manifest does."""
 
     content: bytes
     modified_ns: int

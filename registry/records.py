@@ -25,6 +25,7 @@ from registry.atomic import create_file, make_directory, read_regular
 from registry.digest import Digest
 from registry.errors import BlobDamaged
 from registry.manifest import MAX_MANIFEST_BYTES
+from registry.manifests import ManifestFile
 from registry.names import Name
 
 FOLDER = ".hearth"
@@ -44,15 +45,6 @@ class BlobOrigin:
     reference: str
     insecure: bool = False
     recipe: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestRecord:
-    """A manifest as it was written. modified_ns: the time of the file then, which bit rot does
-    not change and a program that writes another manifest does."""
-
-    content: bytes
-    modified_ns: int
 
 
 class Records:
@@ -95,13 +87,13 @@ class Records:
                 if _HEX.fullmatch(entry.name):
                     yield Digest(entry.name)
 
-    def manifest(self, name: Name) -> ManifestRecord | None:
+    def manifest(self, name: Name) -> ManifestFile | None:
         """The copy of a manifest; None for none that is whole."""
         limit = MAX_MANIFEST_BYTES + _MAX_HEADER_BYTES
         content = self._read(self._manifest_path(name), limit)
         return None if content is None else _parse_manifest(content)
 
-    def keep_manifest(self, name: Name, record: ManifestRecord) -> None:
+    def keep_manifest(self, name: Name, record: ManifestFile) -> None:
         """Keep a copy of a manifest."""
         facts = {
             "version": _VERSION,
@@ -172,12 +164,12 @@ def _parse_origin(content: bytes) -> BlobOrigin | None:
     return BlobOrigin(text, insecure, recipe if isinstance(recipe, str) else None)
 
 
-def _parse_manifest(content: bytes) -> ManifestRecord | None:
+def _parse_manifest(content: bytes) -> ManifestFile | None:
     facts, rest = _split(content)
     modified = facts.get("modified_ns")
     if type(modified) is not int or facts.get("digest") != Digest.of(rest).hex:
         return None
-    return ManifestRecord(rest, modified)
+    return ManifestFile(rest, modified)
 
 
 def _header(facts: Mapping[str, Any]) -> bytes:

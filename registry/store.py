@@ -44,7 +44,7 @@ from registry.lock import StoreLock
 from registry.manifest import Manifest
 from registry.manifests import ManifestFile, Manifests
 from registry.names import Name, nearest
-from registry.records import BlobOrigin, ManifestRecord, Records
+from registry.records import BlobOrigin, Records
 from registry.transfer.journal import PartialPlan
 from registry.transfer.partial import PartialFile, arrived_bytes
 
@@ -367,8 +367,7 @@ class Store:
     def keep_copy(self, name: Name) -> None:
         """Keep a copy of a manifest from which damage can be repaired. Never raises."""
         with contextlib.suppress(RegistryError, OSError):
-            file = self._manifests.read(name)
-            self.records.keep_manifest(name, ManifestRecord(file.content, file.modified_ns))
+            self.records.keep_manifest(name, self._manifests.read(name))
 
     def _install(self, name: Name, content: bytes) -> StoredModel:
         target = self._manifests.find(name) or name

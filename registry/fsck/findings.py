@@ -1,4 +1,4 @@
-"""What a check says: findings, how far it is, and what it has seen in all."""
+"""What a check says: findings, and what it has seen in all."""
 
 from __future__ import annotations
 
@@ -30,15 +30,6 @@ class Finding:
     def is_damage(self) -> bool:
         """True when content is lost; False for what is merely out of place."""
         return self.kind in DAMAGE
-
-
-@dataclass(frozen=True, slots=True)
-class CheckProgress:
-    """How far the reading of the blobs is."""
-
-    path: str
-    done_bytes: int
-    total_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from registry.digest import Digest
 from registry.errors import InvalidName, RegistryError
 from registry.fsck.findings import Finding
 from registry.manifest import Manifest
-from registry.manifests import Manifests
+from registry.manifests import ManifestFile, Manifests
 from registry.names import Name
-from registry.records import ManifestRecord
 from registry.store import Store
 
 _MAX_CHANGED_BYTES = 8  # another manifest has other digests, of 64 characters each
@@ -54,12 +53,11 @@ def check_manifests(store: Store, survey: Survey) -> Iterator[Finding]:
 
 def _check(store: Store, files: Manifests, name: Name, survey: Survey) -> Finding | None:
     try:
-        file = files.read(name)
-        manifest = Manifest.from_bytes(file.content)
+        now = files.read(name)
+        manifest = Manifest.from_bytes(now.content)
     except RegistryError as error:
         return _finding(name, error.message.removeprefix("manifest: "))
     survey.add(name, manifest)
-    now = ManifestRecord(file.content, file.modified_ns)
     before = store.records.manifest(name)
     if before is not None and _is_damage(before, now):
         return _finding(name, "its content has been corrupted")
@@ -68,7 +66,7 @@ def _check(store: Store, files: Manifests, name: Name, survey: Survey) -> Findin
     return None
 
 
-def _is_damage(before: ManifestRecord, now: ManifestRecord) -> bool:
+def _is_damage(before: ManifestFile, now: ManifestFile) -> bool:
     """True when the change is none that a program would have written: the time of the file is
     the same, or only a few bytes differ."""
     old, new = before.content, now.content

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from registry.errors import RegistryError, StoreReadOnly
 from registry.fsck.check import check
-from registry.fsck.findings import CheckProgress, CheckTotals, Finding
+from registry.fsck.findings import CheckTotals, Finding
 from registry.fsck.manifest_files import Survey, check_manifests
 from registry.fsck.repair import repair_locally, restore_from_files
 from registry.progress import Progress
@@ -69,15 +69,11 @@ async def check_store(library: Library, quick: bool, repair: bool) -> AsyncGener
     if repair and library.read_only:
         raise StoreReadOnly("repair the store")
     totals = FsckTotals()
+    steps = [_check(library, quick, totals)]
     if repair:
-        async with aclosing(_repair_manifests(library, totals)) as events:
-            async for event in events:
-                yield event
-    async with aclosing(_check(library, quick, totals)) as events:
-        async for event in events:
-            yield event
-    if repair:
-        async with aclosing(_repair_all(library, totals)) as events:
+        steps = [_repair_manifests(library, totals), *steps, _repair_all(library, totals)]
+    for step in steps:
+        async with aclosing(step) as events:
             async for event in events:
                 yield event
     yield totals
@@ -86,7 +82,7 @@ async def check_store(library: Library, quick: bool, repair: bool) -> AsyncGener
 async def _check(library: Library, quick: bool, totals: FsckTotals) -> AsyncGenerator[FsckEvent]:
     async with aclosing(batches(check(library.store, quick))) as found:
         async for batch in found:
-            reading = [event for event in batch if isinstance(event, CheckProgress)]
+            reading = [event for event in batch if isinstance(event, Progress)]
             for event in batch:
                 if isinstance(event, Finding):
                     totals.findings.append(event)
@@ -94,7 +90,7 @@ async def _check(library: Library, quick: bool, totals: FsckTotals) -> AsyncGene
                 elif isinstance(event, CheckTotals):
                     totals.seen = event
             if reading:
-                yield Progress("checking", reading[-1].done_bytes, reading[-1].total_bytes)
+                yield reading[-1]
 
 
 async def _repair_manifests(library: Library, totals: FsckTotals) -> AsyncGenerator[FsckEvent]:

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.digest import Digest
+from registry.manifests import ManifestFile
 from registry.names import Name
 from registry.records import (
     MIN_BLOB_BYTES,
     BlobOrigin,
-    ManifestRecord,
     Records,
 )
 
@@ -56,7 +56,7 @@ def test_small_blobs_have_no_record_unless_they_were_made_here(tmp_path: Path) -
 
 def test_a_copy_of_a_manifest_is_kept_whatever_the_case_of_its_name(tmp_path: Path) -> None:
     records = Records(tmp_path)
-    record = ManifestRecord(b'{\n"schemaVersion":2}', 12345)
+    record = ManifestFile(b'{\n"schemaVersion":2}', 12345)
     records.keep_manifest(Name.parse("User/M:Q4"), record)
     assert records.manifest(Name.parse("user/m:q4")) == record
     records.drop_manifest(Name.parse("user/m:q4"))
@@ -67,7 +67,7 @@ def test_a_copy_of_a_manifest_is_kept_whatever_the_case_of_its_name(tmp_path: Pa
 def test_every_flipped_bit_of_a_record_makes_it_say_nothing_or_the_same(tmp_path: Path) -> None:
     records, name = Records(tmp_path), Name.parse("m")
     records.keep_origin(DIGEST, MIN_BLOB_BYTES, ORIGIN)
-    records.keep_manifest(name, ManifestRecord(b"{}", 5))
+    records.keep_manifest(name, ManifestFile(b"{}", 5))
     path = tmp_path / ".hearth" / "blobs" / DIGEST.hex
     whole = path.read_bytes()
     for bit in range(len(whole) * 8):
@@ -95,14 +95,14 @@ def test_a_disk_that_cannot_be_written_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / ".hearth").write_bytes(b"")
     records = Records(tmp_path)
     records.keep_origin(DIGEST, MIN_BLOB_BYTES, ORIGIN)
-    records.keep_manifest(Name.parse("m"), ManifestRecord(b"{}", 5))
+    records.keep_manifest(Name.parse("m"), ManifestFile(b"{}", 5))
     assert (records.origin(DIGEST), records.manifest(Name.parse("m"))) == (None, None)
 
 
 def test_what_a_killed_process_left_is_swept_when_it_is_old(tmp_path: Path) -> None:
     records = Records(tmp_path)
     records.keep_origin(DIGEST, MIN_BLOB_BYTES, ORIGIN)
-    records.keep_manifest(Name.parse("m"), ManifestRecord(b"{}", 5))
+    records.keep_manifest(Name.parse("m"), ManifestFile(b"{}", 5))
     for folder in ("blobs", "manifests/registry.ollama.ai/library/m"):
         (tmp_path / ".hearth" / folder / ".half").write_bytes(b"")
     records.sweep(0.0)

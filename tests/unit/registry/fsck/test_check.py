@@ -9,7 +9,8 @@ import pytest
 
 from registry.digest import Digest
 from registry.fsck.check import check
-from registry.fsck.findings import CheckProgress, Finding
+from registry.fsck.findings import Finding
+from registry.progress import Progress
 from registry.store import Store
 from tests.unit.registry.store_models import checked, findings, install, manifest_path, put_blob
 
@@ -150,9 +151,10 @@ def test_dangling_parts_of_transfers_are_found(store: Store) -> None:
 
 def test_how_far_the_reading_is_can_be_followed(store: Store) -> None:
     install(store, "a", WEIGHTS, b"x")
-    steps = [event for event in check(store) if isinstance(event, CheckProgress)]
-    assert [step.done_bytes for step in steps] == sorted(step.done_bytes for step in steps)
-    assert steps[-1].done_bytes == steps[-1].total_bytes == len(WEIGHTS) + 3
+    steps = [event for event in check(store) if isinstance(event, Progress)]
+    done = [step.completed or 0 for step in steps]
+    assert done == sorted(done)
+    assert steps[-1].completed == steps[-1].total == len(WEIGHTS) + 3
 
 
 def test_a_read_only_store_is_checked_and_not_written_to(store: Store) -> None:
@@ -170,7 +172,7 @@ def test_a_model_that_is_deleted_while_it_is_read_is_no_finding(store: Store) ->
     stored = store.models()[0]
     found: list[Finding] = []
     for event in check(store):
-        if isinstance(event, CheckProgress) and store.models():
+        if isinstance(event, Progress) and store.models():
             store.delete(stored.name)
         if isinstance(event, Finding):
             found.append(event)
