@@ -16,9 +16,9 @@ from modelfile.convert.decoder import MAX_LAYERS
 from modelfile.convert.general import general_metadata
 from modelfile.convert.layout import lay_out
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import ConversionPlan
+from modelfile.convert.plan import ComputedWeight, ConversionPlan
 from modelfile.convert.pooling_type import pooling_metadata
-from modelfile.convert.tensor_data import ComputedTensor, TensorSource, source_of
+from modelfile.convert.tensor_data import TensorSource, source_of
 from modelfile.convert.writer import Report, write
 from modelfile.errors import ConvertError
 from registry.errors import shown
@@ -94,11 +94,9 @@ def tensor_names(architecture: str, block_count: int) -> gguf.TensorNameMap:
 
 def _contents(
     plan: ConversionPlan, entries: Mapping[str, TensorEntry], type: str
-) -> list[TensorSource | ComputedTensor]:
+) -> list[TensorSource | ComputedWeight]:
     names = tensor_names(plan.architecture, plan.block_count)
-    contents: list[TensorSource | ComputedTensor] = [
-        ComputedTensor(computed) for computed in plan.computed
-    ]
+    contents: list[TensorSource | ComputedWeight] = [*plan.computed]
     for weight in plan.weights:
         name = target_name(names, weight.name)
         kind = "F32" if _needs_f32(name, weight.target_shape) else type
@@ -110,9 +108,9 @@ def _needs_f32(name: str, shape: tuple[int, ...]) -> bool:
     return len(shape) < 2 or name.endswith(_ALWAYS_F32) or name == _TOKEN_TYPES
 
 
-def _described(content: TensorSource | ComputedTensor) -> tuple[str, tuple[int, ...], str]:
-    if isinstance(content, ComputedTensor):
-        return content.computed.name, (len(content.computed.values),), "F32"
+def _described(content: TensorSource | ComputedWeight) -> tuple[str, tuple[int, ...], str]:
+    if isinstance(content, ComputedWeight):
+        return content.name, (len(content.values),), "F32"
     return content.name, content.weight.target_shape, content.type
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from modelfile.convert.architectures.gemma3 import text_part
@@ -31,36 +30,18 @@ from modelfile.convert.layout import lay_out
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.plan import ConversionPlan
 from modelfile.convert.quantized import check_prequantized, config_from, quantization_name
-from modelfile.convert.tensor_data import CopiedTensor
 from modelfile.convert.writer import Report, write
 from modelfile.errors import ConvertError
 from registry.errors import shown
 from registry.formats.gguf.header import CHECKPOINT, GgufHeader, TensorInfo
 from registry.formats.gguf.tensors import MAX_NAME_BYTES
 from registry.formats.safetensors import TensorEntry
+from registry.formats.safetensors.header import DTYPE_BITS
 
 _MAX_CONFIG_BYTES: Final = 1 << 20  # the longest text in a GGUF header
 _MAX_RANK: Final = 4
-_TYPES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "F32": "F32",
-        "F16": "F16",
-        "BF16": "BF16",
-        "F64": "F64",
-        "F8_E4M3": "I8",
-        "F8_E5M2": "I8",
-        "F8_E8M0": "I8",
-        "U8": "I8",
-        "I8": "I8",
-        "BOOL": "I8",
-        "U16": "I16",
-        "I16": "I16",
-        "U32": "I32",
-        "I32": "I32",
-        "U64": "I64",
-        "I64": "I64",
-    }
-)
+_SAME: Final = ("F64", "F32", "F16", "BF16")  # types of GGUF too; of others it has the width
+_TYPES: Final = {kind: kind if kind in _SAME else f"I{bits}" for kind, bits in DTYPE_BITS.items()}
 # What a packed map has in place of its .weight, and a stack of them behind its name
 _PACKED: Final = (".qweight", ".weight_packed", "_blocks")
 
@@ -90,7 +71,7 @@ def write_prequantized(
         (*own, *(value for value in tokens if value.key not in known)),
         [(name, entry.shape or (1,), _TYPES[entry.dtype]) for name, entry in tensors.items()],
     )
-    write(target, layout, [CopiedTensor(entry) for entry in tensors.values()], report)
+    write(target, layout, list(tensors.values()), report)
     return ConversionResult(plan.architecture, quantization_name(config), len(tensors))
 
 

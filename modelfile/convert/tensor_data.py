@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelfile.convert.numerics import WIDTHS, convert_dtype, dtype_of, from_float32, to_float32
-from modelfile.convert.plan import ComputedWeight, Weight
+from modelfile.convert.plan import Weight
 from modelfile.errors import ConvertError
 from registry.atomic import open_regular
 from registry.formats.safetensors import TensorEntry
@@ -76,28 +76,6 @@ class TensorSource:
             raise ConvertError(
                 f"tensor {entry.name} has values too large for F16; convert to BF16 or F32"
             ) from None
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedTensor:
-    """A tensor of any type whose bytes are copied as they are."""
-
-    entry: TensorEntry
-
-    def ranges(self) -> Iterator[tuple[TensorEntry, int, int]]:
-        """See TensorSource.ranges."""
-        yield self.entry, self.entry.start, self.entry.size_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedTensor:
-    """A tensor of F32 values that no file holds."""
-
-    computed: ComputedWeight
-
-    def pieces(self) -> Iterator[NDArray[Any]]:
-        """Its values."""
-        yield np.array(self.computed.values, "<f4")
 
 
 def source_of(

@@ -13,13 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from modelfile.convert.layout import FileLayout, padded
-from modelfile.convert.tensor_data import ComputedTensor, CopiedTensor, TensorSource
+from modelfile.convert.plan import ComputedWeight
+from modelfile.convert.tensor_data import TensorSource
 from modelfile.errors import ConvertError
 from registry.atomic import copy_range, open_regular, whole_file, write_all
 from registry.errors import StoreFull
+from registry.formats.safetensors import TensorEntry
 
-Content = TensorSource | CopiedTensor | ComputedTensor
+Content = TensorSource | TensorEntry | ComputedWeight  # an entry is copied as it is
 Report = Callable[[str, int, int], None]  # status, bytes written, bytes in all
 STATUS: Final = "converting"
 
@@ -55,16 +59,23 @@ def _write_contents(
 
 def _tensor(output: int, content: Content) -> Iterator[int]:
     """Writes one tensor; gives the bytes of each piece."""
-    if isinstance(content, CopiedTensor) or (isinstance(content, TensorSource) and content.plain):
+    if isinstance(content, ComputedWeight):
+        yield write_all(output, np.array(content.values, "<f4").tobytes())
+    elif isinstance(content, TensorEntry):
+        yield from _copy(output, content, content.start, content.size_bytes)
+    elif content.plain:
         for entry, start, size_bytes in content.ranges():
-            source = open_regular(entry.path)
-            try:
-                yield from copy_range(source, start, size_bytes, output)
-            except EOFError:
-                name = entry.path.name
-                raise ConvertError(f"{name} became shorter while being read") from None
-            finally:
-                os.close(source)
-        return
-    for piece in content.pieces():
-        yield write_all(output, piece.data.cast("B"))
+            yield from _copy(output, entry, start, size_bytes)
+    else:
+        for piece in content.pieces():
+            yield write_all(output, piece.data.cast("B"))
+
+
+def _copy(output: int, entry: TensorEntry, start: int, size_bytes: int) -> Iterator[int]:
+    source = open_regular(entry.path)
+    try:
+        yield from copy_range(source, start, size_bytes, output)
+    except EOFError:
+        raise ConvertError(f"{entry.path.name} became shorter while being read") from None
+    finally:
+        os.close(source)

@@ -27,26 +27,12 @@ MAX_METADATA_KEYS = 1 << 16
 _LENGTH_BYTES = 8
 _LARGEST = 1 << 63
 
-DTYPE_BITS: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "BOOL": 8,
-        "U8": 8,
-        "I8": 8,
-        "F8_E4M3": 8,
-        "F8_E5M2": 8,
-        "F8_E8M0": 8,
-        "U16": 16,
-        "I16": 16,
-        "F16": 16,
-        "BF16": 16,
-        "U32": 32,
-        "I32": 32,
-        "F32": 32,
-        "U64": 64,
-        "I64": 64,
-        "F64": 64,
-    }
-)
+DTYPE_BITS: Final = {
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 8),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 16),
+    **dict.fromkeys(("U32", "I32", "F32"), 32),
+    **dict.fromkeys(("U64", "I64", "F64"), 64),
+}
 
 
 @dataclass(frozen=True, slots=True)
