@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,9 +55,7 @@ def model_of_path(client: Client, text: str) -> str:
         if installed is None:
             brought = {key: digest if file == weights else upload.bring(file)
                        for key, file in files.items()}  # fmt: skip
-            with closing(client.create({"model": name, "files": brought})) as lines:
-                for line in lines:
-                    upload.view.show(line)
+            upload.create({"model": name, "files": brought})
     return name
 
 
@@ -94,4 +91,5 @@ def _is_linked(path: Path, installed: Mapping[str, Any], store: Path | None) -> 
 def _pulled(client: Client, path: Path) -> str:
     from cli.progress import follow, style_for
 
-    return follow(client.pull(str(path)), style_for(as_json=False, quiet=False)) or _name(path)
+    pulled = follow(client.pull(str(path)), style_for(as_json=False, quiet=False))
+    return str(pulled.get("model") or _name(path))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from cli.file_groups import FileGroup, FileGroups
 from cli.render import size
@@ -31,15 +31,14 @@ _LAYERS = ("using existing layer ", "creating new layer ")  # of interest to pro
 _MAX_BARS = 6
 
 
-class ProgressView(Protocol):
-    """A way to show progress."""
+class ProgressView:
+    """A way to show progress; this one shows nothing."""
 
     def show(self, line: TaskProgress) -> None:
         """Take one line of the daemon."""
 
     def close(self) -> None:
         """No more lines come."""
-        return
 
 
 def style_for(as_json: bool, quiet: bool) -> Style:
@@ -51,19 +50,18 @@ def style_for(as_json: bool, quiet: bool) -> Style:
     return "bars" if can_move(sys.stderr) else "lines"
 
 
-def follow(lines: Generator[TaskProgress, None, None], style: Style) -> str | None:
-    """Show all lines; gives the name that the last one has. Ctrl-C and errors close lines,
-    which cancels the transfer, and are raised again."""
-    view = view_for(style)
-    name = None
-    try:
-        with closing(lines):
-            for line in lines:
-                view.show(line)
-                name = line.get("model", name)
-    finally:
-        view.close()
-    return name
+def follow(
+    lines: Generator[Any, None, None], style: Style, tell: Callable[[Any], bool] = lambda _: False
+) -> Any:
+    """Show all lines; gives the last one. tell: prints those that are no progress, and says
+    whether a line is such a one; programs get all as they are. Ctrl-C and errors close lines,
+    which ends the task, and are raised again."""
+    last: dict[str, Any] = {}
+    with closing(view_for(style)) as view, closing(lines):
+        for last in lines:
+            if style == "json" or not tell(last):
+                view.show(last)  # type: ignore[arg-type]
+    return last
 
 
 def is_to_be_pulled(error: ClientError, model: str) -> bool:
@@ -79,7 +77,8 @@ def pull_missing(client: Client, model: str, missing: ClientError) -> str:
     from runner.client import ClientError
 
     try:
-        return follow(client.pull(model), style_for(as_json=False, quiet=False)) or model
+        pulled = follow(client.pull(model), style_for(as_json=False, quiet=False))
+        return str(pulled.get("model", model))
     except ClientError as error:
         if error.code == "offline":
             raise missing from None
@@ -91,21 +90,14 @@ def pull_missing(client: Client, model: str, missing: ClientError) -> str:
 
 
 def view_for(style: Style) -> ProgressView:
-    if style == "bars":
-        return BarProgress()
+    """A view of that style. Close it."""
     views: dict[str, Callable[[], ProgressView]] = {
+        "bars": BarProgress,
         "lines": LineProgress,
         "json": JsonProgress,
-        "quiet": NoProgress,
+        "quiet": ProgressView,
     }
     return views[style]()
-
-
-class NoProgress(ProgressView):
-    """Shows nothing."""
-
-    def show(self, line: TaskProgress) -> None:
-        return
 
 
 class JsonProgress(ProgressView):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cli.errors import CliError
 from cli.staged_file import staged, store_folder
@@ -56,6 +56,13 @@ class BlobUploader:
             if digest is not None:
                 return digest
         return self._send(path)
+
+    def create(self, body: Mapping[str, Any]) -> None:
+        """Have a model built. Ctrl-C and errors close the request, which ends the work. Raises
+        ClientError."""
+        with closing(self.client.create(body)) as lines:
+            for line in lines:
+                self.view.show(line)
 
     def _in_store(self, path: Path) -> str | None:
         """The digest of a file that is a blob of the store, whose name tells it."""

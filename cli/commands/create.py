@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,6 @@ from cli.completion import quantization_types
 from cli.errors import USAGE, CliError
 
 if TYPE_CHECKING:
-    from cli.upload import BlobUploader
     from runner.client import Client
 
 
@@ -124,7 +122,7 @@ def _create(
             body["adapters"] = delivery.bring_all(given.adapters)
         if given.draft:
             body["draft_files"] = delivery.bring_all(given.draft)
-        _follow(client, body | delivery.bring_all(options), delivery)
+        delivery.create(body | delivery.bring_all(options))
 
 
 def _quantization(
@@ -170,10 +168,3 @@ def _check_name(client: Client, name: str) -> None:
     except ClientError as error:
         if error.code == "invalid_value":
             raise
-
-
-def _follow(client: Client, body: dict[str, Any], delivery: BlobUploader) -> None:
-    """Have the model built. Ctrl-C and errors close the request, which ends the work."""
-    with closing(client.create(body)) as lines:
-        for line in lines:
-            delivery.view.show(line)

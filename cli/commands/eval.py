@@ -63,20 +63,17 @@ def _measure(
     from contextlib import closing
 
     from cli.progress import style_for, view_for
-    from runner.replies import TaskProgress
 
     view = view_for(style_for(as_json=False, quiet=quiet))
+    body = {"model": model, "text": text, "context": context}
     result: dict[str, Any] = {}
-    try:
-        body = {"model": model, "text": text, "context": context}
-        with closing(client.evaluate(body)) as lines:
-            for line in lines:
-                if line.get("status") == "success":
-                    result = {key: value for key, value in line.items() if key != "status"}
-                else:
-                    view.show(TaskProgress(**{**line, "status": f"evaluating {model}"}))  # type: ignore[typeddict-item]
-    finally:
-        view.close()
+    with closing(view), closing(client.evaluate(body)) as lines:
+        for line in lines:
+            if line.get("status") == "success":
+                result = {key: value for key, value in line.items() if key != "status"}
+            else:
+                line["status"] = f"evaluating {model}"
+                view.show(line)
     return result
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from cli.errors import ERROR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cli.progress import ProgressView
 
 
 def command(
@@ -27,42 +21,22 @@ def command(
     Reads every file. The exit code is 1 if damage remains. A file is never removed if it may be
     the only copy.
     """
-    from contextlib import closing
-
     from cli.connection import connect
-    from cli.progress import style_for, view_for
+    from cli.progress import follow, style_for
 
-    summary: dict[str, Any] = {}
-    client = connect()
-    with closing(client.fsck(quick, repair)) as lines:
-        if as_json:
-            for summary in lines:
-                print(json.dumps(summary, ensure_ascii=False), flush=True)
-        else:
-            view = view_for(style_for(as_json=False, quiet=False))
-            try:
-                summary = _show(lines, view)
-            finally:
-                view.close()
-            print(summed_up(summary))
+    summary = follow(connect().fsck(quick, repair), style_for(as_json, quiet=False), _tell)
+    if not as_json:
+        print(summed_up(summary))
     if summary.get("unmended"):
         raise typer.Exit(ERROR)
 
 
-def _show(lines: Iterable[dict[str, Any]], view: ProgressView) -> dict[str, Any]:
-    """Show all lines as they come; gives the last one."""
-    from runner.replies import TaskProgress
-
-    last: dict[str, Any] = {}
-    for line in lines:
-        last = line
-        if "finding" in line:
-            print(described(line["finding"]))
-        elif "outcome" in line:
-            print(outcome(line["outcome"]))
-        elif "total" in line:
-            view.show(TaskProgress(**line))  # type: ignore[typeddict-item]
-    return last
+def _tell(line: dict[str, Any]) -> bool:
+    if "finding" in line:
+        print(described(line["finding"]))
+    elif "outcome" in line:
+        print(outcome(line["outcome"]))
+    return "total" not in line
 
 
 def described(finding: dict[str, Any]) -> str:

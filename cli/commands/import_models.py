@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import typer
 
 from cli.errors import ERROR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cli.progress import ProgressView
 
 _HEADER = ("NAME", "SIZE", "STATE")
 
@@ -41,61 +36,37 @@ def command(
 
     Every file is read once and verified. The other program keeps its models.
     """
-    from contextlib import closing
     from pathlib import Path
 
     from cli.connection import connect
+    from cli.progress import follow, style_for
 
     body: dict[str, Any] = {"source": program, "names": names or [], "copy": copy}
     body["dry_run"] = list_only
     if path:
         body["path"] = str(Path(path).expanduser().absolute())
-    client = connect()
-    with closing(client.import_models(body)) as lines:
-        refused = _as_json(lines) if as_json else _shown(lines, list_only)
-    if refused:
+    found: list[dict[str, Any]] = []
+    tell = partial(_tell, found)
+    last = follow(connect().import_models(body), style_for(as_json, quiet=False), tell)
+    if list_only and not as_json:
+        _table(found)
+    elif not as_json:
+        _summary(found, last)
+    if last.get("refused"):
         raise typer.Exit(ERROR)
 
 
-def _as_json(lines: Iterable[dict[str, Any]]) -> int:
-    last: dict[str, Any] = {}
-    for last in lines:
-        print(json.dumps(last, ensure_ascii=False), flush=True)
-    return int(last.get("refused", 0))
-
-
-def _shown(lines: Iterable[dict[str, Any]], list_only: bool) -> int:
-    """Show all lines; gives how many models were refused."""
-    from cli.progress import style_for, view_for
-
-    found: list[dict[str, Any]] = []
-    view, last = view_for(style_for(as_json=False, quiet=False)), {}
-    try:
-        for last in lines:
-            if "found" in last:
-                found.append(last["found"])
-            else:
-                _step(last, view)
-    finally:
-        view.close()
-    if list_only:
-        _table(found)
-    else:
-        _summary(found, last)
-    return int(last.get("refused", 0))
-
-
-def _step(line: dict[str, Any], view: ProgressView) -> None:
-    from runner.replies import TaskProgress
-
+def _tell(found: list[dict[str, Any]], line: dict[str, Any]) -> bool:
+    """found gets what there is."""
     result = line.get("imported")
-    if isinstance(result, dict):
+    if "found" in line:
+        found.append(line["found"])
+    elif isinstance(result, dict):
         name = result["model"]
         print(f"imported '{name}'" if result["imported"] else f"{name}: {result['reason']}")
     elif "note" in line:
         print(line["note"])
-    elif "total" in line:
-        view.show(TaskProgress(**line))  # type: ignore[typeddict-item]
+    return "total" not in line
 
 
 def _table(found: list[dict[str, Any]]) -> None:

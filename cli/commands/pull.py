@@ -44,12 +44,12 @@ def command(
     client = connect()
     for source in names:
         try:
-            stored = follow(client.pull(_place(source), insecure, name), style)
+            pulled = follow(client.pull(_place(source), insecure, name), style)
         except ClientError as error:
             worst = max(worst, report(error))
         else:
             if style not in ("json", "quiet"):
-                print(f"pulled '{stored or source}'")
+                print(f"pulled '{pulled.get('model', source)}'")
     if worst != OK:
         raise typer.Exit(worst)
 
