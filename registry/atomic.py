@@ -58,6 +58,13 @@ def free_bytes(directory: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
+def require_space(operation: str, directory: Path, needed_bytes: int) -> None:
+    """Raises StoreFull when so many bytes do not fit there any more."""
+    free = free_bytes(directory)
+    if needed_bytes > free:
+        raise StoreFull(operation, errno.ENOSPC, needed_bytes, free)
+
+
 def make_directory(path: Path) -> None:
     """Make path and its missing parents, mode 0700. Raises OSError."""
     missing = [p for p in (path, *path.parents) if not p.exists()]

@@ -6,7 +6,6 @@ Owns paths, sizes, reading and writing of blobs/. Knows nothing of manifests.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import stat
@@ -19,8 +18,8 @@ from registry.atomic import (
     TempFile,
     fault_of,
     faults,
-    free_bytes,
     open_regular,
+    require_space,
     sync_directory,
 )
 from registry.digest import Digest
@@ -29,7 +28,6 @@ from registry.errors import (
     BlobMissing,
     BlobTooLarge,
     DigestMismatch,
-    StoreFull,
 )
 from registry.incoming_files import Advance, make_private, read_content
 from registry.records import Records
@@ -140,9 +138,7 @@ class Blobs:
 
         Raises StoreFull when size_bytes are known to be more than is free, StoreFault.
         """
-        free = free_bytes(self._temporary)
-        if size_bytes is not None and size_bytes > free:
-            raise StoreFull("write the blob", errno.ENOSPC, size_bytes, free)
+        require_space("write the blob", self._temporary, size_bytes or 0)
         with faults("write the blob", self.directory, size_bytes or 0):
             file = TempFile(self._temporary, _TEMPORARY)
         try:

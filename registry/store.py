@@ -14,7 +14,6 @@ thread.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import threading
@@ -25,7 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from registry.atomic import DIRECTORY_MODE, faults, free_bytes, make_directory, write_file
+from registry.atomic import DIRECTORY_MODE, faults, make_directory, require_space, write_file
 from registry.blobs import Blobs, BlobWriter
 from registry.digest import Digest
 from registry.errors import (
@@ -35,7 +34,6 @@ from registry.errors import (
     RegistryError,
     StoreError,
     StoreFault,
-    StoreFull,
     StoreReadOnly,
 )
 from registry.incoming_files import PREFIX as INCOMING
@@ -188,20 +186,13 @@ class Store:
 
         Raises StoreReadOnly, StoreFull when what is missing does not fit, StoreFault.
         """
-        self._require_writable("write the blob")
-        partial = PartialFile(self._temporary, plan)
-        missing, free = plan.size_bytes - partial.arrived_bytes, free_bytes(self._temporary)
-        if missing > free:
-            partial.close()
-            raise StoreFull("write the blob", errno.ENOSPC, missing, free)
-        return partial
+        self.require_space(plan.size_bytes - self.partial_bytes(plan))
+        return PartialFile(self._temporary, plan)
 
     def require_space(self, needed_bytes: int) -> None:
         """Raises StoreFull when so many bytes do not fit any more, StoreReadOnly."""
         self._require_writable("write the blob")
-        free = free_bytes(self._temporary)
-        if needed_bytes > free:
-            raise StoreFull("write the blob", errno.ENOSPC, needed_bytes, free)
+        require_space("write the blob", self._temporary, needed_bytes)
 
     def partial_bytes(self, plan: PartialPlan) -> int:
         """How many bytes of a transfer are kept already."""

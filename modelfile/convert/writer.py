@@ -6,9 +6,7 @@ few MiB, or one head of one projection, in memory.
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,8 +17,7 @@ from modelfile.convert.layout import FileLayout, padded
 from modelfile.convert.plan import ComputedWeight
 from modelfile.convert.tensor_data import TensorSource
 from modelfile.errors import ConvertError
-from registry.atomic import copy_range, open_regular, whole_file, write_all
-from registry.errors import StoreFull
+from registry.atomic import copy_range, open_regular, require_space, whole_file, write_all
 from registry.formats.safetensors import TensorEntry
 
 Content = TensorSource | TensorEntry | ComputedWeight  # an entry is copied as it is
@@ -31,9 +28,7 @@ STATUS: Final = "converting"
 def write(target: Path, layout: FileLayout, contents: Sequence[Content], report: Report) -> None:
     """Write the file; contents: one for each place of the layout. Raises ConvertError, StoreFull,
     OSError."""
-    free = shutil.disk_usage(target.parent).free
-    if free < layout.size_bytes:
-        raise StoreFull("write the model", errno.ENOSPC, layout.size_bytes, free)
+    require_space("write the model", target.parent, layout.size_bytes)
     with whole_file(target) as output:
         _write_contents(output, layout, contents, report)
 

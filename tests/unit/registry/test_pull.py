@@ -344,7 +344,7 @@ async def test_a_model_that_does_not_fit_is_refused_before_a_byte_is_fetched(
     remote: FakeRegistry, store: Store, pull_model: Pull, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote.add_model("t/m", CONTENT)
-    monkeypatch.setattr("registry.store.free_bytes", lambda _: len(CONTENT) - 1)
+    monkeypatch.setattr("registry.atomic.free_bytes", lambda _: len(CONTENT) - 1)
     with pytest.raises(StoreFull) as caught:
         await pull_model()
     assert caught.value.needed_bytes == len(CONTENT) + 2

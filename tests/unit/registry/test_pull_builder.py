@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from registry import gc
-from registry import store as store_module
 from registry.digest import Digest
 from registry.errors import InvalidGguf, RemoteUnreachable, StoreFull
 from registry.hosts.host import RemoteFile, RemoteModel
@@ -124,7 +123,7 @@ async def test_room_for_the_files_and_the_model_is_wanted_first(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = 2 * sum(len(data) for data in PARTS.values())
-    monkeypatch.setattr(store_module, "free_bytes", lambda _: needed - 1)
+    monkeypatch.setattr("registry.atomic.free_bytes", lambda _: needed - 1)
     with pytest.raises(StoreFull) as caught:
         await shop.pull()
     assert (caught.value.needed_bytes, shop.asked) == (needed, [])

@@ -3,8 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
-from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -240,8 +238,7 @@ def test_a_full_disk_is_found_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_checkpoint(tmp_path)
-    usage = namedtuple("usage", "total used free")(1, 1, 100)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr("registry.atomic.free_bytes", lambda _: 100)
     with pytest.raises(StoreFull, match="100 B are free") as caught:
         run(tmp_path)
     assert caught.value.errno == errno.ENOSPC

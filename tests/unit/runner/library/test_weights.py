@@ -248,7 +248,7 @@ async def test_a_model_without_weights_is_not_quantized(store: Store, jobs: Jobs
 async def test_too_little_space_is_told_before_the_work(
     store: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("registry.store.free_bytes", lambda directory: 5)
+    monkeypatch.setattr("registry.atomic.free_bytes", lambda directory: 5)
     with pytest.raises(StoreFull, match="5 B are free"):
         await builder(store, jobs, WeightsInput(checkpoint(store)))[0].build()
     assert jobs.ran == []
