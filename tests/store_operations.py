@@ -150,7 +150,7 @@ async def transfer(kind: str, store: Store, place: Place, streams: int = 2) -> N
         credentials = Credentials(place.root.parent / "auth.json", None)
         path = PULLED if kind == "pull" else "t/pushed"
         source = Repository(
-            web, base, path, RegistryAuthority(web, base, credentials, lambda _: None)
+            web, base, path, RegistryAuthority(web, base, credentials.find, lambda _: None)
         )
         if kind == "pull":
             fetcher = Fetcher(store, TransferRules(wait_scale=0.0, streams=streams))

@@ -14,7 +14,6 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import httpx
 
@@ -36,26 +35,20 @@ _REALMS = {
 }
 
 
-class CredentialSource(Protocol):
-    """Where credentials are found."""
-
-    def find(self, host: str) -> Credential | None:
-        """What to show to a registry, host being its name with the port."""
-
-
+FindCredential = Callable[[str], Credential | None]
 KeyOf = Callable[[str], OllamaKey | None]
 
 
 class RegistryAuthority:
-    """The credentials for one registry during one transfer. key_of: the key to sign token
-    requests with, for a host."""
+    """The credentials for one registry during one transfer. find: what to show to a host, its name
+    with the port; key_of: the key to sign token requests with there."""
 
     def __init__(
-        self, client: HttpClient, registry: httpx.URL, credentials: CredentialSource, key_of: KeyOf
+        self, client: HttpClient, registry: httpx.URL, find: FindCredential, key_of: KeyOf
     ) -> None:
         self._client = client
         self._registry = registry
-        self._credentials = credentials
+        self._find = find
         self._key_of = key_of
         self._authorization: str | None = None
         self._lock = asyncio.Lock()
@@ -82,7 +75,7 @@ class RegistryAuthority:
 
     async def _answer(self, challenge: str) -> str | None:
         kind, _, rest = challenge[:_MAX_CHALLENGE].strip().partition(" ")
-        credential = await asyncio.to_thread(self._credentials.find, _host(self._registry))
+        credential = await asyncio.to_thread(self._find, _host(self._registry))
         if kind.lower() == "basic" and credential is not None and not credential.identity:
             return _basic(credential)
         if kind.lower() != "bearer":
@@ -92,8 +85,8 @@ class RegistryAuthority:
 
     async def _token(self, given: Mapping[str, str], credential: Credential | None) -> str:
         realm = self._realm(given.get("realm", ""))
-        query = {name: given[name] for name in ("service",) if name in given}
-        pairs = [*query.items(), *(("scope", scope) for scope in given.get("scope", "").split())]
+        pairs = [("service", given["service"])] if "service" in given else []
+        pairs += [("scope", scope) for scope in given.get("scope", "").split()]
         request = await self._ask(realm, pairs, credential)
         response = await self._client.fetch(request, _MAX_TOKEN_BYTES)
         if response.status_code in (401, 403):

@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 import httpx
 
@@ -30,7 +33,7 @@ from registry.hosts.http.client import Authority, ClientRequest, HttpClient, rai
 from registry.hosts.oci_artifacts import Artifact, read_artifact
 from registry.hosts.reference import Reference
 from registry.hosts.web_files import WebFile
-from registry.manifest import CONFIG_TYPE, MANIFEST_TYPE, MAX_MANIFEST_BYTES, Descriptor, Manifest
+from registry.manifest import CONFIG_TYPE, MANIFEST_TYPE, Descriptor, Manifest
 from registry.names import DEFAULT_HOST, Name
 
 OCI_MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
@@ -71,6 +74,22 @@ class Repository:
         """The URL of something in the repository."""
         return self.base.join(f"/v2/{self.path}/{rest}")
 
+    def request(
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        content: Any = None,
+    ) -> ClientRequest:
+        """A request with the credentials for the repository. content: see ClientRequest."""
+        return ClientRequest(method, url, headers, content, self.authority)
+
+    async def fetch(
+        self, method: str, url: httpx.URL, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> httpx.Response:
+        """The whole answer to such a request. Raises RemoteError."""
+        return await self.client.fetch(self.request(method, url, headers))
+
     def blob(self, layer: Descriptor) -> RemoteFile:
         """A blob, to be fetched."""
         url = self.url(f"blobs/{layer.digest}")
@@ -86,7 +105,7 @@ class Repository:
         for _ in range(_MAX_TAG_PAGES):
             if url is None:
                 break
-            response = await self.client.fetch(ClientRequest("GET", url, {}, None, self.authority))
+            response = await self.fetch("GET", url)
             raise_for_status(response, f"repository {self.path}")
             tags += _tags_in(response.content)
             url = _next_page(response, self.base)
@@ -98,7 +117,7 @@ def open_repository(client: HttpClient, reference: Reference, access: HostAccess
     name = reference.name
     base = base_url(name.host, reference.plain or (client.insecure and _has_port(name.host)))
     authority = RegistryAuthority(
-        client, base, access.credentials, lambda host: _signing_key(host, access)
+        client, base, access.credentials.find, lambda host: _signing_key(host, access)
     )
     return Repository(client, base, f"{name.namespace}/{name.model}", authority)
 
@@ -106,7 +125,7 @@ def open_repository(client: HttpClient, reference: Reference, access: HostAccess
 async def check_login(client: HttpClient, host: str, credential: Credential) -> None:
     """Raises RemoteDenied when the registry does not accept the credential, RemoteError."""
     base = base_url(host, client.insecure)
-    authority = RegistryAuthority(client, base, _OneCredential(credential), lambda _: None)
+    authority = RegistryAuthority(client, base, lambda _: credential, lambda _: None)
     response = await client.fetch(ClientRequest("GET", base.join("/v2/"), {}, None, authority))
     if response.status_code == 404:
         raise RemoteRefused(f"{host} is not a registry: it has no /v2/")
@@ -129,17 +148,6 @@ def _signing_key(host: str, access: HostAccess) -> OllamaKey | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _OneCredential:
-    """One credential, whatever the host."""
-
-    credential: Credential
-
-    def find(self, host: str) -> Credential | None:
-        """See registry.auth.tokens.CredentialSource."""
-        return self.credential
-
-
-@dataclass(frozen=True, slots=True)
 class OciHost:
     """A model in a registry. reference: its tag, or the digest of its manifest."""
 
@@ -151,8 +159,7 @@ class OciHost:
         """See registry.hosts.host.Host."""
         url = self.repository.url(f"manifests/{self.reference}")
         accept = {"Accept": f"{MANIFEST_TYPE}, {OCI_MANIFEST_TYPE}"}
-        request = ClientRequest("GET", url, accept, None, self.repository.authority)
-        response = await self.repository.client.fetch(request, MAX_MANIFEST_BYTES)
+        response = await self.repository.fetch("GET", url, accept)
         if response.status_code == 404:
             raise await self._missing()
         raise_for_status(response, f"model {self.repository.path}:{self.reference}")

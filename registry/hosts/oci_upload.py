@@ -20,12 +20,7 @@ from registry.atomic import open_regular
 from registry.digest import Digest
 from registry.errors import BlobDamaged, RemoteError, RemoteRefused, RemoteUnreachable, shown
 from registry.hosts.host import RetryLater
-from registry.hosts.http.client import (
-    ClientRequest,
-    raise_for_status,
-    raise_if_transient,
-    same_origin,
-)
+from registry.hosts.http.client import raise_for_status, raise_if_transient, same_origin
 from registry.hosts.oci_registry import Repository
 from registry.manifest import Descriptor
 from registry.transfer.download import BlobProgress
@@ -59,10 +54,7 @@ class Upload:
 
     async def _is_there(self) -> bool:
         url = self.repository.url(f"blobs/{self.layer.digest}")
-        response = await self._fetch(
-            ClientRequest("HEAD", url, {}, None, self.repository.authority)
-        )
-        return response.status_code == 200
+        return (await self.repository.fetch("HEAD", url)).status_code == 200
 
     async def _begin(self) -> httpx.URL | None:
         """Where to send the blob; None when the registry took it from another repository."""
@@ -70,10 +62,7 @@ class Upload:
         if self.layer.source is not None:
             mount = {"mount": str(self.layer.digest), "from": self.layer.source.split(":")[0]}
             url = url.copy_merge_params(mount)
-        request = ClientRequest(
-            "POST", url, {"Content-Length": "0"}, None, self.repository.authority
-        )
-        response = await self._fetch(request)
+        response = await self.repository.fetch("POST", url, {"Content-Length": "0"})
         raise_for_status(response, f"repository {self.repository.path}")
         if response.status_code == 201:
             return None
@@ -95,9 +84,7 @@ class Upload:
             self.progress.completed_bytes = at
         url = location.copy_merge_params({"digest": str(self.layer.digest)})
         headers = {"Content-Length": "0", "Content-Type": "application/octet-stream"}
-        response = await self._fetch(
-            ClientRequest("PUT", url, headers, None, self.repository.authority)
-        )
+        response = await self.repository.fetch("PUT", url, headers)
         raise_for_status(response, f"blob {self.layer.digest}")
 
     async def _send_part(self, location: httpx.URL, at: int) -> tuple[httpx.URL, int]:
@@ -107,8 +94,7 @@ class Upload:
             "Content-Length": str(stop - at),
             "Content-Range": f"{at}-{stop - 1}",
         }
-        content = self._read(at, stop)
-        request = ClientRequest("PATCH", location, headers, content, self.repository.authority)
+        request = self.repository.request("PATCH", location, headers, self._read(at, stop))
         async with self.repository.client.open(request) as response:
             raise_if_transient(response)
             if response.status_code in (401, 416):
@@ -121,8 +107,7 @@ class Upload:
         """Where the upload stands, asked of the registry. One that it has forgotten begins
         anew."""
         try:
-            request = ClientRequest("GET", location, {}, None, self.repository.authority)
-            response = await self._fetch(request)
+            response = await self.repository.fetch("GET", location)
         except RemoteError:
             return location, at
         if response.status_code == 404:
@@ -147,9 +132,6 @@ class Upload:
                 self.progress.completed_bytes = max(self.progress.completed_bytes, at)
                 yield part
 
-    async def _fetch(self, request: ClientRequest) -> httpx.Response:
-        return await self.repository.client.fetch(request)
-
     async def _next(self, source: httpx.URL, response: httpx.Response) -> httpx.URL:
         """The URL for the next part. Raises RemoteRefused for one that must not be asked."""
         given = response.headers.get("location")
@@ -171,10 +153,8 @@ async def put_manifest(
 ) -> None:
     """Give a tag its manifest. Raises RemoteError."""
     url = repository.url(f"manifests/{reference}")
-    headers = {"Content-Type": media_type}
-    response = await repository.client.fetch(
-        ClientRequest("PUT", url, headers, content, repository.authority)
-    )
+    request = repository.request("PUT", url, {"Content-Type": media_type}, content)
+    response = await repository.client.fetch(request)
     raise_for_status(response, f"manifest {repository.path}:{reference}")
     stored = response.headers.get("docker-content-digest", "")
     if stored.startswith("sha256:") and stored != str(Digest.of(content)):

@@ -26,8 +26,9 @@ class HostKind:
 
     parse: what a text, its scheme in lower case and the rest mean; None: another kind is meant.
     Raises InvalidName, InvalidDigest. text: what parse reads as this place again; None where that
-    may hold a secret. open: the host; what speaks HTTP is imported by it only. precedence: kinds
-    with a smaller one are asked first. is_local: files of this machine, which need no network.
+    may hold a secret. open: the host; what speaks HTTP is imported by it only, so call it in a
+    thread. precedence: kinds with a smaller one are asked first. is_local: files of this machine,
+    which need no network.
     """
 
     name: str

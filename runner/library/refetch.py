@@ -3,6 +3,7 @@ HTTP client with it."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 
 from registry.digest import Digest
@@ -58,13 +59,14 @@ async def _file(
     client: HttpClient, access: HostAccess, lost: LostBlob, source: BlobSource
 ) -> RemoteFile:
     """The blob as the source has it. Raises RemoteError."""
-    host = source.reference.kind.open(source.reference, client, access)
+    reference = source.reference
+    host = await asyncio.to_thread(reference.kind.open, reference, client, access)
     if isinstance(host, OciHost):
         return host.repository.blob(Descriptor(MODEL_TYPE, lost.digest, lost.size_bytes))
     for file in (await host.resolve()).files:
         if _is_wanted(file.digest, file.size_bytes, lost):
             return file
-    raise RemoteMissing(f"{source.reference.name.short} has different content now")
+    raise RemoteMissing(f"{reference.name.short} has different content now")
 
 
 def _refuse_made(records: Records, lost: LostBlob) -> None:

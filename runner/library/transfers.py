@@ -86,7 +86,8 @@ class Transfers:
 
         access = self._access()
         async with HttpClient(self._agent, request.insecure) as client:
-            host = request.reference.kind.open(request.reference, client, access)
+            open_host, reference = request.reference.kind.open, request.reference
+            host = await asyncio.to_thread(open_host, reference, client, access)
             host = BaseHost(host, access.memory_bytes) if request.is_base else host
             await pull(host, self._fetcher, state, builder, request.name)
         await asyncio.to_thread(self._note_origin, request, state)

@@ -98,7 +98,7 @@ async def test_blobs_go_in_parts_and_are_mounted_from_other_repositories(
         base = base_url(address, plain=False)
         async with HttpClient("hearth/test") as web:
             tokens = RegistryAuthority(
-                web, base, Credentials(tmp_path / "a.json", None), lambda _: None
+                web, base, Credentials(tmp_path / "a.json", None).find, lambda _: None
             )
             repository = Repository(web, base, "team/model", tokens)
             await push(store, name, Destination(repository, "v1"), RateLimit(None), PullState())

@@ -79,7 +79,7 @@ async def pulled(faulty: Front, folder: Path) -> Store:
     base = httpx.URL(f"http://{faulty.address}")
     async with HttpClient("hearth/test", stall_s=60.0) as web:
         tokens = RegistryAuthority(
-            web, base, Credentials(folder / "auth.json", None), lambda _: None
+            web, base, Credentials(folder / "auth.json", None).find, lambda _: None
         )
         name = Name.parse(f"{faulty.address}/t/m")
         host = OciHost(Repository(web, base, "t/m", tokens), name, "latest")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from registry.errors import InvalidName
-from registry.hosts.host import Host, HostAccess, RemoteModel
+from registry.hosts.host import Host, HostAccess
 from registry.hosts.reference import HostKind, Reference, name_part
 from registry.names import DEFAULT_TAG, Name
 
@@ -65,23 +62,10 @@ def _text(reference: Reference) -> str:
     return f"hf.co/{reference.repo}{selector}{revision}"
 
 
-@dataclass(frozen=True, slots=True)
-class _LazyHub:
-    """The Hub's host, whose own library is imported when it is asked."""
-
-    reference: Reference
-    client: HttpClient
-    memory_bytes: int
-
-    async def resolve(self) -> RemoteModel:
-        """See registry.hosts.host.Host."""
-        hub = await asyncio.to_thread(import_module, "registry.hosts.hub")
-        host: Host = hub.HuggingFaceHost(self.client, self.reference, self.memory_bytes)
-        return await host.resolve()
-
-
 def _open(reference: Reference, client: HttpClient, access: HostAccess) -> Host:
-    return _LazyHub(reference, client, access.memory_bytes)
+    from registry.hosts.hub import HuggingFaceHost
+
+    return HuggingFaceHost(client, reference, access.memory_bytes)
 
 
 KIND = HostKind("huggingface", _parse, _text, _open)

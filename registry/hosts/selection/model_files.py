@@ -52,11 +52,17 @@ def select_files(
     models, adapters = variants_of(entries), variants_of(entries, adapters=True)
     found = [*models, *adapters] if selector is not None else models or adapters
     if found:
-        variant, note = _chosen(repo, found, projectors_of(entries), selector, memory_bytes)
-        beside = projector_for(variant, found, projectors_of(entries))
-        notes = [note, None if beside is None else with_projector(beside)]
+        projectors = projectors_of(entries)
+
+        def size_of(variant: Variant) -> int:
+            beside = projector_for(variant, found, projectors)
+            return variant.size_bytes + (0 if beside is None else beside.size_bytes)
+
+        choice = choose_variant(repo, found, selector, memory_bytes, size_of)
+        beside = projector_for(choice.variant, found, projectors)
+        notes = [choice.note, None if beside is None else with_projector(beside)]
         message = tuple(text for text in notes if text is not None)
-        return SelectedFiles(variant.entries, projector=beside, notes=message)
+        return SelectedFiles(choice.variant.entries, projector=beside, notes=message)
     adapter = adapter_of(repo, entries)
     variant = adapter or checkpoint_of(repo, entries)
     if selector is not None:
@@ -69,19 +75,3 @@ def select_files(
         return SelectedFiles(variant.entries, "adapter")
     note = "no GGUF files found: downloading safetensors to convert them"
     return SelectedFiles(variant.entries, notes=(note,))
-
-
-def _chosen(
-    repo: str,
-    found: list[Variant],
-    projectors: list[RepositoryFile],
-    selector: str | None,
-    memory_bytes: int,
-) -> tuple[Variant, str | None]:
-
-    def size_of(variant: Variant) -> int:
-        beside = projector_for(variant, found, projectors)
-        return variant.size_bytes + (beside.size_bytes if beside is not None else 0)
-
-    choice = choose_variant(repo, found, selector, memory_bytes, size_of)
-    return choice.variant, choice.note

@@ -52,7 +52,9 @@ def repository(
     if credential is not None:
         credentials.save(remote.address, credential)
     base = httpx.URL(remote.url)
-    return Repository(web, base, path, RegistryAuthority(web, base, credentials, lambda _: None))
+    return Repository(
+        web, base, path, RegistryAuthority(web, base, credentials.find, lambda _: None)
+    )
 
 
 @pytest.fixture

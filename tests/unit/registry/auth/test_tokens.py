@@ -17,16 +17,6 @@ from tests.registry_server import FakeRegistry, Handler, fake_registry
 KEY = OllamaKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
 
 
-class One:
-    """One credential for every host."""
-
-    def __init__(self, credential: Credential | None) -> None:
-        self.credential = credential
-
-    def find(self, host: str) -> Credential | None:
-        return self.credential
-
-
 def recorded(requests: list[tuple[str, str, str]]) -> Callable[[Handler], None]:
     def answer(handler: Handler) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0))).decode()
@@ -39,7 +29,7 @@ def recorded(requests: list[tuple[str, str, str]]) -> Callable[[Handler], None]:
 async def ask(remote: FakeRegistry, credential: Credential | None, key: OllamaKey | None) -> int:
     base = httpx.URL(remote.url)
     async with HttpClient("hearth/test") as web:
-        tokens = RegistryAuthority(web, base, One(credential), lambda _: key)
+        tokens = RegistryAuthority(web, base, lambda _: credential, lambda _: key)
         response = await web.fetch(ClientRequest("GET", base.join("/v2/"), {}, None, tokens))
     return response.status_code
 
