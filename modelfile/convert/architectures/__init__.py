@@ -55,6 +55,6 @@ def planner(config: Config, plans: Plans) -> Callable[[Config], ConversionPlan]:
     if kind not in plans:
         known = ", ".join(sorted(plans))
         raise ConvertError(
-            f"unknown architecture {shown(kind)} in {config.file}; known are {known}", "model_type"
+            f"unknown architecture {shown(kind)} in {config.file}; known are {known}"
         )
     return plans[kind]
