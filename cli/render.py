@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cli.terminal import can_colour, is_terminal
 
 if TYPE_CHECKING:
-    from runner.replies import RunningModelEntry
+    pass
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _SPANS = (
@@ -74,12 +74,6 @@ def _moment(text: str | None) -> datetime | None:
     if when.year <= 1:
         return None
     return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-
-
-def memory_of(model: RunningModelEntry) -> str:
-    """What a loaded model takes, or the one in whose memory it is."""
-    sharer = model.get("shares_memory_of")
-    return f"that of {sharer}" if sharer else size(model.get("size", 0))
 
 
 def processor(size_bytes: int, vram_bytes: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.render import memory_of, print_json, print_table, processor, short_digest, until
+from cli.render import print_json, print_table, processor, short_digest, size, until
 
 if TYPE_CHECKING:
     from runner.replies import RunningModelEntry
@@ -35,7 +35,7 @@ def row(model: RunningModelEntry, now: datetime) -> tuple[str, ...]:
     return (
         str(model.get("name") or model.get("model")),
         short_digest(model.get("digest")),
-        memory_of(model),
+        "shared" if shared else size(model.get("size", 0)),
         "-" if shared else processor(model.get("size", 0), model.get("size_vram", 0)),
         str(model.get("context_length") or "-"),
         until(model.get("expires_at"), now),

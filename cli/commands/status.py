@@ -58,17 +58,21 @@ def _facts(client: Client, about: JsonObject) -> dict[str, Any]:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from cli.render import memory_of, size, span
+    from cli.render import size, span
 
-    models = [f"{model['name']} ({memory_of(model)})" for model in facts["models"]]
-    memory, service = facts["memory_bytes"], facts["service"]
+    models = []
+    for model in facts["models"]:
+        sharer = model.get("shares_memory_of")
+        memory = f"shares {sharer}'s memory" if sharer else size(model["size"])
+        models.append(f"{model['name']} ({memory})")
+    total, service = facts["memory_bytes"], facts["service"]
     for name, value in (
         ("running", facts["url"]),
         ("version", facts["version"]),
         ("process", f"{facts['pid']}, up {span(facts['uptime_s'])}"),
         ("service", service or "no"),
         ("models", ", ".join(models) or "none in memory"),
-        ("memory", "unknown" if memory is None else f"{size(memory)} with all workers"),
+        ("memory", "unknown" if total is None else f"{size(total)} with all workers"),
         ("store", facts["store"]),
         ("log", facts["log"] or "where the daemon was started"),
     ):

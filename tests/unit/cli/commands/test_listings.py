@@ -90,9 +90,7 @@ def test_ps_counts_shared_memory_once(
     models = [LOADED, {**LOADED, "name": "poet:latest", **shared}]
     daemon.reply("GET", "/api/ps", {"models": models})
     assert execute(["ps"]) == 0
-    assert lines(capsys)[2] == (
-        "poet:latest 0123456789ab that of ember:latest - 2048 5 hours from now"
-    )
+    assert lines(capsys)[2] == "poet:latest 0123456789ab shared - 2048 5 hours from now"
 
 
 @pytest.mark.parametrize(
