@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cli.terminal import can_colour, is_terminal
+from cli.terminal import can_colour, columns, is_terminal
+from cli.wrap import cell_width
 
 if TYPE_CHECKING:
     pass
@@ -119,11 +120,16 @@ def print_json(value: Any) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on stdout: aligned columns, the whole of every cell also where it is no terminal."""
+    """A table on stdout: aligned columns, as close as a terminal needs them, and the whole of every
+    cell also where it is no terminal."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 4, 0, 0), header_style="bold")
+    gap = 4
+    if is_terminal(sys.stdout):
+        cells = sum(max(map(cell_width, column)) for column in zip(header, *rows, strict=True))
+        gap = max(1, min(gap, (columns() - cells) // len(header)))
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for name in header:
         table.add_column(name, overflow="fold")
     for row in rows:

@@ -98,3 +98,18 @@ def test_a_table_off_a_terminal_is_plain_and_never_cut(capsys: pytest.CaptureFix
         ["[red]b[/red]", "2", "B"],
     ]
     assert len({line.index(word) for line, word in zip(lines[1:], "12", strict=True)}) == 1
+
+
+@pytest.mark.parametrize(("columns", "gap"), [(60, 4), (18, 2), (14, 1)])
+def test_columns_move_together_where_a_terminal_is_narrow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, gap: int
+) -> None:
+    monkeypatch.setattr(render, "is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    render.print_table(("NAME", "SIZE", "ID"), [("ember", "6 MB", "f2")])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rstrip() for line in lines] == [
+        ("NAME " + " " * gap + "SIZE" + " " * gap + "ID"),
+        ("ember" + " " * gap + "6 MB" + " " * gap + "f2"),
+    ]
