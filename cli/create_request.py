@@ -83,14 +83,14 @@ def check(modelfile: Modelfile, shown: str) -> None:
     """Refuse, before any file is read, what no model can be made of; say what has no effect.
     RENDERER and PARSER are left to the daemon, which knows those of the model that FROM names.
     Raises CliError with all that is wrong."""
-    from modelfile.check import findings
+    from modelfile.check import diagnostics
 
     errors = []
-    for finding in findings(modelfile):
-        if not finding.is_error:
-            status(f"{shown}: {finding}")
-        elif finding.command.instruction not in ("renderer", "parser"):
-            errors.append(f"{shown}: {finding}")
+    for diagnostic in diagnostics(modelfile):
+        if not diagnostic.is_error:
+            status(f"{shown}: {diagnostic}")
+        elif diagnostic.command.instruction not in ("renderer", "parser"):
+            errors.append(f"{shown}: {diagnostic}")
     if errors:
         raise CliError("\n".join(errors))
 

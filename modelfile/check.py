@@ -29,7 +29,7 @@ _VERSION: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnostic:
     """What is to be said of a command. is_error: no model can be created with it."""
 
     command: Command
@@ -40,7 +40,7 @@ class Finding:
         return f"line {self.command.line}, column {self.command.column}: {self.message}"
 
 
-def findings(modelfile: Modelfile) -> Iterator[Finding]:
+def diagnostics(modelfile: Modelfile) -> Iterator[Diagnostic]:
     """What create would refuse, and what it would ignore."""
     for command in modelfile.commands:
         try:
@@ -49,12 +49,12 @@ def findings(modelfile: Modelfile) -> Iterator[Finding]:
             else:
                 check_instruction(command.instruction, command.value)
         except ModelfileError as error:
-            yield Finding(command, error.message)
+            yield Diagnostic(command, error.message)
         if note := warning(command.name):
-            yield Finding(command, note, is_error=False)
+            yield Diagnostic(command, note, is_error=False)
     for instruction, (count, what) in _MAX_COUNTS.items():
         given = [each for each in modelfile.commands if each.instruction == instruction]
-        yield from (Finding(command, what) for command in given[count:])
+        yield from (Diagnostic(command, what) for command in given[count:])
 
 
 def check_instruction(instruction: str, value: str) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modelfile.ast import Command, Modelfile
-    from modelfile.check import Finding
+    from modelfile.check import Diagnostic
 
 _SOURCES = ("from", "adapter", "draft")
 
@@ -51,9 +51,9 @@ def command(
         mistakes.append(error)
     errors = [_entry("error", mistake.message, mistake) for mistake in mistakes]
     notes: list[dict[str, Any]] = []
-    for finding in _findings(modelfile, Path(file).parent):
-        kind, entries = ("error", errors) if finding.is_error else ("note", notes)
-        entries.append(_entry(kind, str(finding), finding.command))
+    for diagnostic in _diagnostics(modelfile, Path(file).parent):
+        kind, entries = ("error", errors) if diagnostic.is_error else ("note", notes)
+        entries.append(_entry(kind, str(diagnostic), diagnostic.command))
     errors.sort(key=lambda entry: (entry["line"] or 0, entry["column"] or 0))
     if as_json:
         from cli.render import print_json
@@ -68,11 +68,11 @@ def command(
         print(f"{file}: {_counted(len(modelfile.commands), 'command')}, no errors")
 
 
-def _findings(modelfile: Modelfile, folder: Path) -> Iterator[Finding]:
+def _diagnostics(modelfile: Modelfile, folder: Path) -> Iterator[Diagnostic]:
     """What create would refuse or ignore. The names of a renderer and a parser that the model of
     FROM has too are good, known or not."""
     from cli.create_request import sources
-    from modelfile.check import findings
+    from modelfile.check import diagnostics
 
     inherited: dict[str, Any] = {}
     try:
@@ -86,15 +86,15 @@ def _findings(modelfile: Modelfile, folder: Path) -> Iterator[Finding]:
                 shown, notes = _ask_daemon(command)
                 inherited = shown if command.instruction == "from" else inherited
                 yield from notes
-    for finding in findings(modelfile):
-        if finding.command.value != inherited.get(finding.command.instruction):
-            yield finding
+    for diagnostic in diagnostics(modelfile):
+        if diagnostic.command.value != inherited.get(diagnostic.command.instruction):
+            yield diagnostic
 
 
-def _of_sources(modelfile: Modelfile, folder: Path, error: CliError) -> Iterator[Finding]:
+def _of_sources(modelfile: Modelfile, folder: Path, error: CliError) -> Iterator[Diagnostic]:
     """error at the command that it is about; then at most one for every other command."""
     from cli.sources import find
-    from modelfile.check import Finding
+    from modelfile.check import Diagnostic
 
     given = [each for each in modelfile.commands if each.instruction in _SOURCES]
     faults = {}
@@ -105,14 +105,14 @@ def _of_sources(modelfile: Modelfile, folder: Path, error: CliError) -> Iterator
             faults[command] = fault.message
     if given and not faults:
         faults[given[-1]] = error.message  # two models, or the model as its own draft
-    yield from (Finding(command, message) for command, message in faults.items())
+    yield from (Diagnostic(command, message) for command, message in faults.items())
 
 
-def _ask_daemon(command: Command) -> tuple[dict[str, Any], list[Finding]]:
+def _ask_daemon(command: Command) -> tuple[dict[str, Any], list[Diagnostic]]:
     """What a daemon that runs says of a model of FROM or DRAFT, and what to tell when it says
     nothing."""
     from cli.connection import connect
-    from modelfile.check import Finding
+    from modelfile.check import Diagnostic
     from runner.client import ClientError
 
     try:
@@ -122,7 +122,7 @@ def _ask_daemon(command: Command) -> tuple[dict[str, Any], list[Finding]]:
             message = f"{command.value} is not installed; hearth create pulls it first"
         else:
             message = f"not checked whether {command.value} is installed: {error.message}"
-        return {}, [Finding(command, message, is_error=False)]
+        return {}, [Diagnostic(command, message, is_error=False)]
 
 
 def _entry(kind: str, message: str, place: Any) -> dict[str, Any]:
