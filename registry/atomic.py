@@ -145,21 +145,25 @@ def copy_range(source: int, start: int, size_bytes: int, output: int) -> Iterato
 
 
 @contextlib.contextmanager
-def whole_file(target: Path) -> Iterator[int]:
-    """A descriptor for writing the file target, which appears when the block has ended and it is
+def whole_path(target: Path) -> Iterator[Path]:
+    """A path at which to write the file target, which appears when the block has ended and it is
     on the disk; a failure leaves nothing. Raises OSError."""
-    beginning = target.with_name(f"{target.name}.part")
-    descriptor = create_file(beginning)
+    partial = target.with_name(f"{target.name}.partial")
     try:
-        with open(descriptor, "wb", buffering=0):
-            yield descriptor
-            os.fsync(descriptor)
-        os.replace(beginning, target)
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, target)
         sync_directory(target.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beginning)
-        raise
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_file(target: Path) -> Iterator[int]:
+    """A descriptor for writing the file target; see whole_path."""
+    with whole_path(target) as path, open(create_file(path), "wb", buffering=0) as file:
+        yield file.fileno()
 
 
 class TempFile:

@@ -33,7 +33,6 @@ from registry.incoming_files import Advance, make_private, read_content
 from registry.records import Records
 from registry.transfer.partial import PartialFile
 
-_CHUNK_BYTES = 1024 * 1024
 _TEMPORARY = "blob-"
 TAKEN = "taken-"
 
@@ -120,17 +119,6 @@ class Blobs:
         if actual != digest:
             raise DigestMismatch(str(digest), str(actual))
         return content
-
-    def verify(self, digest: Digest) -> int:
-        """Hash the whole blob; gives its size. Raises BlobMissing, DigestMismatch, BlobDamaged."""
-        content, size = hashlib.sha256(), 0
-        with open(self._open(digest), "rb") as file, faults("read the blob", self.directory):
-            while chunk := file.read(_CHUNK_BYTES):
-                content.update(chunk)
-                size += len(chunk)
-        if content.hexdigest() != digest.hex:
-            raise DigestMismatch(str(digest), f"sha256:{content.hexdigest()}")
-        return size
 
     @contextlib.contextmanager
     def writer(self, expected: Digest | None, size_bytes: int | None) -> Iterator[BlobWriter]:

@@ -151,10 +151,6 @@ class Store:
         BlobDamaged, StoreFault."""
         return self._blobs.read(digest, limit_bytes)
 
-    def verify_blob(self, digest: Digest) -> int:
-        """Hash a whole blob; gives its size in bytes. Raises BlobMissing, DigestMismatch."""
-        return self._blobs.verify(digest)
-
     @contextlib.contextmanager
     def blob_writer(
         self, expected: Digest | None = None, size_bytes: int | None = None

@@ -1,6 +1,6 @@
 """The job that measures an importance matrix over a text, in a process of its own.
 
-Job: {"model", "text": path, "target": path, "context", "threads"}; done: {"chunks"}.
+Job: {"model", "text": path, "target": path}; done: {"chunks"}.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """Measure and write the target. Raises InvalidRequest, InvalidGguf, ModelLoadFailed,
     InternalError, OSError."""
     text, collector = read_text(Path(job["text"])), Collector()
-    subject = EvaluationOptions(
-        Path(job["model"]),
-        job.get("context"),
-        job.get("threads"),
-        observer=collector.callback,
-    )
+    subject = EvaluationOptions(Path(job["model"]), observer=collector.callback)
     with open_model(subject) as opened:
         chunks = opened.chunks(text)
         for number, chunk in enumerate(chunks):

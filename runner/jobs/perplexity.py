@@ -1,7 +1,7 @@
 """The job that measures a model's perplexity on a text, in a process of its own.
 
-Job: {"model", "adapters": [[path, scale], ...], "text": path, "context", "threads"}; done:
-{"perplexity", "error", "tokens", "chunks", "context"}.
+Job: {"model", "adapters": [[path, scale], ...], "text": path, "context"}; done: {"perplexity",
+"error", "tokens", "chunks", "context"}.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """Measure. Raises InvalidRequest, InvalidGguf, ModelLoadFailed, InternalError, OSError."""
     text = read_text(Path(job["text"]))
     adapters = adapters_of(job.get("adapters") or ())
-    subject = EvaluationOptions(
-        Path(job["model"]), job.get("context"), job.get("threads"), adapters
-    )
+    subject = EvaluationOptions(Path(job["model"]), job.get("context"), adapters)
     with open_model(subject) as opened:
         return asdict(perplexity(opened, text, lambda done, all: report("evaluating", done, all)))

@@ -1,7 +1,7 @@
 """The job that quantizes a GGUF file, in a process of its own.
 
 Job: {"source", "target", "type", "overrides": [[pattern, type], ...], "imatrix": path or null,
-"allow_requantize", "threads": number or null}; done: {"type", "bits_per_weight"}.
+"allow_requantize"}; done: {"type", "bits_per_weight"}.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
         overrides=[(pattern, name) for pattern, name in job.get("overrides") or ()],
         matrix=read_matrix(Path(job["imatrix"])) if job.get("imatrix") else {},
         allow_requantize=bool(job.get("allow_requantize")),
-        threads=job.get("threads"),
     )
     start_library()
     bits = quantize(options, lambda done, total: report("quantizing", done, total))

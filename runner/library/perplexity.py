@@ -29,6 +29,5 @@ async def measure_perplexity(
             "adapters": [[str(adapter.path), scale] for adapter in bundle.adapters],
             "text": str(path),
             "context": context,
-            "threads": None,
         }
         return await run_job("perplexity", job, report, "chunks")

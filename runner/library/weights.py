@@ -219,7 +219,6 @@ class WeightsBuilder:
             "overrides": [list(pair) for pair in quantization.overrides],
             "imatrix": None if imatrix is None else str(imatrix),
             "allow_requantize": quantization.allow_requantize,
-            "threads": None,
         }
         await self._job("quantize", job)
         return target
@@ -238,8 +237,6 @@ class WeightsBuilder:
             "model": str(source),
             "text": str(self._store.blob_path(quantization.calibration)),
             "target": str(target),
-            "context": None,
-            "threads": None,
         }
         await self._job("imatrix", job)
         return target

@@ -25,7 +25,7 @@ def kept_bytes(store: Store, content: bytes) -> int:
     """What is in the store of a content, whole or in part."""
     digest = Digest.of(content)
     if store.has_blob(digest):
-        return store.verify_blob(digest)
+        return len(store.read_blob(digest, 1 << 26))
     source: object = None
     file = RemoteFile("x", len(content), digest, str(digest), source)  # type: ignore[arg-type]
     return store.partial_bytes(_plan(file))
@@ -38,7 +38,7 @@ def check(home: Path, name: str, content: bytes) -> int:
         for stored in store.models():
             assert stored.fault is None
             for layer in stored.manifest.blobs:
-                store.verify_blob(layer.digest)
+                store.read_blob(layer.digest, layer.size_bytes)
         assert "echo" in [stored.name.short for stored in store.models()]
         return kept_bytes(store, content)
     finally:

@@ -40,7 +40,6 @@ class EvaluationOptions:
 
     path: Path
     context: int | None = None
-    threads: int | None = None
     adapters: tuple[tuple[str, float], ...] = ()
     observer: Any = field(default=None)
 
@@ -171,8 +170,7 @@ def _parameters(subject: EvaluationOptions, context: int, model: Any) -> Any:
     params.n_ctx = context
     params.n_batch = params.n_ubatch = min(_STEP_TOKENS, context)
     params.n_seq_max = 1
-    threads = subject.threads or threads_for(native.llama_model_size(model))
-    params.n_threads = params.n_threads_batch = threads
+    params.n_threads = params.n_threads_batch = threads_for(native.llama_model_size(model))
     params.no_perf = True
     if subject.observer is not None:
         params.cb_eval = subject.observer

@@ -6,7 +6,6 @@ writes GGUF. Knows nothing of how a matrix is measured or used.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from gguf import GGUFWriter
 from numpy.typing import NDArray
 
 from modelfile.errors import BuildError
-from registry.atomic import sync_directory
+from registry.atomic import whole_path
 from registry.formats.gguf.header import GgufHeader, TensorInfo
 from registry.formats.gguf.reader import read_header
 
@@ -61,8 +60,7 @@ def write_matrix(
 ) -> None:
     """Write a GGUF importance matrix as llama-imatrix does; it appears when it is whole. Raises
     OSError."""
-    partial = path.with_name(path.name + ".partial")
-    try:
+    with whole_path(path) as partial:
         writer = GGUFWriter(partial, "imatrix")
         writer.add_type("imatrix")
         writer.add_array("imatrix.datasets", ["calibration"])
@@ -75,12 +73,6 @@ def write_matrix(
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-        sync_directory(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _read_gguf(path: Path) -> Matrix:

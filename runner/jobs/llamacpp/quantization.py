@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from modelfile.errors import BuildError
 from modelfile.quantization import QuantizationType, tensor_type
-from registry.atomic import free_bytes, sync_directory
+from registry.atomic import free_bytes, whole_path
 from registry.errors import StoreFull
 from registry.formats.gguf.header import GgufHeader
 from registry.formats.gguf.reader import read_header
@@ -43,7 +43,7 @@ Matrix = Mapping[str, NDArray[np.float32]]  # by the tensor's name: the weight o
 @dataclass(frozen=True, slots=True)
 class QuantizeOptions:
     """What to quantize and how. overrides: pairs of a regular expression over tensor names and
-    a tensor type; the first that matches counts. threads: None for one a core."""
+    a tensor type; the first that matches counts."""
 
     source: Path
     target: Path
@@ -51,7 +51,6 @@ class QuantizeOptions:
     overrides: Sequence[tuple[str, str]] = ()
     matrix: Matrix = field(default_factory=dict)
     allow_requantize: bool = False
-    threads: int | None = None
 
 
 def quantize(options: QuantizeOptions, progress: Progress) -> float:
@@ -63,16 +62,9 @@ def quantize(options: QuantizeOptions, progress: Progress) -> float:
     header = read_header(options.source)
     _check_source(options, header)
     types = override_types(options, header)
-    partial = options.target.with_name(options.target.name + ".partial")
-    try:
+    with whole_path(options.target) as partial:
         _run(options, types, partial, progress)
         written = read_header(partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, options.target)
-        sync_directory(options.target.parent)
-    finally:
-        partial.unlink(missing_ok=True)
     return 8 * written.tensors_size_bytes / written.parameter_count
 
 
@@ -163,12 +155,10 @@ def _run(
     with _log_lines(progress) as complaints:
         params = _parameters(options, types)
         source, target = os.fsencode(options.source), os.fsencode(partial)
-        failed: list[int] = []
+        structure, failed = ctypes.byref(params.structure), list[int]()
 
         def work() -> None:
-            failed.append(
-                native.llama_model_quantize(source, target, ctypes.byref(params.structure))
-            )
+            failed.append(native.llama_model_quantize(source, target, structure))
 
         # llama.cpp cannot be told to stop: in a thread of its own, SIGTERM is answered at once
         thread = threading.Thread(target=work, daemon=True)
@@ -189,7 +179,6 @@ class _Parameters:
 def _parameters(options: QuantizeOptions, types: Mapping[str, int]) -> _Parameters:
     params = native.llama_model_quantize_default_params()
     params.ftype = options.kind.file_type
-    params.nthread = options.threads or 0
     params.allow_requantize = options.allow_requantize
     overrides = _overrides(types)
     entries, arrays = _matrix_entries(options.matrix)

@@ -33,7 +33,7 @@ def test_a_file_is_taken_without_using_more_space(store: Store, file: ForeignFil
     digest, way = import_file(store, file, False, counts.append)
     assert (digest, sum(counts)) == (Digest.of(CONTENT), len(CONTENT))
     assert way in ("reflink", "link")
-    assert store.verify_blob(digest) == len(CONTENT)
+    assert len(store.read_blob(digest, 1 << 26)) == len(CONTENT)
     if way == "link":
         assert store.blob_path(digest).samefile(file.path)
     assert left(store) == []

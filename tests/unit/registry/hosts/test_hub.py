@@ -52,7 +52,7 @@ class Brought:
     ) -> None:
         self.roles = {file.title: file.role for file in remote.files}
         for title, digest in digests.items():
-            self.store.verify_blob(digest)
+            self.store.read_blob(digest, 1 << 26)
             self.digests[title] = digest
 
     async def pull(self) -> BlobProgress:
