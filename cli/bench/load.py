@@ -17,10 +17,6 @@ CHAT = "/v1/chat/completions"
 PROBE_WORDS = (8, 72)
 
 
-class LoadError(Exception):
-    """The server did not answer as needed. The message says what it did."""
-
-
 @dataclass(frozen=True, slots=True)
 class BenchRun:
     """A finished run. generator_cpu_s is what this process used while it ran."""
@@ -32,27 +28,24 @@ class BenchRun:
 
 
 def calibrate(client: Client, model: str) -> TokenScale:
-    """Ask the server how many tokens two prompts have. Raises LoadError."""
+    """Ask the server how many tokens two prompts have. Raises InvalidResponse."""
     counts = [_prompt_tokens(client, model, words) for words in PROBE_WORDS]
     try:
         return fit_scale(PROBE_WORDS[0], counts[0], PROBE_WORDS[1], counts[1])
     except ValueError as error:
-        raise LoadError(f"the token counts of the server are inconsistent: {error}") from None
+        raise InvalidResponse(f"the token counts of the server are inconsistent: {error}") from None
 
 
 def _prompt_tokens(client: Client, model: str, words: int) -> int:
     turns = [{"role": "user", "content": text("probe", words)}]
     probe = {"model": model, "messages": turns, "max_tokens": 1, "temperature": 0}
     record = send_request(client, CHAT, probe)
-    try:
-        if record.fault is not None:
-            raise InvalidResponse(record.fault)
-        answer = json_object(b"".join(piece for _, piece in record.pieces))
-    except InvalidResponse as error:
-        raise LoadError(str(error)) from None
+    if record.fault is not None:
+        raise InvalidResponse(record.fault)
+    answer = json_object(b"".join(piece for _, piece in record.pieces))
     tokens = (answer.get("usage") or {}).get("prompt_tokens")
     if not isinstance(tokens, int):
-        raise LoadError("the response has no usage.prompt_tokens")
+        raise InvalidResponse("the response has no usage.prompt_tokens")
     return tokens
 
 

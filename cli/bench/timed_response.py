@@ -17,7 +17,7 @@ from runner.client import Client, ClientError
 
 
 class InvalidResponse(Exception):
-    """The recorded bytes are no complete answer."""
+    """What the server answered is not what is needed. The message says what it was."""
 
 
 @dataclass(slots=True)

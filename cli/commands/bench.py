@@ -104,11 +104,12 @@ def _measure(model: str, works: list[Workload], as_json: bool) -> None:
 
 
 def _runs(client: Client, model: str, works: list[Workload]) -> list[BenchRun]:
-    from cli.bench.load import LoadError, calibrate
+    from cli.bench.load import calibrate
+    from cli.bench.timed_response import InvalidResponse
 
     try:
         scale = calibrate(client, model)
-    except LoadError as error:
+    except InvalidResponse as error:
         raise CliError(f"cannot benchmark {model}: {error}") from None
     return [_run(client, model, work, scale) for work in works]
 

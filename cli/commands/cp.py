@@ -21,6 +21,5 @@ def command(
     """Copy a model to a new name. It takes no disk space: both share their files."""
     from cli.connection import connect
 
-    client = connect()
-    client.copy(source, destination)
+    connect().copy(source, destination)
     print(f"copied '{source}' to '{destination}'")

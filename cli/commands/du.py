@@ -19,8 +19,7 @@ def command(
     from cli.connection import connect
     from cli.render import print_json
 
-    client = connect()
-    usage = client.du()
+    usage = connect().du()
     if as_json:
         print_json(usage)
     else:

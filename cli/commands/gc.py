@@ -33,8 +33,7 @@ def command(
         "grace_s": _seconds("--grace", grace),
         "partial_age_s": _seconds("--partials", partials),
     }
-    client = connect()
-    collected = client.gc(body)
+    collected = connect().gc(body)
     if as_json:
         print_json(collected)
     else:

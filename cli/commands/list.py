@@ -25,8 +25,7 @@ def command(
     from cli.connection import connect
     from cli.render import print_json
 
-    client = connect()
-    models = matching(client.tags(), prefix)
+    models = matching(connect().tags(), prefix)
     if as_json:
         print_json({"models": models})
     else:

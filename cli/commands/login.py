@@ -32,8 +32,7 @@ def command(
     from cli.connection import connect
 
     name, password = ask(username, password_stdin)
-    client = connect()
-    client.login(host, name, password, insecure)
+    connect().login(host, name, password, insecure)
     print(f"logged in to {host} as {name}")
 
 

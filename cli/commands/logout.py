@@ -15,6 +15,5 @@ def command(
     """Forget the credentials from `hearth login`. Those from `docker login` are kept."""
     from cli.connection import connect
 
-    client = connect()
-    removed = client.logout(host)
+    removed = connect().logout(host)
     print(f"logged out of {host}" if removed else f"was not logged in to {host}")

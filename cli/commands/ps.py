@@ -21,8 +21,7 @@ def command(
     """List the models in memory."""
     from cli.connection import connect
 
-    client = connect()
-    models = client.ps()
+    models = connect().ps()
     if as_json:
         print_json({"models": models})
     else:

@@ -31,7 +31,6 @@ def command(
     from cli.progress import follow, style_for
 
     style = style_for(as_json, quiet)
-    client = connect()
-    follow(client.push(name, insecure), style)
+    follow(connect().push(name, insecure), style)
     if style not in ("json", "quiet"):
         print(f"pushed '{name}'")

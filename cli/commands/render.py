@@ -43,7 +43,10 @@ def command(
     ] = False,
 ) -> None:
     """Print the prompt that a conversation renders to."""
-    _check(model, template, engine, bos, eos)
+    if (model is None) == (template is None):
+        raise CliError("give either MODEL or --template FILE", USAGE)
+    if model is not None and (engine, bos, eos) != (None, None, None):
+        raise CliError("--engine, --bos and --eos need --template; a model has its own", USAGE)
     body: dict[str, Any] = {"messages": _list_of_objects(messages, "--messages", "messages")}
     if tools is not None:
         body["tools"] = _list_of_objects(tools, "--tools", "tools")
@@ -53,20 +56,10 @@ def command(
     else:
         from cli.connection import connect
 
-        client = connect()
-        prompt = client.apply_template({**body, "model": model})
+        prompt = connect().apply_template({**body, "model": model})
     sys.stdout.flush()
     sys.stdout.buffer.write(prompt.encode("utf-8", "replace"))
     sys.stdout.buffer.flush()
-
-
-def _check(
-    model: str | None, template: Path | None, engine: str | None, bos: str | None, eos: str | None
-) -> None:
-    if (model is None) == (template is None):
-        raise CliError("give either MODEL or --template FILE", USAGE)
-    if model is not None and (engine, bos, eos) != (None, None, None):
-        raise CliError("--engine, --bos and --eos need --template; a model has its own", USAGE)
 
 
 def _local(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +17,6 @@ from cli.verb import VerbCommand
 if TYPE_CHECKING:
     from cli.one_answer import Prompt
     from cli.session import Session
-    from runner.client import Client
     from runner.settings import Settings
 
 
@@ -116,6 +114,7 @@ def command(
     set ends with exit code 4.
     """
     from cli.connection import connect
+    from cli.local_models import is_path, model_of_path
     from cli.parameters import parse_assignments, think_value
     from cli.session import Session
     from cli.terminal import can_move
@@ -141,15 +140,9 @@ def command(
     given = _prompt(prompt or [], raw, as_json)
     settings = load()
     client = connect(settings)
-    session = Session(client, _named(client, model), **session_settings)
+    name = model_of_path(client, model) if is_path(model) else model  # that of a file is made
+    session = Session(client, name, **session_settings)
     _with_model(session, lambda: _begin(session, given, settings, as_json))
-
-
-def _named(client: Client, model: str) -> str:
-    """The name of the model; one of a file is made first."""
-    from cli.local_models import is_path, model_of_path
-
-    return model_of_path(client, model) if is_path(model) else model
 
 
 def _with_model(session: Session, use: Callable[[], None]) -> None:
@@ -242,8 +235,4 @@ def _chat(session: Session, settings: Settings) -> None:
         shown = chat_model(session.client, session.model)
         loaded = session.load()
     report_ending(session, loaded)
-    chat(session, shown, _history_file(settings))
-
-
-def _history_file(settings: Settings) -> Path | None:
-    return None if settings.nohistory else settings.state_dir / "history"
+    chat(session, shown, None if settings.nohistory else settings.state_dir / "history")

@@ -49,8 +49,7 @@ def command(
             "use only one of --license, --modelfile, --parameters, --system, --template and --json",
             USAGE,
         )
-    client = connect()
-    shown = client.show(model)
+    shown = connect().show(model)
     if as_json:
         print_json(shown)
     elif wanted:

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from cli.bench.load import LoadError, run
+from cli.bench.load import run
 from cli.bench.summary import Percentiles, Summary
+from cli.bench.timed_response import InvalidResponse
 from cli.bench.workload import TokenScale, Workload
 from kernels.native import library_path
 from tests.benchmarks.bare_loop import DecodeLoopResult, DecodeLoopRun
@@ -53,10 +54,10 @@ class Bench:
 
 
 def load(side: Side, work: Workload, scale: TokenScale) -> Summary:
-    """One run against one server. Raises LoadError when a request failed."""
+    """One run against one server. Raises InvalidResponse when a request failed."""
     summary = run(side.client, MODEL_NAME, work, scale).summary
     if summary.errors:
-        raise LoadError(f"{side.name}: {summary.errors} errors, first: {summary.first_error}")
+        raise InvalidResponse(f"{side.name}: {summary.errors} errors, first: {summary.first_error}")
     return summary
 
 
@@ -110,7 +111,7 @@ def decode_throughput(bench: Bench, clients: int, output_tokens: int) -> Iterato
 def _decode_rate(bench: Bench, work: Workload) -> float:
     rate = load(bench.hearth, work, bench.scale).decode_tokens_per_s
     if rate is None:
-        raise LoadError(f"hearth never decoded for {work.clients} clients at once")
+        raise InvalidResponse(f"hearth never decoded for {work.clients} clients at once")
     return rate
 
 

@@ -70,7 +70,9 @@ async def check_redirect(
 
 def is_public(address: str) -> bool:
     """Whether an IP address is one of the public internet."""
-    return _plain(ipaddress.ip_address(address.split("%")[0])).is_global
+    parsed = ipaddress.ip_address(address.split("%")[0])
+    mapped: ipaddress.IPv4Address | None = getattr(parsed, "ipv4_mapped", None)
+    return (mapped or parsed).is_global
 
 
 async def _is_private(host: str) -> bool:
@@ -84,10 +86,3 @@ async def _is_private(host: str) -> bool:
         except OSError:
             return False
     return not all(is_public(str(answer[4][0])) for answer in answers)
-
-
-def _plain(
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
-) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    mapped = getattr(address, "ipv4_mapped", None)
-    return mapped if mapped is not None else address

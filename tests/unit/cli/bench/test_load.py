@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from cli.bench.load import LoadError, calibrate, run
+from cli.bench.load import calibrate, run
+from cli.bench.timed_response import InvalidResponse
 from cli.bench.workload import TokenScale, Workload
 from runner.client import Client
 from tests.unit.cli.bench.conftest import TEMPLATE_TOKENS, FakeServer
@@ -39,7 +40,7 @@ def test_refused_requests_are_errors_of_the_summary(fake: FakeServer) -> None:
     summary = run(fake.client, "m", Workload(1, 2, 10, 2), TokenScale()).summary
     assert summary.errors == 2
     assert summary.first_error == "the queue is full"
-    with pytest.raises(LoadError, match="the queue is full"):
+    with pytest.raises(InvalidResponse, match="the queue is full"):
         calibrate(fake.client, "m")
 
 
@@ -47,5 +48,5 @@ def test_a_closed_port_is_an_error_and_no_traceback() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        with pytest.raises(LoadError, match=str(port)):
+        with pytest.raises(InvalidResponse, match=str(port)):
             calibrate(Client(f"http://127.0.0.1:{port}"), "m")
