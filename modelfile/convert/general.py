@@ -12,7 +12,7 @@ import gguf
 
 from modelfile.convert.config import Config
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.plan import ConversionPlan, Weight
+from modelfile.convert.plan import ConversionPlan
 from registry.atomic import read_regular
 from registry.errors import BlobDamaged
 from registry.formats.gguf.types import FILE_NUMBERS
@@ -44,14 +44,10 @@ def _size_label(plan: ConversionPlan) -> str:
     total = sum(prod(weight.target_shape) for weight in plan.weights)
     if plan.expert_count is None:
         return str(gguf.size_label(total, 0, 0, 0))
-    experts = sum(prod(weight.target_shape) for weight in plan.weights if _is_expert(weight))
+    experts = sum(prod(weight.target_shape) for weight in plan.weights if weight.sources)
     return str(
         gguf.size_label(total, total - experts, experts // plan.expert_count, plan.expert_count)
     )
-
-
-def _is_expert(weight: Weight) -> bool:
-    return weight.sources is not None
 
 
 def _name(config: Config) -> str | None:

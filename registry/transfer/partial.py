@@ -20,7 +20,6 @@ from typing import Any
 
 from registry.atomic import FILE_MODE, fault_of, sync_directory
 from registry.digest import Digest
-from registry.errors import RegistryError
 from registry.transfer.journal import ChunkJournal, PartialPlan, read_crcs
 
 PREFIX = "partial-"  # also of the journals
@@ -38,11 +37,12 @@ class PartialFile:
         self._hashes: list[Any] = [hashlib.sha256()]
         self._trusted: set[int] = set()
         self._descriptor = -1
-        try:
-            self._journal = self._open()
-        except OSError as error:
-            self._close_file()
-            raise self._fault(error) from error
+        with self._faults():
+            try:
+                self._journal = self._open()
+            except OSError:
+                self._close_file()
+                raise
 
     def _open(self) -> ChunkJournal:
         """Open both files; a file of another length has nothing to do with the plan."""
@@ -79,20 +79,15 @@ class PartialFile:
     def write(self, offset: int, content: bytes | bytearray | memoryview) -> None:
         """Put content at offset."""
         view = memoryview(content)
-        try:
+        with self._faults():
             while view:
                 count = os.pwrite(self._descriptor, view, offset)
                 view, offset = view[count:], offset + count
-        except OSError as error:
-            raise self._fault(error) from error
 
     def add(self, index: int, crc: int) -> None:
         """Note that a chunk is complete."""
-        with self._lock:
-            try:
-                self._journal.add(index, crc)
-            except OSError as error:
-                raise self._fault(error) from error
+        with self._lock, self._faults():
+            self._journal.add(index, crc)
             self._trusted.add(index)
 
     def drop(self, index: int) -> None:
@@ -138,20 +133,16 @@ class PartialFile:
 
     def sync(self) -> None:
         """Put the content on the disk."""
-        try:
+        with self._faults():
             os.fsync(self._descriptor)
-        except OSError as error:
-            raise self._fault(error) from error
 
     def publish(self, target: Path) -> None:
         """Give the content, which sync has put on the disk, its name; the journal goes."""
-        try:
+        with self._faults():
             os.replace(self.path, target)
             with contextlib.suppress(OSError):
                 os.unlink(self._journal_path)
             sync_directory(target.parent)
-        except OSError as error:
-            raise self._fault(error) from error
         self.close()
 
     def close(self) -> None:
@@ -175,20 +166,23 @@ class PartialFile:
     def _parts(self, index: int) -> Iterator[bytes]:
         at, stop = self.plan.bounds(index)
         while at < stop:
-            try:
+            with self._faults():
                 part = os.pread(self._descriptor, min(_READ_BYTES, stop - at), at)
-            except OSError as error:
-                raise self._fault(error) from error
             if not part:
                 part = bytes(min(_READ_BYTES, stop - at))
             yield part
             at += len(part)
 
-    def _fault(self, error: OSError) -> RegistryError:
-        missing = self.plan.size_bytes
-        with contextlib.suppress(AttributeError):
-            missing -= sum(self.plan.length(index) for index in self._journal.crcs)
-        return fault_of(error, "write the blob", self.path.parent, missing)
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        """As registry.atomic.faults, with the bytes that are missing."""
+        try:
+            yield
+        except OSError as error:
+            missing = self.plan.size_bytes
+            with contextlib.suppress(AttributeError):
+                missing -= sum(self.plan.length(index) for index in self._journal.crcs)
+            raise fault_of(error, "write the blob", self.path.parent, missing) from error
 
 
 def arrived_bytes(directory: Path, plan: PartialPlan) -> int:

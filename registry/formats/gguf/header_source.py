@@ -5,15 +5,30 @@ A map of the file would be simpler, but a file that shrinks under a map kills th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from registry.errors import InvalidGguf
+from registry.atomic import open_regular
+from registry.errors import BlobDamaged, InvalidGguf
 
 MAX_HEADER_BYTES = 128 * 1024 * 1024
 MAX_STRINGS = 2 * 1024 * 1024  # in all arrays; the largest vocabularies have under 900,000
 _FIRST_BYTES = 1024 * 1024
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[HeaderSource]:
+    """The start of a file. Raises InvalidGguf for what is no regular file, OSError."""
+    try:
+        descriptor = open_regular(path)
+    except BlobDamaged as error:
+        raise InvalidGguf(error.message) from None
+    with open(descriptor, "rb", buffering=0):
+        yield HeaderSource(descriptor, os.fstat(descriptor).st_size)
 
 
 class HeaderSource:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from registry.atomic import copy_range, open_regular, whole_file, write_all
-from registry.errors import BlobDamaged, InvalidGguf
+from registry.errors import InvalidGguf
 from registry.formats.gguf.header import TensorInfo
-from registry.formats.gguf.header_source import HeaderSource
+from registry.formats.gguf.header_source import opened
 from registry.formats.gguf.reader import (
     MAX_TENSORS,
     alignment_of,
@@ -51,21 +51,14 @@ class SplitPart:
 def read_part(path: Path) -> SplitPart:
     """The checked header of one file of a split model; a whole model is part 0 of 1. Raises
     InvalidGguf, OSError."""
-    try:
-        descriptor = open_regular(path)
-    except BlobDamaged as error:
-        raise InvalidGguf(error.message) from None
-    try:
-        source = HeaderSource(descriptor, os.fstat(descriptor).st_size)
+    with opened(path) as source:
         version, tensor_count, key_count = read_counts(source)
         found = list(read_entries(source, key_count))
         raw = {key: value for key, value, _ in found}
         alignment = alignment_of(raw)
         tensors = read_tensors(source, tensor_count, alignment)
-        data_offset = -(-source.position // alignment) * alignment
+        data_offset = _padded(source.position, alignment)
         check_layout(tensors, data_offset, source.size_bytes)
-    finally:
-        os.close(descriptor)
     count = _number(raw, "split.count")
     return SplitPart(
         path=path,

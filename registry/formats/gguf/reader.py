@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import open_regular
-from registry.errors import BlobDamaged, InvalidGguf, shown
+from registry.errors import InvalidGguf, shown
 from registry.formats.gguf.fim import fim_tokens_of
 from registry.formats.gguf.header import GgufHeader
-from registry.formats.gguf.header_source import HeaderSource
+from registry.formats.gguf.header_source import HeaderSource, opened
 from registry.formats.gguf.rules import check_metadata
 from registry.formats.gguf.tensors import check_layout, read_tensors
 from registry.formats.gguf.types import UINT32
@@ -35,16 +33,8 @@ def read_header(path: Path | str) -> GgufHeader:
 
     Raises InvalidGguf, naming the field, the value and what was expected; OSError.
     """
-    place = Path(path)
-    try:
-        descriptor = open_regular(place)
-    except BlobDamaged as error:
-        raise InvalidGguf(error.message) from None
-    try:
-        size = os.fstat(descriptor).st_size
-        return _read(HeaderSource(descriptor, size), place)
-    finally:
-        os.close(descriptor)
+    with opened(Path(path)) as source:
+        return _read(source, Path(path))
 
 
 def _read(source: HeaderSource, path: Path) -> GgufHeader:

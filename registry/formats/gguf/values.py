@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 from array import array
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from registry.errors import InvalidGguf, shown
-from registry.formats.gguf.header_source import HeaderSource
+from registry.formats.gguf.header_source import HeaderSource, opened
 from registry.formats.gguf.types import ARRAY, BOOL, SCALARS, STRING, VALUE_NAMES
 
 MAX_KEY_BYTES = 64 * 1024 - 1
@@ -59,8 +58,7 @@ class LazyArray:
     def load(self) -> list[Any]:
         """The elements. Raises InvalidGguf when the file has changed, OSError."""
         kind = VALUE_NAMES.index(self.element)
-        with open(self.path, "rb") as file:
-            source = HeaderSource(file.fileno(), os.fstat(file.fileno()).st_size)
+        with opened(self.path) as source:
             source.position = self.offset
             return list(_plain_items(kind, _read_items(source, kind, self.length, "array")))
 
