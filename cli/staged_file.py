@@ -13,6 +13,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,7 +92,7 @@ def _link(path: Path, source: int, target: Path) -> bool:
 
 def _copy(path: Path, source: int, target: Path, advance: Advance) -> None:
     size_bytes = os.fstat(source).st_size
-    if size_bytes > _free_bytes(target.parent):
+    if size_bytes > shutil.disk_usage(target.parent).free:
         raise CliError(_full(path, size_bytes, target.parent.parent))
     descriptor = _new(target)
     try:
@@ -121,13 +122,8 @@ def _copy_step(source: int, target: int) -> int:
 def _full(path: Path, size_bytes: int, store: Path) -> str:
     return (
         f"{path} does not fit on the disk of the models: it takes {size(size_bytes)}, and "
-        f"{size(_free_bytes(store))} are free in {store}. Remove models or other files"
+        f"{size(shutil.disk_usage(store).free)} are free in {store}. Remove models or other files"
     )
-
-
-def _free_bytes(folder: Path) -> int:
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
 
 
 def _new(target: Path) -> int:

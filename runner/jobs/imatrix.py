@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.jobs.job import Report
 from runner.jobs.llamacpp.activations import Collector
-from runner.jobs.llamacpp.evaluation import EvaluationOptions, open_model, read_text
+from runner.jobs.llamacpp.evaluation import open_model, read_text
 from runner.jobs.llamacpp.imatrix_file import write_matrix
 
 
@@ -19,8 +19,7 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """Measure and write the target. Raises InvalidRequest, InvalidGguf, ModelLoadFailed,
     InternalError, OSError."""
     text, collector = read_text(Path(job["text"])), Collector()
-    subject = EvaluationOptions(Path(job["model"]), observer=collector.callback)
-    with open_model(subject) as opened:
+    with open_model(Path(job["model"]), observer=collector.callback) as opened:
         chunks = opened.chunks(text)
         for number, chunk in enumerate(chunks):
             report("calibrating", number, len(chunks))

@@ -7,9 +7,8 @@ made of the outputs.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +30,6 @@ DEFAULT_CONTEXT = 512
 MIN_CONTEXT = 32
 MAX_TEXT_BYTES = 256 << 20
 _STEP_TOKENS = 512
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationOptions:
-    """What to open. context: tokens of a chunk, None for 512 or what the model was trained for.
-    observer: llama.cpp's callback for each tensor that is computed, or None."""
-
-    path: Path
-    context: int | None = None
-    adapters: tuple[tuple[str, float], ...] = ()
-    observer: Any = field(default=None)
 
 
 class EvaluationContext:
@@ -106,37 +94,35 @@ class EvaluationContext:
 
 
 @contextmanager
-def open_model(subject: EvaluationOptions) -> Iterator[EvaluationContext]:
-    """The model, until the block ends. Raises ModelLoadFailed, InvalidGguf, InvalidRequest."""
-    context = _context_of(subject)
+def open_model(
+    path: Path,
+    context: int | None = None,
+    adapters: tuple[tuple[str, float], ...] = (),
+    observer: Any = None,
+) -> Iterator[EvaluationContext]:
+    """The model, until the block ends. context: tokens of a chunk, None for 512 or what the model
+    was trained for. observer: llama.cpp's callback for each tensor that is computed, or None.
+    Raises ModelLoadFailed, InvalidGguf, InvalidRequest."""
+    context = _context_of(path, context)
     plan = LoadPlan(
-        path=str(subject.path),
+        path=str(path),
         backend="llamacpp",
         context_length=context,
         pool_tokens=context,
         max_sequences=1,
-        adapters=subject.adapters,
+        adapters=adapters,
         native_kernels=False,  # an observer wants every product, and figures are compared
     )
     start_library()
-    with native_log.library_errors() as library_errors:
+    with native_log.library_errors() as library_errors, ExitStack() as stack:
         model = load_model(plan, lambda _share: None, library_errors)
-        try:
-            params = _parameters(subject, context, model)
-            handle = native.llama_init_from_model(model, params)
-            if not handle:
-                raise ModelLoadFailed(f"no context of {context} tokens could be made for it")
-            try:
-                apply_adapters(plan, model, handle, library_errors)
-                opened = EvaluationContext(model, handle, context)
-                try:
-                    yield opened
-                finally:
-                    opened.close()
-            finally:
-                native.llama_free(handle)
-        finally:
-            native.llama_model_free(model)
+        stack.callback(native.llama_model_free, model)
+        handle = native.llama_init_from_model(model, _parameters(context, model, observer))
+        if not handle:
+            raise ModelLoadFailed(f"no context of {context} tokens could be made for it")
+        stack.callback(native.llama_free, handle)
+        apply_adapters(plan, model, handle, library_errors)
+        yield stack.enter_context(closing(EvaluationContext(model, handle, context)))
 
 
 def read_text(path: Path) -> str:
@@ -152,12 +138,12 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-def _context_of(subject: EvaluationOptions) -> int:
-    header = read_header(subject.path)
+def _context_of(path: Path, wanted: int | None) -> int:
+    header = read_header(path)
     if header.is_embedding:
         raise InvalidRequest("the model is an embedding model and has no perplexity")
     trained = header.context_length or DEFAULT_CONTEXT
-    context = subject.context or min(DEFAULT_CONTEXT, trained)
+    context = wanted or min(DEFAULT_CONTEXT, trained)
     if not MIN_CONTEXT <= context <= trained:
         raise InvalidRequest(
             f"invalid context of {context} tokens, expected {MIN_CONTEXT} to {trained}"
@@ -165,19 +151,14 @@ def _context_of(subject: EvaluationOptions) -> int:
     return context
 
 
-def _parameters(subject: EvaluationOptions, context: int, model: Any) -> Any:
+def _parameters(context: int, model: Any, observer: Any) -> Any:
     params = native.llama_context_default_params()
     params.n_ctx = context
     params.n_batch = params.n_ubatch = min(_STEP_TOKENS, context)
     params.n_seq_max = 1
     params.n_threads = params.n_threads_batch = threads_for(native.llama_model_size(model))
     params.no_perf = True
-    if subject.observer is not None:
-        params.cb_eval = subject.observer
+    if observer is not None:
+        params.cb_eval = observer
         params.cb_eval_user_data = ctypes.c_void_p(0)
     return params
-
-
-def adapters_of(adapters: Sequence[Sequence[object]]) -> tuple[tuple[str, float], ...]:
-    """The adapters of a job, pairs of path and scale."""
-    return tuple((str(path), float(str(scale))) for path, scale in adapters)

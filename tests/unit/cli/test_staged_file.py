@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,13 +107,7 @@ def test_a_file_of_another_user_is_copied(
 def test_a_copy_that_does_not_fit_is_refused_with_the_numbers(
     store: Path, model: Path, free: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = os.statvfs(store)
-
-    class Disk:
-        f_bavail, f_frsize = free, 1
-
-    assert disk.f_frsize > 0
-    monkeypatch.setattr(os, "statvfs", lambda path: Disk)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     with (
         pytest.raises(CliError, match=rf"takes 700 KB, and (0|999) B are free in {store}\. "),
         staged(model, store, True, ignore),
