@@ -3,7 +3,9 @@ starts none, says nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -14,6 +16,20 @@ if TYPE_CHECKING:
 def installed_models(incomplete: str) -> list[str]:
     """Names of installed models that begin with incomplete."""
     return _names(lambda client: (model["name"] for model in client.tags()), incomplete)
+
+
+InstalledModel = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", autocompletion=installed_models, help="Name of an installed model"
+    ),
+]
+InstalledModels = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL...", autocompletion=installed_models, help="Names of installed models"
+    ),
+]
 
 
 def loaded_models(incomplete: str) -> list[str]:

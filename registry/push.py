@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
 
 from registry.errors import InvalidManifest
 from registry.hosts.oci_registry import Repository
@@ -20,18 +19,11 @@ from registry.transfer.download import BlobProgress
 from registry.transfer.rate import RateLimit
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where a model goes: a repository and the tag there."""
-
-    repository: Repository
-    tag: str
-
-
 async def push(
-    store: Store, name: Name, destination: Destination, limit: RateLimit, state: PullState
+    store: Store, name: Name, repository: Repository, limit: RateLimit, state: PullState
 ) -> None:
-    """Send a model of the store. Raises ModelMissing, InvalidManifest, RemoteError."""
+    """Send a model of the store to a repository, under its own tag. Raises ModelMissing,
+    InvalidManifest, RemoteError."""
     state.steps.append("retrieving manifest")
     stored = await asyncio.to_thread(store.get, name)
     manifest = stored.manifest
@@ -43,10 +35,10 @@ async def push(
             progress = BlobProgress(layer.digest.short, layer.digest, layer.size_bytes)
             state.steps.append(progress)
             path = store.blob_path(layer.digest)
-            await Upload(destination.repository, layer, path, progress, limit).run()
+            await Upload(repository, layer, path, progress, limit).run()
     state.steps.append("pushing manifest")
     content, kind = _to_send(content, manifest)
-    await put_manifest(destination.repository, destination.tag, content, kind)
+    await put_manifest(repository, name.tag, content, kind)
     state.name = stored.name
     state.steps.append("success")
 

@@ -32,7 +32,7 @@ from registry.hosts.oci_registry import OciHost, Repository
 from registry.manifest import CONFIG_TYPE, MODEL_TYPE, Descriptor, Manifest
 from registry.names import Name
 from registry.pull import ModelBuilder, PullState, pull
-from registry.push import Destination, push
+from registry.push import push
 from registry.store import Store
 from registry.transfer.download import DownloadOptions as TransferRules
 from registry.transfer.fetcher import Fetcher
@@ -157,8 +157,7 @@ async def transfer(kind: str, store: Store, place: Place, streams: int = 2) -> N
             host = OciHost(source, place.pulled, "latest")
             await pull(host, fetcher, PullState(), ModelBuilder(_no_build))
         else:
-            target = Destination(source, "latest")
-            await push(store, Name.parse(BASE), target, RateLimit(None), PullState())
+            await push(store, Name.parse(BASE), source, RateLimit(None), PullState())
 
 
 async def _no_build(remote: RemoteModel, digests: dict[str, Digest], state: PullState) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.completion import installed_models
+from cli.completion import InstalledModel
 from cli.errors import USAGE, CliError
 from cli.render import print_json, print_table, size
 from cli.terminal import can_move, status
@@ -22,12 +22,7 @@ MAX_CLIENTS = 1024
 
 
 def command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", autocompletion=installed_models, help="Name of an installed model"
-        ),
-    ],
+    model: InstalledModel,
     clients: Annotated[
         str, typer.Option(metavar="N,N", help="Numbers of concurrent clients, one run for each")
     ] = "1,4,8",

@@ -7,19 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.completion import installed_models
+from cli.completion import InstalledModels
 from cli.errors import USAGE, CliError
 
 _MAX_TEXT_BYTES = 24 << 20  # a request holds 32 MiB, and JSON writes some letters longer
 
 
 def command(
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODEL...", autocompletion=installed_models, help="Names of installed models"
-        ),
-    ],
+    models: InstalledModels,
     text: Annotated[Path, typer.Option(metavar="FILE", help="Text file to predict")],
     context: Annotated[
         int | None, typer.Option(metavar="N", help="Tokens per chunk; 512 by default")

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from cli.completion import installed_models
+from cli.completion import InstalledModels
 from cli.errors import OK, report
 
 
 def command(
-    models: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODEL...", autocompletion=installed_models, help="Names of installed models"
-        ),
-    ],
+    models: InstalledModels,
 ) -> None:
     """Remove models. Files that other models use are kept."""
     from cli.connection import connect

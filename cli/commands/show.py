@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.completion import installed_models
+from cli.completion import InstalledModel
 from cli.errors import USAGE, CliError
 from cli.terminal import is_terminal
 from cli.wrap import visible
@@ -23,12 +23,7 @@ _INFO_ROWS = (
 
 
 def command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", autocompletion=installed_models, help="Name of an installed model"
-        ),
-    ],
+    model: InstalledModel,
     license: Annotated[bool, typer.Option("--license", help="Show only the licenses")] = False,
     modelfile: Annotated[bool, typer.Option("--modelfile", help="Show only the Modelfile")] = False,
     parameters: Annotated[

@@ -7,9 +7,9 @@ from importlib import import_module
 
 from registry.hosts.http.client import HttpClient
 from registry.hosts.oci_registry import check_login, open_repository
-from registry.push import Destination, push
+from registry.push import push
 
-__all__ = ["Destination", "HttpClient", "check_login", "open_repository", "push"]
+__all__ = ["HttpClient", "check_login", "open_repository", "push"]
 
 for _name in ("httpx", "httpx2", "httpcore", "httpcore2"):
     # They log whole URLs, and those of a content network are signed: whoever has one may read.

@@ -104,12 +104,11 @@ class Transfers:
 
         async def run(state: PullState) -> None:
             await _import("runner.library.hosts")
-            from runner.library.hosts import Destination, HttpClient, open_repository, push
+            from runner.library.hosts import HttpClient, open_repository, push
 
             async with HttpClient(self._agent, insecure) as client:
                 repository = open_repository(client, reference, self._access())
-                target = Destination(repository, reference.name.tag)
-                await push(self._store, reference.name, target, self._limit, state)
+                await push(self._store, reference.name, repository, self._limit, state)
 
         return self._tasks.join(f"push {insecure} {reference.key}", PullState, run)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ async def test_blobs_go_in_parts_and_are_mounted_from_other_repositories(
     from registry.hosts.http.client import HttpClient
     from registry.hosts.oci_registry import Repository, base_url
     from registry.pull import PullState
-    from registry.push import Destination, push
+    from registry.push import push
     from registry.transfer.rate import RateLimit
 
     monkeypatch.setattr(oci_upload, "PART_BYTES", 1_000_000)
@@ -101,7 +102,9 @@ async def test_blobs_go_in_parts_and_are_mounted_from_other_repositories(
                 web, base, Credentials(tmp_path / "a.json", None).find, lambda _: None
             )
             repository = Repository(web, base, "team/model", tokens)
-            await push(store, name, Destination(repository, "v1"), RateLimit(None), PullState())
-            await push(store, name, Destination(repository, "v2"), RateLimit(None), PullState())
+            other = replace(name, tag="v2")
+            store.copy(name, other)
+            await push(store, name, repository, RateLimit(None), PullState())
+            await push(store, other, repository, RateLimit(None), PullState())
             assert sorted(await repository.tags()) == ["v1", "v2"]
     store.close()

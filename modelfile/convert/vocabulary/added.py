@@ -41,6 +41,12 @@ class AddedToken:
     file: str
 
 
+def tokenizer_config(files: Mapping[str, Path]) -> Mapping[str, Any]:
+    """The object of tokenizer_config.json; empty where there is none. Raises ConvertError,
+    OSError."""
+    return read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
+
+
 def added_tokens(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> list[AddedToken]:
     """All of them by id, each once. tokenizer: the object of tokenizer.json, empty without it.
 
@@ -86,8 +92,7 @@ def _all(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> Iterator[Ad
     _check_count(len(listed), TOKENIZER)
     for value in objects(listed, "added_tokens"):
         yield _token(value.get("id"), value, TOKENIZER)
-    config = read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
-    decoder = child(config, "added_tokens_decoder", TOKENIZER_CONFIG)
+    decoder = child(tokenizer_config(files), "added_tokens_decoder", TOKENIZER_CONFIG)
     _check_count(len(decoder), TOKENIZER_CONFIG)
     for key, value in decoder.items():
         if not isinstance(value, dict):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from modelfile.convert.files import (
-    MAX_CONFIG_BYTES,
     MAX_TEMPLATE_BYTES,
     brief,
     read_object,
@@ -19,7 +18,7 @@ from modelfile.convert.files import (
     refusal,
 )
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG
+from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG, tokenizer_config
 
 _FILE: Final = "chat_template.jinja"
 _JSON: Final = "chat_template.json"
@@ -47,8 +46,7 @@ def chat_template_metadata(files: Mapping[str, Path]) -> tuple[MetadataValue, ..
 
 
 def _templates(files: Mapping[str, Path]) -> dict[str, str]:
-    config = read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
-    found = _named(config.get("chat_template"), TOKENIZER_CONFIG)
+    found = _named(tokenizer_config(files).get("chat_template"), TOKENIZER_CONFIG)
     found |= _named(read_object(files, _JSON).get("chat_template"), _JSON)
     more = [(match[1], name) for name in files if (match := _MORE.fullmatch(name))]
     if _FILE in files:

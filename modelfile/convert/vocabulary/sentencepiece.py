@@ -9,9 +9,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.files import MAX_CONFIG_BYTES, brief, flag, read_bytes, read_object, refusal
+from modelfile.convert.files import brief, flag, read_bytes, refusal
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG, AddedToken, added_tokens, within
+from modelfile.convert.vocabulary.added import (
+    TOKENIZER_CONFIG,
+    AddedToken,
+    added_tokens,
+    tokenizer_config,
+    within,
+)
 from modelfile.convert.vocabulary.sentencepiece_file import parse_sentencepiece
 from modelfile.convert.vocabulary.tokens import (
     ADDED_SCORE,
@@ -68,8 +74,7 @@ def sentencepiece_metadata(
 def prefix_of(files: Mapping[str, Path]) -> bool | None:
     """Whether tokenizer_config.json puts a space before a text; None where it does not say.
     Raises ConvertError, OSError."""
-    config = read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
-    return flag(config, "add_prefix_space", TOKENIZER_CONFIG)
+    return flag(tokenizer_config(files), "add_prefix_space", TOKENIZER_CONFIG)
 
 
 def check_bytes(has: Callable[[str], bool], file: str) -> None:

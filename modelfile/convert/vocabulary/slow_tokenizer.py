@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from modelfile.convert.files import (
-    MAX_CONFIG_BYTES,
     MAX_TOKENIZER_BYTES,
     brief,
     flag,
@@ -19,7 +18,7 @@ from modelfile.convert.files import (
     read_text,
     refusal,
 )
-from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG
+from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG, tokenizer_config
 from modelfile.convert.vocabulary.pretokenizers import GPT2, QWEN2
 from modelfile.convert.vocabulary.tokens import MAX_TOKENS
 from modelfile.errors import ConvertError
@@ -43,7 +42,7 @@ def tokenizer_from_vocab_merges(files: Mapping[str, Path]) -> Mapping[str, Any]:
     for name, other in ((VOCAB, MERGES), (MERGES, VOCAB)):
         if name not in files:
             raise ConvertError(f"{other} is there without {name}")
-    config = read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
+    config = tokenizer_config(files)
     named = config.get(_CLASS)
     known = _EXPRESSIONS.get(named.removesuffix("Fast")) if isinstance(named, str) else None
     if known is None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from modelfile.convert.files import MAX_CONFIG_BYTES, brief, fault, flag, read_object, refusal
+from modelfile.convert.files import brief, fault, flag, read_object, refusal
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG
+from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG, tokenizer_config
 from modelfile.convert.vocabulary.post_processor import surrounding_tokens
 from modelfile.convert.vocabulary.tokens import TokenType, VocabularyTable
 
@@ -76,7 +76,7 @@ def special_metadata(
     folder = TokenizerFiles(
         table,
         tokenizer,
-        read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8),
+        tokenizer_config(files),
         read_object(files, _MAP),
         tuple((name, read_object(files, name)) for name in _CONFIGS),
     )

@@ -11,17 +11,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from modelfile.convert.files import (
-    MAX_CONFIG_BYTES,
     brief,
     child,
     fault,
     flag,
-    read_object,
     read_text,
     refusal,
 )
 from modelfile.convert.metadata import MetadataValue
-from modelfile.convert.vocabulary.added import TOKENIZER_CONFIG, added_tokens, within
+from modelfile.convert.vocabulary.added import (
+    TOKENIZER_CONFIG,
+    added_tokens,
+    tokenizer_config,
+    within,
+)
 from modelfile.convert.vocabulary.bpe import fill_table, read_vocab
 from modelfile.convert.vocabulary.tokens import (
     MAX_TOKENS,
@@ -98,7 +101,7 @@ def _normalizer(files: Mapping[str, Path], tokenizer: Mapping[str, Any]) -> tupl
     lowercase = flag(value, "lowercase")
     accents = flag(value, "strip_accents")
     if not tokenizer:
-        config = read_object(files, TOKENIZER_CONFIG, MAX_CONFIG_BYTES * 8)
+        config = tokenizer_config(files)
         lowercase = flag(config, "do_lower_case", TOKENIZER_CONFIG)
         accents = flag(config, "strip_accents", TOKENIZER_CONFIG)
     small = lowercase if lowercase is not None else not tokenizer or bool(value)
