@@ -6,8 +6,6 @@ Owns what may go. Knows nothing of processes: who uses a blob beyond the models 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,10 +14,9 @@ from pathlib import Path
 from registry.digest import Digest
 from registry.errors import StoreReadOnly
 from registry.store import PARTIAL_KEEP_S, Store
-from registry.transfer.partial import PREFIX
+from registry.transfer.partial import JOURNAL, PREFIX, is_open
 
 GRACE_S = 3600.0
-_JOURNAL = ".journal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ def _sweep(folder: Path, options: GcOptions) -> Iterator[RemovedFile]:
     for path in sorted(folder.glob(f"{PREFIX}*")):
         with contextlib.suppress(OSError):
             status = path.lstat()
-            if status.st_mtime > oldest_s or _has_file(path) or _is_open(path):
+            if status.st_mtime > oldest_s or _has_file(path) or is_open(path):
                 continue
             if not options.dry_run:
                 path.unlink()
@@ -113,17 +110,5 @@ def _sweep(folder: Path, options: GcOptions) -> Iterator[RemovedFile]:
 
 def _has_file(path: Path) -> bool:
     """True for the journal of a file that is still there: it goes with the next collection."""
-    name = path.name.removesuffix(_JOURNAL)
+    name = path.name.removesuffix(JOURNAL)
     return name != path.name and path.with_name(name).exists()
-
-
-def _is_open(path: Path) -> bool:
-    """True while a transfer has the file open: it holds a shared lock on it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

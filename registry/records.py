@@ -14,14 +14,13 @@ import json
 import os
 import re
 import struct
-import uuid
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import create_file, make_directory, read_regular
+from registry.atomic import TempFile, make_directory, read_regular
 from registry.digest import Digest
 from registry.errors import BlobDamaged
 from registry.manifest import MAX_MANIFEST_BYTES
@@ -125,17 +124,14 @@ class Records:
 
     def _write(self, path: Path, content: bytes) -> None:
         """Replace a record. Two writers at once leave one of their records."""
-        fresh = path.with_name(f".{uuid.uuid4().hex}")
         with contextlib.suppress(OSError):
             make_directory(path.parent)
+            file = TempFile(path.parent, ".")
             try:
-                with open(create_file(fresh), "wb") as file:
-                    file.write(content)
-                os.replace(fresh, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(fresh)
-                raise
+                file.write(content)
+                os.replace(file.path, path)
+            finally:
+                file.discard()
 
 
 def _origin_bytes(size_bytes: int, origin: BlobOrigin) -> bytes:

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from registry.fsck.findings import Finding
 from registry.store import PARTIAL_KEEP_S, Store
-from registry.transfer.partial import PREFIX
+from registry.transfer.partial import JOURNAL, PREFIX
 
 _OTHERS_WRITE = 0o022
-_JOURNAL = ".journal"
 _SETTLE_S = 3600.0  # a transfer makes the two files one after the other
 _OWN_TEMPORARY = ("blob-", "file-", "incoming-", "work-", "taken-", PREFIX)
 
@@ -71,8 +70,8 @@ def _dangling(folder: Path, name: str, names: set[str], keep_s: float) -> str | 
         age_s = time.time() - (folder / name).lstat().st_mtime
     except OSError:
         return None
-    is_journal = name.endswith(_JOURNAL)
-    other = name.removesuffix(_JOURNAL) if is_journal else f"{name}{_JOURNAL}"
+    is_journal = name.endswith(JOURNAL)
+    other = name.removesuffix(JOURNAL) if is_journal else f"{name}{JOURNAL}"
     if age_s > _SETTLE_S and other not in names:
         return (
             "a journal without its file"

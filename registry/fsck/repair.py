@@ -7,7 +7,6 @@ Removes nothing that holds content which could be the last of its kind.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
 from collections.abc import Iterable
@@ -20,6 +19,7 @@ from registry.fsck.findings import Finding
 from registry.fsck.other_files import wanted_mode
 from registry.manifest import Manifest
 from registry.store import Store
+from registry.transfer.partial import is_open
 
 _COPY_BYTES = 1024 * 1024
 
@@ -77,13 +77,7 @@ def _set_mode(path: Path) -> bool:
 
 def _remove_partial(path: Path) -> bool:
     with faults("remove the partial transfer", path.parent):
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(path, flags)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(path)
-        except BlockingIOError:
+        if is_open(path):
             return False
-        finally:
-            os.close(descriptor)
+        os.unlink(path)
     return True

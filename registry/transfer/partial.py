@@ -23,6 +23,7 @@ from registry.digest import Digest
 from registry.transfer.journal import ChunkJournal, PartialPlan, read_crcs
 
 PREFIX = "partial-"  # also of the journals
+JOURNAL = ".journal"
 _READ_BYTES = 1024 * 1024
 
 
@@ -196,6 +197,18 @@ def arrived_bytes(directory: Path, plan: PartialPlan) -> int:
     return sum(plan.length(index) for index in crcs)
 
 
+def is_open(path: Path) -> bool:
+    """True while a transfer has the file open: it holds a shared lock on it. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _paths(directory: Path, plan: PartialPlan) -> tuple[Path, Path]:
     name = f"{PREFIX}{Digest.of(plan.key.encode()).hex[:32]}"
-    return directory / name, directory / f"{name}.journal"
+    return directory / name, directory / f"{name}{JOURNAL}"
