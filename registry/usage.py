@@ -57,14 +57,15 @@ def measure(store: Store) -> StoreUsage:
     sizes = {digest: store.file_status(digest) for digest in store.blob_ages()}
     known = {digest: status for digest, status in sizes.items() if status is not None}
     blob_bytes = sum(status.st_size for status in known.values())
-    partial_bytes = _disk_bytes(os.path.join(store.root, "tmp"))
+    parts = _statuses(os.path.join(store.root, "tmp"), ())
+    files = _statuses(os.fspath(store.root), ("tmp",))
     return StoreUsage(
         models=tuple(_of_model(model, known, users) for model in models),
         blob_bytes=blob_bytes,
         unused_bytes=sum(s.st_size for digest, s in known.items() if digest not in users),
         linked_bytes=sum(s.st_size for s in known.values() if s.st_nlink > 1),
-        partial_bytes=partial_bytes,
-        other_bytes=max(0, _file_bytes(os.fspath(store.root)) - blob_bytes),
+        partial_bytes=sum(status.st_blocks * 512 for status in parts),  # they have holes
+        other_bytes=max(0, sum(status.st_size for status in files) - blob_bytes),
         free_bytes=free_bytes(store.root),
     )
 
@@ -86,17 +87,8 @@ def _digests(model: StoredModel) -> list[Digest]:
     return [] if model.parsed is None else [layer.digest for layer in model.parsed.blobs]
 
 
-def _disk_bytes(folder: str) -> int:
-    """What the files of a folder take: parts of transfers have holes."""
-    return sum(status.st_blocks * 512 for status in _statuses(folder, ()))
-
-
-def _file_bytes(folder: str) -> int:
-    """The lengths of all files below a folder but those of unfinished transfers."""
-    return sum(status.st_size for status in _statuses(folder, ("tmp",)))
-
-
 def _statuses(folder: str, without: tuple[str, ...]) -> list[os.stat_result]:
+    """Of the files below a folder. without: folders in it that are left out."""
     found = []
     for parent, folders, files in os.walk(folder):
         if parent == folder:

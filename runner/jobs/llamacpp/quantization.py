@@ -153,9 +153,9 @@ def _run(
     options: QuantizeOptions, types: Mapping[str, int], partial: Path, progress: Progress
 ) -> None:
     with _log_lines(progress) as complaints:
-        params = _parameters(options, types)
+        params, _kept = _parameters(options, types)
         source, target = os.fsencode(options.source), os.fsencode(partial)
-        structure, failed = ctypes.byref(params.structure), list[int]()
+        structure, failed = ctypes.byref(params), list[int]()
 
         def work() -> None:
             failed.append(native.llama_model_quantize(source, target, structure))
@@ -168,15 +168,8 @@ def _run(
         raise _failure(options, partial, complaints)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameters:
-    """The native structure and what it points to."""
-
-    structure: Any
-    kept: tuple[Any, ...]
-
-
-def _parameters(options: QuantizeOptions, types: Mapping[str, int]) -> _Parameters:
+def _parameters(options: QuantizeOptions, types: Mapping[str, int]) -> tuple[Any, tuple[Any, ...]]:
+    """The native structure, and what it points to, which must be kept as long."""
     params = native.llama_model_quantize_default_params()
     params.ftype = options.kind.file_type
     params.allow_requantize = options.allow_requantize
@@ -186,7 +179,7 @@ def _parameters(options: QuantizeOptions, types: Mapping[str, int]) -> _Paramete
         params.tt_overrides = overrides
     if options.matrix:
         params.imatrix = entries
-    return _Parameters(params, (overrides, entries, arrays))
+    return params, (overrides, entries, arrays)
 
 
 def _overrides(types: Mapping[str, int]) -> Any:
