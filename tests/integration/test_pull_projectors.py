@@ -98,7 +98,7 @@ def test_a_model_in_parts_is_joined_and_sees(
     assert len(of_repository(daemon)) == 1
     fetched = hub.mirror.served_bytes
     assert statuses(pull(daemon, f"hf.co/{REPO}"))[-2:] == [
-        "with the multimodal projector mmproj-m.gguf (0.1 MB)",
+        "with the multimodal projector mmproj-m.gguf (96 KB)",
         "success",
     ]
     assert hub.mirror.served_bytes == fetched
