@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import CliError
-from cli.sources import PATH_STARTS, find, is_whole_gguf
+from cli.sources import begins_as_path, find, is_whole_gguf
 from cli.upload import uploader
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _SNAPSHOT = re.compile(r".*--(?P<model>[^/]+)/snapshots/[^/]+$")  # in Hugging F
 def is_path(text: str) -> bool:
     """Whether text names a file or folder of this machine rather than a model."""
     is_file = text.lower().endswith(".gguf") and Path(text).is_file()
-    return is_file or text.startswith(PATH_STARTS) or text in (".", "..")
+    return is_file or begins_as_path(text)
 
 
 def model_of_path(client: Client, text: str) -> str:

@@ -18,7 +18,7 @@ from cli.terminal import status
 MAX_FILES = 4096
 _START_BYTES = 9  # the length of a header of safetensors, and its brace
 _MAX_INDEX_BYTES = 64 << 20
-PATH_STARTS = ("/", "./", "../", "~", ".\\", "..\\")
+_PATH_STARTS = ("/", "./", "../", "~", ".\\", "..\\")
 _PATH_ENDS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _PICKLE_ENDS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _PICKLE_STARTS = (*(bytes((0x80, protocol)) for protocol in range(1, 6)), b"PK\x03\x04")
@@ -125,8 +125,13 @@ def _is_safetensors(path: Path, start: bytes) -> bool:
     return path.name.lower().endswith(".safetensors") and start[8:] == b"{"
 
 
+def begins_as_path(text: str) -> bool:
+    """Whether text is written as a path: no name of a model begins so."""
+    return text.startswith(_PATH_STARTS) or text in (".", "..")
+
+
 def _is_path(text: str, path: Path, instruction: str) -> bool:
-    if text.startswith(PATH_STARTS) or text in (".", "..") or instruction == "ADAPTER":
+    if begins_as_path(text) or instruction == "ADAPTER":
         return True
     if "://" in text:
         return False
