@@ -47,6 +47,12 @@ test: dev
 slow: dev
 	$(PYTHON_BIN)/pytest -m slow --timeout 3600 $(PYTEST_ARGS)
 
+# Hostile clients, files and registries against a daemon: all of them, the slow ones as well. Each
+# is named in docs/security/attacks.md.
+.PHONY: attack
+attack: dev
+	$(PYTHON_BIN)/pytest tests/attack --timeout 3600 $(PYTEST_ARGS)
+
 # The store under failing system calls, kills, flipped bits and concurrent work: minutes each.
 STORE_PROOFS := store-faults store-kills store-bitflips store-histories
 .PHONY: $(STORE_PROOFS)

@@ -186,6 +186,7 @@ class GenerateRequest:
     answer_prefixes: tuple[str, ...] = ()  # a prompt that ends with one has begun the answer so
     kept_special_tokens: tuple[str, ...] = ()  # control tokens that stay in the text
     priority: int = 0  # lower goes first; equal ones in order of arrival
+    client: str = ""  # for whom its work is counted
     cache_salt: str | None = None  # prefixes are shared with requests of the same one only
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from starlette.datastructures import Headers
 
+from runner.server.caller import OWNER, Caller
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, Scope
@@ -21,19 +22,20 @@ from runner.server.rate_limits import client_at
 Needed = Scope | Literal["public"]
 
 
-def check_access(http: HttpRequest, needed: Needed | None) -> None:
-    """Raises HttpError 401 without a valid key, 403 for one that is not enough and 429 for one
-    that was used too often. needed None: any key will do."""
+def check_access(http: HttpRequest, needed: Needed | None) -> Caller:
+    """Who sends the request. Raises HttpError 401 without a valid key, 403 for one that is not
+    enough and 429 for one that was used too often. needed None: any key will do."""
     services = http.services
+    address = client_at((http.scope.get("client") or ("",))[0])
     if needed == "public":
-        return
+        return Caller(share=address, admin=False)
     given = _given(http.headers)
     if given and hmac.compare_digest(given.encode(), services.owner_token.encode()):
-        return
+        return OWNER
     key = services.keys.find(given) if given and services.keys else None
-    _check_rate(http, key)
+    _check_rate(http, key, address)
     if not services.keys:
-        return
+        return Caller(share=address)
     if key is None:
         reason = "the API key is invalid" if given else "an API key is required"
         raise HttpError(
@@ -48,15 +50,15 @@ def check_access(http: HttpRequest, needed: Needed | None) -> None:
             "insufficient_scope",
             f"the key {key.name!r} may {' and '.join(key.scopes)}, and this needs {needed}",
         )
+    return Caller(key.id, key.id, key.may("admin"))
 
 
-def _check_rate(http: HttpRequest, key: ApiKey | None) -> None:
+def _check_rate(http: HttpRequest, key: ApiKey | None, address: str) -> None:
     """Count a request for its key, or for its address where it has no valid one."""
     rates = http.services.rates
     if rates.per_minute is None:
         return
-    address = (http.scope.get("client") or ("",))[0]
-    wait_s = rates.take(f"address {client_at(address)}" if key is None else f"key {key.name}")
+    wait_s = rates.take(f"address {address}" if key is None else f"key {key.name}")
     if wait_s is not None:
         raise HttpError(
             429,

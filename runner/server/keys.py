@@ -37,6 +37,11 @@ class ApiKey:
     sha256: str
     created_at: str
 
+    @property
+    def id(self) -> str:
+        """What tells it from every other key, also from a later one of the same name."""
+        return f"key {self.sha256[:32]}"
+
     def may(self, scope: Scope) -> bool:
         """Whether it opens what needs scope; admin opens everything."""
         return scope in self.scopes or "admin" in self.scopes

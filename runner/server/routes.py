@@ -13,6 +13,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runner.server.access import Needed, check_access
+from runner.server.caller import set_caller
 from runner.server.errors import HttpError, failure_of, surface_of
 from runner.server.http_request import ClientDisconnected, HttpRequest
 from runner.server.request_body import WireModel
@@ -144,7 +145,7 @@ def _dispatch(by_method: dict[str, RouteSpec], services: Services) -> Endpoint:
 
     async def dispatch(http: HttpRequest) -> None:
         item = handlers.get(http.scope["method"])
-        check_access(http, None if item is None else item.scope)
+        set_caller(check_access(http, None if item is None else item.scope))
         if item is None:
             allowed = ", ".join(sorted(handlers))
             raise HttpError(

@@ -1,0 +1,36 @@
+"""Who sends a request, as far as the daemon knows: what is stored belongs to its caller, and the
+scheduler shares a model between callers.
+
+Set once for each request, when it was let in; a task that a request starts keeps it.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """id: whose it is what the request stores, the same for all requests with one key; empty
+    without keys. share: for whom its work is counted: the key, else the address. admin: it sees
+    what is stored for others as well."""
+
+    id: str = ""
+    share: str = ""
+    admin: bool = True
+
+
+OWNER = Caller()
+
+_CURRENT: ContextVar[Caller] = ContextVar("caller", default=OWNER)
+
+
+def current_caller() -> Caller:
+    """The sender of the request that this task answers; the owner where there is none."""
+    return _CURRENT.get()
+
+
+def set_caller(caller: Caller) -> None:
+    """From now on this task works for caller."""
+    _CURRENT.set(caller)
