@@ -297,6 +297,7 @@ class WorkerStats:
     swapped_bytes: int = 0
     drafted_tokens: int = 0  # proposed before they were computed
     confirmed_tokens: int = 0  # of them
+    paused: int = 0  # sequences whose answers nobody reads
     step_age_s: float | None = None  # how long the step in progress has run; None: no step
 
 

@@ -91,6 +91,7 @@ class Engine:
             self.speculation,
         )
         self._sequences: dict[str, Sequence] = {}
+        self._paused: dict[str, Sequence] = {}  # of those: neither in the queue nor in the batch
         self._embeddings = EmbeddingQueue(backend)
         self._prompt_embeddings = PromptEmbeddings()
         self._ready: list[tuple[str, Delta]] = []
@@ -99,8 +100,13 @@ class Engine:
     @property
     def busy(self) -> bool:
         """True while step has something to do."""
-        work = self._sequences or self._embeddings or self._ready
+        work = self._embeddings or self._ready or len(self._sequences) > len(self._paused)
         return bool(work) or self.scheduler.cache.over_idle_limit
+
+    @property
+    def paused(self) -> int:
+        """Sequences that wait for their readers."""
+        return len(self._paused)
 
     @property
     def context_length(self) -> int:
@@ -161,9 +167,25 @@ class Engine:
         parts = self._prompt_embeddings.remove(id) or (id,)
         found = [self._sequences[part] for part in parts if part in self._sequences]
         for sequence in found:
-            self.scheduler.cancel(sequence)
+            if self._paused.pop(sequence.id, None) is None:
+                self.scheduler.cancel(sequence)
             self._forget(sequence)
         return bool(found)
+
+    def pause(self, id: str) -> None:
+        """Nobody reads what this request yields: it gives up its place in the batch or in the
+        queue until resume. What it computed stays as cache while there is room. No effect on one
+        that has ended or is paused."""
+        sequence = self._sequences.get(id)
+        if sequence is not None and id not in self._paused:
+            self.scheduler.cancel(sequence)
+            self._paused[id] = sequence
+
+    def resume(self, id: str) -> None:
+        """Queue a paused request again. No effect on others."""
+        sequence = self._paused.pop(id, None)
+        if sequence is not None:
+            self.scheduler.add(sequence)
 
     def embed(
         self, id: str, inputs: Tokens[Tokens[int]], truncate: bool, priority: int = 0
@@ -410,11 +432,12 @@ class Engine:
         self.scheduler.failed.clear()
 
     def _fail_running(self, error: Exception, output: StepOutput) -> None:
-        """All but the queued requests end; the engine goes on with an empty cache."""
+        """All but the queued and paused requests end; the engine goes on with an empty cache."""
         log.error("a step failed; its requests are aborted", exc_info=error)
         self._backend.reset()
         self.scheduler.reset()
-        others = {*self.scheduler.waiting, *(sequence for sequence, _ in self.scheduler.failed)}
+        failed = (sequence for sequence, _ in self.scheduler.failed)
+        others = {*self.scheduler.waiting, *failed, *self._paused.values()}
         for sequence in [item for item in self._sequences.values() if item not in others]:
             self._forget(sequence)
             failure = InternalError(f"the model failed while computing: {error}")

@@ -1,7 +1,7 @@
 """The daemon's end of one request to a worker: deltas arrive here and wait for their reader.
 
-Knows nothing of frames, processes or HTTP. A slow reader costs memory only up to a bound: waiting
-deltas of one sequence are joined, and past the bound the request ends with an error.
+Knows nothing of frames, processes or HTTP. A slow reader costs memory only up to a bound: the
+sequences of which too much waits are paused until it is read.
 """
 
 from __future__ import annotations
@@ -9,27 +9,40 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from runner.errors import HearthError, RequestError
+from runner.errors import HearthError
 from runner.types import Delta, Finish
 
-JOIN_AT = 256  # waiting deltas before they are joined
-MAX_WAITING_LOGPROBS = 16_384  # joined deltas keep every log-probability; about 50 MB at top-20
+MAX_WAITING = 64  # deltas of each sequence
+MAX_WAITING_LOGPROBS = 16_384  # of all of them, prompts included; about 50 MB at top-20
 
 
 class DeltaStream:
     """What a worker sends for `count` sequences that were asked for together.
 
-    cancel is called once, when the reader ends before the sequences do.
+    cancel is called once, when the reader ends before the sequences do. pause is called with the
+    index of a sequence that shall send nothing for now, resume when it may go on.
     """
 
-    __slots__ = ("_cancel", "_error", "_joined_at", "_pending", "_waiter", "on_finish", "open")
+    __slots__ = ("_cancel", "_error", "_logprobs", "_max_waiting", "_pause", "_paused", "_pending",
+                 "_reading", "_resume", "_waiter", "on_finish", "open")  # fmt: skip
 
-    def __init__(self, count: int, cancel: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        count: int,
+        cancel: Callable[[], None],
+        pause: Callable[[int], None] | None = None,
+        resume: Callable[[int], None] | None = None,
+    ) -> None:
         self.open = count  # sequences without a finish so far
         self.on_finish: Callable[[Finish], None] | None = None  # called as each of them ends
         self._cancel: Callable[[], None] | None = cancel
+        self._pause = pause
+        self._resume = resume
+        self._paused: set[int] = set()
         self._pending: list[tuple[int, Delta]] = []
-        self._joined_at = JOIN_AT
+        self._logprobs = 0  # in _pending
+        self._max_waiting = count * MAX_WAITING
+        self._reading = False  # somebody is about to take what is pending
         self._error: HearthError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -41,12 +54,16 @@ class DeltaStream:
     def push(self, index: int, delta: Delta) -> None:
         """Add what a step gave the sequence with this index."""
         self._pending.append((index, delta))
+        if delta.logprobs or delta.prompt:
+            self._logprobs += len(delta.logprobs) + len(delta.prompt)
         if delta.finish is not None:
             self.open -= 1
+            self._paused.discard(index)
             if self.on_finish is not None:
                 self.on_finish(delta.finish)
-        elif len(self._pending) >= self._joined_at:
-            self._join()
+        elif not self._reading and self._full and index not in self._paused and self._pause:
+            self._paused.add(index)
+            self._pause(index)
         self.wake()
 
     def fail(self, error: HearthError) -> None:
@@ -67,10 +84,15 @@ class DeltaStream:
         Empty after wake. Raises the error that ended the request."""
         if not self._pending and self._error is None and self.open:
             self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            self._reading = True
+            try:
+                await self._waiter
+            finally:
+                self._reading = False
         if self._pending:
-            arrived, self._pending = self._pending, []
-            self._joined_at = JOIN_AT
+            arrived, self._pending, self._logprobs = self._pending, [], 0
+            if self._paused:
+                self._go_on()
             return arrived
         if self._error is not None:
             raise self._error
@@ -82,29 +104,12 @@ class DeltaStream:
         if cancel is not None and self.open:
             cancel()
 
-    def _join(self) -> None:
-        joined: dict[int, list[Delta]] = {}
-        for index, delta in self._pending:
-            joined.setdefault(index, []).append(delta)
-        self._pending = [(index, _joined(deltas)) for index, deltas in joined.items()]
-        self._joined_at = len(self._pending) + JOIN_AT
-        if sum(_logprobs(delta) for _, delta in self._pending) > MAX_WAITING_LOGPROBS:
-            cancel = self._cancel
-            self.fail(RequestError("the client reads too slowly; the response was cancelled"))
-            if cancel is not None:
-                cancel()
+    @property
+    def _full(self) -> bool:
+        return len(self._pending) >= self._max_waiting or self._logprobs >= MAX_WAITING_LOGPROBS
 
-
-def _logprobs(delta: Delta) -> int:
-    return len(delta.logprobs) + len(delta.prompt)
-
-
-def _joined(deltas: list[Delta]) -> Delta:
-    return Delta(
-        "".join(delta.text for delta in deltas),
-        sum(delta.token_count for delta in deltas),
-        tuple(item for delta in deltas for item in delta.logprobs),
-        deltas[-1].finish,
-        tuple(item for delta in deltas for item in delta.prompt),
-        next((delta.progress for delta in reversed(deltas) if delta.progress), None),
-    )
+    def _go_on(self) -> None:
+        paused, self._paused = self._paused, set()
+        if self._resume is not None and self._error is None:
+            for index in paused:
+                self._resume(index)

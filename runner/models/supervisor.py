@@ -98,7 +98,12 @@ class WorkerHandle:
         """Start the sequences of requests, which the observer counts for their models; their ids
         must be unique in this worker."""
         ids = [request.id for request in requests]
-        stream = DeltaStream(len(ids), lambda: self._abort(ids))
+        stream = DeltaStream(
+            len(ids),
+            cancel=lambda: self._abort(ids),
+            pause=lambda index: self._send({"op": "pause", "id": ids[index]}),
+            resume=lambda index: self._send({"op": "resume", "id": ids[index]}),
+        )
         if (error := self._dead()) is not None:
             stream.fail(error)
             return stream

@@ -13,6 +13,8 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from runner.server.sockets import UNSENT_BYTES
+
 log = logging.getLogger("hearth.http")
 
 HEADER_TIMEOUT_S = 15.0
@@ -33,6 +35,7 @@ class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start the time for the first head, or refuse."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=UNSENT_BYTES)
         if len(self.connections) > MAX_CONNECTIONS:
             log.warning("more than %d connections: refusing another one", MAX_CONNECTIONS)
             transport.abort()

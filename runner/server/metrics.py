@@ -99,6 +99,11 @@ WORKER_METRICS: Final = (
     ),
     WorkerMetric("vllm:num_requests_waiting", "Waiting sequences", lambda stats: stats.waiting),
     WorkerMetric(
+        "hearth:requests_paused",
+        "Sequences out of the batch because their clients do not read",
+        lambda stats: stats.paused,
+    ),
+    WorkerMetric(
         "vllm:kv_cache_usage_perc",
         "Fraction of the KV cache in use, from 0 to 1",
         lambda stats: stats.pool_used / max(1, stats.pool_tokens),

@@ -78,6 +78,14 @@ class EngineThread(threading.Thread):
         is only counted."""
         self._post(id, lambda engine: self._stop(engine, id, prepared))
 
+    def pause(self, id: str) -> None:
+        """Let a request give up its place; see Engine.pause."""
+        self._post(id, lambda engine: engine.pause(id))
+
+    def resume(self, id: str) -> None:
+        """Let a paused request go on."""
+        self._post(id, lambda engine: engine.resume(id))
+
     def embed(
         self, id: str, inputs: Sequence[Sequence[int]], truncate: bool, priority: int = 0
     ) -> None:
@@ -100,6 +108,7 @@ class EngineThread(threading.Thread):
             prompt_tokens=counters.prompt_tokens,
             cached_tokens=counters.cached_tokens,
             completion_tokens=counters.completion_tokens,
+            paused=engine.paused,
             preemptions=scheduler.preemptions,
             cancelled=counters.cancelled,
             rss_bytes=resident_bytes(),

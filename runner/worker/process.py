@@ -99,6 +99,10 @@ class Worker:
             self._prepare(id, self._answer(id, frame, preparation, TEXT_REPLIES[op]))
         elif op == "cancel":
             self._cancel(id)
+        elif op == "pause":
+            self._engine.pause(id)
+        elif op == "resume":
+            self._engine.resume(id)
         elif op == "stats":
             self._reply(id, to_json(self._engine.stats()))
         else:

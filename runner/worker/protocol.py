@@ -8,6 +8,8 @@ Daemon to worker
     load      plan                         first frame; LoadPlan as an object
     generate  id, request                  GenerateRequest as an object; images as base64
     cancel    id                           no answer; the request sends nothing more
+    pause     id                           no answer; it gives up its place in the batch
+    resume    id                           no answer; it is queued again
     embed     id, inputs, truncate, priority   inputs: list of strings or lists of token ids
     rank      id, pairs, truncate          [[query, document], ...]; answered as embed
     tokenize  id, text, add_special        answer: reply {"tokens": [...]}

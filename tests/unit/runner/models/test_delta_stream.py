@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from runner.errors import RequestError, WorkerCrashed
-from runner.models.delta_stream import JOIN_AT, MAX_WAITING_LOGPROBS, DeltaStream
-from runner.types import Delta, Finish, TokenLogprob, Usage
+from runner.errors import WorkerCrashed
+from runner.models.delta_stream import MAX_WAITING, MAX_WAITING_LOGPROBS, DeltaStream
+from runner.types import Delta, Finish, PromptToken, TokenLogprob, Usage
 
 END = Delta("", 0, finish=Finish("stop", Usage(1, 0, 1, 0, 0, 0)))
 
@@ -84,26 +84,58 @@ async def test_cancel_reaches_the_worker_once_and_only_while_it_runs(
     assert cancelled.count == calls
 
 
-async def test_deltas_that_wait_are_joined_and_lose_nothing() -> None:
-    generation = DeltaStream(2, Cancelled())
-    for number in range(10 * JOIN_AT):
-        generation.push(number % 2, Delta(f"{number} ", 1))
-    generation.push(0, END)
-    arrived = await generation.read()
-    assert len(arrived) <= JOIN_AT + 3
-    for index in (0, 1):
-        text = "".join(delta.text for at, delta in arrived if at == index)
-        assert text == "".join(f"{n} " for n in range(index, 10 * JOIN_AT, 2))
-    assert sum(delta.token_count for _, delta in arrived) == 10 * JOIN_AT
+class Pauses:
+    """A stream with what it asked of the worker."""
+
+    def __init__(self, count: int) -> None:
+        self.log: list[tuple[str, int]] = []
+        self.stream = DeltaStream(
+            count,
+            Cancelled(),
+            lambda index: self.log.append(("pause", index)),
+            lambda index: self.log.append(("resume", index)),
+        )
 
 
-async def test_a_reader_that_never_reads_is_cut_off_before_log_probabilities_fill_memory() -> None:
-    cancelled = Cancelled()
-    generation = DeltaStream(1, cancelled)
-    item = TokenLogprob(1, b"a", -0.1)
-    for _ in range(MAX_WAITING_LOGPROBS + 2 * JOIN_AT):
-        generation.push(0, Delta("a", 1, (item,)))
-    assert cancelled.count == 1
-    await generation.read()
-    with pytest.raises(RequestError, match="too slowly"):
-        await generation.read()
+async def test_a_sequence_that_nobody_reads_is_paused_once_and_goes_on_when_it_is_read() -> None:
+    pauses = Pauses(2)
+    for number in range(2 * MAX_WAITING - 1):
+        pauses.stream.push(number % 2, Delta("a", 1))
+    assert pauses.log == []
+    for _ in range(3):
+        pauses.stream.push(1, Delta("b", 1))
+    assert pauses.log == [("pause", 1)]
+    arrived = await pauses.stream.read()
+    assert len(arrived) == 2 * MAX_WAITING + 2
+    assert pauses.log == [("pause", 1), ("resume", 1)]
+
+
+async def test_a_reader_that_waits_is_never_too_slow() -> None:
+    pauses = Pauses(1)
+    reading = asyncio.create_task(pauses.stream.read())
+    await asyncio.sleep(0)
+    for _ in range(10 * MAX_WAITING):
+        pauses.stream.push(0, Delta("a", 1))
+    assert len(await reading) == 10 * MAX_WAITING
+    assert pauses.log == []
+
+
+async def test_many_log_probabilities_pause_a_sequence_too() -> None:
+    pauses = Pauses(1)
+    items = (TokenLogprob(1, b"a", -0.1),) * (MAX_WAITING_LOGPROBS // 2)
+    pauses.stream.push(0, Delta("a", 1, items))
+    pauses.stream.push(0, Delta("a", 1, prompt=(PromptToken(1, b"a", None),) * len(items)))
+    assert pauses.log == [("pause", 0)]
+
+
+@pytest.mark.parametrize("ended", ["by itself", "by an error"])
+async def test_a_sequence_that_has_ended_is_not_resumed(ended: str) -> None:
+    pauses = Pauses(1)
+    for _ in range(MAX_WAITING):
+        pauses.stream.push(0, Delta("a", 1))
+    if ended == "by itself":
+        pauses.stream.push(0, END)
+    else:
+        pauses.stream.fail(WorkerCrashed("gone"))
+    await pauses.stream.read()
+    assert pauses.log == [("pause", 0)]
