@@ -23,6 +23,7 @@ _COPY_BYTES = 16 << 20  # of a step within the kernel
 _READ_BYTES = 1 << 20  # of a step through memory
 _NO_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_MAX_SET_ASIDE = 100  # the last one is overwritten from then on
 _DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -206,6 +207,17 @@ class TempFile:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+
+
+def set_aside(path: Path) -> Path:
+    """Give whatever is there, damaged and perhaps no file at all, a name that tells so; gives
+    that. Raises OSError."""
+    for number in range(1, _MAX_SET_ASIDE + 1):
+        aside = path.with_name(f"{path.name}.damaged-{number}")
+        if not os.path.lexists(aside):
+            break
+    os.rename(path, aside)
+    return aside
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -10,10 +10,10 @@ import hashlib
 import os
 import stat
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from registry.age import steady_now
 from registry.atomic import (
     TempFile,
     fault_of,
@@ -208,7 +208,7 @@ class Blobs:
 
     def all(self) -> dict[Digest, float]:
         """Every blob by name and how many seconds ago it was written. Raises StoreFault."""
-        now, found = time.time(), {}
+        now, found = steady_now(), {}
         with faults("list the blobs", self.directory), os.scandir(self.directory) as entries:
             for entry in entries:
                 kind, _, digits = entry.name.partition("-")

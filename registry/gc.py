@@ -6,11 +6,11 @@ Owns what may go. Knows nothing of processes: who uses a blob beyond the models 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from registry.age import steady_now
 from registry.digest import Digest
 from registry.errors import StoreReadOnly
 from registry.store import PARTIAL_KEEP_S, Store
@@ -75,7 +75,7 @@ def collect(store: Store, options: GcOptions) -> GcResult:
                 result.blobs.append(RemovedFile(f"blobs/{digest.file_name}", size))
             _forget(store, used, options.dry_run)
     if not options.dry_run:
-        store.records.sweep(time.time() - GRACE_S)
+        store.records.sweep(steady_now() - GRACE_S)
     result.partials = list(_sweep(store.root / "tmp", options))
     return result
 
@@ -97,7 +97,7 @@ def _forget(store: Store, used: set[Digest], dry_run: bool) -> None:
 
 
 def _sweep(folder: Path, options: GcOptions) -> Iterator[RemovedFile]:
-    oldest_s = time.time() - options.partial_keep_s
+    oldest_s = steady_now() - options.partial_keep_s
     for path in sorted(folder.glob(f"{PREFIX}*")):
         with contextlib.suppress(OSError):
             status = path.lstat()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from registry.age import steady_now
 from registry.fsck.findings import Finding
 from registry.store import PARTIAL_KEEP_S, Store
 from registry.transfer.partial import JOURNAL, PREFIX
@@ -67,7 +67,7 @@ def check_temporary(store: Store, keep_s: float = PARTIAL_KEEP_S) -> Iterator[Fi
 
 def _dangling(folder: Path, name: str, names: set[str], keep_s: float) -> str | None:
     try:
-        age_s = time.time() - (folder / name).lstat().st_mtime
+        age_s = steady_now() - (folder / name).lstat().st_mtime
     except OSError:
         return None
     is_journal = name.endswith(JOURNAL)

@@ -1,5 +1,6 @@
-"""The store's way of writing small files, for those that the daemon keeps beside its models."""
+"""The store's way with small files and with ages, for what the daemon keeps beside its models."""
 
-from registry.atomic import write_private
+from registry.age import uptime_s
+from registry.atomic import set_aside, write_private
 
-__all__ = ["write_private"]
+__all__ = ["set_aside", "uptime_s", "write_private"]

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from runner.server.caller import OWNER, Caller
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
-from runner.server.keys import ApiKey, Scope
+from runner.server.keys import ApiKey, KeyRing, Scope
 from runner.server.rate_limits import client_at
 
 Needed = Scope | Literal["public"]
@@ -50,6 +50,19 @@ def check_access(http: HttpRequest, needed: Needed | None) -> Caller:
             "insufficient_scope",
             f"the key {key.name!r} may {' and '.join(key.scopes)}, and this needs {needed}",
         )
+    return _caller(key)
+
+
+def caller_of(keys: KeyRing, owner: str) -> Caller | None:
+    """Who stored what belongs to owner, to work for him later; None when he may not ask for
+    answers any more."""
+    if not owner:
+        return OWNER
+    key = next((key for key in keys.keys if key.id == owner), None)
+    return None if key is None or not key.may("inference") else _caller(key)
+
+
+def _caller(key: ApiKey) -> Caller:
     return Caller(key.id, key.id, key.may("admin"))
 
 

@@ -16,6 +16,7 @@ from runner.errors import StorageFailed
 from runner.library.library import Library
 from runner.models.manager import Manager
 from runner.server import health, key_routes, perplexity
+from runner.server.access import caller_of
 from runner.server.anthropic import messages
 from runner.server.guard import Guard
 from runner.server.keys import KeyRing
@@ -65,12 +66,13 @@ def build_services(
     models = Manager(library, settings, observer=metrics)
     folder = settings.state_dir / "files"
     database = Database(
-        folder / "files.sqlite3", (*FILE_TABLES, *BATCH_TABLES), "the index of stored files"
+        folder / "files.sqlite3", (FILE_TABLES, BATCH_TABLES), "the index of stored files"
     )
     traffic = Traffic(
         call=lambda endpoint, body: call_endpoint(services, endpoint, body),
         parallel=max(1, settings.num_parallel // 2),
         clear=models.wait_for_starved_loads,
+        caller=lambda owner: caller_of(keys, owner),
     )
     services = Services(
         settings=settings,

@@ -20,6 +20,11 @@ class Caller:
     share: str = ""
     admin: bool = True
 
+    @property
+    def sees(self) -> str | None:
+        """Whose stored things it may see and change; None: everybody's."""
+        return None if self.admin else self.id
+
 
 OWNER = Caller()
 

@@ -36,9 +36,14 @@ async def add_key(http: HttpRequest, body: KeyRequest) -> CreatedKey:
 
 @route("DELETE", "/api/keys/{name}")
 async def remove_key(http: HttpRequest) -> RemovedKey:
-    """Take a key away."""
-    name = http.parameter("name")
-    await asyncio.to_thread(http.services.keys.remove, name)
+    """Take a key away. What it has in the making ends: batches and responses in the background are
+    cancelled."""
+    services, name = http.services, http.parameter("name")
+    owners = [key.id for key in services.keys.keys if key.name == name]
+    await asyncio.to_thread(services.keys.remove, name)
+    for owner in owners:
+        await services.batches.cancel_of(owner)
+        await services.background.cancel_of(owner)
     return {"name": name, "removed": True}
 
 

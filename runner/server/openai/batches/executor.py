@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.errors import QueueFull, ShuttingDown, StorageFailed
+from runner.server.caller import Caller, set_caller
 from runner.server.openai.batches import results
 from runner.server.openai.batches.input_file import (
     InputCheck,
@@ -32,16 +33,19 @@ Call = Callable[[str, dict[str, Any]], Awaitable[LineResponse]]
 MAX_TRIES = 2  # of a line whose failure may not be its own; three crashes block a model for all
 MAX_WAIT_S = 60.0
 MAX_OPEN = 64  # batches under way
+MAX_OPEN_OF_KEY = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """How batches share the daemon. call: answers a line. parallel: lines at a time. clear: waits
-    until nobody needs the memory of a model that batches keep busy."""
+    until nobody needs the memory of a model that batches keep busy. caller: who has that id, None
+    when he may send no requests any more."""
 
     call: Call
     parallel: int
     clear: Callable[[], Awaitable[None]]
+    caller: Callable[[str], Caller | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +82,12 @@ class BatchExecutor:
                 f"{MAX_OPEN} batches are already in progress; cancel one or wait",
                 retry_after_s=round(MAX_WAIT_S),
             )
+        if batch.owner and len(self._of(batch.owner)) >= MAX_OPEN_OF_KEY:
+            raise QueueFull(
+                f"{MAX_OPEN_OF_KEY} batches of this key are already in progress; cancel one or "
+                "wait",
+                retry_after_s=round(MAX_WAIT_S),
+            )
         await asyncio.to_thread(self.journal.save, batch)
         self._start(batch)
 
@@ -96,6 +106,11 @@ class BatchExecutor:
             running.patience.reschedule(asyncio.get_running_loop().time())
         return True
 
+    async def cancel_of(self, owner: str) -> None:
+        """Begin the end of all batches of a caller. Raises StorageFailed."""
+        for ident in self._of(owner):
+            await self.cancel(ident)
+
     async def close(self) -> None:
         """Stop; what is not finished goes on with the next daemon."""
         tasks = [item.task for item in self._running.values() if item.task is not None]
@@ -103,6 +118,9 @@ class BatchExecutor:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _of(self, owner: str) -> list[str]:
+        return [ident for ident, item in self._running.items() if item.batch.owner == owner]
 
     def _start(self, batch: Batch) -> None:
         running = _Running(batch)
@@ -151,13 +169,20 @@ class BatchExecutor:
             await self._save(running, batch)
 
     async def _work(self, running: _Running) -> None:
-        """Answer the lines that are left, until all are done, time is over or it is cancelled."""
+        """Answer the lines that are left, until all are done, time is over or it is cancelled. One
+        whose owner may not ask any more is."""
         ending: Ending = "completed"
+        caller = self._traffic.caller(running.batch.owner)
+        if caller is None:
+            await self.cancel(running.batch.id)
+        else:
+            set_caller(caller)
         if running.batch.is_cancelled:
             ending = "cancelled"
         else:
+            left_s = await asyncio.to_thread(self.journal.left_s, running.batch)
             try:
-                async with asyncio.timeout(running.batch.expires_at - time.time()) as patience:
+                async with asyncio.timeout(left_s) as patience:
                     running.patience = patience
                     await self._answer_all(running.batch)
             except TimeoutError:

@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from runner.errors import Conflict, InvalidRequest
+from runner.server.caller import current_caller
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
@@ -33,7 +34,8 @@ async def create_batch(http: HttpRequest, body: BatchRequest) -> BatchObject:
     stay = body.output_expires_after
     output_stay_s = None if stay is None else lifetime_s(stay.seconds)
     batches = _batches(http)
-    file = await asyncio.to_thread(batches.files.find, body.input_file_id)
+    caller = current_caller()
+    file = await asyncio.to_thread(batches.files.find, body.input_file_id, caller.sees)
     if file is None:
         raise unknown_file(body.input_file_id)
     if file.purpose != "batch":
@@ -50,6 +52,7 @@ async def create_batch(http: HttpRequest, body: BatchRequest) -> BatchObject:
         expires_at=now + WINDOW_S,
         metadata=body.metadata,
         output_stay_s=output_stay_s,
+        owner=caller.id,
     )
     await batches.create(batch)
     return batch_object(batch)
@@ -61,7 +64,8 @@ async def list_batches(http: HttpRequest) -> BatchList:
     query = query_params(http)
     limit = page_limit(query, _USUAL_PAGE, MAX_PAGE)
     journal = _batches(http).journal
-    found, more = await asyncio.to_thread(journal.page, query.get("after"), limit)
+    owner = current_caller().sees
+    found, more = await asyncio.to_thread(journal.page, query.get("after"), limit, owner)
     data = [batch_object(batch) for batch in found]
     return {**list_page(data, more), "data": data}
 
@@ -91,7 +95,8 @@ def _batches(http: HttpRequest) -> BatchExecutor:
 
 async def _find(http: HttpRequest) -> Batch:
     ident = http.parameter("id")
-    batch = await asyncio.to_thread(_batches(http).journal.find, ident)
+    journal = _batches(http).journal
+    batch = await asyncio.to_thread(journal.find, ident, current_caller().sees)
     if batch is None:
         raise HttpError(404, "batch_not_found", f"no such batch: {ident[:80]!r}")
     return batch

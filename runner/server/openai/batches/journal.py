@@ -8,20 +8,21 @@ the disk; any thread may call them.
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from runner.server.openai.answers import BatchStatus
-from runner.server.openai.database import Database
+from runner.server.openai.database import Database, Tables
 from runner.server.openai.files.file_store import StoredFile, add_row
 
 Ending = Literal["completed", "expired", "cancelled"]
 KEEP_S = 30 * 86400.0
+log = logging.getLogger("hearth.batches")
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
-TABLES = (
+_STATEMENTS = (
     """
 CREATE TABLE IF NOT EXISTS batches (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, is_open INTEGER NOT NULL,
@@ -35,12 +36,16 @@ CREATE TABLE IF NOT EXISTS results (
 ) WITHOUT ROWID
 """,
 )
+# stored_at: by the age that Database.now tells.
+TABLES = Tables(
+    _STATEMENTS, {"batches": {"owner": "TEXT NOT NULL DEFAULT ''", "stored_at": "REAL"}}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A batch. times: when it came to a state, by OpenAI's name, in seconds since 1970. ending:
-    what it will be once its files are written."""
+    what it will be once its files are written. owner: the id of the caller whose it is."""
 
     id: str
     endpoint: str
@@ -60,6 +65,7 @@ class Batch:
     output_file_id: str | None = None
     error_file_id: str | None = None
     usage: dict[str, Any] | None = None
+    owner: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -90,27 +96,33 @@ class BatchJournal:
     def save(self, batch: Batch) -> None:
         """Keep the state of a batch."""
         with self._database.opened() as database:
-            _save(database, batch)
+            _save(database, batch, self._database.now(database))
 
-    def find(self, ident: str) -> Batch | None:
-        """A batch as it stands."""
+    def find(self, ident: str, owner: str | None = None) -> Batch | None:
+        """A batch as it stands; owner: of whom, None: of anybody."""
         if not self._database.exists:
             return None
+        query = "SELECT batch FROM batches WHERE id = ?1 AND (?2 IS NULL OR owner = ?2)"
         with self._database.opened() as database:
-            row = database.execute("SELECT batch FROM batches WHERE id = ?", (ident,)).fetchone()
-            return None if row is None else _counted(database, _batch(row))
+            found = _batches(database.execute(query, (ident, owner)))
+            return _counted(database, found[0]) if found else None
 
-    def page(self, after: str | None, limit: int) -> tuple[list[Batch], bool]:
+    def page(
+        self, after: str | None, limit: int, owner: str | None = None
+    ) -> tuple[list[Batch], bool]:
         """So many batches older than that one, the newest first, and whether there are more."""
         if not self._database.exists:
             return [], False
+        seen = "(?3 IS NULL OR owner = ?3)"
         query = (
-            "SELECT batch FROM batches WHERE ?1 IS NULL OR number < (SELECT number FROM batches "
-            "WHERE id = ?1) ORDER BY number DESC LIMIT ?2"
+            f"SELECT batch FROM batches WHERE {seen} AND (?1 IS NULL OR number < (SELECT number "
+            f"FROM batches WHERE id = ?1 AND {seen})) ORDER BY number DESC LIMIT ?2"
         )
         with self._database.opened() as database:
-            rows = database.execute(query, (after, limit + 1)).fetchall()
-            return [_counted(database, _batch(row)) for row in rows[:limit]], len(rows) > limit
+            rows = database.execute(query, (after, limit + 1, owner)).fetchall()
+            return [_counted(database, batch) for batch in _batches(rows[:limit])], len(
+                rows
+            ) > limit
 
     def open_batches(self) -> list[Batch]:
         """All that have something to do, the oldest first."""
@@ -118,7 +130,15 @@ class BatchJournal:
             return []
         query = "SELECT batch FROM batches WHERE is_open ORDER BY number"
         with self._database.opened() as database:
-            return [_batch(row) for row in database.execute(query)]
+            return _batches(database.execute(query))
+
+    def left_s(self, batch: Batch) -> float:
+        """How much of its time a batch has left."""
+        query = "SELECT stored_at FROM batches WHERE id = ?"
+        with self._database.opened() as database:
+            row = database.execute(query, (batch.id,)).fetchone()
+            began = batch.created_at if row is None or row[0] is None else row[0]
+            return batch.expires_at - batch.created_at + began - self._database.now(database)
 
     def add(self, ident: str, result: LineResult) -> None:
         """Note that a line is done; the first result of a line counts."""
@@ -143,19 +163,25 @@ class BatchJournal:
         """Keep the end of a batch together with its files, whose bytes are in their places. Ended
         batches older than KEEP_S go; files stay."""
         with self._database.opened() as database:
+            now = self._database.now(database)
             for file in files:
-                add_row(database, file)
-            _save(database, batch)
+                add_row(database, file, now)
+            _save(database, batch, now)
             database.execute("DELETE FROM results WHERE batch = ?", (batch.id,))
-            old = "NOT is_open AND json_extract(batch, '$.created_at') < ?"
-            database.execute(f"DELETE FROM batches WHERE {old}", (time.time() - KEEP_S,))
+            # Those of a daemon that did not note stored_at have the time that they began.
+            database.execute(
+                "UPDATE batches SET stored_at = json_extract(batch, '$.created_at') "
+                "WHERE stored_at IS NULL AND json_valid(batch)"
+            )
+            old = "NOT is_open AND stored_at < ?"
+            database.execute(f"DELETE FROM batches WHERE {old}", (now - KEEP_S,))
 
 
-def _save(database: sqlite3.Connection, batch: Batch) -> None:
+def _save(database: sqlite3.Connection, batch: Batch, now: float) -> None:
     database.execute(
-        "INSERT INTO batches (id, is_open, batch) VALUES (?1, ?2, ?3) "
+        "INSERT INTO batches (id, is_open, batch, owner, stored_at) VALUES (?1, ?2, ?3, ?4, ?5) "
         "ON CONFLICT (id) DO UPDATE SET is_open = ?2, batch = ?3",
-        (batch.id, batch.is_open, json.dumps(asdict(batch))),
+        (batch.id, batch.is_open, json.dumps(asdict(batch)), batch.owner, now),
     )
     if batch.is_open:
         hold = "INSERT OR IGNORE INTO holds VALUES (?, ?)"
@@ -164,8 +190,15 @@ def _save(database: sqlite3.Connection, batch: Batch) -> None:
     database.execute(hold, (batch.input_file_id, batch.id))
 
 
-def _batch(row: tuple[str]) -> Batch:
-    return Batch(**json.loads(row[0]))
+def _batches(rows: Iterable[tuple[str]]) -> list[Batch]:
+    """The batches of rows; a damaged one is told of and passed over."""
+    found = []
+    for (text,) in rows:
+        try:
+            found.append(Batch(**json.loads(text)))
+        except (ValueError, TypeError) as error:
+            log.error("a batch is damaged and left out: %s", error)
+    return found
 
 
 def _counted(database: sqlite3.Connection, batch: Batch) -> Batch:

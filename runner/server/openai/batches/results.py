@@ -124,7 +124,10 @@ class _Pair:
             name = f"{self._batch.id}_{'error' if failed else 'output'}.jsonl"
             expires_at = None if stay_s is None else self._now + stay_s
             size = incoming.size_bytes
-            files.append(StoredFile(ident, name, "batch_output", size, self._now, expires_at))
+            owner = self._batch.owner
+            files.append(
+                StoredFile(ident, name, "batch_output", size, self._now, expires_at, owner)
+            )
         return files
 
     def drop(self) -> None:

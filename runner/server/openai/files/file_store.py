@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,10 @@ from typing import BinaryIO, Literal
 from runner.errors import Conflict, StorageFailed
 from runner.server.errors import HttpError
 from runner.server.ids import new_id
-from runner.server.openai.database import Database
+from runner.server.openai.database import Database, Tables
 
 Order = Literal["asc", "desc"]
-TABLES = (
+_STATEMENTS = (
     """
 CREATE TABLE IF NOT EXISTS files (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, filename TEXT NOT NULL,
@@ -36,14 +35,19 @@ CREATE TABLE IF NOT EXISTS holds (
 ) WITHOUT ROWID
 """,
 )
-_COLUMNS = "id, filename, purpose, size_bytes, created_at, expires_at"
+# kept_at: by the age that Database.now tells, which is what a file's time is counted from.
+TABLES = Tables(_STATEMENTS, {"files": {"owner": "TEXT NOT NULL DEFAULT ''", "kept_at": "REAL"}})
+_COLUMNS = "id, filename, purpose, size_bytes, created_at, expires_at, owner"
+_OVER = "expires_at IS NOT NULL AND COALESCE(kept_at, created_at) + expires_at - created_at <= ?1"
+_SEEN = "(?2 IS NULL OR owner = ?2)"
 _UNFINISHED = ".part"
 MAX_FILES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """What is known of a file. Times in seconds since 1970; expires_at None: it stays."""
+    """What is known of a file. Times in seconds since 1970; expires_at None: it stays. owner: the
+    id of the caller whose it is."""
 
     id: str
     filename: str
@@ -51,16 +55,18 @@ class StoredFile:
     size_bytes: int
     created_at: int
     expires_at: int | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FileQuery:
-    """Which page of the files: so many after that one."""
+    """Which page of the files: so many after that one. owner: whose; None: everybody's."""
 
     purpose: str | None = None
     after: str | None = None
     limit: int = 10_000
     order: Order = "desc"
+    owner: str | None = None
 
 
 def new_file_id() -> str:
@@ -69,7 +75,7 @@ def new_file_id() -> str:
 
 
 class FileStore:
-    """The stored files of one daemon."""
+    """The stored files of one daemon. owner: whose files a method knows; None: everybody's."""
 
     def __init__(self, folder: Path, database: Database) -> None:
         self._folder = folder
@@ -89,36 +95,33 @@ class FileStore:
             return FileWriter(path, os.fdopen(os.open(path, flags, 0o600), "wb"))
 
     def keep(self, file: StoredFile, incoming: FileWriter, max_bytes: int) -> None:
-        """Keep what was written. Raises StorageFailed, and HttpError 413 when all files together
-        would be more than max_bytes."""
+        """Keep what was written. Raises StorageFailed, and HttpError 413 when all files together,
+        or those of its owner, would be more than max_bytes allow."""
         incoming.finish(self.path_of(file.id))
         try:
             with self._database.opened() as database:
-                add_row(database, file)
-                query = "SELECT SUM(size_bytes), COUNT(*) FROM files"
-                total, count = database.execute(query).fetchone()
-                if total > max_bytes or count > MAX_FILES:
+                add_row(database, file, self._database.now(database))
+                if _free(database, max_bytes, file.owner) < 0:
                     raise full(max_bytes)
         except BaseException:
             self.path_of(file.id).unlink(missing_ok=True)
             raise
 
-    def used_bytes(self) -> int:
-        """All files together. Raises StorageFailed."""
+    def free_bytes(self, max_bytes: int, owner: str) -> int:
+        """What owner may add where all files together may be max_bytes. Raises StorageFailed."""
         self.expire()
         with self._database.opened() as database:
-            (total,) = database.execute("SELECT SUM(size_bytes) FROM files").fetchone()
-        return total or 0
+            return max(0, _free(database, max_bytes, owner))
 
-    def find(self, ident: str) -> StoredFile | None:
+    def find(self, ident: str, owner: str | None = None) -> StoredFile | None:
         """The file with this id; None also when it has expired. Raises StorageFailed."""
         if not self._database.exists:
             return None
-        query = f"SELECT {_COLUMNS} FROM files WHERE id = ?"
+        query = f"SELECT {_COLUMNS} FROM files WHERE id = ?3 AND {_SEEN} AND NOT ({_OVER})"
         with self._database.opened() as database:
-            row = database.execute(query, (ident,)).fetchone()
-        file = None if row is None else StoredFile(*row)
-        return None if file is None or _gone(file, time.time()) else file
+            values = (self._database.now(database), owner, ident)
+            row = database.execute(query, values).fetchone()
+        return None if row is None else StoredFile(*row)
 
     def page(self, query: FileQuery) -> tuple[list[StoredFile], bool]:
         """The files asked for, and whether there are more. Raises StorageFailed."""
@@ -128,41 +131,42 @@ class FileStore:
         down = query.order == "desc"
         sign, order = ("<", "DESC") if down else (">", "ASC")
         statement = (
-            f"SELECT {_COLUMNS} FROM files WHERE (?1 IS NULL OR purpose = ?1) AND (?2 IS NULL OR "
-            f"number {sign} (SELECT number FROM files WHERE id = ?2)) ORDER BY number {order} "
-            "LIMIT ?3"
+            f"SELECT {_COLUMNS} FROM files WHERE {_SEEN} AND (?1 IS NULL OR purpose = ?1) AND "
+            f"(?3 IS NULL OR number {sign} (SELECT number FROM files WHERE id = ?3 AND {_SEEN})) "
+            f"ORDER BY number {order} LIMIT ?4"
         )
-        values = (query.purpose, query.after, query.limit + 1)
+        values = (query.purpose, query.owner, query.after, query.limit + 1)
         with self._database.opened() as database:
             rows = database.execute(statement, values).fetchall()
         return [StoredFile(*row) for row in rows[: query.limit]], len(rows) > query.limit
 
-    def delete(self, ident: str) -> bool:
+    def delete(self, ident: str, owner: str | None = None) -> bool:
         """Forget a file; False when there is none. Raises Conflict while something reads it,
         StorageFailed."""
         if not self._database.exists:
             return False
         with self._database.opened() as database:
-            query = "SELECT holder FROM holds WHERE file = ?"
-            holder = database.execute(query, (ident,)).fetchone()
-            if holder is not None:
+            query = (
+                f"SELECT holder FROM files LEFT JOIN holds ON file = id WHERE id = ?1 AND {_SEEN}"
+            )
+            row = database.execute(query, (ident, owner)).fetchone()
+            if row is not None and row[0] is not None:
                 raise Conflict(
-                    f"{holder[0]} is using this file; cancel it or wait until it finishes",
+                    f"{row[0]} is using this file; cancel it or wait until it finishes",
                     param="id",
                 )
-            found = database.execute("DELETE FROM files WHERE id = ?", (ident,)).rowcount > 0
-        if found:
+            database.execute(f"DELETE FROM files WHERE id = ?1 AND {_SEEN}", (ident, owner))
+        if row is not None:
             with _faults():
                 self.path_of(ident).unlink(missing_ok=True)
-        return found
+        return row is not None
 
     def expire(self) -> None:
         """Forget the files whose time is over. Raises StorageFailed."""
         with self._database.opened() as database:
-            query = (
-                "SELECT id FROM files WHERE expires_at <= ? AND id NOT IN (SELECT file FROM holds)"
-            )
-            over = [ident for (ident,) in database.execute(query, (time.time(),))]
+            query = f"SELECT id FROM files WHERE {_OVER} AND id NOT IN (SELECT file FROM holds)"
+            now = self._database.now(database)
+            over = [ident for (ident,) in database.execute(query, (now,))]
         for ident in over:
             self.delete(ident)
 
@@ -208,11 +212,30 @@ class FileWriter:
         self._path.unlink(missing_ok=True)
 
 
-def add_row(database: sqlite3.Connection, file: StoredFile) -> None:
-    """Note a file whose bytes are in their place; one with its id is replaced."""
+def add_row(database: sqlite3.Connection, file: StoredFile, now: float) -> None:
+    """Note a file whose bytes are in their place; one with its id is replaced. now: as
+    Database.now says."""
     values = (file.id, file.filename, file.purpose, file.size_bytes, file.created_at,
-              file.expires_at)  # fmt: skip
-    database.execute(f"INSERT OR REPLACE INTO files ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", values)
+              file.expires_at, file.owner, now)  # fmt: skip
+    database.execute(
+        f"INSERT OR REPLACE INTO files ({_COLUMNS}, kept_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        values,
+    )
+
+
+def _free(database: sqlite3.Connection, max_bytes: int, owner: str) -> int:
+    """The bytes that owner may add, below 0 when there is too much already. A key has half of all
+    room at most, so that one of them cannot take it from the others."""
+    query = (
+        "SELECT COALESCE(SUM(size_bytes), 0), COUNT(*), "
+        "COALESCE(SUM(size_bytes) FILTER (WHERE owner = ?1), 0), "
+        "COUNT(*) FILTER (WHERE owner = ?1) FROM files"
+    )
+    row: tuple[int, int, int, int] = database.execute(query, (owner,)).fetchone()
+    used, count, own, own_count = row
+    if count > MAX_FILES or (owner and own_count > MAX_FILES // 2):
+        return -1
+    return min(max_bytes - used, max_bytes // 2 - own) if owner else max_bytes - used
 
 
 def full(max_bytes: int) -> HttpError:
@@ -221,12 +244,8 @@ def full(max_bytes: int) -> HttpError:
         413,
         "files_full",
         f"at most {MAX_FILES} files are stored, of {max_bytes} bytes together "
-        "(HEARTH_MAX_FILES_SIZE); delete some",
+        "(HEARTH_MAX_FILES_SIZE), and half of that for one key; delete some",
     )
-
-
-def _gone(file: StoredFile, now: float) -> bool:
-    return file.expires_at is not None and file.expires_at <= now
 
 
 @contextlib.contextmanager

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import BinaryIO, Literal, get_args
 from urllib.parse import parse_qs
 
 from runner.errors import InvalidRequest
+from runner.server.caller import current_caller
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.openai.answers import BatchObject, DeletedFile, FileList, FileObject, ListPage
@@ -36,15 +38,16 @@ async def upload_file(http: HttpRequest) -> FileObject:
     """Store a file, sent as a form with the fields file and purpose. expires_after[anchor] and
     expires_after[seconds] say how long it stays."""
     settings, store = http.services.settings, file_store_of(http)
-    used = await asyncio.to_thread(store.used_bytes)
-    max_bytes = min(settings.max_file_size, max(0, settings.max_files_size - used))
+    owner = current_caller().id
+    free_bytes = await asyncio.to_thread(store.free_bytes, settings.max_files_size, owner)
+    max_bytes = min(settings.max_file_size, free_bytes)
     upload = _Upload(settings.max_file_size, max_bytes, settings.max_files_size)
     form = FormReader(http.headers.get("content-type", ""), upload.add)
     ident = new_file_id()
     incoming = await asyncio.to_thread(store.writing, ident)
     try:
         await _receive(http, form, upload, incoming)
-        file = _file(ident, form, incoming.size_bytes)
+        file = replace(_file(ident, form, incoming.size_bytes), owner=owner)
         await asyncio.to_thread(store.keep, file, incoming, settings.max_files_size)
     finally:
         await asyncio.shield(asyncio.to_thread(incoming.drop))
@@ -59,7 +62,13 @@ async def list_files(http: HttpRequest) -> FileList:
     if order not in ("asc", "desc"):
         raise InvalidRequest(f"order={order[:40]!r}: expected asc or desc", param="order")
     limit = page_limit(query, MAX_PAGE, MAX_PAGE)
-    selection = FileQuery(query.get("purpose"), query.get("after"), limit, order)  # type: ignore[arg-type]
+    selection = FileQuery(
+        purpose=query.get("purpose"),
+        after=query.get("after"),
+        limit=limit,
+        order=order,  # type: ignore[arg-type]
+        owner=current_caller().sees,
+    )
     files, more = await asyncio.to_thread(file_store_of(http).page, selection)
     data = [file_object(file) for file in files]
     return {**list_page(data, more), "data": data}
@@ -90,7 +99,7 @@ async def read_file(http: HttpRequest) -> None:
 async def delete_file(http: HttpRequest) -> DeletedFile:
     """Forget a file."""
     ident = http.parameter("id")
-    if not await asyncio.to_thread(file_store_of(http).delete, ident):
+    if not await asyncio.to_thread(file_store_of(http).delete, ident, current_caller().sees):
         raise unknown_file(ident)
     return {"id": ident, "object": "file", "deleted": True}
 
@@ -235,7 +244,7 @@ async def _copy(stream: BinaryIO, http: HttpRequest) -> None:
 
 async def _find(http: HttpRequest) -> StoredFile:
     ident = http.parameter("id")
-    file = await asyncio.to_thread(file_store_of(http).find, ident)
+    file = await asyncio.to_thread(file_store_of(http).find, ident, current_caller().sees)
     if file is None:
         raise unknown_file(ident)
     return file

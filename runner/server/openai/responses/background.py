@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner.server.caller import current_caller
 from runner.server.errors import failure_of
 from runner.server.openai.answers import ResponseObject
 from runner.server.openai.responses.builder import ResponseBuilder
@@ -26,6 +27,7 @@ class _Running:
     """making ends with the response; what comes of it is stored afterwards, also when making is
     cancelled."""
 
+    owner: str
     builder: ResponseBuilder
     log: EventLog
     making: asyncio.Task[None]
@@ -49,16 +51,17 @@ class BackgroundResponses:
         """Make a response with builder, and log its events. stored: what to keep of it."""
         log = EventLog()
         log.add(builder.queue())
-        running = _Running(builder, log, asyncio.create_task(make(builder, log)))
+        making = asyncio.create_task(make(builder, log))
+        running = _Running(current_caller().id, builder, log, making)
         self._running[ident] = running
         self._tasks[ident] = asyncio.create_task(self._finish(ident, running, stored))
         return log
 
-    async def find(self, ident: str) -> StoredResponse | None:
+    async def find(self, ident: str, owner: str | None = None) -> StoredResponse | None:
         """The response as it stands: one in the making with what there is of it, one that was left
-        unfinished as failed. None: there is none. Raises StorageFailed."""
+        unfinished as failed. None: there is none, or none of that owner. Raises StorageFailed."""
         for _ in range(2):  # it may have been finished and stored while the file was read
-            stored = await asyncio.to_thread(self.file.find, ident)
+            stored = await asyncio.to_thread(self.file.find, ident, owner)
             running = self._running.get(ident)
             if stored is None or stored.response["status"] not in _UNFINISHED:
                 return stored
@@ -82,6 +85,11 @@ class BackgroundResponses:
         if running is not None:
             running.making.cancel()
             await asyncio.wait({self._tasks[ident]})
+
+    async def cancel_of(self, owner: str) -> None:
+        """End all that a caller has in the making."""
+        for ident in [ident for ident, item in self._running.items() if item.owner == owner]:
+            await self.cancel(ident)
 
     async def close(self) -> None:
         """End all of them."""

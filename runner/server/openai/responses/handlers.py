@@ -15,6 +15,7 @@ from runner.errors import (
     StorageFailed,
     Unsupported,
 )
+from runner.server.caller import current_caller
 from runner.server.errors import failure_of
 from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
@@ -36,17 +37,18 @@ from runner.types import GenerateRequest
 
 @dataclass(frozen=True, slots=True)
 class _NewResponse:
-    """A response to be generated. history: all items before its output."""
+    """A response to be generated. history: all items before its output. owner: whose it is."""
 
     body: ResponsesRequest
     ident: str
     history: list[dict[str, Any]]
     input_from: int
     request: GenerateRequest
+    owner: str
 
     def stored(self, response: ResponseObject) -> StoredResponse:
         """It with what came of it."""
-        return StoredResponse(response, self.history, self.input_from)
+        return StoredResponse(response, self.history, self.input_from, self.owner)
 
 
 @route("POST", "/v1/responses", scope="inference", streams=EVENT_STREAM)
@@ -96,6 +98,7 @@ async def list_input(http: HttpRequest) -> InputItemList:
 async def delete_response(http: HttpRequest) -> DeletedResponse:
     """Forget a response; one in the making is cancelled."""
     ident = http.parameter("id")
+    await _find(http, ident)
     await _background(http).cancel(ident)
     if not await asyncio.to_thread(_file(http).delete, ident):
         raise _unknown(ident)
@@ -124,7 +127,7 @@ async def _new_response(http: HttpRequest, body: ResponsesRequest) -> _NewRespon
     request = body.generate_request(messages, closed=not left_open(given))
     await require_vision(http.services.library, body.model, messages, request.options)
     ident = new_id("resp").replace("-", "_")
-    return _NewResponse(body, ident, history, len(before), request)
+    return _NewResponse(body, ident, history, len(before), request, current_caller().id)
 
 
 async def _run(generation: Generation, builder: ResponseBuilder, log: EventLog | None) -> None:
@@ -215,10 +218,10 @@ async def _response(http: HttpRequest) -> ResponseObject:
 async def _log(http: HttpRequest) -> EventLog:
     """The events of a response. Raises Unsupported unless it was created in the background."""
     ident = http.parameter("id")
+    stored = await _find(http, ident)
     running = _background(http).log(ident)
     if running is not None:
         return running
-    stored = await _find(http, ident)
     if not stored.response.get("background"):
         raise Unsupported(
             f"response {ident[:80]} was not created in the background: its events were not stored; "
@@ -230,7 +233,7 @@ async def _log(http: HttpRequest) -> EventLog:
 
 
 async def _find(http: HttpRequest, ident: str) -> StoredResponse:
-    stored = await _background(http).find(ident)
+    stored = await _background(http).find(ident, current_caller().sees)
     if stored is None:
         raise _unknown(ident)
     return stored

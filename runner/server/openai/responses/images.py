@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runner.errors import InvalidRequest
+from runner.server.caller import current_caller
 from runner.server.images import (
     MAX_IMAGE_BYTES,
     MAX_IMAGES,
@@ -63,7 +64,7 @@ def _naming_files(items: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[s
 
 
 def _read(files: FileStore, ident: str, where: str) -> bytes:
-    file = files.find(ident)
+    file = files.find(ident, current_caller().sees)
     if file is None:
         raise InvalidRequest(f"{where}: no such file: {ident[:80]!r}", param=where)
     try:

@@ -7,15 +7,17 @@ that any thread may call them.
 from __future__ import annotations
 
 import json
-import time
+import logging
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runner.server.openai.answers import ResponseObject
-from runner.server.openai.database import Database
+from runner.server.openai.database import Database, Tables
 from runner.server.openai.responses import image_store
+
+log = logging.getLogger("hearth")
 
 KEEP_S = 30 * 86400.0
 FILE_NAME = "responses.sqlite3"
@@ -30,55 +32,69 @@ CREATE TABLE IF NOT EXISTS response_events (
     id TEXT PRIMARY KEY, stored_at REAL NOT NULL, events BLOB NOT NULL
 )
 """
+_TABLES = Tables((_TABLE, _EVENTS_TABLE), {"responses": {"owner": "TEXT NOT NULL DEFAULT ''"}})
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
     """A response with all items that came before its output. input_from: where among them its
-    own input begins."""
+    own input begins. owner: the id of the caller whose it is."""
 
     response: ResponseObject
     history: list[dict[str, Any]]
     input_from: int
+    owner: str = ""
 
 
 class ResponseStore:
     """The file; made with the first response."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(
-            path, (_TABLE, _EVENTS_TABLE, *image_store.TABLES), "the file of stored responses"
-        )
+        tables = (_TABLES, Tables(image_store.TABLES))
+        self._database = Database(path, tables, "the file of stored responses")
 
     def save(self, stored: StoredResponse, events: bytes | None = None) -> None:
         """Keep a response, in place of an earlier state of it, with its events if there are any;
         those older than KEEP_S go. Raises StorageFailed."""
-        now, ident = time.time(), stored.response["id"]
+        ident = stored.response["id"]
         with self._database.opened() as database:
+            now = self._database.now(database)
             history = json.dumps(image_store.put(database, ident, stored.history))
-            row = (ident, now, json.dumps(stored.response), history, stored.input_from)
-            database.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?)", row)
+            row = (ident, now, json.dumps(stored.response), history, stored.input_from,
+                   stored.owner)  # fmt: skip
+            database.execute(
+                "INSERT OR REPLACE INTO responses (id, stored_at, response, history, input_from, "
+                "owner) VALUES (?, ?, ?, ?, ?, ?)",
+                row,
+            )
             if database.execute(
                 "DELETE FROM responses WHERE stored_at < ?", (now - KEEP_S,)
             ).rowcount:
                 image_store.prune(database)
             if events is not None:
-                kept = (row[0], now, zlib.compress(events))
+                kept = (ident, now, zlib.compress(events))
                 database.execute("INSERT OR REPLACE INTO response_events VALUES (?, ?, ?)", kept)
             database.execute("DELETE FROM response_events WHERE stored_at < ?", (now - KEEP_S,))
 
-    def find(self, ident: str) -> StoredResponse | None:
-        """The response with this id. Raises StorageFailed."""
+    def find(self, ident: str, owner: str | None = None) -> StoredResponse | None:
+        """The response with this id; None also for one whose row is damaged. owner: of whom,
+        None: of anybody. Raises StorageFailed."""
         if not self._database.exists:
             return None
-        query = "SELECT response, history, input_from FROM responses WHERE id = ?"
+        query = (
+            "SELECT response, history, input_from, owner FROM responses "
+            "WHERE id = ?1 AND (?2 IS NULL OR owner = ?2)"
+        )
         with self._database.opened() as database:
-            row = database.execute(query, (ident,)).fetchone()
+            row = database.execute(query, (ident, owner)).fetchone()
             if row is None:
                 return None
-            return StoredResponse(
-                json.loads(row[0]), image_store.fill(database, json.loads(row[1])), row[2]
-            )
+            try:
+                history = image_store.fill(database, json.loads(row[1]))
+                return StoredResponse(json.loads(row[0]), history, row[2], row[3])
+            except (ValueError, TypeError, AttributeError) as error:
+                log.error("the stored response %s is damaged: %s", ident, error)
+                return None
 
     def events(self, ident: str) -> bytes | None:
         """The events of the response with this id; None when none are kept. Raises
@@ -88,7 +104,11 @@ class ResponseStore:
         query = "SELECT events FROM response_events WHERE id = ?"
         with self._database.opened() as database:
             row = database.execute(query, (ident,)).fetchone()
-        return None if row is None else zlib.decompress(row[0])
+        try:
+            return None if row is None else zlib.decompress(row[0])
+        except (zlib.error, TypeError) as error:
+            log.error("the events of the response %s are damaged: %s", ident, error)
+            return None
 
     def delete(self, ident: str) -> bool:
         """Forget a response; False when there is none. Raises StorageFailed."""

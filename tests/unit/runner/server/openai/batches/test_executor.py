@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from runner.errors import QueueFull, StorageFailed
+from runner.server.caller import OWNER, Caller
 from runner.server.openai.batches import executor as module
 from runner.server.openai.batches.executor import BatchExecutor, Traffic
 from runner.server.openai.batches.journal import TABLES, Batch, BatchJournal, LineResult
@@ -47,17 +48,19 @@ class World:
     busy: int = 0
     busiest: int = 0
     clear: asyncio.Event = field(default_factory=asyncio.Event)
+    callers: dict[str, Caller] = field(default_factory=lambda: {"": OWNER})
 
     def __post_init__(self) -> None:
         self.clear.set()
-        database = Database(self.folder / "index.sqlite3", (*FILES, *TABLES), "the index")
+        database = Database(self.folder / "index.sqlite3", (FILES, TABLES), "the index")
         self.files, self.journal = FileStore(self.folder, database), BatchJournal(database)
 
     def daemon(self) -> BatchExecutor:
         async def clear() -> None:
             await self.clear.wait()
 
-        return BatchExecutor(self.files, self.journal, Traffic(self.call, self.parallel, clear))
+        traffic = Traffic(self.call, self.parallel, clear, self.callers.get)
+        return BatchExecutor(self.files, self.journal, traffic)
 
     async def call(self, _: str, body: dict[str, Any]) -> LineResponse:
         self.asked.append(body["prompt"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,9 @@ class Place:
     """A journal and a shelf that share a file, and a batch over an input of count lines."""
 
     def __init__(self, folder: Path, count: int = 4) -> None:
-        database = Database(folder / "index.sqlite3", (*FILES, *TABLES), "the index")
+        database = Database(folder / "index.sqlite3", (FILES, TABLES), "the index")
         self.files, self.journal = FileStore(folder, database), BatchJournal(database)
+        self.database = database
         incoming = self.files.writing("file-in")
         for number in range(1, count + 1):
             value = {"custom_id": f"r{number}", "method": "POST", "url": URL, "body": {}}
@@ -137,11 +137,23 @@ def test_batches_are_listed_the_newest_first(place: Place) -> None:
 
 
 def test_ended_batches_go_after_a_while(place: Place) -> None:
-    now = int(time.time())
-    for ident, created_at in (("batch_old", 5), ("batch_new", now)):
-        ended = replace(place.batch, id=ident, status="completed", created_at=created_at)
-        place.journal.save(ended)
-    place.batch = replace(place.batch, created_at=now)
+    for ident in ("batch_old", "batch_older", "batch_new"):
+        place.journal.save(replace(place.batch, id=ident, status="completed", created_at=5))
+    with place.database.opened() as database:
+        database.execute("UPDATE batches SET stored_at = 6 WHERE id = 'batch_old'")
+        # as a daemon wrote it that did not note when
+        database.execute("UPDATE batches SET stored_at = NULL WHERE id = 'batch_older'")
     place.end("cancelled")
     found, _ = place.journal.page(None, 9)
     assert [batch.id for batch in found] == ["batch_new", "batch_1"]
+
+
+def test_a_batch_whose_row_is_damaged_is_left_out(place: Place) -> None:
+    for ident, text in (("batch_2", "{"), ("batch_3", '{"colour": 1}'), ("batch_4", "[]")):
+        place.journal.save(replace(place.batch, id=ident))
+        with place.database.opened() as database:
+            database.execute("UPDATE batches SET batch = ? WHERE id = ?", (text, ident))
+    assert place.journal.find("batch_2") is None
+    assert [batch.id for batch in place.journal.page(None, 9)[0]] == ["batch_1"]
+    assert place.journal.open_batches() == [place.batch]
+    place.end("cancelled")

@@ -23,7 +23,7 @@ from runner.server.openai.files.file_store import (
 
 
 def store_in(folder: Path) -> FileStore:
-    return FileStore(folder, Database(folder / "index.sqlite3", TABLES, "the index"))
+    return FileStore(folder, Database(folder / "index.sqlite3", (TABLES,), "the index"))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_kept_file_is_found_with_its_bytes(store: FileStore) -> None:
     assert store.find(file.id) == file
     assert store.path_of(file.id).read_bytes() == b"hello"
     assert stat.S_IMODE(store.path_of(file.id).stat().st_mode) == 0o600
-    assert store.used_bytes() == 5
+    assert store.free_bytes(9, "") == 4
 
 
 def test_an_empty_shelf_makes_no_files(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_would_be_too_much_leaves_nothing(store: FileStore, tmp_path: Path)
         put(store, b"x" * 101)
     assert error.value.status == 413
     assert [path.name for path in (tmp_path / "files").glob("file-*")] == [kept.id]
-    assert store.used_bytes() == 900
+    assert store.free_bytes(1000, "") == 100
 
 
 def test_a_file_goes_when_its_time_is_over(store: FileStore) -> None:
@@ -79,7 +79,7 @@ def test_a_file_goes_when_its_time_is_over(store: FileStore) -> None:
 
 
 def test_a_file_that_is_read_is_not_deleted(tmp_path: Path) -> None:
-    database = Database(tmp_path / "index.sqlite3", TABLES, "the index")
+    database = Database(tmp_path / "index.sqlite3", (TABLES,), "the index")
     store = FileStore(tmp_path, database)
     file = put(store, stay_s=-1)
     with database.opened() as opened:

@@ -107,8 +107,8 @@ async def test_one_that_ends_while_the_file_is_read_is_not_taken_for_unfinished(
         released.set()
         assert [event async for event in log.follow(99)] == []
 
-    def slow_find(ident: str) -> StoredResponse | None:
-        found = find(ident)
+    def slow_find(ident: str, owner: str | None) -> StoredResponse | None:
+        found = find(ident, owner)
         asyncio.run_coroutine_threadsafe(end(), loop).result(60)
         return found
 

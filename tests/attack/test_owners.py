@@ -1,0 +1,265 @@
+"""One key reaches for what another one has stored: files, batches, their outputs, responses."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import RunningDaemon, StartDaemon, running_daemon
+
+DEADLINE_S = 120.0
+CHAT = "/v1/chat/completions"
+SLOW = "<|slow|>" * 50
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@dataclass
+class Office:
+    """A daemon with clients of two keys and of an admin's, and what the first one has stored.
+    things: by kind; unknown: ids of the same kinds that nobody has."""
+
+    daemon: RunningDaemon
+    a: httpx.Client
+    b: httpx.Client
+    boss: httpx.Client
+    things: dict[str, str]
+
+    @property
+    def unknown(self) -> dict[str, str]:
+        return {kind: ident[:-6] + "000000" for kind, ident in self.things.items()}
+
+
+def make_key(http: httpx.Client, name: str, *scopes: str) -> str:
+    made = http.post("/api/keys", json={"name": name, "scopes": list(scopes) or ["inference"]})
+    assert made.status_code == 200, made.text
+    return str(made.json()["key"])
+
+
+def client_of(daemon: RunningDaemon, key: str) -> httpx.Client:
+    http = daemon.client()
+    http.headers["Authorization"] = f"Bearer {key}"
+    return http
+
+
+def upload(http: httpx.Client, data: bytes, purpose: str = "batch") -> httpx.Response:
+    return http.post("/v1/files", files={"file": ("f", data)}, data={"purpose": purpose})
+
+
+def line(ident: str, text: str, **more: Any) -> bytes:
+    body = {"model": "echo", "messages": [{"role": "user", "content": text}], **more}
+    made = {"custom_id": ident, "method": "POST", "url": CHAT, "body": body}
+    return json.dumps(made).encode() + b"\n"
+
+
+def begin_batch(http: httpx.Client, data: bytes) -> tuple[str, str]:
+    """The ids of a batch and of its input."""
+    file = upload(http, data).json()["id"]
+    return str(create_batch(http, file).json()["id"]), file
+
+
+def create_batch(http: httpx.Client, file: str) -> httpx.Response:
+    asked = {"input_file_id": file, "endpoint": CHAT, "completion_window": "24h"}
+    return http.post("/v1/batches", json=asked)
+
+
+def until_status(http: httpx.Client, path: str, *wanted: str) -> dict[str, Any]:
+    limit = time.monotonic() + DEADLINE_S
+    while (found := http.get(path).json()).get("status") not in wanted:
+        assert time.monotonic() < limit, found
+    return dict(found)
+
+
+def respond(http: httpx.Client, **more: Any) -> httpx.Response:
+    return http.post("/v1/responses", json={"model": "echo", "input": "a secret", **more})
+
+
+def seen(http: httpx.Client) -> set[str]:
+    lists = [http.get(f"/v1/{kind}").json()["data"] for kind in ("files", "batches")]
+    return {item["id"] for found in lists for item in found}
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    with running_daemon(tmp_path_factory.mktemp("office")) as daemon, daemon.client() as first:
+        boss = client_of(daemon, make_key(first, "boss", "admin"))
+        a, b = (client_of(daemon, make_key(boss, name)) for name in "ab")
+        with boss, a, b:
+            batch, file = begin_batch(a, line("1", "a secret"))
+            done = until_status(a, f"/v1/batches/{batch}", "completed")
+            running = respond(a, input=SLOW, background=True, ignore_eos=True).json()["id"]
+            things = {
+                "file": file,
+                "output": done["output_file_id"],
+                "batch": batch,
+                "response": respond(a).json()["id"],
+                "running": running,
+                "image": upload(a, PNG, "vision").json()["id"],
+            }
+            yield Office(daemon, a, b, boss, things)
+            a.post(f"/v1/responses/{running}/cancel")
+
+
+PATHS = [
+    *((method, path, None) for kind in ("file", "output") for method, path in (
+        ("GET", f"/v1/files/{{{kind}}}"),
+        ("GET", f"/v1/files/{{{kind}}}/content"),
+        ("HEAD", f"/v1/files/{{{kind}}}/content"),
+        ("DELETE", f"/v1/files/{{{kind}}}"),
+        ("GET", f"/v1/files?after={{{kind}}}"),
+    )),
+    ("GET", "/v1/batches/{batch}", None),
+    ("POST", "/v1/batches/{batch}/cancel", None),
+    ("GET", "/v1/batches?after={batch}", None),
+    *((method, path, None) for kind in ("response", "running") for method, path in (
+        ("GET", f"/v1/responses/{{{kind}}}"),
+        ("GET", f"/v1/responses/{{{kind}}}?stream=true"),
+        ("GET", f"/v1/responses/{{{kind}}}/input_items"),
+        ("POST", f"/v1/responses/{{{kind}}}/cancel"),
+        ("DELETE", f"/v1/responses/{{{kind}}}"),
+    )),
+    ("POST", "/v1/batches",
+     {"input_file_id": "{file}", "endpoint": CHAT, "completion_window": "24h"}),
+    ("POST", "/v1/responses",
+     {"model": "echo", "input": "go on", "previous_response_id": "{response}"}),
+    ("POST", "/v1/responses",
+     {"model": "echo", "input": [{"role": "user", "content": [
+         {"type": "input_image", "file_id": "{image}"}]}]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body"), PATHS, ids=lambda value: str(value)[:60])
+def test_what_another_key_has_stored_is_as_if_it_were_not_there(
+    office: Office, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    def ask(http: httpx.Client, ids: dict[str, str]) -> tuple[int, str]:
+        sent = json.dumps(body)
+        for kind, ident in ids.items():
+            sent = sent.replace(f"{{{kind}}}", ident)
+        asked = http.request(
+            method, path.format(**ids), content=None if body is None else sent.encode()
+        )
+        text = asked.text
+        for kind, ident in ids.items():
+            text = text.replace(ident, f"<{kind}>")
+        return asked.status_code, text
+
+    assert ask(office.b, office.things) == ask(office.b, office.unknown)
+    kinds = {office.a.get(f"/v1/{place}/{office.things[kind]}").status_code
+             for place, kind in (("files", "file"), ("files", "output"), ("batches", "batch"),
+                                 ("responses", "response"), ("responses", "running"))}  # fmt: skip
+    assert kinds == {200}
+
+
+def test_lists_hold_what_is_ones_own_and_admins_see_all(office: Office) -> None:
+    stored = {office.things[kind] for kind in ("file", "output", "batch", "image")}
+    own = upload(office.b, b"mine").json()["id"]
+    assert seen(office.b) == {own}
+    assert seen(office.a) == stored
+    token = json.loads((office.daemon.home / "state" / "daemon.json").read_text())["token"]
+    with client_of(office.daemon, token) as owner:
+        for everything in (office.boss, owner):
+            assert seen(everything) == stored | {own}
+            answer = everything.get(f"/v1/responses/{office.things['response']}")
+            assert answer.status_code == 200
+    assert office.b.delete(f"/v1/files/{own}").status_code == 200
+
+
+def test_ones_own_response_goes_on_and_is_streamed_and_deleted(office: Office) -> None:
+    first = respond(office.b).json()["id"]
+    second = respond(office.b, previous_response_id=first).json()
+    assert second["status"] == "completed"
+    assert office.b.delete(f"/v1/responses/{first}").status_code == 200
+
+
+def test_the_end_of_a_key_ends_what_it_has_in_the_making(office: Office) -> None:
+    c = client_of(office.daemon, make_key(office.boss, "c"))
+    with c:
+        endless = line("1", SLOW, ignore_eos=True, max_tokens=3000)
+        batch, _ = begin_batch(c, endless)
+        response = respond(c, input=SLOW, background=True, ignore_eos=True).json()["id"]
+        until_status(c, f"/v1/batches/{batch}", "in_progress")
+        assert office.boss.delete("/api/keys/c").status_code == 200
+        assert c.get(f"/v1/batches/{batch}").status_code == 401
+        until_status(office.boss, f"/v1/batches/{batch}", "cancelled")
+        until_status(office.boss, f"/v1/responses/{response}", "cancelled")
+        again = client_of(office.daemon, make_key(office.boss, "c"))
+        with again:
+            assert again.get(f"/v1/batches/{batch}").status_code == 404
+
+
+def test_a_batch_of_a_key_that_went_while_no_daemon_ran_is_cancelled(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    daemon = start_daemon()
+    with daemon.client() as first:
+        boss_key = make_key(first, "boss", "admin")
+        with client_of(daemon, boss_key) as boss, client_of(daemon, make_key(boss, "a")) as a:
+            batch, _ = begin_batch(a, line("1", SLOW, ignore_eos=True, max_tokens=3000))
+            until_status(a, f"/v1/batches/{batch}", "in_progress")
+    daemon.stop()
+    path = next(daemon.home.rglob("keys.json"))
+    keys = json.loads(path.read_text())
+    path.write_text(json.dumps([key for key in keys if key["name"] == "boss"]))
+    with client_of(start_daemon(home=daemon.home), boss_key) as boss:
+        until_status(boss, f"/v1/batches/{batch}", "cancelled")
+
+
+def test_one_key_cannot_take_all_the_room(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(env={"HEARTH_MAX_FILES_SIZE": "1MB"})
+    with daemon.client() as first:
+        boss = client_of(daemon, make_key(first, "boss", "admin"))
+        with boss, client_of(daemon, make_key(boss, "a")) as a:
+            statuses = [upload(a, bytes(200_000), "user_data").status_code for _ in range(4)]
+            assert statuses == [200, 200, 413, 413]
+            with client_of(daemon, make_key(boss, "b")) as b:
+                assert upload(b, bytes(200_000), "user_data").status_code == 200
+
+
+OLD_FILES = """
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, filename TEXT NOT NULL,
+    purpose TEXT NOT NULL, size_bytes INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    expires_at INTEGER
+)
+"""
+OLD_BATCHES = """
+CREATE TABLE batches (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, is_open INTEGER NOT NULL,
+    batch TEXT NOT NULL
+)
+"""
+
+
+def test_what_was_stored_before_there_were_owners_is_the_admins(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    folder = tmp_path / "home" / "state" / "files"
+    folder.mkdir(parents=True)
+    (folder / "file-old").write_bytes(b"x")
+    batch = {"id": "batch_old", "endpoint": CHAT, "input_file_id": "file-old", "created_at": 1,
+             "expires_at": 2, "status": "completed"}  # fmt: skip
+    with closing(sqlite3.connect(folder / "files.sqlite3")) as database, database:
+        database.execute(OLD_FILES)
+        database.execute(OLD_BATCHES)
+        database.execute("INSERT INTO files VALUES (1, 'file-old', 'f', 'batch', 1, 1, NULL)")
+        database.execute("INSERT INTO batches VALUES (1, 'batch_old', 0, ?)", (json.dumps(batch),))
+    daemon = start_daemon(home=tmp_path / "home")
+    with daemon.client() as first:
+        boss = client_of(daemon, make_key(first, "boss", "admin"))
+        with boss, client_of(daemon, make_key(boss, "a")) as a:
+            assert seen(boss) == {"file-old", "batch_old"}
+            assert seen(a) == set()
+            assert a.get("/v1/files/file-old/content").status_code == 404
+            assert boss.get("/v1/files/file-old/content").content == b"x"
