@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -246,10 +247,22 @@ def expected(row: Parameter) -> str:
 
 
 def _refusal(row: Parameter, value: Any) -> ParameterError:
-    huge = isinstance(value, int) and value.bit_length() > 1024  # str refuses 4,300 digits
-    text = f"a number of {value.bit_length()} bits" if huge else str(value)
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, int) and value.bit_length() > 1024:  # str refuses 4,300 digits
+        text = f"a number of {value.bit_length()} bits"
+    else:
+        text = _short().repr(value)
     shown = text if len(text) <= 60 else text[:60] + "..."
     return ParameterError(f"parameter {row.name} is {shown!r}, expected {expected(row)}", row.name)
+
+
+def _short() -> reprlib.Repr:
+    """Writes the beginning of a value only."""
+    short = reprlib.Repr()
+    short.maxlist = short.maxtuple = short.maxdict = 20
+    short.maxstring = short.maxother = short.maxlong = 100
+    return short
 
 
 def _check_int(row: Parameter, value: Any) -> int | None:

@@ -11,6 +11,7 @@ import time
 
 from runner.models import worker_process
 from runner.server.daemon import main
+from tests.attack.loop_times import watch_if_asked
 
 
 def fake_worker_command(*arguments: str) -> list[str]:
@@ -33,4 +34,5 @@ if __name__ == "__main__":
     worker_process.worker_command = fake_worker_command
     if "DATE_FILE" in os.environ:
         set_date(os.environ["DATE_FILE"])
+    watch_if_asked()
     sys.exit(main())

@@ -10,7 +10,7 @@ import typer
 from cli.completion import InstalledModels
 from cli.errors import USAGE, CliError
 
-_MAX_TEXT_BYTES = 24 << 20  # a request holds 32 MiB, and JSON writes some letters longer
+_MAX_TEXT_BYTES = 6 << 20  # a request holds 8 MiB, and JSON writes some letters longer
 
 
 def command(

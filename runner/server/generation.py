@@ -25,8 +25,10 @@ from runner.server.answer_grammar import after_reasoning, grammar_of_tools, reas
 from runner.server.caller import current_caller
 from runner.server.images import require_vision, without_placeholders
 from runner.server.leases import require_embedding
+from runner.server.request_body import MAX_BODY_BYTES, MAX_MESSAGES
 from runner.server.request_log import current_record
 from runner.server.services import Services
+from runner.server.turns import take_turn
 from runner.types import THINK_LEVELS, GenerateRequest, Grammar, Infill, Message
 
 MAX_LOGIT_BIAS = 1024
@@ -85,7 +87,10 @@ async def prepare(
     messages = [message for request in requests for message in request.messages or ()]
     await require_vision(services.library, first.model, messages, first.options, n)
     async with services.models.lease(first.model, first.options, first.keep_alive_s) as lease:
-        yield Generation(lease, _sequences(lease, requests, n))
+        await take_turn()
+        sequences = _sequences(lease, requests, n)
+        await take_turn()
+        yield Generation(lease, sequences)
 
 
 def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
@@ -94,6 +99,7 @@ def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         return _with_infill(lease, request, request.infill)
     if request.messages is None:
         return request
+    _check_text(request.messages)
     tools = () if request.tool_choice.mode == "none" else request.tools
     if tools:
         _require_tools(lease)
@@ -231,6 +237,18 @@ def _with_bundle_turns(lease: Lease, messages: Sequence[Message]) -> tuple[Messa
     bundle = lease.bundle
     examples = (Message(item.role, without_placeholders(item.content)) for item in bundle.messages)
     return with_bundle_turns(messages, without_placeholders(bundle.system or ""), examples)
+
+
+def _check_text(messages: Sequence[Message]) -> None:
+    """Raises InvalidRequest for more than a body without images may have: stored messages of
+    earlier requests come to it, and what looked like images."""
+    size_chars = sum(len(message.content) for message in messages)
+    if size_chars > MAX_BODY_BYTES or len(messages) > MAX_MESSAGES:
+        raise InvalidRequest(
+            f"the conversation has {len(messages)} messages with {size_chars} characters; at most"
+            f" {MAX_MESSAGES} with {MAX_BODY_BYTES} are allowed",
+            param="messages",
+        )
 
 
 def _shown(tool: Mapping[str, Any]) -> Mapping[str, Any]:

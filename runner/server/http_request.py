@@ -17,9 +17,11 @@ from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from runner.server.body_budget import BodyMemory
 from runner.server.errors import HttpError
-from runner.server.request_body import WireT, body_limit_bytes, parse_body, too_large
+from runner.server.request_body import BodyReader, WireT, parse_body, parse_large
 from runner.server.services import Services
+from runner.server.turns import LARGE_BYTES
 
 BODY_TIMEOUT_S = 60.0
 
@@ -29,8 +31,20 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 class HttpRequest:
     """A request being answered."""
 
-    __slots__ = ("_receive", "_send", "_task", "content_type", "finished", "gone",
-                 "request_id", "scope", "services", "started", "writing_since_s")  # fmt: skip
+    __slots__ = (
+        "_memory",
+        "_receive",
+        "_send",
+        "_task",
+        "content_type",
+        "finished",
+        "gone",
+        "request_id",
+        "scope",
+        "services",
+        "started",
+        "writing_since_s",
+    )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, services: Services) -> None:
         self.scope = scope
@@ -41,6 +55,7 @@ class HttpRequest:
         self.gone = False
         self.content_type = ""
         self.writing_since_s: float | None = None
+        self._memory: BodyMemory | None = None
         self._receive = receive
         self._send = send
         self._task: asyncio.Task[Any] | None = None
@@ -71,23 +86,29 @@ class HttpRequest:
             if message.get("body"):
                 yield message["body"]
 
-    async def body(self) -> bytes:
-        """The whole body. Raises HttpError 413 and 408, ClientDisconnected."""
-        parts, size, max_bytes = [], 0, body_limit_bytes(self.scope["path"])
+    async def body(self) -> bytearray:
+        """The whole body. Raises HttpError 413, 408 and 503, InvalidRequest, ClientDisconnected."""
+        self._memory = BodyMemory(self.services.bodies)
+        reader = BodyReader(self.scope["path"], self._memory)
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):
                 async for chunk in self.chunks():
-                    size += len(chunk)
-                    if size > max_bytes:
-                        raise too_large(max_bytes)
-                    parts.append(chunk)
+                    reader.add(chunk)
         except TimeoutError:
             raise HttpError(408, "timeout", "the request body was not received in time") from None
-        return b"".join(parts)
+        return reader.body
 
     async def read(self, model: type[WireT]) -> WireT:
         """The JSON body as model. Raises InvalidRequest, Unsupported naming the field."""
-        return parse_body(await self.body(), model)
+        body = await self.body()
+        if self._memory is None or len(body) <= LARGE_BYTES:
+            return parse_body(body, model)
+        return await parse_large(body, self._memory, model)
+
+    def release(self) -> None:
+        """Give back the memory for its body: the request is over."""
+        if self._memory is not None:
+            self._memory.hold(0)
 
     async def reply(
         self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None

@@ -5,16 +5,22 @@ Knows no connection and no surface.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails, from_json, to_json
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, ErrorDetails, from_json, to_json
 
 from runner.errors import InvalidRequest
+from runner.server.body_budget import BodyMemory
 from runner.server.errors import HttpError
+from runner.server.json_bounds import JsonBounds
+from runner.server.turns import LARGE_BYTES, mark_large, take_turn
 
-MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_IMAGES_BODY_BYTES = 64 * 1024 * 1024  # 40 MiB of images in base64, and their conversation
+_IMAGE_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_\\"
+_PROSE_SHARE = 16  # of the bytes of a text at least every 16th is a space, a sign or no ASCII
 
 _WITH_IMAGES = frozenset(
     (
@@ -35,7 +41,26 @@ _FORMS: Final = {
 }
 """JSON's words for what pydantic misses."""
 
+MAX_MESSAGES: Final = 4096  # of a conversation: 10 ms
+MAX_TOOLS: Final = 1024  # 16 ms
+_SHOWN_CHARS = 60  # of a wrong value
+_SHOWN_ITEMS = 30
+_SHOWN_DEPTH = 2
+
 WireT = TypeVar("WireT", bound="WireModel")
+
+
+def _fail_fast(schema: Any) -> None:
+    """Set fail_fast wherever a schema, or a part of it, has a choice."""
+    if isinstance(schema, dict):
+        if schema.get("type") in ("list", "dict"):
+            schema["fail_fast"] = True
+        for name, part in schema.items():
+            if name != "metadata":
+                _fail_fast(part)
+    elif isinstance(schema, list | tuple):
+        for part in schema:
+            _fail_fast(part)
 
 
 class WireModel(BaseModel):
@@ -43,13 +68,26 @@ class WireModel(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Lists and objects stop at their first fault: collecting those of 50,000 items takes half
+        a second."""
+        schema = handler(source)
+        _fail_fast(schema)
+        return schema
+
     def refuse_unsupported(self) -> None:
         """Raises Unsupported for fields that would silently change the answer if they were ignored,
         InvalidRequest for those that do not go together."""
 
 
-def parse_body(body: bytes, model: type[WireT]) -> WireT:
+def parse_body(body: bytes | bytearray, model: type[WireT]) -> WireT:
     """The JSON in body as model. Raises InvalidRequest, Unsupported naming the field."""
+    return validate(parse_object(body), model)
+
+
+def parse_object(body: bytes | bytearray) -> dict[str, Any]:
+    """The JSON object in body. Raises InvalidRequest."""
     if not body:
         raise InvalidRequest("missing request body: send a JSON object")
     try:
@@ -58,12 +96,69 @@ def parse_body(body: bytes, model: type[WireT]) -> WireT:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidRequest("the body must be a JSON object")
+    return value
+
+
+def validate(value: dict[str, Any], model: type[WireT]) -> WireT:
+    """value as model. Raises InvalidRequest, Unsupported naming the field."""
     try:
         parsed = model.model_validate(value)
     except ValidationError as error:
         raise _refusal(error, value) from None
     parsed.refuse_unsupported()
     return parsed
+
+
+async def parse_large(body: bytearray, memory: BodyMemory, model: type[WireT]) -> WireT:
+    """A large body as model, in turns; body is empty afterwards. Raises as parse_body, and
+    HttpError 503."""
+    mark_large()
+    await take_turn()
+    data = bytes(body)  # from_json would copy it as well, in the same step
+    body.clear()
+    memory.hold(len(data), wide=not data.isascii())
+    await take_turn()
+    value = parse_object(data)
+    del data
+    await take_turn()
+    return validate(value, model)
+
+
+class BodyReader:
+    """Takes a body as it arrives, within its bounds. memory: what it may hold."""
+
+    __slots__ = ("_bounds", "_max_bytes", "_memory", "_text_bytes", "body")
+
+    def __init__(self, path: str, memory: BodyMemory) -> None:
+        self.body = bytearray()
+        self._bounds: JsonBounds | None = None
+        self._max_bytes = body_limit_bytes(path)
+        self._memory = memory
+        self._text_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        """The next bytes. Raises HttpError 413 and 503, InvalidRequest."""
+        size_bytes = len(self.body) + len(data)
+        if size_bytes > self._max_bytes:
+            raise too_large(self._max_bytes)
+        self._memory.hold(size_bytes)
+        before = len(self.body)
+        self.body += data
+        if size_bytes > LARGE_BYTES:
+            self._look(bytes(self.body) if before <= LARGE_BYTES else data)
+
+    def _look(self, data: bytes) -> None:
+        self._bounds = self._bounds or JsonBounds()
+        self._bounds.add(data)
+        prose = len(data.translate(None, _IMAGE_BYTES))
+        self._text_bytes += min(len(data), prose * _PROSE_SHARE)
+        if self._text_bytes > MAX_BODY_BYTES:
+            raise HttpError(
+                413,
+                "body_too_large",
+                f"the body has more than {MAX_BODY_BYTES >> 20} MiB beside its images",
+                connection="close",
+            )
 
 
 def body_limit_bytes(path: str) -> int:
@@ -84,16 +179,19 @@ def too_large(limit_bytes: int) -> HttpError:
 def _refusal(error: ValidationError, body: dict[str, Any]) -> InvalidRequest:
     """What is wrong with the first field at fault, where it may have several forms: with the part
     that came nearest to one of them."""
-    faults = error.errors(include_url=False, include_context=False)
+    faults = error.errors(include_url=False)
     places = [_place(body, fault) for fault in faults]
     field = places[0]
-    nearest = max((place for place in places if place[: len(field)] == field), key=len)
+    nearest = max((place for place in places if place[: len(field)] == field), key=_how_far)
     there = [fault for fault, place in zip(faults, places, strict=True) if place == nearest]
     path, fault = ".".join(map(str, nearest)) or "body", there[0]
     if fault["type"] == "missing":
         return InvalidRequest(f"{path} is missing", param=path)
-    shown = to_json(fault["input"], serialize_unknown=True).decode()
-    got = f"(got {shown if len(shown) <= 60 else shown[:60] + '...'})"
+    if fault["type"] == "too_long":
+        reason = f"has more than {fault['ctx']['max_length']} entries; send fewer in one request"
+        return InvalidRequest(f"{path} {reason}", param=path)
+    shown = to_json(_beginning(fault["input"]), serialize_unknown=True).decode()
+    got = f"(got {shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + '...'})"
     forms = dict.fromkeys(filter(None, map(_form, there)))
     if forms:
         *more, last = forms
@@ -101,6 +199,19 @@ def _refusal(error: ValidationError, body: dict[str, Any]) -> InvalidRequest:
         return InvalidRequest(f"{path} must be {form} {got}", param=path)
     reason = fault["msg"].removeprefix("Value error, ")
     return InvalidRequest(f"{path}: {reason[:1].lower()}{reason[1:]} {got}", param=path)
+
+
+def _beginning(value: Any, depth: int = 0) -> Any:
+    """A value of which no more is left than a line shows."""
+    if isinstance(value, str):
+        return value[:_SHOWN_CHARS]
+    if isinstance(value, list):
+        kept = value[: 0 if depth > _SHOWN_DEPTH else _SHOWN_ITEMS]
+        return [_beginning(item, depth + 1) for item in kept]
+    if isinstance(value, dict):
+        items = islice(value.items(), 0 if depth > _SHOWN_DEPTH else _SHOWN_ITEMS)
+        return {key[:_SHOWN_CHARS]: _beginning(item, depth + 1) for key, item in items}
+    return value
 
 
 def _place(body: Any, fault: ErrorDetails) -> tuple[str | int, ...]:
@@ -111,6 +222,11 @@ def _place(body: Any, fault: ErrorDetails) -> tuple[str | int, ...]:
             place.append(part)
             body = body[part]
     return (*place, fault["loc"][-1]) if fault["type"] == "missing" else tuple(place)
+
+
+def _how_far(place: tuple[str | int, ...]) -> tuple[int, list[int]]:
+    """How far a form fits: a list does up to its first fault."""
+    return len(place), [part for part in place if isinstance(part, int)]
 
 
 def _holds(value: Any, part: str | int) -> bool:

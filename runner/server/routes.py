@@ -19,6 +19,7 @@ from runner.server.http_request import ClientDisconnected, HttpRequest
 from runner.server.request_body import WireModel
 from runner.server.request_log import current_record
 from runner.server.services import Services
+from runner.server.turns import take_turn
 
 Handler = Callable[..., Awaitable[Any]]
 HandlerT = TypeVar("HandlerT", bound=Handler)
@@ -47,6 +48,7 @@ class RouteSpec:
             record = current_record()
             if record is not None:
                 record.model = getattr(body, "model_name", None) or getattr(body, "model", None)
+            await take_turn()
             answer = await self.handler(http, body)
             if record is not None and isinstance(answer, dict):
                 record.answer = answer
@@ -119,6 +121,8 @@ class Endpoint:
             task.uncancel()
         except Exception as error:
             await _tell(http, error)
+        finally:
+            http.release()
 
 
 async def _tell(http: HttpRequest, error: Exception) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from runner.library.library import Library
 from runner.models.manager import Manager
+from runner.server.body_budget import BodyBudget
 from runner.server.keys import KeyRing
 from runner.server.metrics import Metrics
 from runner.server.openai.batches.executor import BatchExecutor
@@ -32,6 +33,7 @@ class Services:
     models: Manager
     background: BackgroundResponses
     batches: BatchExecutor
+    bodies: BodyBudget = field(default_factory=BodyBudget)
     draining: bool = False
     owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     pid: int = field(default_factory=os.getpid)

@@ -47,7 +47,8 @@ def check_tools(choice: ToolChoice, names: Sequence[str]) -> None:
     """Raises InvalidRequest when choice needs tools that are not offered."""
     if choice.mode == "required" and not names:
         raise _invalid("a tool call is required, but the request has no tools")
-    missing = next((name for name in choice.names or () if name not in names), None)
+    offered = set(names)
+    missing = next((name for name in choice.names or () if name not in offered), None)
     if missing is not None:
         raise _invalid(f"there is no tool named {missing[:80]!r}")
 

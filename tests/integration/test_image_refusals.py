@@ -103,7 +103,7 @@ def test_what_is_no_picture_is_refused(
         (
             "/api/chat",
             {"messages": [{"role": "user", "images": [PNG] * 65}]},
-            "65 images; the maximum",
+            "more than 64 entries",
         ),
         ("/api/chat", {"messages": [{"role": "user", "images": [5]}]}, "images.0 must be a string"),
         ("/api/chat", {"messages": [{"role": "user", "images": "x"}]}, "images must be an array"),

@@ -15,7 +15,7 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.grammars import json_schema_grammar
 from runner.server.keep_alive import keep_alive_s
-from runner.server.request_body import WireModel
+from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.tool_choice import check_tools
 from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
@@ -98,9 +98,9 @@ class CountTokensRequest(WireModel):
     """POST /v1/messages/count_tokens, and what a request for a message has in common with it."""
 
     model: str = Field(min_length=1)
-    messages: list[AnthropicMessage] = Field(min_length=1)
+    messages: list[AnthropicMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     system: str | list[AnthropicBlock] | None = None
-    tools: list[AnthropicTool] | None = None
+    tools: list[AnthropicTool] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: AnthropicToolChoice | None = None
     thinking: AnthropicThinking | None = None
     output_config: OutputConfig | None = None

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from runner.models.options import check_options
 from runner.server.generation import complete_prompt
 from runner.server.http_request import HttpRequest
-from runner.server.images import images_of, require_vision
+from runner.server.images import MAX_IMAGES, images_of, require_vision
 from runner.server.leases import leased
 from runner.server.llamacpp.answers import ApplyTemplateResponse
 from runner.server.openai.conversation import message_of
@@ -26,7 +26,7 @@ from runner.server.openai.wire import (
     OpenAIMessageFields,
     OpenAIToolCall,
 )
-from runner.server.request_body import WireModel
+from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.routes import route
 from runner.types import GenerateRequest, Message
 
@@ -58,7 +58,7 @@ class TemplateMessage(OpenAIMessageFields):
     role: str = Field(min_length=1)
     content: str | list[TemplatePart] | None = None
     tool_calls: list[TemplateToolCall] | None = None
-    images: list[str] | None = None
+    images: list[str] | None = Field(None, max_length=MAX_IMAGES)
     thinking: str | None = None
     tool_name: str | None = None
 
@@ -67,8 +67,8 @@ class ApplyTemplateRequest(WireModel):
     """POST /apply-template."""
 
     model: str = Field(min_length=1)
-    messages: list[TemplateMessage] = Field(min_length=1)
-    tools: list[dict[str, Any]] | None = None
+    messages: list[TemplateMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    tools: list[dict[str, Any]] | None = Field(None, max_length=MAX_TOOLS)
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     think: bool | Literal["low", "medium", "high", "max"] | None = None

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pydantic import Field
 from pydantic_core import to_json
 
 from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.llamacpp.answers import InfillPart, InfillResponse, LlamaCppTimings
 from runner.server.openai.wire import OpenAIGenerateFields, unsupported
-from runner.server.request_body import WireModel
+from runner.server.request_body import MAX_MESSAGES, WireModel
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
 from runner.server.stream import (
@@ -40,7 +41,7 @@ class InfillRequest(OpenAIGenerateFields):
 
     input_prefix: str
     input_suffix: str
-    input_extra: list[InfillFile] | None = None
+    input_extra: list[InfillFile] | None = Field(None, max_length=MAX_MESSAGES)
     prompt: str | None = None
     spm_infill: bool | None = None
     n_predict: int | None = None

@@ -4,6 +4,9 @@ conversation to token ids, and back. The model is loaded; nothing is generated.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from pydantic import Field
@@ -12,14 +15,18 @@ from runner.errors import InvalidRequest
 from runner.server.generation import complete_prompt
 from runner.server.http_request import HttpRequest
 from runner.server.images import require_vision
+from runner.server.json_bounds import MAX_VALUES
 from runner.server.leases import leased
 from runner.server.llamacpp.answers import DetokenizeResponse, TokenizeResponse, TokenPiece
 from runner.server.llamacpp.apply_template import TemplateMessage, messages_of
-from runner.server.request_body import WireModel
+from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.routes import route
 from runner.types import GenerateRequest
 
-MAX_TOKENS = 1_000_000
+MAX_TOKENS = MAX_VALUES
+MAX_TEXT_CHARS = 1 << 20  # a token each at worst: 15 ms
+MAX_PIECES = 1 << 16  # 70 ms, in steps
+_STEP = 1 << 12
 
 
 class TokenizeRequest(WireModel):
@@ -28,8 +35,8 @@ class TokenizeRequest(WireModel):
     model: str = Field(min_length=1)
     prompt: str | None = None
     content: str | None = None  # llama.cpp's name
-    messages: list[TemplateMessage] | None = None
-    tools: list[dict[str, Any]] | None = None
+    messages: list[TemplateMessage] | None = Field(None, max_length=MAX_MESSAGES)
+    tools: list[dict[str, Any]] | None = Field(None, max_length=MAX_TOOLS)
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     add_special_tokens: bool | None = None  # vLLM's name, on unless it is set
@@ -62,6 +69,13 @@ async def tokenize(http: HttpRequest, body: TokenizeRequest) -> TokenizeResponse
     if len(given) != 1:
         raise InvalidRequest("send exactly one of prompt, content and messages", param="prompt")
     turns = messages_of(body.messages or ())
+    texts = [body.prompt or "", body.content or "", *(turn.content for turn in turns)]
+    size_chars = sum(map(len, texts))
+    if size_chars > MAX_TEXT_CHARS:
+        raise InvalidRequest(
+            f"{size_chars} characters; at most {MAX_TEXT_CHARS} are tokenized at once",
+            param="prompt",
+        )
     await require_vision(http.services.library, body.model, turns, {})
     options = {} if body.add_generation_prompt else {"add_generation_prompt": False}
     request = GenerateRequest(
@@ -83,11 +97,22 @@ async def tokenize(http: HttpRequest, body: TokenizeRequest) -> TokenizeResponse
             "token_strs": None,
         }
         if body.return_token_strs or body.with_pieces:
+            if len(tokens) > MAX_PIECES:
+                raise InvalidRequest(
+                    f"{len(tokens)} tokens; the text of at most {MAX_PIECES} is given at once"
+                )
             answer["token_strs"] = pieces = await worker.pieces(tokens)
-        if body.with_pieces:
-            both = zip(tokens, pieces, strict=True)
-            answer["tokens"] = [TokenPiece(id=token, piece=piece) for token, piece in both]
+            if body.with_pieces:
+                answer["tokens"] = await _with_pieces(tokens, pieces)
         return answer
+
+
+async def _with_pieces(tokens: Sequence[int], pieces: Sequence[str]) -> list[TokenPiece]:
+    both, found = zip(tokens, pieces, strict=True), list[TokenPiece]()
+    while step := [TokenPiece(id=token, piece=piece) for token, piece in islice(both, _STEP)]:
+        found += step
+        await asyncio.sleep(0)
+    return found
 
 
 @route("POST", "/detokenize", scope="inference")

@@ -13,9 +13,9 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.library.models import BundleMessage
 from runner.models.options import check_options
 from runner.server.grammars import json_object_grammar, json_schema_grammar
-from runner.server.images import without_placeholders
+from runner.server.images import MAX_IMAGES, without_placeholders
 from runner.server.keep_alive import keep_alive_s
-from runner.server.request_body import WireModel
+from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Grammar, Infill, Message
@@ -104,7 +104,7 @@ class OllamaChatMessage(WireModel):
     role: str = Field(min_length=1)
     content: str | None = None
     thinking: str | None = None
-    images: list[str] | None = None
+    images: list[str] | None = Field(None, max_length=MAX_IMAGES)
     tool_calls: list[OllamaToolCall] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
@@ -120,8 +120,8 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 class OllamaChatRequest(OllamaGenerateFields):
     """POST /api/chat."""
 
-    messages: list[OllamaChatMessage] | None = None
-    tools: list[dict[str, Any]] | None = None
+    messages: list[OllamaChatMessage] | None = Field(None, max_length=MAX_MESSAGES)
+    tools: list[dict[str, Any]] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: Any = None  # hearth's own, as OpenAI writes it
 
     def generate_request(self, messages: Sequence[Message]) -> GenerateRequest:
@@ -143,7 +143,7 @@ class OllamaGenerateRequest(OllamaGenerateFields):
     template: str | None = None
     context: list[int] | None = None
     raw: bool | None = None
-    images: list[str] | None = None
+    images: list[str] | None = Field(None, max_length=MAX_IMAGES)
 
     def refuse_unsupported(self) -> None:
         super().refuse_unsupported()
@@ -216,7 +216,7 @@ class CreateRequest(OllamaModelRequest):
     system: str | None = None
     license: str | list[str] | None = None
     parameters: dict[str, Any] | None = None
-    turns: list[CreateMessage] | None = Field(None, alias="messages")
+    turns: list[CreateMessage] | None = Field(None, alias="messages", max_length=MAX_MESSAGES)
     renderer: str | None = None
     parser: str | None = None
     requires: str | None = None

@@ -25,7 +25,7 @@ from runner.server.openai.sampling import (
     think_of_effort,
 )
 from runner.server.openai.structured_outputs import grammar_of
-from runner.server.request_body import WireModel
+from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Message, ToolChoice
@@ -248,11 +248,11 @@ def _only_one(function: object, custom: object) -> None:
 class ChatCompletionRequest(OpenAIGenerateFields):
     """POST /v1/chat/completions."""
 
-    messages: list[OpenAIChatMessage]
+    messages: list[OpenAIChatMessage] = Field(max_length=MAX_MESSAGES)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    tools: list[OpenAITool] | None = None
+    tools: list[OpenAITool] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
     functions: Any = None
@@ -390,7 +390,13 @@ class CompletionRequest(OpenAIGenerateFields):
             return [given]
         if not given:
             raise InvalidRequest("prompt is empty", param="prompt")
-        return [given] if isinstance(given[0], int) else given
+        if isinstance(given[0], int):
+            return [given]
+        if len(given) > MAX_SEQUENCES:
+            raise InvalidRequest(
+                f"{len(given)} prompts; the maximum is {MAX_SEQUENCES}", param="prompt"
+            )
+        return given
 
     def _with_prompt(self, wanted: GenerateRequest, prompt: str | list[int]) -> GenerateRequest:
         if isinstance(prompt, str):

@@ -16,7 +16,7 @@ from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
 from runner.server.openai.sampling import Effort, Priority, Salt, think_of_effort
 from runner.server.openai.structured_outputs import format_grammar
-from runner.server.request_body import WireModel
+from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
@@ -81,7 +81,7 @@ class ResponsesRequest(WireModel):
     """POST /v1/responses. The last block is hearth's own extension."""
 
     model: str = Field(min_length=1)
-    input: str | list[ResponseItem]
+    input: str | Annotated[list[ResponseItem], Field(max_length=MAX_MESSAGES)]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
@@ -90,7 +90,7 @@ class ResponsesRequest(WireModel):
     max_output_tokens: int | None = Field(None, ge=1)
     temperature: Finite | None = None
     top_p: Finite | None = None
-    tools: list[ResponseTool] | None = None
+    tools: list[ResponseTool] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
     max_tool_calls: int | None = None

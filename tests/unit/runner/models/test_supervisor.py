@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import sys
 import textwrap
 from typing import Any
@@ -22,7 +21,6 @@ from runner.models.supervisor import WorkerHandle
 from runner.models.watchdog import Timeouts
 from runner.models.worker_process import WorkerProcess
 from runner.types import GenerateRequest, LoadPlan
-from runner.worker.protocol import encode_frame
 
 PLAN = LoadPlan("/none", "echo", 100, 100, 4)
 PRELUDE = """
@@ -247,8 +245,7 @@ async def test_a_request_that_no_frame_can_hold_is_refused_and_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker = await start(monkeypatch, READY + "while receive()['op'] != 'shutdown': pass")
-    short = functools.partial(encode_frame, max_bytes=4000)
-    monkeypatch.setattr(connection, "encode_frame", short)
+    monkeypatch.setattr(connection, "MAX_FRAME_BYTES", 4000)
     asked = [GenerateRequest(id=str(number), text="x" * 5000) for number in range(2)]
     generation = worker.generate(asked)
     with pytest.raises(InvalidRequest, match="too large for one message"):

@@ -86,7 +86,10 @@ def test_a_refusal_names_the_field_and_the_json_that_it_should_be(
 
 def test_of_several_forms_the_nearest_one_is_told() -> None:
     assert refusal(CompletionRequest, model="m", prompt=["a", 1]) == (
-        "prompt.1 must be a string or an array (got 1)"
+        "prompt.1 must be a string (got 1)"
+    )
+    assert refusal(CompletionRequest, model="m", prompt=[1, "a"]) == (
+        'prompt.1 must be an integer (got "a")'
     )
     assert refusal(CompletionRequest, model="m", prompt={}) == (
         "prompt must be a string or an array (got {})"

@@ -1,0 +1,72 @@
+"""The memory for the bodies of all requests together, and of one client's.
+
+A body takes from it as its bytes arrive, twice their number: for itself and for what is parsed of
+it, which lasts as long as the request. Small bodies take nothing, so that they pass while large
+ones have to wait: MAX_CONNECTIONS of them are bounded by themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from runner.server.caller import current_caller
+from runner.server.errors import HttpError
+from runner.server.turns import LARGE_BYTES
+
+MAX_BODIES_BYTES: Final = 512 * 1024 * 1024
+MAX_CLIENT_BYTES: Final = MAX_BODIES_BYTES // 2
+_COPIES: Final = 2
+_WIDE_COPIES: Final = 5  # Python keeps a text in up to 4 bytes for each character
+_RETRY_AFTER_S: Final = 2
+
+
+class BodyBudget:
+    """What all requests hold of it."""
+
+    def __init__(self) -> None:
+        self._held = 0
+        self._clients: Counter[str] = Counter()
+
+    def change(self, client: str, held_bytes: int, wanted_bytes: int) -> None:
+        """Hold wanted_bytes for client in place of held_bytes. Raises HttpError 503."""
+        more = wanted_bytes - held_bytes
+        if more > 0 and (
+            self._held + more > MAX_BODIES_BYTES or self._clients[client] + more > MAX_CLIENT_BYTES
+        ):
+            raise HttpError(
+                503,
+                "bodies_too_large",
+                f"the requests under way hold {self._held >> 20} MiB, and yours"
+                f" {self._clients[client] >> 20} MiB of it: at most {MAX_BODIES_BYTES >> 20} MiB"
+                f" are for all, {MAX_CLIENT_BYTES >> 20} MiB for one client; try again later",
+                connection="close",
+                **{"retry-after": str(_RETRY_AFTER_S)},
+            )
+        self._held += more
+        self._clients[client] += more
+        if not self._clients[client]:
+            del self._clients[client]
+
+
+class BodyMemory:
+    """What one request holds of the budget."""
+
+    __slots__ = ("_budget", "_client", "_held")
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
+        self._client = ""
+        self._held = 0
+
+    def hold(self, size_bytes: int, *, wide: bool = False) -> None:
+        """Have memory for a body of that size. wide: it holds more than ASCII. Raises HttpError
+        503."""
+        wanted = 0
+        if size_bytes > LARGE_BYTES:
+            wanted = size_bytes * (_WIDE_COPIES if wide else _COPIES)
+            self._client = self._client or current_caller().share
+        if wanted == self._held:
+            return
+        self._budget.change(self._client, self._held, wanted)
+        self._held = wanted

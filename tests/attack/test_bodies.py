@@ -1,0 +1,208 @@
+"""Bodies that cost the event loop more than they are worth, on every route that takes JSON: nobody
+else waits for them, and the memory for all of them is bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.attack.loop_times import VARIABLE, longest_s
+from tests.conftest import RunningDaemon, running_daemon
+
+MAX_CALLBACK_S = 0.1  # of processor time: seen are 0.02; a slow machine may take several times that
+MIB = 1 << 20
+TIMEOUT_S = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A route: its field with the most items, what else it needs, and an item that fits."""
+
+    field: str
+    rest: str
+    item: str
+
+    def body(self, value: str, more: str = "") -> bytes:
+        """A body with value in the field."""
+        return f'{{{self.rest}{more},"{self.field}":{value}}}'.encode()
+
+
+MESSAGE = '{"role":"user","content":"a"}'
+ONE = '"model":"echo","max_tokens":1'
+OLLAMA = '"model":"echo","stream":false,"options":{"num_predict":1}'
+TARGETS = {
+    "/v1/chat/completions": Target("messages", ONE, MESSAGE),
+    "/api/chat": Target("messages", OLLAMA, MESSAGE),
+    "/v1/messages": Target("messages", ONE, MESSAGE),
+    "/v1/responses": Target("input", '"model":"echo","store":false', MESSAGE),
+    "/v1/completions": Target("prompt", ONE, '"a"'),
+    "/api/generate": Target("context", f'{OLLAMA},"prompt":"a"', "1"),
+    "/v1/embeddings": Target("input", '"model":"echo"', '"a"'),
+    "/api/embed": Target("input", '"model":"echo"', '"a"'),
+    "/tokenize": Target("messages", '"model":"echo"', MESSAGE),
+    "/detokenize": Target("tokens", '"model":"echo"', "1"),
+    "/apply-template": Target("messages", '"model":"echo"', MESSAGE),
+    "/infill": Target("input_extra", f'{ONE},"input_prefix":"","input_suffix":""', '{"text":"a"}'),
+    "/v1/rerank": Target("documents", '"model":"echo","query":"a"', '"a"'),
+    "/v1/score": Target("text_2", '"model":"echo","text_1":"a"', '"a"'),
+    "/api/create": Target("messages", '"model":"x","from":"echo"', MESSAGE),
+}
+
+
+def shapes(target: Target, count: int) -> Iterator[tuple[str, bytes]]:
+    """Bodies with so many of something, by what it is."""
+
+    def many(item: str) -> str:
+        return "[" + ",".join([item] * count) + "]"
+
+    def keys(value: str) -> str:
+        return "{" + ",".join(f'"k{number}":{value}' for number in range(count)) + "}"
+
+    wrong = '"x"' if target.item == "1" else "1"
+    one, tool = f"[{target.item}]", '{"type":"function","function":{"name":"f"}}'
+    yield "wrong items", target.body(many(wrong))
+    yield "empty objects", target.body(many("{}"))
+    yield "empty lists", target.body(many("[]"))
+    yield "right items", target.body(many(target.item))
+    yield "a wrong item at the end", target.body(many(target.item)[:-1] + ",{}]")
+    yield "keys in place of items", target.body(keys("1"))
+    yield "unknown fields", target.body(one, "," + keys("1")[1:-1])
+    yield "one field many times", target.body(one, f",{target.rest}" * (count // 10))
+    yield "wrong parts", target.body(f'[{{"role":"user","content":{many("1")}}}]')
+    part = '{"type":"text","text":"a"}'
+    yield "parts", target.body(f'[{{"role":"user","content":{many(part)}}}]')
+    yield "tools", target.body(one, f',"tools":{many(tool)}')
+    yield "wrong tools", target.body(one, f',"tools":{many("1")}')
+    yield "options", target.body(one, f',"options":{keys("1")}')
+    yield "stop strings", target.body(one, f',"stop":{many(wrong)},"stop_sequences":{many(wrong)}')
+    yield "biases", target.body(one, f',"logit_bias":{many("[1,1]")}')
+    yield "images", target.body(one, f',"images":{many(chr(34) * 2)}')
+    yield "depth", target.body("[" * count + "]" * count)
+
+
+def texts(target: Target, size: int) -> Iterator[tuple[str, bytes]]:
+    """Bodies with a text of so many bytes, by what it is made of."""
+    made = (
+        ("letters", "a"),
+        ("escapes", "\\n"),
+        ("numbers", "\\u4e2d"),
+        ("no ASCII", "\U0001f600"),
+    )
+    for name, unit in made:
+        text = '"' + unit * (size // len(unit.encode())) + '"'
+        yield name, target.body(f"[{target.item.replace(chr(34) + 'a' + chr(34), text)}]")
+    wide = '"\U0001f600' + "a" * size + '"'
+    yield "one wide letter", target.body(f"[{target.item.replace(chr(34) + 'a' + chr(34), wide)}]")
+    yield "a key", target.body(f"[{target.item}]", f',"{"a" * size}":1')
+    yield "a number", target.body(f"[{target.item}]", f',"seed":{"9" * size}')
+    yield "the model's name", target.body(f"[{target.item}]", f',"model":"{"a" * size}"')
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
+    home = tmp_path_factory.mktemp("bodies")
+    with running_daemon(home, ("echo",), {VARIABLE: str(home / "times")}) as running:
+        assert post(running, "/api/chat", TARGETS["/api/chat"].body(f"[{MESSAGE}]"))[0] == 200
+        longest_s(home / "times")
+        yield running
+
+
+def post(daemon: RunningDaemon, path: str, body: bytes) -> tuple[int, bytes]:
+    """The answer to a body that may be refused before it is sent."""
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=TIMEOUT_S)
+    with contextlib.closing(connection):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.request("POST", path, body, {"content-type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def memory_mib(daemon: RunningDaemon, field: str = "VmRSS") -> float:
+    """What the daemon's process has: VmRSS now, VmHWM at most since it was reset."""
+    lines = Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def check_cost(daemon: RunningDaemon, path: str, name: str, body: bytes) -> None:
+    """That the daemon has worked at no time for long, and used no more than 4 times the body."""
+    before_mib = memory_mib(daemon)
+    Path(f"/proc/{daemon.pid}/clear_refs").write_text("5")
+    status, answer = post(daemon, path, body)
+    taken_s, grown_mib = longest_s(daemon.home / "times"), memory_mib(daemon, "VmHWM") - before_mib
+    where = f"{path}, {name}: {taken_s:.3f} s, {grown_mib:.0f} MiB, {status} {answer[:200]!r}"
+    assert status < 500, where
+    assert taken_s < MAX_CALLBACK_S, where
+    assert grown_mib < 4 * len(body) / MIB + 40, where
+    assert status == 200 or len(answer) < 1500, where
+
+
+@pytest.mark.parametrize("path", TARGETS)
+def test_no_body_holds_the_loop_or_takes_more_memory_than_its_size_says(
+    daemon: RunningDaemon, path: str
+) -> None:
+    for name, body in shapes(TARGETS[path], 50_000):
+        check_cost(daemon, path, name, body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TARGETS)
+@pytest.mark.parametrize("count", [4_000, 16_000, 250_000, 2_000_000])
+def test_no_body_of_any_size_holds_the_loop(daemon: RunningDaemon, path: str, count: int) -> None:
+    for name, body in shapes(TARGETS[path], count):
+        check_cost(daemon, path, name, body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TARGETS)
+def test_no_long_text_holds_the_loop(daemon: RunningDaemon, path: str) -> None:
+    for name, body in texts(TARGETS[path], 7 * MIB):
+        check_cost(daemon, path, name, body)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/nowhere"])
+def test_a_body_in_chunks_of_a_byte_ends_its_connection(daemon: RunningDaemon, path: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", daemon.port), TIMEOUT_S) as connection:
+        connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        with contextlib.suppress(OSError):  # it is closed before all of them are sent
+            connection.sendall(b"1\r\n \r\n" * 600_000)
+            assert not connection.recv(1 << 20).startswith(b"HTTP/1.1 200")
+            while connection.recv(1 << 20):
+                pass
+    assert longest_s(daemon.home / "times") < MAX_CALLBACK_S
+
+
+def test_a_body_in_chunks_of_usual_size_is_read(daemon: RunningDaemon) -> None:
+    body = TARGETS["/api/chat"].body(f"[{MESSAGE}]", f',"more":"{"a" * 300_000}"')
+    pieces = [body[start : start + 512] for start in range(0, len(body), 512)]
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", daemon.port)) as connection:
+        headers = {"content-type": "application/json"}
+        connection.request("POST", "/api/chat", iter(pieces), headers, encode_chunked=True)
+        assert connection.getresponse().status == 200
+
+
+def test_unfinished_bodies_hold_a_bounded_memory_and_give_it_back(daemon: RunningDaemon) -> None:
+    before_mib, size = memory_mib(daemon), 7 * MIB
+    head = f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size + 1}\r\n\r\n"
+    refused = 0
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            connection = socket.create_connection(("127.0.0.1", daemon.port), TIMEOUT_S)
+            stack.enter_context(connection)
+            with contextlib.suppress(OSError):  # refused before all of it is sent
+                connection.sendall(head.encode() + b" " * size)
+        assert post(daemon, "/api/chat", TARGETS["/api/chat"].body(f"[{MESSAGE}]"))[0] == 200
+        status, answer = post(daemon, "/api/chat", b'{"a":"' + b"a" * size + b'"}')
+        refused += status == 503 and b"at most 512 MiB" in answer
+        assert memory_mib(daemon) < before_mib + 256
+    assert refused
+    deadline_s = time.monotonic() + 60
+    while memory_mib(daemon) > before_mib + 40:  # the daemon hears of 40 closed connections
+        assert time.monotonic() < deadline_s
