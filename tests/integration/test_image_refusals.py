@@ -179,7 +179,7 @@ def test_the_mark_of_images_in_a_text_is_no_image(client: httpx.Client) -> None:
     assert client.post("/api/chat", json={**MODEL, **body}).json()["message"]["content"] == "a b"
 
 
-@pytest.mark.parametrize(("path", "limit"), [("/api/chat", 64), ("/v1/embeddings", 32)])
+@pytest.mark.parametrize(("path", "limit"), [("/api/chat", 64), ("/v1/embeddings", 8)])
 def test_paths_with_images_take_longer_bodies_than_others(
     shared_daemon: RunningDaemon, path: str, limit: int
 ) -> None:
