@@ -186,7 +186,8 @@ class Settings:
     rate_limit: int | None = _setting(
         _optional_count,
         None,
-        "requests per minute for each API key, or each client address without keys; 0: no limit",
+        "requests per minute for each API key; without keys for each user of this machine and each "
+        "other address; 0: no limit",
     )
     max_file_size: int = _setting(
         parse_size, 512 << 20, "maximum size of an uploaded file, such as 1GiB"
@@ -239,6 +240,22 @@ class Settings:
         _flag,
         False,
         "1: listen beyond this machine without API keys; anyone who can reach it has full access",
+    )
+    insecure_local: bool = _setting(
+        _flag,
+        False,
+        "1: without API keys, every user and program of this machine has full access",
+    )
+    private_registries: tuple[str, ...] = _setting(
+        _words,
+        (),
+        "hosts at private addresses that API keys with the scope pull may pull from, "
+        "comma-separated, such as registry.lan:5000",
+    )
+    daemon_user: str | None = _setting(
+        str.strip,
+        None,
+        "user of this machine whose daemon the hearth commands use, besides your own and root's",
     )
     api_key: str | None = _setting(
         str.strip, None, "API key that the hearth commands send to the daemon"

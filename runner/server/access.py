@@ -1,8 +1,9 @@
 """Whether a request may do what it asks for, by its key, and whether its client has not asked too
 often.
 
-As long as there are no keys everything is open, to those whom the guard lets through. With the
-first key every path is closed but for the few that are public. What is public is not counted.
+As long as there are no keys everything is open to the user who started the daemon, and to nobody
+else: the peer of a loopback connection says whose it is. With the first key every path is closed,
+but for the few that are public and for the owner's token. What is public is not counted.
 """
 
 from __future__ import annotations
@@ -13,37 +14,44 @@ from typing import Literal
 
 from starlette.datastructures import Headers
 
-from runner.server.caller import OWNER, Caller
+from runner.server.caller import OWNER, Caller, current_caller
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, KeyRing, Scope
+from runner.server.peer import STATE, Peer
 from runner.server.rate_limits import client_at
 
 Needed = Scope | Literal["public"]
 
 
-def check_access(http: HttpRequest, needed: Needed | None) -> Caller:
-    """Who sends the request. Raises HttpError 401 without a valid key, 403 for one that is not
-    enough and 429 for one that was used too often. needed None: any key will do."""
+async def check_access(http: HttpRequest, needed: Needed | None) -> Caller:
+    """Who sends the request. Raises HttpError 401 without a valid key where one is needed, 403 for
+    one that is not enough, 400 for several and 429 for one that was used too often. needed None:
+    any key will do."""
     services = http.services
     address = client_at((http.scope.get("client") or ("",))[0])
     if needed == "public":
         return Caller(share=address, admin=False)
     given = _given(http.headers)
-    if given and hmac.compare_digest(given.encode(), services.owner_token.encode()):
+    token = services.owner_token.encode()
+    if len(given) == 1 and hmac.compare_digest(given[0].encode(), token):
         return OWNER
-    key = services.keys.find(given) if given and services.keys else None
-    _check_rate(http, key, address)
-    if not services.keys:
-        return Caller(share=address)
-    if key is None:
-        reason = "the API key is invalid" if given else "an API key is required"
+    caller = None if services.keys else await _without_keys(http, address)
+    key = services.keys.find(given[0]) if len(given) == 1 else None
+    _check_rate(
+        http, f"key {key.name}" if key else f"address {caller.share if caller else address}"
+    )
+    if caller is not None:
+        return caller
+    if len(given) > 1:
         raise HttpError(
-            401,
-            "invalid_api_key",
-            f"{reason}; send one as Authorization: Bearer KEY or x-api-key: KEY",
-            **{"www-authenticate": "Bearer"},
+            400,
+            "several_credentials",
+            "the request has several different credentials; send one key, as Authorization: Bearer "
+            "KEY or x-api-key: KEY",
         )
+    if key is None:
+        raise _unauthorized(is_given=bool(given), is_closed=bool(services.keys))
     if needed is not None and not key.may(needed):
         raise HttpError(
             403,
@@ -63,15 +71,56 @@ def caller_of(keys: KeyRing, owner: str) -> Caller | None:
 
 
 def _caller(key: ApiKey) -> Caller:
-    return Caller(key.id, key.id, key.may("admin"))
+    is_admin = key.may("admin")
+    return Caller(key.id, key.id, is_admin, trusted=is_admin)
 
 
-def _check_rate(http: HttpRequest, key: ApiKey | None, address: str) -> None:
-    """Count a request for its key, or for its address where it has no valid one."""
+def opens_paths(http: HttpRequest) -> bool:
+    """Whether the sender may name files of this machine, which are read with the daemon's rights:
+    its own user or an admin key, from this machine."""
+    peer = _peer(http)
+    return current_caller().trusted and peer is not None and peer.is_loopback
+
+
+async def _without_keys(http: HttpRequest, address: str) -> Caller | None:
+    """Who may use a daemon that has no keys: its own user, and others where the settings open it
+    to them."""
+    peer, settings = _peer(http), http.services.settings
+    is_owner = peer is not None and await peer.is_owner()
+    is_local = peer is not None and peer.is_loopback
+    if not is_owner and not settings.insecure_public and not (is_local and settings.insecure_local):
+        return None
+    uid = None if peer is None else await peer.uid()
+    return Caller(share=address if uid is None else f"uid {uid}", trusted=is_owner)
+
+
+def _peer(http: HttpRequest) -> Peer | None:
+    peer = http.scope.get("state", {}).get(STATE)
+    return peer if isinstance(peer, Peer) else None
+
+
+def _unauthorized(*, is_given: bool, is_closed: bool) -> HttpError:
+    """is_closed: there are keys, so that everybody needs one."""
+    reason = "the API key is invalid" if is_given else "an API key is required"
+    if not is_closed:
+        reason = (
+            "this daemon serves the user of this machine who started it, and others with an API "
+            "key, which that user makes with: hearth key add NAME"
+        )
+    return HttpError(
+        401,
+        "invalid_api_key",
+        f"{reason}; send one as Authorization: Bearer KEY or x-api-key: KEY",
+        **{"www-authenticate": "Bearer"},
+    )
+
+
+def _check_rate(http: HttpRequest, client: str) -> None:
+    """Count a request for its client. Raises HttpError."""
     rates = http.services.rates
     if rates.per_minute is None:
         return
-    wait_s = rates.take(f"address {address}" if key is None else f"key {key.name}")
+    wait_s = rates.take(client)
     if wait_s is not None:
         raise HttpError(
             429,
@@ -82,14 +131,11 @@ def _check_rate(http: HttpRequest, key: ApiKey | None, address: str) -> None:
         )
 
 
-def _given(headers: Headers) -> str:
-    """The key of a request; the first of several."""
-    for name, value in headers.items():
-        text = value.strip()
-        if name == "x-api-key" and text:
-            return text
-        if name == "authorization":
-            scheme, _, rest = text.partition(" ")
-            if scheme.lower() == "bearer" and rest.strip():
-                return rest.strip()
-    return ""
+def _given(headers: Headers) -> list[str]:
+    """The different keys of a request."""
+    found = dict.fromkeys(text.strip() for text in headers.getlist("x-api-key"))
+    for value in headers.getlist("authorization"):
+        scheme, _, rest = value.strip().partition(" ")
+        if scheme.lower() == "bearer":
+            found[rest.strip()] = None
+    return [text for text in found if text]

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Caller:
     """id: whose it is what the request stores, the same for all requests with one key; empty
-    without keys. share: for whom its work is counted: the key, else the address. admin: it sees
-    what is stored for others as well."""
+    without keys. share: for whom its work is counted: the key, else the user of this machine, else
+    the address. admin: it sees what is stored for others as well. trusted: the daemon's own user or
+    an admin key, for whom it reads this machine's files and asks private addresses."""
 
     id: str = ""
     share: str = ""
     admin: bool = True
+    trusted: bool = False
 
     @property
     def sees(self) -> str | None:
@@ -26,7 +28,7 @@ class Caller:
         return None if self.admin else self.id
 
 
-OWNER = Caller()
+OWNER = Caller(trusted=True)
 
 _CURRENT: ContextVar[Caller] = ContextVar("caller", default=OWNER)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from runner.server.peer import STATE, Peer
 from runner.server.sockets import UNSENT_BYTES
 
 log = logging.getLogger("hearth.http")
@@ -25,6 +26,7 @@ class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     """uvicorn's protocol with the two bounds."""
 
     transport: asyncio.Transport
+    app_state: dict[str, Any]
     connections: set[Any]
     cycle: Any
 
@@ -34,6 +36,7 @@ class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start the time for the first head, or refuse."""
+        self.app_state = {**self.app_state, STATE: Peer(transport)}
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=UNSENT_BYTES)
         if len(self.connections) > MAX_CONNECTIONS:

@@ -11,6 +11,7 @@ from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, Scope
 from runner.server.request_body import WireModel
 from runner.server.routes import route
+from runner.server.sockets import is_loopback
 
 
 class KeyRequest(WireModel):
@@ -36,11 +37,13 @@ async def add_key(http: HttpRequest, body: KeyRequest) -> CreatedKey:
 
 @route("DELETE", "/api/keys/{name}")
 async def remove_key(http: HttpRequest) -> RemovedKey:
-    """Take a key away. What it has in the making ends: batches and responses in the background are
-    cancelled."""
+    """Take a key away; the last one stays while other machines can reach the daemon. What the key
+    has in the making ends: batches and responses in the background are cancelled."""
     services, name = http.services, http.parameter("name")
     owners = [key.id for key in services.keys.keys if key.name == name]
-    await asyncio.to_thread(services.keys.remove, name)
+    is_public = not is_loopback(services.address.host)
+    keep_one = is_public and not services.settings.insecure_public
+    await asyncio.to_thread(services.keys.remove, name, keep_one=keep_one)
     for owner in owners:
         await services.batches.cancel_of(owner)
         await services.background.cancel_of(owner)

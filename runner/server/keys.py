@@ -11,7 +11,8 @@ import hmac
 import json
 import re
 import secrets
-from dataclasses import asdict, dataclass
+import threading
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
@@ -25,6 +26,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 FILE_NAME = "keys.json"
 PREFIX = "hearth_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MAX_BYTES = 1024 * 1024
 
 
@@ -47,12 +49,16 @@ class ApiKey:
         return scope in self.scopes or "admin" in self.scopes
 
 
+_FIELDS = {field.name for field in fields(ApiKey)}
+
+
 class KeyRing:
-    """All keys. With none, nothing asks for a key."""
+    """All keys. With none, whoever the daemon serves without needs none."""
 
     def __init__(self, path: Path) -> None:
         """Raises StorageFailed for a file that cannot be read: no keys would open everything."""
         self._path = path
+        self._lock = threading.Lock()
         self._keys = {key.name: key for key in _read(path)}
 
     def __bool__(self) -> bool:
@@ -80,21 +86,30 @@ class KeyRing:
                 "'_' and '-'",
                 param="name",
             )
-        if name in self._keys:
-            raise Conflict(
-                f"a key named {name!r} already exists; remove it first: hearth key rm {name}"
-            )
         text = PREFIX + secrets.token_urlsafe(32)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        self._store({**self._keys, name: ApiKey(name, scopes, _hash(text), now)})
+        with self._lock:
+            if name in self._keys:
+                raise Conflict(
+                    f"a key named {name!r} already exists; remove it first: hearth key rm {name}"
+                )
+            self._store({**self._keys, name: ApiKey(name, scopes, _hash(text), now)})
         return text
 
-    def remove(self, name: str) -> None:
-        """Take a key away; what it opened is closed at once. Raises KeyNotFound, StorageFailed."""
-        if name not in self._keys:
-            known = ", ".join(sorted(self._keys)) or "none"
-            raise KeyNotFound(f"there is no key {name[:64]!r}; there are: {known}")
-        self._store({other: key for other, key in self._keys.items() if other != name})
+    def remove(self, name: str, *, keep_one: bool) -> None:
+        """Take a key away; what it opened is closed at once. keep_one: but not the last one.
+        Raises KeyNotFound, Conflict, StorageFailed."""
+        with self._lock:
+            if name not in self._keys:
+                known = ", ".join(sorted(self._keys)) or "none"
+                raise KeyNotFound(f"there is no key {name[:64]!r}; there are: {known}")
+            if keep_one and len(self._keys) == 1:
+                raise Conflict(
+                    f"{name!r} is the last key, and other machines can reach this daemon, which "
+                    "would be open to them without keys. Make another key first: hearth key add "
+                    "NAME. Or stop the daemon, set HEARTH_HOST=127.0.0.1, and remove it then"
+                )
+            self._store({other: key for other, key in self._keys.items() if other != name})
 
     def _store(self, keys: dict[str, ApiKey]) -> None:
         content = json.dumps([asdict(key) for key in keys.values()], indent=1) + "\n"
@@ -118,13 +133,33 @@ def _read(path: Path) -> list[ApiKey]:
     except OSError as error:
         raise StorageFailed(f"{path} cannot be read: {error.strerror}") from None
     try:
-        return [
-            ApiKey(
-                str(item["name"]), tuple(item["scopes"]), str(item["sha256"]), item["created_at"]
-            )
-            for item in json.loads(content)
-        ]
-    except (ValueError, TypeError, LookupError, RecursionError):
+        keys = [_key(item) for item in _items(json.loads(content))]
+        if len({key.name for key in keys}) < len(keys):
+            raise ValueError("two keys with one name")
+    except (ValueError, TypeError, RecursionError):
         raise StorageFailed(
             f"{path} is not a valid key file; repair it, or remove it and create the keys again"
         ) from None
+    return keys
+
+
+def _items(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError("not a list")
+    return value
+
+
+def _key(item: object) -> ApiKey:
+    """A key as _store writes it, and nothing else: what is not understood might close less than
+    was meant. Raises TypeError, ValueError."""
+    if not isinstance(item, dict) or item.keys() != _FIELDS or not isinstance(item["scopes"], list):
+        raise TypeError("not a key")
+    key = ApiKey(**{**item, "scopes": tuple(item["scopes"])})
+    texts = (key.name, key.sha256, key.created_at)
+    if not all(isinstance(text, str) for text in texts) or not key.scopes:
+        raise TypeError("fields of other types")
+    if not (_NAME.fullmatch(key.name) and _SHA256.fullmatch(key.sha256)):
+        raise ValueError("no name, or no hash")
+    if not all(scope in SCOPES for scope in key.scopes):
+        raise ValueError("an unknown scope")
+    return key

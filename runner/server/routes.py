@@ -149,7 +149,7 @@ def _dispatch(by_method: dict[str, RouteSpec], services: Services) -> Endpoint:
 
     async def dispatch(http: HttpRequest) -> None:
         item = handlers.get(http.scope["method"])
-        set_caller(check_access(http, None if item is None else item.scope))
+        set_caller(await check_access(http, None if item is None else item.scope))
         if item is None:
             allowed = ", ".join(sorted(handlers))
             raise HttpError(
@@ -164,6 +164,6 @@ def _dispatch(by_method: dict[str, RouteSpec], services: Services) -> Endpoint:
 
 
 async def _unknown(http: HttpRequest) -> None:
-    check_access(http, None)
+    await check_access(http, None)
     path = str(http.scope["path"])[:200]
     raise HttpError(404, "not_found", f"no such path: {path!r}")

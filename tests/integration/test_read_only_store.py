@@ -30,7 +30,12 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     services = build_services(settings, settings.address, keys, library)
     async with opened(services):
         transport = httpx.ASGITransport(create_app(services))
-        async with httpx.AsyncClient(transport=transport, base_url=settings.address.url) as client:
+        client = httpx.AsyncClient(
+            transport=transport,
+            base_url=settings.address.url,
+            headers={"x-api-key": services.owner_token},
+        )
+        async with client:
             yield client
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
@@ -38,11 +39,21 @@ def test_the_text_of_a_key_is_nowhere_in_the_file_and_only_the_owner_reads_it(pa
 def test_a_removed_key_opens_nothing_any_more(path: Path) -> None:
     ring = KeyRing(path)
     text = ring.add("old", ("admin",))
-    ring.remove("old")
+    ring.remove("old", keep_one=False)
     assert ring.find(text) is None
     assert not KeyRing(path)
     with pytest.raises(KeyNotFound, match="there is no key 'old'; there are: none"):
-        ring.remove("old")
+        ring.remove("old", keep_one=False)
+
+
+def test_the_last_key_is_kept_where_one_has_to_be(path: Path) -> None:
+    ring = KeyRing(path)
+    ring.add("one", ("inference",))
+    ring.add("two", ("inference",))
+    ring.remove("one", keep_one=True)
+    with pytest.raises(Conflict, match="'two' is the last key"):
+        ring.remove("two", keep_one=True)
+    assert [key.name for key in KeyRing(path).keys] == ["two"]
 
 
 def test_admin_opens_everything_and_the_others_their_own(path: Path) -> None:
@@ -69,7 +80,25 @@ def test_a_name_is_given_once(path: Path) -> None:
     assert ring.find(text) is not None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", '[{"name": "x"}]', "[" * 100_000])
+_KEY = {"name": "x", "scopes": ["pull"], "sha256": "0" * 64, "created_at": "2026"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "{", "{}", "null", "0", '"x"', "[1]", "[[]]", '[{"name": "x"}]', "[" * 100_000,
+        *(
+            json.dumps(keys)
+            for keys in (
+                {"x": _KEY}, [_KEY, _KEY], [{**_KEY, "more": 1}], [{**_KEY, "name": 1}],
+                [{**_KEY, "name": "../x"}], [{**_KEY, "scopes": "admin"}],
+                [{**_KEY, "scopes": []}], [{**_KEY, "scopes": ["root"]}],
+                [{**_KEY, "scopes": [["pull"]]}], [{**_KEY, "sha256": "0"}],
+                [{**_KEY, "sha256": None}], [{**_KEY, "created_at": 1}],
+            )
+        ),
+    ],
+)  # fmt: skip
 def test_a_broken_file_opens_nothing(path: Path, content: str) -> None:
     path.parent.mkdir()
     path.write_text(content)

@@ -1,0 +1,165 @@
+"""Who may use the daemon: other users of the machine, keys that are taken away, damaged key
+files, requests with two credentials."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.conftest import RunningDaemon, StartDaemon
+from tests.integration.cli_process import environment, hearth, of_daemon
+from tests.other_user import Asked, ask, needs_two_users
+
+CHAT = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+
+
+def add_key(daemon: RunningDaemon, name: str, *scopes: str) -> dict[str, str]:
+    options = [text for scope in scopes for text in ("--scope", scope)]
+    made = hearth(of_daemon(daemon), "key", "add", name, *options)
+    assert made.returncode == 0, made.stderr
+    return {"Authorization": f"Bearer {made.stdout.strip()}"}
+
+
+@needs_two_users
+def test_another_user_of_the_machine_gets_one_answer_to_everything(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    daemon = start_daemon()
+    secret = tmp_path / "secret.gguf"
+    secret.write_bytes(b"GGUF")
+    asked: list[Asked] = [
+        ("GET", "/api/tags", {}, None),
+        ("POST", "/api/chat", {}, CHAT),
+        ("POST", "/v1/chat/completions", {"Authorization": "Bearer hearth"}, CHAT),
+        ("POST", "/api/pull", {}, {"model": str(secret)}),
+        ("POST", "/api/pull", {}, {"model": str(tmp_path / "missing.gguf")}),
+        ("POST", "/api/import", {}, {"source": "ollama", "path": "/root", "dry_run": True}),
+        ("DELETE", "/api/delete", {}, {"model": "echo"}),
+        ("POST", "/api/keys", {}, {"name": "mine", "scopes": ["admin"]}),
+        ("GET", "/no/such/path", {}, None),
+    ]
+    answers = ask(daemon.port, asked)
+    assert {status for status, _ in answers} == {401}
+    for _, body in answers:
+        assert "this daemon serves the user of this machine who started it" in body
+    assert len({body for _, body in answers if "type" not in body}) == 1  # those of one surface
+    assert ask(daemon.port, [("GET", "/health", {}, None)])[0][0] == 200
+    with daemon.client() as owner:
+        assert owner.post("/api/chat", json=CHAT).status_code == 200
+
+
+@needs_two_users
+def test_another_user_with_a_key_gets_what_the_key_opens(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    key = add_key(daemon, "colleague")
+    asked: list[Asked] = [
+        ("POST", "/v1/chat/completions", key, CHAT),
+        ("DELETE", "/api/delete", key, {"model": "echo"}),
+    ]
+    assert [status for status, _ in ask(daemon.port, asked)] == [200, 403]
+
+
+@needs_two_users
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_user_is_known_over_both_protocols(start_daemon: StartDaemon, host: str) -> None:
+    daemon = start_daemon(env={"HEARTH_HOST": f"[{host}]:0" if ":" in host else f"{host}:0"})
+    assert ask(daemon.port, [("GET", "/api/tags", {}, None)], host)[0][0] == 401
+    assert httpx.get(f"{daemon.url}/api/tags", trust_env=False).status_code == 200
+
+
+@needs_two_users
+def test_a_setting_opens_the_daemon_to_all_users_but_not_its_users_files(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    daemon = start_daemon(env={"HEARTH_INSECURE_LOCAL": "1"})
+    secret = tmp_path / "secret.gguf"
+    secret.write_bytes(b"GGUF")
+    paths = [str(secret), str(tmp_path / "missing.gguf"), str(tmp_path)]
+    asked: list[Asked] = [("POST", "/v1/chat/completions", {}, CHAT)]
+    asked += [("POST", "/api/pull", {}, {"model": path}) for path in paths]
+    asked += [
+        ("POST", "/api/import", {}, {"source": "ollama", "path": path, "dry_run": True})
+        for path in paths
+    ]
+    (chat, _), *refused = ask(daemon.port, asked)
+    assert chat == 200
+    for group in (refused[:3], refused[3:]):
+        bodies = {body.replace(path, "PATH") for path, (_, body) in zip(paths, group, strict=True)}
+        assert len(bodies) == 1
+        assert {status for status, _ in group} == {400}
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_the_last_key_stays_while_other_machines_can_reach_the_daemon(
+    tmp_path: Path, start_daemon: StartDaemon, insecure: bool
+) -> None:
+    env = environment(tmp_path, "127.0.0.1:0", HEARTH_INSECURE_PUBLIC=str(int(insecure)))
+    seed = start_daemon(home=tmp_path)
+    add_key(seed, "first")
+    add_key(seed, "second")
+    seed.stop()
+    daemon = start_daemon(home=tmp_path, env={**env, "HEARTH_HOST": "0.0.0.0:0"})
+    reached = of_daemon(daemon, HEARTH_HOST=f"127.0.0.1:{daemon.port}")
+    done = [hearth(reached, "key", "rm", name) for name in ("first", "second")]
+    assert done[0].returncode == 0, done[0].stderr
+    tags = httpx.get(f"http://127.0.0.1:{daemon.port}/api/tags", trust_env=False)
+    if insecure:
+        assert done[1].returncode == 0, done[1].stderr
+        assert tags.status_code == 200
+        return
+    assert done[1].returncode == 1
+    assert "'second' is the last key" in done[1].stderr
+    assert "hearth key add NAME" in done[1].stderr
+    assert tags.status_code == 401
+
+
+def test_keys_that_are_removed_at_once_leave_one_on_an_open_daemon(
+    tmp_path: Path, start_daemon: StartDaemon
+) -> None:
+    seed = start_daemon(home=tmp_path)
+    admin = add_key(seed, "boss", "admin")
+    for number in range(4):
+        add_key(seed, f"key{number}")
+    seed.stop()
+    daemon = start_daemon(home=tmp_path, env={"HEARTH_HOST": "0.0.0.0:0"})
+    url = f"http://127.0.0.1:{daemon.port}/api/keys"
+    names = [f"key{number}" for number in range(4)] + ["boss"]
+
+    def remove(name: str) -> None:
+        httpx.delete(f"{url}/{name}", headers=admin, trust_env=False)
+
+    threads = [threading.Thread(target=remove, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert httpx.get(url, trust_env=False).status_code == 401
+
+
+@pytest.mark.parametrize("content", ["{}", '{"keys": []}', "null", '[{"name": "x"}]', ""])
+def test_a_key_file_of_another_shape_stops_the_start(tmp_path: Path, content: str) -> None:
+    (tmp_path / "keys.json").write_text(content)
+    refused = hearth(environment(tmp_path, "127.0.0.1:0"), "serve")
+    assert refused.returncode == 1
+    assert "keys.json is not a valid key file" in refused.stderr
+
+
+def test_two_different_credentials_in_one_request_are_refused(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    one, two = (add_key(daemon, name)["Authorization"].split()[1] for name in ("one", "two"))
+    for headers, status in (
+        ([("authorization", f"Bearer {one}"), ("x-api-key", two)], 400),
+        ([("authorization", f"Bearer {one}"), ("authorization", f"Bearer {two}")], 400),
+        ([("x-api-key", one), ("x-api-key", "wrong")], 400),
+        ([("x-api-key", "wrong"), ("authorization", f"Bearer {one}")], 400),
+        ([("authorization", f"Bearer {one}"), ("x-api-key", one)], 200),
+        ([("authorization", "Basic eDp5"), ("x-api-key", one)], 200),
+    ):
+        answer = httpx.get(f"{daemon.url}/v1/models", headers=headers, trust_env=False)
+        assert answer.status_code == status, headers
+        assert (answer.json().get("error", {}).get("code") == "several_credentials") == (
+            status == 400
+        )
