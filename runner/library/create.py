@@ -22,6 +22,7 @@ from runner.errors import InvalidRequest
 from runner.library.library import Library
 from runner.library.progress import ReportProgress, wait_ended
 from runner.library.pull import find_or_pull
+from runner.library.transfers import Reach
 from runner.library.weight_files import check_names, without_projector
 from runner.library.weights import QuantizationRequest, WeightsBuilder, WeightsInput
 
@@ -48,10 +49,14 @@ class CreateSources:
 
 
 async def create_model(
-    library: Library, description: Description, sources: CreateSources, report: ReportProgress
+    library: Library,
+    description: Description,
+    sources: CreateSources,
+    reach: Reach,
+    report: ReportProgress,
 ) -> None:
-    """Make a model of a description without weights. A caller that is cancelled leaves nothing
-    behind.
+    """Make a model of a description without weights. reach: of what has to be pulled. A caller
+    that is cancelled leaves nothing behind.
 
     Raises InvalidRequest, BuildError, ModelNotFound, RemoteError, StoreError, and what a job
     raises.
@@ -64,7 +69,7 @@ async def create_model(
     await asyncio.to_thread(check_description, description)
     try:
         with library.store.holding(digests):
-            await _create(library, sources, description, (model, draft), report)
+            await _create(library, sources, description, (model, draft), reach, report)
     finally:
         await asyncio.to_thread(library.store.discard, digests)
 
@@ -74,6 +79,7 @@ async def _create(
     sources: CreateSources,
     description: Description,
     inputs: tuple[WeightsInput, WeightsInput],
+    reach: Reach,
     report: ReportProgress,
 ) -> None:
     """inputs: of the model and of its draft model."""
@@ -83,11 +89,11 @@ async def _create(
     model = replace(model, files=files)
     description = replace(description, projector=projector)
     if sources.from_model is not None:
-        base = await find_or_pull(library, sources.from_model, report)
+        base = await find_or_pull(library, sources.from_model, report, reach)
         description = replace(description, from_model=base)
         model = replace(model, from_model=base)
     if sources.draft is not None:
-        name = await find_or_pull(library, sources.draft, report, "draft")
+        name = await find_or_pull(library, sources.draft, report, reach, "draft")
         draft = replace(draft, from_model=name)
     written: list[Digest] = []
     try:

@@ -18,7 +18,7 @@ from registry.shortnames import ShortNames
 from registry.store import Store, StoredModel
 from runner.errors import InvalidRequest
 from runner.library.lookup import find, parse_name
-from runner.library.transfers import Transfers
+from runner.library.transfers import Reach, Transfers
 from runner.settings import Settings
 
 
@@ -81,7 +81,9 @@ class Library:
         await asyncio.to_thread(self.store.delete, name)
         await self.on_change(name.short)
 
-    async def login(self, host: str, username: str, password: str, insecure: bool) -> None:
+    async def login(
+        self, host: str, username: str, password: str, *, reach: Reach, insecure: bool
+    ) -> None:
         """Keep a name and a password that the registry at host accepts. Raises InvalidRequest,
         Offline, RemoteError, StoreFault."""
         _check_host(host)
@@ -92,7 +94,7 @@ class Library:
                 )
         if ":" in username:
             raise InvalidRequest("username must not contain ':'", param="username")
-        await self.transfers.login(host, Credential(username, password), insecure)
+        await self.transfers.login(host, Credential(username, password), reach, insecure)
 
     async def logout(self, host: str) -> bool:
         """Forget what login kept; False when there was nothing. Raises InvalidRequest,

@@ -13,6 +13,7 @@ from runner.library.library import Library
 from runner.library.lookup import parse_name
 from runner.library.progress import ReportProgress
 from runner.library.transfer_progress import follow
+from runner.library.transfers import Reach
 
 
 async def pull_model(
@@ -20,8 +21,8 @@ async def pull_model(
     text: str,
     report: ReportProgress,
     *,
+    reach: Reach,
     insecure: bool = False,
-    allow_paths: bool = False,
     destination: str | None = None,
 ) -> Name:
     """Bring the model that text names into the store; its name there, destination where that is
@@ -31,9 +32,9 @@ async def pull_model(
     raises.
     """
     place = await asyncio.to_thread(library.short_names.expand, text)
-    reference = reference_of(place, insecure, allow_paths)
+    reference = reference_of(place, insecure, reach.paths)
     name = None if destination is None else parse_name(destination, "destination")
-    transfer = library.transfers.pull(reference, insecure, name)
+    transfer = library.transfers.pull(reference, reach, insecure, name)
     try:
         if place != text:
             await report(Progress(f"{text} is {place}"))
@@ -45,11 +46,11 @@ async def pull_model(
 
 
 async def push_model(
-    library: Library, text: str, report: ReportProgress, *, insecure: bool = False
+    library: Library, text: str, report: ReportProgress, *, reach: Reach, insecure: bool = False
 ) -> Name:
     """Send a model of the store to its registry. Raises InvalidRequest, ModelMissing, Offline,
     RemoteError, ShuttingDown."""
-    transfer = library.transfers.push(reference_of(text, insecure), insecure)
+    transfer = library.transfers.push(reference_of(text, insecure), reach, insecure)
     try:
         return await follow(transfer, "pushing", report)
     finally:
@@ -57,7 +58,7 @@ async def push_model(
 
 
 async def find_or_pull(
-    library: Library, text: str, report: ReportProgress, param: str = "from"
+    library: Library, text: str, report: ReportProgress, reach: Reach, param: str = "from"
 ) -> Name:
     """The name in the store of the model that text names. One that is not there is pulled. param:
     the field of the request that names it.
@@ -77,7 +78,7 @@ async def find_or_pull(
     if library.settings.offline:
         raise missing
     try:
-        return await pull_model(library, text, report)
+        return await pull_model(library, text, report, reach=reach)
     except RemoteMissing as error:
         near = missing.details.get("suggestions") or []
         hint = f". Did you mean {' or '.join(near)}?" if near else ""
@@ -90,7 +91,8 @@ def reference_of(text: str, insecure: bool, allow_paths: bool = False) -> Refere
     reference = parse(text)
     if reference.kind.is_local and not allow_paths:
         raise InvalidRequest(
-            f"{text[:200]} is a path; only clients on the daemon's machine can pull paths",
+            f"{text[:200]} is a path; a path can only be pulled, on the daemon's machine, by its "
+            "own user or with an admin key",
             param="model",
         )
     if reference.plain and not insecure and not _on_loopback(reference):

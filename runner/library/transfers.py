@@ -8,9 +8,13 @@ does without.
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -32,7 +36,19 @@ from runner.library.blob_sources import LostBlob
 from runner.library.model_builder import model_builder
 from runner.settings import Settings
 
+if TYPE_CHECKING:
+    from registry.hosts.http.client import HttpClient
+
 Transfer = SharedTask[PullState]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a transfer may touch for the client that asked for it. private: addresses that are not
+    public; without it only hosts that the settings name. paths: files of this machine."""
+
+    private: bool = False
+    paths: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,7 @@ class _PullRequest:
     """A pull. is_base: of the model that an adapter is for. name: see registry.pull.pull."""
 
     reference: Reference
+    reach: Reach
     insecure: bool = False
     is_base: bool = False
     name: Name | None = None
@@ -57,42 +74,43 @@ class Transfers:
         self._tasks: SharedTasks[PullState] = SharedTasks()
         self.credentials = Credentials(settings.data_dir / "auth.json", docker_config())
 
-    def pull(self, reference: Reference, insecure: bool, name: Name | None = None) -> Transfer:
+    def pull(
+        self, reference: Reference, reach: Reach, insecure: bool, name: Name | None = None
+    ) -> Transfer:
         """Join the pull of a model, to be called name, or begin it. Give it back with leave. Raises
         Offline."""
         if not reference.kind.is_local:
             self._require_network(f"pull {reference.name.short}")
-        bases = BaseModels(self._store, self._pull_base, self.leave)
+        bases = BaseModels(self._store, partial(self._pull_base, reach), self.leave)
         builder = model_builder(self._store, bases.find)
+        request = _PullRequest(reference, reach, insecure, name=name)
 
         async def run(state: PullState) -> None:
-            await self._pull(_PullRequest(reference, insecure, name=name), builder, state)
+            await self._pull(request, builder, state)
 
-        return self._tasks.join(f"pull {insecure} {reference.key} {name}", PullState, run)
+        key = f"pull {insecure} {reach.private} {reference.key} {name}"
+        return self._tasks.join(key, PullState, run)
 
-    def _pull_base(self, reference: Reference) -> Transfer:
+    def _pull_base(self, reach: Reach, reference: Reference) -> Transfer:
         """Join the pull of a model for an adapter. One of its own, so that two adapters that name
         one another do not wait for one another; the files are fetched once all the same."""
         builder = model_builder(self._store)
 
         async def run(state: PullState) -> None:
-            await self._pull(_PullRequest(reference, is_base=True), builder, state)
+            await self._pull(_PullRequest(reference, reach, is_base=True), builder, state)
 
-        return self._tasks.join(f"pull base {reference.key}", PullState, run)
+        return self._tasks.join(f"pull base {reach.private} {reference.key}", PullState, run)
 
     async def _pull(self, request: _PullRequest, builder: ModelBuilder, state: PullState) -> None:
-        await _import("runner.library.hosts")
-        from runner.library.hosts import HttpClient
-
         access = self._access()
-        async with HttpClient(self._agent, request.insecure) as client:
+        async with await self._client(request.insecure, request.reach) as client:
             open_host, reference = request.reference.kind.open, request.reference
             host = await asyncio.to_thread(open_host, reference, client, access)
             host = BaseHost(host, access.memory_bytes) if request.is_base else host
             await pull(host, self._fetcher, state, builder, request.name)
         await asyncio.to_thread(self._note_origin, request, state)
 
-    def push(self, reference: Reference, insecure: bool) -> Transfer:
+    def push(self, reference: Reference, reach: Reach, insecure: bool) -> Transfer:
         """Join the push of a model, or begin it. Give it back with leave. Raises Offline,
         RemoteRefused for hosts that take none."""
         self._require_network(f"push {reference.name.short}")
@@ -103,14 +121,13 @@ class Transfers:
             )
 
         async def run(state: PullState) -> None:
-            await _import("runner.library.hosts")
-            from runner.library.hosts import HttpClient, open_repository, push
+            async with await self._client(insecure, reach) as client:
+                from runner.library.hosts import open_repository, push
 
-            async with HttpClient(self._agent, insecure) as client:
                 repository = open_repository(client, reference, self._access())
                 await push(self._store, reference.name, repository, self._limit, state)
 
-        return self._tasks.join(f"push {insecure} {reference.key}", PullState, run)
+        return self._tasks.join(f"push {insecure} {reach.private} {reference.key}", PullState, run)
 
     def refetch(self, lost: LostBlob) -> Transfer:
         """Fetch a damaged blob again, or join that; the task's result says where it came from.
@@ -130,13 +147,12 @@ class Transfers:
         """Wait for it no longer; what nobody waits for is cancelled."""
         await self._tasks.leave(transfer)
 
-    async def login(self, host: str, credential: Credential, insecure: bool) -> None:
+    async def login(self, host: str, credential: Credential, reach: Reach, insecure: bool) -> None:
         """Keep a credential that the registry accepts. Raises Offline, RemoteError, StoreFault."""
         self._require_network(f"log in to {host}")
-        await _import("runner.library.hosts")
-        from runner.library.hosts import HttpClient, check_login
+        async with await self._client(insecure, reach) as client:
+            from runner.library.hosts import check_login
 
-        async with HttpClient(self._agent, insecure) as client:
             await check_login(client, host, credential)
         await asyncio.to_thread(self.credentials.save, host, credential)
 
@@ -147,6 +163,15 @@ class Transfers:
     async def close(self) -> None:
         """End everything and wait for it."""
         await self._tasks.close()
+
+    async def _client(self, insecure: bool, reach: Reach) -> HttpClient:
+        """A client for one transfer, still to be entered."""
+        await _import("runner.library.hosts")
+        from runner.library.hosts import HttpClient
+
+        hub = urlsplit(os.environ.get("HF_ENDPOINT", "")).netloc.rpartition("@")[2]
+        named = (*self._settings.private_registries, *((hub,) if hub else ()))
+        return HttpClient(self._agent, insecure, private_hosts=None if reach.private else named)
 
     def _require_network(self, what: str) -> None:
         if self._settings.offline:

@@ -9,18 +9,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.conftest import RunningDaemon, StartDaemon
+from runner.server.keys import FILE_NAME, KeyRing, Scope
+from tests.conftest import StartDaemon
 from tests.integration.cli_process import environment, hearth, of_daemon
 from tests.other_user import Asked, ask, needs_two_users
 
 CHAT = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 
 
-def add_key(daemon: RunningDaemon, name: str, *scopes: str) -> dict[str, str]:
-    options = [text for scope in scopes for text in ("--scope", scope)]
-    made = hearth(of_daemon(daemon), "key", "add", name, *options)
-    assert made.returncode == 0, made.stderr
-    return {"Authorization": f"Bearer {made.stdout.strip()}"}
+def add_key(home: Path, name: str, scope: Scope = "inference") -> dict[str, str]:
+    """Make a key for the next daemon of home; the headers with it."""
+    return {"Authorization": f"Bearer {KeyRing(home / FILE_NAME).add(name, (scope,))}"}
 
 
 @needs_two_users
@@ -52,9 +51,11 @@ def test_another_user_of_the_machine_gets_one_answer_to_everything(
 
 
 @needs_two_users
-def test_another_user_with_a_key_gets_what_the_key_opens(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon()
-    key = add_key(daemon, "colleague")
+def test_another_user_with_a_key_gets_what_the_key_opens(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    key = add_key(tmp_path, "colleague")
+    daemon = start_daemon(home=tmp_path)
     asked: list[Asked] = [
         ("POST", "/v1/chat/completions", key, CHAT),
         ("DELETE", "/api/delete", key, {"model": "echo"}),
@@ -63,10 +64,9 @@ def test_another_user_with_a_key_gets_what_the_key_opens(start_daemon: StartDaem
 
 
 @needs_two_users
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_user_is_known_over_both_protocols(start_daemon: StartDaemon, host: str) -> None:
-    daemon = start_daemon(env={"HEARTH_HOST": f"[{host}]:0" if ":" in host else f"{host}:0"})
-    assert ask(daemon.port, [("GET", "/api/tags", {}, None)], host)[0][0] == 401
+def test_a_user_is_known_over_ipv6(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(env={"HEARTH_HOST": "[::1]:0"})
+    assert ask(daemon.port, [("GET", "/api/tags", {}, None)], "::1")[0][0] == 401
     assert httpx.get(f"{daemon.url}/api/tags", trust_env=False).status_code == 200
 
 
@@ -96,12 +96,10 @@ def test_a_setting_opens_the_daemon_to_all_users_but_not_its_users_files(
 def test_the_last_key_stays_while_other_machines_can_reach_the_daemon(
     tmp_path: Path, start_daemon: StartDaemon, insecure: bool
 ) -> None:
-    env = environment(tmp_path, "127.0.0.1:0", HEARTH_INSECURE_PUBLIC=str(int(insecure)))
-    seed = start_daemon(home=tmp_path)
-    add_key(seed, "first")
-    add_key(seed, "second")
-    seed.stop()
-    daemon = start_daemon(home=tmp_path, env={**env, "HEARTH_HOST": "0.0.0.0:0"})
+    add_key(tmp_path, "first")
+    add_key(tmp_path, "second")
+    env = {"HEARTH_INSECURE_PUBLIC": str(int(insecure)), "HEARTH_HOST": "0.0.0.0:0"}
+    daemon = start_daemon(home=tmp_path, env=env)
     reached = of_daemon(daemon, HEARTH_HOST=f"127.0.0.1:{daemon.port}")
     done = [hearth(reached, "key", "rm", name) for name in ("first", "second")]
     assert done[0].returncode == 0, done[0].stderr
@@ -119,11 +117,9 @@ def test_the_last_key_stays_while_other_machines_can_reach_the_daemon(
 def test_keys_that_are_removed_at_once_leave_one_on_an_open_daemon(
     tmp_path: Path, start_daemon: StartDaemon
 ) -> None:
-    seed = start_daemon(home=tmp_path)
-    admin = add_key(seed, "boss", "admin")
+    admin = add_key(tmp_path, "boss", "admin")
     for number in range(4):
-        add_key(seed, f"key{number}")
-    seed.stop()
+        add_key(tmp_path, f"key{number}")
     daemon = start_daemon(home=tmp_path, env={"HEARTH_HOST": "0.0.0.0:0"})
     url = f"http://127.0.0.1:{daemon.port}/api/keys"
     names = [f"key{number}" for number in range(4)] + ["boss"]
@@ -139,17 +135,18 @@ def test_keys_that_are_removed_at_once_leave_one_on_an_open_daemon(
     assert httpx.get(url, trust_env=False).status_code == 401
 
 
-@pytest.mark.parametrize("content", ["{}", '{"keys": []}', "null", '[{"name": "x"}]', ""])
-def test_a_key_file_of_another_shape_stops_the_start(tmp_path: Path, content: str) -> None:
-    (tmp_path / "keys.json").write_text(content)
+def test_a_key_file_of_another_shape_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text("{}")
     refused = hearth(environment(tmp_path, "127.0.0.1:0"), "serve")
     assert refused.returncode == 1
     assert "keys.json is not a valid key file" in refused.stderr
 
 
-def test_two_different_credentials_in_one_request_are_refused(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon()
-    one, two = (add_key(daemon, name)["Authorization"].split()[1] for name in ("one", "two"))
+def test_two_different_credentials_in_one_request_are_refused(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    one, two = (add_key(tmp_path, name)["Authorization"].split()[1] for name in ("one", "two"))
+    daemon = start_daemon(home=tmp_path)
     for headers, status in (
         ([("authorization", f"Bearer {one}"), ("x-api-key", two)], 400),
         ([("authorization", f"Bearer {one}"), ("authorization", f"Bearer {two}")], 400),

@@ -6,6 +6,7 @@ Owns the rules for plain http and for redirects. Sends nothing but questions to 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 
@@ -14,6 +15,7 @@ import httpx
 from registry.errors import RemoteRefused, shown
 
 _PORTS = {"http": 80, "https": 443}
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052
 
 
 def origin_of(url: httpx.URL) -> tuple[str, str, int]:
@@ -60,8 +62,8 @@ async def check_redirect(
     if source.host == target.host:
         return False
     if source_is_private is None:
-        source_is_private = await _is_private(source.host)
-    if not source_is_private and await _is_private(target.host):
+        source_is_private = await is_private(source.host)
+    if not source_is_private and await is_private(target.host):
         raise RemoteRefused(
             f"{shown(source.host)} redirects to {shown(target.host)}, an address that is not public"
         )
@@ -69,20 +71,31 @@ async def check_redirect(
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet."""
+    """Whether an IP address is one of the public internet. One that holds an IPv4 address, which a
+    translator on the way goes on to, is what that is."""
     parsed = ipaddress.ip_address(address.split("%")[0])
-    mapped: ipaddress.IPv4Address | None = getattr(parsed, "ipv4_mapped", None)
-    return (mapped or parsed).is_global
+    if isinstance(parsed, ipaddress.IPv6Address):
+        inner = parsed.ipv4_mapped or parsed.sixtofour
+        if parsed in _NAT64:
+            inner = ipaddress.IPv4Address(parsed.packed[-4:])
+        if inner is not None:
+            parsed = inner
+    return parsed.is_global and not (parsed.is_multicast or parsed.is_reserved)
 
 
-async def _is_private(host: str) -> bool:
+async def addresses_of(host: str) -> list[str]:
+    """All addresses of a host, itself when it is one. Raises OSError."""
+    name = host.strip("[]")
+    with contextlib.suppress(ValueError):
+        return [str(ipaddress.ip_address(name))]
+    answers = await asyncio.get_running_loop().getaddrinfo(name, 0, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+async def is_private(host: str) -> bool:
     """True when any address of host is not a public one. A name that cannot be resolved here is
     left to the request, which a proxy may resolve."""
     try:
-        return not is_public(host.strip("[]"))
-    except ValueError:
-        try:
-            answers = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-        except OSError:
-            return False
-    return not all(is_public(str(answer[4][0])) for answer in answers)
+        return not all(map(is_public, await addresses_of(host)))
+    except OSError:
+        return False

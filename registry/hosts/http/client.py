@@ -14,7 +14,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, TypeVar
@@ -24,9 +24,9 @@ import httpx
 
 from registry.errors import RemoteDenied, RemoteMissing, RemoteRefused, RemoteUnreachable, shown
 from registry.hosts.host import RangesIgnored, RetryLater
-from registry.hosts.http.addresses import check_redirect, check_scheme, origin_of
+from registry.hosts.http.addresses import check_redirect, check_scheme, is_private, origin_of
 from registry.hosts.http.faults import connection_fault
-from registry.hosts.http.peers import Peers
+from registry.hosts.http.peers import Peers, not_public
 
 STALL_S = 30.0
 CONNECT_S = 15.0
@@ -69,14 +69,20 @@ class ClientRequest:
 
 class HttpClient:
     """A client for one transfer. insecure: plain http and unknown certificates are allowed.
-    Close it, or use `async with`."""
+    private_hosts: see Peers. Close it, or use `async with`."""
 
-    def __init__(self, agent: str, insecure: bool = False, stall_s: float = STALL_S) -> None:
+    def __init__(
+        self,
+        agent: str,
+        insecure: bool = False,
+        stall_s: float = STALL_S,
+        private_hosts: Iterable[str] | None = None,
+    ) -> None:
         self.insecure = insecure
         self._agent = agent
         self._stall_s = stall_s
         self._client: httpx.AsyncClient | None = None
-        self._peers = Peers()
+        self._peers = Peers(private_hosts)
 
     async def __aenter__(self) -> HttpClient:
         context = await asyncio.to_thread(_trust, self.insecure)
@@ -89,6 +95,10 @@ class HttpClient:
             cookies=http.cookiejar.CookieJar(nothing),
             follow_redirects=False,
         )
+        # httpx has no parameter for it, and a transport of its own would take no proxy into account
+        transport = self._client._transport
+        assert isinstance(transport, httpx.AsyncHTTPTransport)
+        transport._pool._network_backend = self._peers
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -136,16 +146,15 @@ class HttpClient:
 
     async def _once(self, request: ClientRequest, url: httpx.URL) -> httpx.Response:
         assert self._client is not None
+        _, host, port = origin_of(url)
+        if not self._peers.may_be_private(host, port) and await is_private(host):
+            raise not_public(host, port)  # before a proxy is asked for it, too
         headers = dict(request.headers)
         if request.authority is not None:
             headers |= await request.authority.headers(url)
         with _connection_faults(url):
             built = self._client.build_request(
-                request.method,
-                url,
-                headers=headers,
-                content=request.content,
-                extensions={"trace": self._peers.watch(url)},
+                request.method, url, headers=headers, content=request.content
             )
             return await self._client.send(built, stream=True)
 

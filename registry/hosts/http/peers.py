@@ -1,29 +1,31 @@
-"""At which addresses the connections of one client have ended, and where none may end.
+"""Where the connections of one client may end, and where they have.
 
-A name can have another address at each look-up. So what counts is the address of the connection
-itself, seen before a request goes over it. Knows no redirects. Connections through a proxy are
-its own affair: it looks the names up.
+A name can have another address at each look-up. So a host that must be public is looked up once
+for each connection, and the connection goes to the address that was checked. Knows no requests and
+no redirects. Connections through a proxy are its own affair: it looks the names up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+import httpcore
 import httpx
 
 from registry.errors import RemoteRefused, shown
-from registry.hosts.http.addresses import is_public
+from registry.hosts.http.addresses import addresses_of, is_public
 
-Trace = Callable[[str, Mapping[str, Any]], Awaitable[None]]
-
-_STARTED, _COMPLETE = "connection.connect_tcp.started", "connection.connect_tcp.complete"
+_PORTS = (80, 443)
 
 
-class Peers:
-    """The hosts that were reached, and those that were only named by a public host."""
+class Peers(httpcore.AsyncNetworkBackend):
+    """The network of a client: the hosts that were reached, and those that must be public. Private
+    hosts: those that alone may be at other addresses, as host or host:port; None: all may."""
 
-    def __init__(self) -> None:
+    def __init__(self, private_hosts: Iterable[str] | None = None) -> None:
+        self._network = httpcore.AnyIOBackend()
+        self._named = None if private_hosts is None else _named(private_hosts)
         self._public: set[str] = set()
         self._private: set[str] = set()
         self._guarded: set[str] = set()
@@ -31,6 +33,10 @@ class Peers:
     def guard(self, url: httpx.URL) -> None:
         """From now on no connection to url's host may end at an address that is not public."""
         self._guarded.add(_host(url))
+
+    def may_be_private(self, host: str, port: int) -> bool:
+        """Whether the host may be at an address that is not public."""
+        return self._named is None or (host.strip("[]").lower(), port) in self._named
 
     def is_private(self, url: httpx.URL) -> bool | None:
         """Whether url's host was reached, and at private addresses only; None when it was not
@@ -40,31 +46,65 @@ class Peers:
             return False
         return True if host in self._private else None
 
-    def watch(self, url: httpx.URL) -> Trace:
-        """httpcore's extension "trace" for a request to url: it raises RemoteRefused when a
-        guarded host turns out to be at a private address."""
-        host, target = _host(url), ""
-
-        async def trace(event: str, info: Mapping[str, Any]) -> None:
-            nonlocal target
-            if event == _STARTED:
-                target = str(info["host"])
-            elif event == _COMPLETE and target == host:
-                await self._connected(host, info["return_value"])
-
-        return trace
-
-    async def _connected(self, host: str, stream: Any) -> None:
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109, the name is httpcore's
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """See httpcore.AsyncNetworkBackend. Raises RemoteRefused for a host that must be public and
+        is not, before anything is sent to it."""
+        to, how = [host], (port, timeout, local_address, socket_options)
+        if host in self._guarded or not self.may_be_private(host, port):
+            to = await self._public_addresses(host, port)
+        for address in to[:-1]:
+            try:
+                stream = await self._network.connect_tcp(address, *how)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+            break
+        else:
+            stream = await self._network.connect_tcp(to[-1], *how)
         peer = stream.get_extra_info("server_addr")
-        if peer is None or is_public(str(peer[0])):
-            self._public.add(host)
-            return
-        self._private.add(host)
-        if host in self._guarded:
-            await stream.aclose()
+        reached = self._public if peer is None or is_public(str(peer[0])) else self._private
+        reached.add(host)
+        return stream
+
+    async def sleep(self, seconds: float) -> None:
+        """See httpcore.AsyncNetworkBackend."""
+        await self._network.sleep(seconds)
+
+    async def _public_addresses(self, host: str, port: int) -> list[str]:
+        try:
+            addresses = await addresses_of(host)
+        except OSError as error:
+            raise httpcore.ConnectError(str(error)) from error
+        if addresses and all(map(is_public, addresses)):
+            return addresses
+        if self.may_be_private(host, port):
             raise RemoteRefused(
                 f"a redirect leads to {shown(host)}, which is at an address that is not public"
             )
+        raise not_public(host, port)
+
+
+def not_public(host: str, port: int) -> RemoteRefused:
+    """The refusal of a host that only the daemon's own user may have asked."""
+    return RemoteRefused(
+        f"{shown(host)} is not at a public address; the daemon's own user and admin keys may pull "
+        f"from it, others if HEARTH_PRIVATE_REGISTRIES names {shown(f'{host}:{port}')}"
+    )
+
+
+def _named(hosts: Iterable[str]) -> set[tuple[str, int]]:
+    found = set()
+    for text in hosts:
+        url = httpx.URL(f"//{text}")
+        ports = _PORTS if url.port is None else (url.port,)
+        found |= {(url.host.lower(), port) for port in ports}
+    return found
 
 
 def _host(url: httpx.URL) -> str:

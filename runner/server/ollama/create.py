@@ -8,7 +8,9 @@ from typing import Any
 from modelfile.description import Description, Instructions
 from runner.library.create import CreateSources, create_model
 from runner.library.lookup import parse_name
+from runner.library.transfers import Reach
 from runner.server.answers import StatusResponse
+from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.ollama.wire import CreateRequest
@@ -23,8 +25,9 @@ async def create(http: HttpRequest, body: CreateRequest) -> StatusResponse | Non
     answer = ProgressStream(http, body.stream is not False)
     description = Description(parse_name(body.model_name), **_given(body, Instructions))
     sources = CreateSources(**_given(body, CreateSources))
+    reach = Reach(private=current_caller().trusted)
     async with http.cancelled_on_disconnect():
-        await create_model(http.services.library, description, sources, answer.report)
+        await create_model(http.services.library, description, sources, reach, answer.report)
         return await answer.finish({"status": "success"})
 
 

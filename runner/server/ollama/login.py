@@ -5,7 +5,9 @@ They are kept by the daemon, the only one that shows them to registries.
 
 from __future__ import annotations
 
+from runner.library.transfers import Reach
 from runner.server.answers import LogoutResponse, StatusResponse
+from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.wire import LoginRequest
 from runner.server.routes import route
@@ -15,7 +17,13 @@ from runner.server.routes import route
 async def login(http: HttpRequest, body: LoginRequest) -> StatusResponse:
     """Check a name and a password with the registry, and keep them."""
     library = http.services.library
-    await library.login(body.host, body.username, body.password, bool(body.insecure))
+    await library.login(
+        body.host,
+        body.username,
+        body.password,
+        reach=Reach(private=current_caller().trusted),
+        insecure=bool(body.insecure),
+    )
     return {"status": "success"}
 
 

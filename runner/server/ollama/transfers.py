@@ -7,26 +7,32 @@ from __future__ import annotations
 
 from runner.errors import InvalidRequest
 from runner.library.pull import pull_model, push_model
+from runner.library.transfers import Reach
+from runner.server.access import opens_paths
 from runner.server.answers import StatusResponse
+from runner.server.caller import current_caller
+from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.ollama.wire import TransferRequest
 from runner.server.routes import route
-from runner.server.sockets import is_loopback
 from runner.server.sse import NDJSON
 
 
 @route("POST", "/api/pull", scope="pull", streams=NDJSON)
 async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | None:
-    """Bring a model into the store. The last line also has the name that it has there."""
+    """Bring a model into the store. The last line also has the name that it has there.
+    destination, which may be that of another model, needs the scope admin."""
+    if body.destination is not None and not current_caller().admin:
+        raise HttpError(403, "insufficient_scope", "destination needs a key with the scope admin")
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         name = await pull_model(
             http.services.library,
             body.model_name,
             answer.report,
+            reach=Reach(private=current_caller().trusted, paths=opens_paths(http)),
             insecure=bool(body.insecure),
-            allow_paths=is_on_this_machine(http),
             destination=body.destination,
         )
         return await answer.finish({"status": "success"}, model=name.short)
@@ -44,12 +50,10 @@ async def push(http: HttpRequest, body: TransferRequest) -> StatusResponse | Non
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
         name = await push_model(
-            http.services.library, body.model_name, answer.report, insecure=bool(body.insecure)
+            http.services.library,
+            body.model_name,
+            answer.report,
+            reach=Reach(private=current_caller().trusted),
+            insecure=bool(body.insecure),
         )
         return await answer.finish({"status": "success"}, model=name.short)
-
-
-def is_on_this_machine(http: HttpRequest) -> bool:
-    """Whether the client may name files of the daemon's machine."""
-    client = http.scope.get("client")
-    return client is not None and is_loopback(client[0])

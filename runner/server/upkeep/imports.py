@@ -19,9 +19,9 @@ from runner.library.imports import (
     run_import,
 )
 from runner.library.progress import Progress
+from runner.server.access import opens_paths
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
-from runner.server.ollama.transfers import is_on_this_machine
 from runner.server.routes import route
 from runner.server.sse import NDJSON
 from runner.server.upkeep.wire import ImportRequest
@@ -31,9 +31,10 @@ from runner.server.upkeep.wire import ImportRequest
 async def import_models(http: HttpRequest, body: ImportRequest) -> None:
     """List another program's models, and take those that are asked for. A client that leaves
     ends it; the models that were taken stay."""
-    if body.path is not None and not is_on_this_machine(http):
+    if body.path is not None and not opens_paths(http):
         raise InvalidRequest(
-            "path is only allowed for clients on the daemon's machine", param="path"
+            "path is only allowed on the daemon's machine, for its own user or with an admin key",
+            param="path",
         )
     options = ImportOptions(
         body.source, body.path, tuple(body.names), body.copy_files, body.dry_run

@@ -15,6 +15,7 @@ from runner.library.create import CreateSources, create_model
 from runner.library.fsck import FsckTotals, check_store
 from runner.library.library import Library
 from runner.library.pull import pull_model
+from runner.library.transfers import Reach
 from runner.settings import load
 from tests.echo_models import install_echo
 
@@ -48,7 +49,7 @@ async def test_who_has_models_loaded_hears_of_every_name_that_changes(
     await library.copy("echo", "twin")
     assert changed == ["twin"]
     description = Description(Name.parse("made"), system="x")
-    await create_model(library, description, CreateSources(from_model="echo"), unseen)
+    await create_model(library, description, CreateSources(from_model="echo"), Reach(), unseen)
     assert changed == ["twin", "made"]
     await library.delete("twin")
     assert changed == ["twin", "made", "twin", "twin"]
@@ -69,7 +70,7 @@ async def test_a_name_that_is_not_installed_is_told_with_near_ones(library: Libr
 
 async def test_offline_nothing_is_pulled_and_the_error_says_so(library: Library) -> None:
     with pytest.raises(Exception, match="pull a/b") as error:
-        await pull_model(library, "a/b", unseen)
+        await pull_model(library, "a/b", unseen, reach=Reach())
     assert isinstance(as_hearth_error(error.value), NetworkForbidden)
 
 
@@ -81,7 +82,7 @@ async def test_a_login_that_cannot_be_is_refused_before_anybody_is_asked(
     library: Library, host: str, username: str, field: str
 ) -> None:
     with pytest.raises(InvalidRequest) as error:
-        await library.login(host, username, "secret", insecure=False)
+        await library.login(host, username, "secret", reach=Reach(), insecure=False)
     assert error.value.details["param"] == field
 
 
