@@ -51,13 +51,28 @@ class FrameConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._fault: str | None = None
         self._transport: asyncio.Transport | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
 
-    def send(self, frame: Mapping[str, Any]) -> None:
-        """Queue a frame; one to a lost connection is dropped. Raises ProtocolError when it is
-        too long."""
+    def send(self, frame: Mapping[str, Any]) -> int:
+        """Queue a frame and return its bytes; one to a lost connection is dropped. Raises
+        ProtocolError when it is too long."""
         data = _encoded(frame)
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
+        return len(data)
+
+    async def drained(self) -> None:
+        """Wait until most of what is queued has been taken, or the connection is lost."""
+        await self._writable.wait()
+
+    def pause_writing(self) -> None:
+        """Called by the loop."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self._writable.set()
 
     def close(self) -> None:
         """End the connection without waiting for frames still queued."""
@@ -71,6 +86,7 @@ class FrameConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
+        self._writable.set()
         self._on_lost(self._fault)
 
     def data_received(self, data: bytes) -> None:

@@ -27,6 +27,7 @@ from runner.models.delta_stream import DeltaStream
 from runner.models.observer import Observer
 from runner.models.watchdog import Timeouts, Watchdog
 from runner.models.worker_process import WorkerProcess
+from runner.turns import take_turn
 from runner.types import Embeddings, GenerateRequest, LoadPlan, WorkerStats
 from runner.worker.json_codec import from_json, to_json
 from runner.worker.protocol import ProtocolError, WorkerInfo, delta_from_wire
@@ -34,6 +35,7 @@ from runner.worker.protocol import ProtocolError, WorkerInfo, delta_from_wire
 log = logging.getLogger("hearth.worker")
 
 _EXIT_GRACE_S = 2.0
+_LARGE_FRAME_BYTES = 64 * 1024  # several of these in one step would hold up the loop
 _DEATH_GRACE_S = 0.5  # from a lost connection to SIGKILL
 
 
@@ -50,6 +52,7 @@ class WorkerHandle:
         self._ids = itertools.count(1)
         self._sequences: dict[str, tuple[DeltaStream, int, str]] = {}
         self._calls: dict[str, asyncio.Future[Any]] = {}
+        self._sending: set[asyncio.Task[None]] = set()
         self._ready: asyncio.Future[WorkerInfo] = self._loop.create_future()
         self._failed: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[HearthError] = self._loop.create_future()
@@ -101,23 +104,42 @@ class WorkerHandle:
         stream = DeltaStream(
             len(ids),
             cancel=lambda: self._abort(ids),
-            pause=lambda index: self._send({"op": "pause", "id": ids[index]}),
-            resume=lambda index: self._send({"op": "resume", "id": ids[index]}),
+            pause=lambda index: self._tell("pause", ids[index]),
+            resume=lambda index: self._tell("resume", ids[index]),
         )
         if (error := self._dead()) is not None:
             stream.fail(error)
             return stream
         for index, request in enumerate(requests):
             self._sequences[request.id] = (stream, index, request.model)
-            frame = {"op": "generate", "id": request.id, "request": to_json(request)}
-            try:
-                self._send(frame)
-            except InvalidRequest as refusal:
-                self._cancel(ids)
-                stream.fail(refusal)
-                break
         self._watchdog.touch()
+        for index, request in enumerate(requests):
+            if self._begin(request, stream, ids) > _LARGE_FRAME_BYTES:
+                rest = self._loop.create_task(self._begin_rest(requests[index + 1 :], stream, ids))
+                self._sending.add(rest)
+                rest.add_done_callback(self._sending.discard)
+                break
         return stream
+
+    def _begin(self, request: GenerateRequest, stream: DeltaStream, ids: list[str]) -> int:
+        """Send a request unless it has been cancelled; the bytes of its frame."""
+        if request.id not in self._sequences:
+            return 0
+        try:
+            return self._send({"op": "generate", "id": request.id, "request": to_json(request)})
+        except InvalidRequest as refusal:
+            self._cancel(ids)
+            stream.fail(refusal)
+            return 0
+
+    async def _begin_rest(
+        self, requests: Sequence[GenerateRequest], stream: DeltaStream, ids: list[str]
+    ) -> None:
+        """Send large requests one by one, as the worker takes them."""
+        for request in requests:
+            await self._connection.drained()
+            await take_turn()
+            self._begin(request, stream, ids)
 
     async def embed(
         self,
@@ -233,9 +255,9 @@ class WorkerHandle:
             if future.done() and not future.cancelled():
                 future.exception()
 
-    def _send(self, frame: dict[str, Any]) -> None:
+    def _send(self, frame: dict[str, Any]) -> int:
         try:
-            self._connection.send(frame)
+            return self._connection.send(frame)
         except ProtocolError as error:
             raise InvalidRequest(f"the request is too large for one message: {error}") from None
 
@@ -248,7 +270,10 @@ class WorkerHandle:
     def _cancel(self, ids: list[str]) -> None:
         for ident in ids:
             if self._sequences.pop(ident, None) is not None:
-                self._send({"op": "cancel", "id": ident})
+                self._tell("cancel", ident)
+
+    def _tell(self, op: str, ident: str) -> None:
+        self._send({"op": op, "id": ident})
 
     def _dead(self) -> HearthError | None:
         if self._ended.done():

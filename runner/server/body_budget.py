@@ -12,7 +12,7 @@ from typing import Final
 
 from runner.server.caller import current_caller
 from runner.server.errors import HttpError
-from runner.server.turns import LARGE_BYTES
+from runner.turns import LARGE_BYTES
 
 MAX_BODIES_BYTES: Final = 512 * 1024 * 1024
 MAX_CLIENT_BYTES: Final = MAX_BODIES_BYTES // 2

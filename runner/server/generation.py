@@ -28,7 +28,7 @@ from runner.server.leases import require_embedding
 from runner.server.request_body import MAX_BODY_BYTES, MAX_MESSAGES
 from runner.server.request_log import current_record
 from runner.server.services import Services
-from runner.server.turns import take_turn
+from runner.turns import take_turn
 from runner.types import THINK_LEVELS, GenerateRequest, Grammar, Infill, Message
 
 MAX_LOGIT_BIAS = 1024

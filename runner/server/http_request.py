@@ -21,7 +21,7 @@ from runner.server.body_budget import BodyMemory
 from runner.server.errors import HttpError
 from runner.server.request_body import BodyReader, WireT, parse_body, parse_large
 from runner.server.services import Services
-from runner.server.turns import LARGE_BYTES
+from runner.turns import LARGE_BYTES
 
 BODY_TIMEOUT_S = 60.0
 

@@ -15,7 +15,7 @@ from runner.errors import InvalidRequest
 from runner.server.body_budget import BodyMemory
 from runner.server.errors import HttpError
 from runner.server.json_bounds import JsonBounds
-from runner.server.turns import LARGE_BYTES, mark_large, take_turn
+from runner.turns import LARGE_BYTES, mark_large, take_turn
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_IMAGES_BODY_BYTES = 64 * 1024 * 1024  # 40 MiB of images in base64, and their conversation

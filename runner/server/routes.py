@@ -19,7 +19,7 @@ from runner.server.http_request import ClientDisconnected, HttpRequest
 from runner.server.request_body import WireModel
 from runner.server.request_log import current_record
 from runner.server.services import Services
-from runner.server.turns import take_turn
+from runner.turns import take_turn
 
 Handler = Callable[..., Awaitable[Any]]
 HandlerT = TypeVar("HandlerT", bound=Handler)

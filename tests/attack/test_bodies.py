@@ -3,6 +3,7 @@ else waits for them, and the memory for all of them is bounded."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import socket
@@ -164,6 +165,21 @@ def test_no_body_of_any_size_holds_the_loop(daemon: RunningDaemon, path: str, co
 def test_no_long_text_holds_the_loop(daemon: RunningDaemon, path: str) -> None:
     for name, body in texts(TARGETS[path], 7 * MIB):
         check_cost(daemon, path, name, body)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_many_answers_to_a_long_prompt_are_sent_to_the_worker_one_by_one(
+    daemon: RunningDaemon, path: str
+) -> None:
+    target = TARGETS[path]
+    text = target.item.replace('"a"', '"' + "a b " * MIB + '"')
+    check_cost(daemon, path, "n=128", target.body(f"[{text}]", ',"n":128'))
+
+
+def test_images_are_decoded_beside_the_loop(daemon: RunningDaemon) -> None:
+    image = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(14 * MIB)).decode()
+    body = TARGETS["/api/chat"].body(f'[{{"role":"user","images":["{image}","{image}"]}}]')
+    check_cost(daemon, "/api/chat", "images", body)
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/nowhere"])

@@ -17,12 +17,14 @@ from runner.server.leases import leased
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM
 from runner.server.stream import collect, send_stream
+from runner.turns import in_steps
 
 
 @route("POST", "/v1/messages", scope="inference", streams=EVENT_STREAM)
 async def messages(http: HttpRequest, body: MessagesRequest) -> MessagesResponse | None:
     """Answer a conversation."""
-    request, stops = body.generate_request(messages_of(body)), body.stop_sequences or []
+    request = body.generate_request(await in_steps(messages_of, body))
+    stops = body.stop_sequences or []
     async with http.cancelled_on_disconnect(), prepare(http.services, request) as generation:
         (parser,) = generation.parsers(call_deltas=bool(body.stream))
         if body.stream:
@@ -38,7 +40,7 @@ async def messages(http: HttpRequest, body: MessagesRequest) -> MessagesResponse
 @route("POST", "/v1/messages/count_tokens", scope="inference")
 async def count_tokens(http: HttpRequest, body: CountTokensRequest) -> CountTokensResponse:
     """Answer how many tokens the prompt of a conversation has."""
-    request = body.prompt_request(messages_of(body))
+    request = body.prompt_request(await in_steps(messages_of, body))
     await require_vision(http.services.library, body.model, request.messages or (), {})
     async with leased(http, body.model, body.keep_alive) as lease:
         count = await lease.worker.count(complete_prompt(lease, request))

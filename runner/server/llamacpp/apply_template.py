@@ -28,6 +28,7 @@ from runner.server.openai.wire import (
 )
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.routes import route
+from runner.turns import in_steps
 from runner.types import GenerateRequest, Message
 
 
@@ -80,7 +81,7 @@ class ApplyTemplateRequest(WireModel):
 @route("POST", "/apply-template", scope="inference")
 async def apply_template(http: HttpRequest, body: ApplyTemplateRequest) -> ApplyTemplateResponse:
     """Answer {"prompt": ...}."""
-    messages = messages_of(body.messages)
+    messages = await in_steps(messages_of, body.messages)
     options = check_options(body.options)
     await require_vision(http.services.library, body.model, messages, options)
     request = GenerateRequest(

@@ -21,6 +21,7 @@ from runner.server.llamacpp.answers import DetokenizeResponse, TokenizeResponse,
 from runner.server.llamacpp.apply_template import TemplateMessage, messages_of
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.routes import route
+from runner.turns import in_steps
 from runner.types import GenerateRequest
 
 MAX_TOKENS = MAX_VALUES
@@ -68,7 +69,7 @@ async def tokenize(http: HttpRequest, body: TokenizeRequest) -> TokenizeResponse
     given = [part for part in (body.prompt, body.content, body.messages) if part is not None]
     if len(given) != 1:
         raise InvalidRequest("send exactly one of prompt, content and messages", param="prompt")
-    turns = messages_of(body.messages or ())
+    turns = await in_steps(messages_of, body.messages or ())
     texts = [body.prompt or "", body.content or "", *(turn.content for turn in turns)]
     size_chars = sum(map(len, texts))
     if size_chars > MAX_TEXT_CHARS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from runner.chat.output import OutputDelta
@@ -23,6 +23,7 @@ from runner.server.ollama.wire import (
 from runner.server.routes import route
 from runner.server.sse import NDJSON
 from runner.server.stream import send_stream
+from runner.turns import in_steps
 from runner.types import GenerateRequest, Message, ToolCall
 
 
@@ -31,7 +32,7 @@ async def chat(http: HttpRequest, body: OllamaChatRequest) -> OllamaChatResponse
     """Answer a conversation; without messages load or unload the model."""
     answer: OllamaChatResponse | None
     if body.messages:
-        messages = tuple(_message(item, index) for index, item in enumerate(body.messages))
+        messages = await in_steps(_messages, body.messages)
         answer = await _answer(http, body, body.generate_request(messages), _chat_words())
     else:
         answer = await load_or_unload(http, body, _chat_words()(OutputDelta()))
@@ -46,7 +47,8 @@ async def generate(http: HttpRequest, body: OllamaGenerateRequest) -> OllamaGene
     if not (body.prompt or body.images or body.suffix):
         answer = await load_or_unload(http, body, {"response": ""})
         return answer
-    content, images = join_parts([*images_of(body.images or (), "images"), body.prompt or ""])
+    given = await in_steps(images_of, body.images or (), "images")
+    content, images = join_parts([*given, body.prompt or ""])
     request = body.generate_request(Message("user", content, images=images))
     answer = await _answer(http, body, request, _word_generate)
     return answer
@@ -63,6 +65,10 @@ async def _answer(
             return await whole_answer(generation.start(), renderer)
         await send_stream(http, generation.start(), renderer)
         return None
+
+
+def _messages(given: Sequence[OllamaChatMessage]) -> tuple[Message, ...]:
+    return tuple(_message(item, index) for index, item in enumerate(given))
 
 
 def _message(item: OllamaChatMessage, index: int) -> Message:

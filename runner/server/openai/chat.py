@@ -35,6 +35,7 @@ from runner.server.stream import (
     progress_fields,
     send_stream,
 )
+from runner.turns import in_steps
 from runner.types import Delta, Finish, ToolCall
 
 
@@ -43,7 +44,7 @@ async def chat_completions(
     http: HttpRequest, body: ChatCompletionRequest
 ) -> ChatCompletionResponse | None:
     """Answer a conversation."""
-    request = body.generate_request(messages_of(body.messages))
+    request = body.generate_request(await in_steps(messages_of, body.messages))
     async with (
         http.cancelled_on_disconnect(),
         prepare(http.services, request, n=body.n or 1) as generation,

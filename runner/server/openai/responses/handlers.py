@@ -32,6 +32,7 @@ from runner.server.openai.responses.wire import ResponsesRequest
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, WRITE_TIMEOUT_S
 from runner.server.stream import Deltas, StreamRenderer, send_stream
+from runner.turns import in_steps
 from runner.types import GenerateRequest
 
 
@@ -121,9 +122,9 @@ async def _new_response(http: HttpRequest, body: ResponsesRequest) -> _NewRespon
     if body.previous_response_id is not None:
         previous = await _find(http, body.previous_response_id)
         before = [*previous.history, *previous.response["output"]]
-    given = await with_files(input_items(body.input), http.services.batches.files)
+    given = await with_files(await in_steps(input_items, body.input), http.services.batches.files)
     history = [*before, *given]
-    messages = messages_of(history, body.instructions)
+    messages = await in_steps(messages_of, history, body.instructions)
     request = body.generate_request(messages, closed=not left_open(given))
     await require_vision(http.services.library, body.model, messages, request.options)
     ident = new_id("resp").replace("-", "_")

@@ -86,6 +86,25 @@ def test_what_is_no_image_is_refused_with_its_place(
     assert caught.value.details["param"] == "here"
 
 
+@pytest.mark.parametrize("size_bytes", [(1 << 19) - 1, 1 << 19, 1_000_003])
+@pytest.mark.parametrize("line_chars", [76, 1 << 19, 4 << 20])
+def test_a_long_image_is_decoded_in_steps_wherever_its_lines_end(
+    size_bytes: int, line_chars: int
+) -> None:
+    data = PNG + bytes(range(251)) * (size_bytes // 251) + bytes(size_bytes % 251)
+    text = coded(data)
+    lines = [text[start : start + line_chars] for start in range(0, len(text), line_chars)]
+    assert image_of_base64("\r\n".join(lines), "here") == Image(data)
+
+
+def test_padding_at_the_end_of_a_step_ends_the_image() -> None:
+    first = coded(PNG + bytes((3 << 17) - len(PNG) - 1))
+    assert len(first) == 1 << 19
+    assert first.endswith("=")
+    with pytest.raises(InvalidRequest, match="not base64: excess data after padding"):
+        image_of_base64(first + coded(PNG), "here")
+
+
 def test_an_image_over_the_bound_is_refused_before_it_is_decoded() -> None:
     most = PNG + bytes(MAX_IMAGE_BYTES - len(PNG))
     assert image_of_bytes(most, "here") == Image(most)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from runner.server.turns import mark_large, take_turn
+from runner.turns import mark_large, take_turn
 
 
 async def test_of_many_large_requests_one_works_in_each_pass_of_the_loop() -> None:
