@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 def new_client(settings: Settings) -> Client:
     """A client for the daemon of settings; connects with each request."""
+    from cli.server_user import check_server
     from runner.client import Client
+    from runner.http_transport import HttpTransport
 
     url = settings.address.reachable.url
     key = settings.api_key or daemon_facts(settings, url).get("token")
-    return Client(url, key=key, certificate=settings.tls_cert, source=host_source())
+    transport = HttpTransport(url, settings.tls_cert, check_server(settings))
+    return Client(url, transport, key=key, source=host_source())
 
 
 def connect(settings: Settings | None = None, start: bool = True) -> Client:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cli.errors import CliError
+from cli.private_files import private_files
 from cli.terminal import status
 from runner.settings import LOG_FILE, Settings
 
@@ -52,15 +53,16 @@ def start_daemon(
 
     log = log_file(settings)
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.open("ab").close()
+        with private_files():
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.open("ab").close()
     except OSError as error:
         raise CliError(
             f"the daemon's log {log} cannot be written: {error.strerror}. Set HEARTH_HOME to "
             "another folder"
         ) from None
     try:
-        with FileLock(log.with_suffix(".lock"), timeout=timeout_s):
+        with FileLock(log.with_suffix(".lock"), timeout=timeout_s, mode=0o600):
             if not answers(client):
                 environ = os.environ | absolute_paths(settings) | dict(variables or {})
                 _start(environ, log, client, time.monotonic() + timeout_s)
@@ -74,7 +76,7 @@ def start_daemon(
 def _start(environ: dict[str, str], log: Path, client: Client, deadline: float) -> None:
     if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
         log.replace(log.with_suffix(".old.log"))
-    with log.open("ab") as output:
+    with private_files(), log.open("ab") as output:
         offset = output.tell()
         process = subprocess.Popen(
             COMMAND,

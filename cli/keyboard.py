@@ -24,6 +24,7 @@ from cli.completion import installed_models
 from cli.line_keyboard import CONTINUATION, PROMPT
 from cli.multiline import is_open
 from cli.parameters import parameter_names
+from cli.private_files import private_files
 from cli.slash import NAMES
 from cli.terminal import can_colour
 from cli.typeahead import as_one_input, collected, unechoed
@@ -133,8 +134,9 @@ class Keyboard:
     def _history(self) -> History:
         if self._history_file is None or not self._keeps_history:
             return InMemoryHistory()
-        self._history_file.parent.mkdir(parents=True, exist_ok=True)
-        self._history_file.touch(mode=0o600)
+        with private_files():
+            self._history_file.parent.mkdir(parents=True, exist_ok=True)
+            self._history_file.touch()
         return FileHistory(str(self._history_file))
 
     def _keys(self) -> KeyBindings:

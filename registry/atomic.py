@@ -222,7 +222,7 @@ def set_aside(path: Path) -> Path:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that only this user may read; its folder is made if need be. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
+    make_directory(path.parent)
     write_file(path.parent, path, content)
 
 

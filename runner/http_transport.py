@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -85,10 +86,12 @@ def translated() -> Iterator[None]:
 @dataclass(slots=True)
 class HttpTransport:
     """Sends requests to the server at base_url. certificate: the server's own, a PEM file, trusted
-    besides those that the system trusts."""
+    besides those that the system trusts. check: called with each connection before a request goes
+    over it; what it raises passes through."""
 
     base_url: str
     certificate: Path | None = None
+    check: Callable[[socket.socket], None] | None = None
     _context: ssl.SSLContext | None = None
 
     @contextmanager
@@ -128,6 +131,12 @@ class HttpTransport:
             raise TlsError(self._fault(error, host)) from None
         except OSError as error:
             raise ConnectError(f" ({error.strerror or error})") from None
+        if self.check is not None:
+            try:
+                self.check(connection.sock)
+            except BaseException:
+                connection.close()
+                raise
         connection.sock.settimeout(timeout_s)
         return connection
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from modelfile.cache_types import CACHE_TYPES, TORCH_ONLY
 
+SECRETS = frozenset({"HEARTH_API_KEY"})  # variables whose texts are shown to nobody
 LOG_FILE = "daemon.log"  # in the state folder: of a daemon in the background
 DEFAULT_PORT = 4327  # H-E-A-R on a telephone
 

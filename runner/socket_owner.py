@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-ROOT = 0
+_ROOT = 0
 # "nobody": also what the kernel says of every user that this user namespace does not know.
-_OVERFLOW_UID = 65534
+_OVERFLOW = 65534
 
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NLMSG_ERROR = 4, 20, 1, 2
 _HEADER, _REQUEST, _PORTS, _ANSWER = "=IHHII", "=BBBBI", "!HH", "=IIIII"
@@ -56,9 +56,19 @@ class _Socket:
     inode: int
 
 
+def is_trusted(uid: int | None) -> bool:
+    """Whether that is this process's user for certain, or root."""
+    return uid in (os.getuid(), _ROOT) and uid != _OVERFLOW
+
+
 def is_slow() -> bool:
     """Whether asking takes milliseconds, so that it belongs into a thread."""
     return not _has_sock_diag()
+
+
+def sees_all_users() -> bool:
+    """Whether a socket of which nothing is found is no process's of this machine."""
+    return _IS_LINUX
 
 
 def connected_uid(end: Endpoint, other: Endpoint) -> int | None:
@@ -87,7 +97,7 @@ def _uid(found: _Socket | None, states: tuple[int, ...]) -> int | None:
     """A socket that was closed, or is not accepted yet, is no process's, and its uid is 0."""
     if found is None or found.state not in states or not found.inode:
         return None
-    return None if found.uid == _OVERFLOW_UID else found.uid
+    return found.uid
 
 
 def _asked(end: Endpoint, other: Endpoint) -> _Socket | None:

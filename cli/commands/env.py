@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+_HIDDEN = "(set, not shown)"
+
 
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
@@ -16,7 +18,7 @@ def command(
     For use in a shell: eval "$(hearth env)"
     """
     from cli.render import print_json
-    from runner.settings import describe, load, set_variables
+    from runner.settings import SECRETS, describe, load, set_variables
 
     settings = load()
     url = settings.address.reachable.url
@@ -29,6 +31,8 @@ def command(
     }
     folders = {"models": str(settings.models_dir), "state": str(settings.state_dir)}
     found, rows = set_variables(), describe()
+    for name in SECRETS & found.keys():
+        found[name] = (found[name][0], _HIDDEN)
     if as_json:
         values = {name: found.get(name, (None, None))[1] for name, _, _ in rows}
         sources = {name: source for name, (source, _) in found.items()}

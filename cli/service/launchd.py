@@ -7,6 +7,7 @@ import plistlib
 import re
 from pathlib import Path
 
+from cli.private_files import private_files
 from cli.service.manager import (
     Service,
     ServiceManager,
@@ -46,7 +47,8 @@ class Launchd(ServiceManager):
         run_checked(("launchctl", "print", self._domain))
 
     def install(self, service: Service) -> None:
-        service.log.parent.mkdir(parents=True, exist_ok=True)
+        with private_files():
+            service.log.parent.mkdir(parents=True, exist_ok=True)
         write_private(self.path, self.describe(service))
 
     def start(self) -> None:

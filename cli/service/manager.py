@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cli.errors import CliError
+from cli.private_files import private_files
 
 _TIMEOUT_S = 120.0  # stopping lets the daemon finish its streams
 
@@ -83,8 +84,8 @@ def run_checked(command: Sequence[str]) -> None:
 def write_private(path: Path, text: str) -> None:
     """Put text at path for this user's eyes only, making the folder. Raises CliError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(text)
+        with private_files():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
     except OSError as error:
         raise CliError(f"{path} cannot be written: {error.strerror}") from None

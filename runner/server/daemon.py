@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,7 @@ from runner.server.keys import FILE_NAME, KeyRing
 from runner.server.logs import set_up
 from runner.server.services import Services
 from runner.server.sockets import ListenError, PortTaken, is_loopback, listen
-from runner.settings import SettingsError, load
+from runner.settings import Settings, SettingsError, load
 
 log = logging.getLogger("hearth")
 
@@ -50,6 +51,7 @@ def main() -> int:
     set_up(settings.log_level, settings.log_format)
     try:
         check_certificate(settings)
+        _close_folders(settings)
         keys = KeyRing(settings.data_dir / FILE_NAME)
         sock, address = listen(settings.address, settings.insecure_public or bool(keys))
     except HearthError as error:
@@ -70,6 +72,22 @@ def main() -> int:
         services = build_services(settings, address, keys, library)
         with _state_file(services):
             return _serve(services, sock)
+
+
+def _close_folders(settings: Settings) -> None:
+    """What the daemon and its children make is for its user only, whatever the umask was. Folders
+    that others could write to are closed to them; that of the models may belong to a group."""
+    os.umask(0o077)
+    for folder, closed in (
+        (settings.data_dir, 0o022),
+        (settings.state_dir, 0o077),
+        (settings.models_dir, 0o002),
+    ):
+        with contextlib.suppress(OSError):
+            status = folder.stat()
+            is_ours = status.st_uid == os.getuid() and not status.st_mode & stat.S_ISVTX
+            if is_ours and status.st_mode & closed:
+                folder.chmod(stat.S_IMODE(status.st_mode) & ~closed)
 
 
 def _give_up(message: str, code: int) -> int:

@@ -6,9 +6,8 @@ Asked when a request first needs to know, and kept as long as the connection. Kn
 from __future__ import annotations
 
 import asyncio
-import os
 
-from runner.socket_owner import ROOT, Endpoint, connected_uid, is_slow
+from runner.socket_owner import Endpoint, connected_uid, is_slow, is_trusted
 
 STATE = "peer"  # the name under which a connection's Peer is in its requests' scope["state"]
 
@@ -47,7 +46,7 @@ class Peer:
 
     async def is_owner(self) -> bool:
         """Whether it is the daemon's own user, or root."""
-        return await self.uid() in (os.getuid(), ROOT)
+        return is_trusted(await self.uid())
 
     def _is_connected(self) -> bool:
         """Whether the connection lasts: its port may be another process's as soon as it has

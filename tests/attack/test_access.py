@@ -12,7 +12,7 @@ import pytest
 from runner.server.keys import FILE_NAME, KeyRing, Scope
 from tests.conftest import StartDaemon
 from tests.integration.cli_process import environment, hearth, of_daemon
-from tests.other_user import Asked, ask, needs_two_users
+from tests.other_user import UID, Asked, ask, holding_a_port, needs_two_users
 
 CHAT = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
 
@@ -38,6 +38,7 @@ def test_another_user_of_the_machine_gets_one_answer_to_everything(
         ("POST", "/api/import", {}, {"source": "ollama", "path": "/root", "dry_run": True}),
         ("DELETE", "/api/delete", {}, {"model": "echo"}),
         ("POST", "/api/keys", {}, {"name": "mine", "scopes": ["admin"]}),
+        ("GET", "/openapi.json", {}, None),
         ("GET", "/no/such/path", {}, None),
     ]
     answers = ask(daemon.port, asked)
@@ -45,7 +46,10 @@ def test_another_user_of_the_machine_gets_one_answer_to_everything(
     for _, body in answers:
         assert "this daemon serves the user of this machine who started it" in body
     assert len({body for _, body in answers if "type" not in body}) == 1  # those of one surface
-    assert ask(daemon.port, [("GET", "/health", {}, None)])[0][0] == 200
+    public: list[Asked] = [("GET", path, {}, None) for path in ("/", "/health", "/ready", "/docs")]
+    told = ask(daemon.port, public)
+    assert {status for status, _ in told} == {200}
+    assert not [text for _, text in told if "echo" in text or str(daemon.home) in text]
     with daemon.client() as owner:
         assert owner.post("/api/chat", json=CHAT).status_code == 200
 
@@ -160,3 +164,28 @@ def test_two_different_credentials_in_one_request_are_refused(
         assert (answer.json().get("error", {}).get("code") == "several_credentials") == (
             status == 400
         )
+
+
+@needs_two_users
+def test_a_command_sends_nothing_to_a_program_of_another_user(tmp_path: Path) -> None:
+    secret = "hearth_canary"
+    with holding_a_port() as (port, process):
+        env = environment(tmp_path, f"127.0.0.1:{port}", HEARTH_API_KEY=secret)
+        for args in (("run", "echo", "prompt-canary"), ("list",), ("status",), ("shutdown",)):
+            refused = hearth(env, *args)
+            assert refused.returncode == 1, (args, refused)
+            assert f"port {port} is held by a program of user {UID}, not by your" in refused.stderr
+            assert f"HEARTH_DAEMON_USER={UID}" in refused.stderr
+        hearth({**env, "HEARTH_DAEMON_USER": "root"}, "list")
+        hearth({**env, "HEARTH_DAEMON_USER": str(UID)}, "list")
+        assert process.stdout is not None
+        first = process.stdout.read()
+    assert first.startswith("GET /api/version")  # of the last command, which was told to
+    assert secret in first
+    assert "prompt-canary" not in first
+
+
+def test_a_command_for_a_user_that_is_none_says_so(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    env = of_daemon(daemon, HEARTH_DAEMON_USER="no-such-user")
+    assert hearth(env, "list").returncode == 0  # it is this user's daemon

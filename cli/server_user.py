@@ -1,0 +1,69 @@
+"""Whose program holds the port that a command is about to send its key and its text to.
+
+Anybody on this machine can listen at hearth's port while no daemon runs. Asked of each connection
+over loopback before anything is sent. Knows nothing of what is sent.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from cli.errors import CliError
+from runner.settings import Settings
+
+
+def check_server(settings: Settings) -> Callable[[socket.socket], None]:
+    """Raises CliError for a connection that a program of another user of this machine answers:
+    neither this user, root, nor the one that HEARTH_DAEMON_USER names. A port that no process here
+    holds is forwarded by the system, as a container's is."""
+    answered: set[str] = set()
+
+    def check(connection: socket.socket) -> None:
+        from runner.socket_owner import Endpoint, is_slow, is_trusted, serving_uid
+
+        end, other = (
+            Endpoint.of(name) for name in (connection.getpeername(), connection.getsockname())
+        )
+        if not end.address.is_loopback or (is_slow() and answered):
+            return
+        uid = serving_uid(end, other)
+        if not is_trusted(uid) and not _is_named(settings.daemon_user, uid):
+            raise CliError(_foreign(end.port, uid))
+        answered.add(str(end))
+
+    return check
+
+
+def _is_named(user: str | None, uid: int | None) -> bool:
+    from runner.socket_owner import sees_all_users
+
+    if uid is None:  # nobody's, or nobody's that this system shows
+        return sees_all_users() or user is not None
+    return user is not None and _uid_of(user) == uid
+
+
+def _uid_of(user: str) -> int:
+    import pwd
+
+    try:
+        return int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise CliError(f"HEARTH_DAEMON_USER={user}: this machine has no such user") from None
+
+
+def _foreign(port: int, uid: int | None) -> str:
+    import pwd
+
+    name = "another user"
+    if uid is not None:
+        try:
+            name = f"user {pwd.getpwuid(uid).pw_name}"
+        except KeyError:
+            name = f"user {uid}"
+    shown = name.removeprefix("user ") if uid is not None else "NAME"
+    return (
+        f"port {port} is held by a program of {name}, not by your hearth, and nothing was sent to "
+        f"it. Set HEARTH_HOST to another address, such as 127.0.0.1:{port + 1}; or, to use the "
+        f"daemon of that user, HEARTH_DAEMON_USER={shown}"
+    )
