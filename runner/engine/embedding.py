@@ -6,65 +6,75 @@ Owns the queue of embedding requests. Knows no text and no sequences.
 from __future__ import annotations
 
 import logging
-from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runner.backends.backend import Backend
+from runner.engine.fair_share import FairShare
 from runner.engine.step_output import StepOutput
 from runner.errors import HearthError, InternalError
-from runner.types import Embeddings
+from runner.types import Embeddings, GenerateRequest
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _EmbedRequest:
     id: str
     inputs: list[list[int]]
     priority: int
+    client: str
     vectors: list[tuple[float, ...]] = field(default_factory=list)
 
 
 class EmbeddingQueue:
-    """Embedding requests by priority and then by arrival."""
+    """Embedding requests by priority, by whose turn it is, and then by arrival."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, share: FairShare) -> None:
         self._backend = backend
+        self._share = share
         self._waiting: list[_EmbedRequest] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, id: str, inputs: Sequence[Sequence[int]], priority: int) -> None:
-        """Queue inputs, each of which fits in a batch."""
-        request = _EmbedRequest(id, [list(tokens) for tokens in inputs], priority)
-        insort(self._waiting, request, key=lambda item: item.priority)
+    def add(self, request: GenerateRequest, inputs: Sequence[Sequence[int]]) -> None:
+        """Queue inputs, each of which fits in a batch, with the id, priority and client of
+        request."""
+        lists = [list(tokens) for tokens in inputs]
+        self._share.enter(request.client)
+        self._waiting.append(_EmbedRequest(request.id, lists, request.priority, request.client))
 
     def cancel(self, id: str) -> bool:
         """Forget the request. False: there is none of that id."""
-        before = len(self._waiting)
-        self._waiting = [request for request in self._waiting if request.id != id]
-        return len(self._waiting) < before
+        found = [request for request in self._waiting if request.id == id]
+        for request in found:
+            self._remove(request)
+        return bool(found)
 
     def step(self, output: StepOutput) -> None:
-        """Compute at most one batch of the first request, so that streams go on."""
-        request = self._waiting[0]
+        """Compute at most one batch of one request, so that streams go on."""
+        request = min(self._waiting, key=lambda one: (one.priority, self._share.turn(one.client)))
         batch = self._next_batch(request)
         try:
             vectors = self._backend.embed(batch)
         except Exception as error:
             log.error("an embedding request failed", exc_info=error)
-            self._waiting.remove(request)
+            self._remove(request)
             if not isinstance(error, HearthError):
                 error = InternalError(f"the embedding failed: {error}")
             output.errors.append((request.id, error))
             return
+        self._share.charge(request.client, sum(map(len, batch)))
         request.vectors += [tuple(vector) for vector in vectors]
         if len(request.vectors) == len(request.inputs):
-            self._waiting.remove(request)
+            self._remove(request)
             total = sum(map(len, request.inputs))
             output.embeddings.append((request.id, Embeddings(tuple(request.vectors), total)))
+
+    def _remove(self, request: _EmbedRequest) -> None:
+        self._waiting.remove(request)
+        self._share.leave(request.client)
 
     def _next_batch(self, request: _EmbedRequest) -> list[list[int]]:
         start = end = len(request.vectors)

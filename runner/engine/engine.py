@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runner.backends.backend import (
     Backend,
@@ -92,7 +92,7 @@ class Engine:
         )
         self._sequences: dict[str, Sequence] = {}
         self._paused: dict[str, Sequence] = {}  # of those: neither in the queue nor in the batch
-        self._embeddings = EmbeddingQueue(backend)
+        self._embeddings = EmbeddingQueue(backend, self.scheduler.share)
         self._prompt_embeddings = PromptEmbeddings()
         self._ready: list[tuple[str, Delta]] = []
         self._arrivals = 0
@@ -187,24 +187,22 @@ class Engine:
         if sequence is not None:
             self.scheduler.add(sequence)
 
-    def embed(
-        self, id: str, inputs: Tokens[Tokens[int]], truncate: bool, priority: int = 0
-    ) -> None:
-        """Queue inputs to embed, by priority and then by arrival. truncate: cut what is longer
-        than the context, rather than raise ContextOverflow. Raises InvalidRequest."""
+    def embed(self, request: GenerateRequest, inputs: Tokens[Tokens[int]], truncate: bool) -> None:
+        """Queue inputs to embed, with the id, priority, client and salt of request. truncate: cut
+        what is longer than the context, rather than raise ContextOverflow. Raises
+        InvalidRequest."""
         limit = self.max_input_tokens
         checked = embedding_inputs(inputs, limit, self.capacity, truncate=truncate)
         if not self.capacity.hidden_states:
-            self._embeddings.add(id, checked, priority)
+            self._embeddings.add(request, checked)
             return
-        parts, texts = self._prompt_embeddings.add(id, checked), self._texts_with(())
-        for part, tokens in zip(parts, checked, strict=True):
-            # Behind conversations: of these inputs there may be thousands
-            request = GenerateRequest(part, priority=priority + 1, max_tokens=0)
-            sequence = Sequence(request, tokens, len(tokens), self._arrivals, self._clock(), texts)
+        parts, texts = self._prompt_embeddings.add(request.id, checked), self._texts_with(())
+        for id, tokens in zip(parts, checked, strict=True):
+            part = replace(request, id=id, max_tokens=0)
+            sequence = Sequence(part, tokens, len(tokens), self._arrivals, self._clock(), texts)
             sequence.hidden = HiddenState()
             self._arrivals += 1
-            self._sequences[part] = sequence
+            self._sequences[id] = sequence
             self.scheduler.add(sequence)
 
     def stay_within(self, step_limit_s: float) -> None:

@@ -35,9 +35,9 @@ class RunningSequence:
         return self.sequence.id
 
     @property
-    def order(self) -> tuple[int, int]:
-        """Who goes first: the smaller one."""
-        return self.sequence.order
+    def client(self) -> str:
+        """Whose it is."""
+        return self.sequence.client
 
     @property
     def pending(self) -> int:

@@ -1,32 +1,45 @@
 """Which tokens the next step computes.
 
 Every step runs all decoding sequences, one token each, and gives the rest of its token budget to
-prompts: the running ones first, then new ones from the queue, by priority and then by arrival.
-The scheduler owns the queues; the cells of the cache are kv_cache.py's. It knows nothing of text
-or sampling.
+prompts: the running ones first, then new ones from the queue, by priority, then by whose turn it is
+(fair_share.py), then by arrival. The scheduler owns the queues; the cells of the cache are
+kv_cache.py's. It knows nothing of text or sampling.
 
-When cells are short and no finished sequence is left to evict, the running sequence that is last
-in order gives up its cells, returns to the queue and is computed again later. A sequence is
-admitted when there is room for its whole prompt.
+A sequence is admitted when there is room for its whole prompt. Where places or cells are short, a
+running sequence of a higher priority number, or of a client that has more than its share, returns
+to the queue for it; what it had computed stays as cache while it can. When no cells are left to go
+on, the last running sequence returns to the queue and is computed again later.
+
+Nothing waits for ever: what has waited for long has a turn before all others, at whatever priority,
+one after the other and so seldom that they take about a sixteenth of the steps.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Sequence as Items
 from dataclasses import dataclass
 
 from runner.backends.backend import Backend, Row
+from runner.engine.fair_share import HEAD_START, OUTPUT_COST, FairShare, Turn, owes
 from runner.engine.kv_cache import KvCache, Match
 from runner.engine.pacer import Pacer
 from runner.engine.running_sequence import RunningSequence
 from runner.engine.sequence import Sequence
 from runner.engine.speculation import Speculation
 from runner.engine.swap import SwappedSequence
+from runner.engine.waiting_queue import WaitingQueue
 
 HOLD_TOKENS = 32  # a prefix in progress is worth waiting for when it saves this many
 RESTORE_TOKENS = 16  # a copy in the swap is restored when it gives this many more
 RESERVE_TOKENS = 16  # room that admission leaves to each running sequence to grow
+PATIENCE_STEPS = 512  # what waits for longer has a turn before all others: half a minute on 2 cores
+TURN_TOKENS = 32  # of such a turn
+PRICE = 1  # for each token of a sequence that loses its cells, in prompt tokens
+
+
+Chunks = Items[tuple[RunningSequence, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +55,6 @@ class ScheduledStep:
     def prefill_tokens(self) -> int:
         """Prompt tokens in the step."""
         return sum(count for _, count in self.chunks)
-
-
-def _order(item: Sequence | RunningSequence) -> tuple[int, int]:
-    return item.order
 
 
 class Scheduler:
@@ -71,11 +80,15 @@ class Scheduler:
         self._draft_tokens = capacity.draft_tokens
         self._reserved = 0  # cells that the rows chosen for this step take
         self.cache = KvCache(backend, idle_tokens, swap_bytes, lambda: pacer.prefill_token_s)
-        self.waiting: list[Sequence] = []
+        self.share = FairShare()
+        self.waiting = WaitingQueue(self.share)
         self.prefilling: list[RunningSequence] = []
         self.decoding: list[RunningSequence] = []
         self.preemptions = 0
         self.failed: list[tuple[Sequence, Exception]] = []  # no sampler could be made for them
+        self._steps = 0
+        self._turn_step = 0  # when to look next who has waited for too long
+        self._turns: list[Sequence] = []  # that go before all others
 
     @property
     def running(self) -> int:
@@ -89,16 +102,17 @@ class Scheduler:
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence."""
-        insort(self.waiting, sequence, key=_order)
+        self.share.enter(sequence.client)
+        sequence.queued_step, sequence.turn_ends = self._steps, 0
+        self.waiting.add(sequence)
 
     def cancel(self, sequence: Sequence) -> None:
         """Take a sequence out, wherever it is. What it computed stays as cache."""
         batch = (*self.decoding, *self.prefilling)
         running = next((item for item in batch if item.sequence is sequence), None)
         if running is None:
-            index = bisect_left(self.waiting, sequence.order, key=_order)
-            assert self.waiting[index] is sequence, f"{sequence.id} is not in the queue"
-            del self.waiting[index]
+            self.waiting.remove(sequence)
+            self.share.leave(sequence.client)
         else:
             self.finish(running)
 
@@ -114,24 +128,27 @@ class Scheduler:
 
     def reset(self) -> None:
         """Take out all running sequences and forget the cache: the backend was reset."""
-        self.decoding.clear()
-        self.prefilling.clear()
+        for running in (*self.decoding, *self.prefilling):
+            self._leave(running)
         self.cache.clear()
 
     def schedule(self) -> ScheduledStep:
         """The next step; its rows are empty when there is nothing to compute."""
         self.tidy()
-        self._yield_to_priority()
+        self._steps += 1
+        self._give_turn()
         self._make_room_to_decode()
-        decoding = list(self.decoding)
-        rows = [running.row for running in decoding]
-        draft_tokens = self._propose_drafts(decoding)
+        count, draft_tokens = len(self.decoding), self._propose_drafts()
         chunks: list[tuple[RunningSequence, int]] = []
         if self.prefilling or self.waiting:
-            limit = self._batch_tokens - len(decoding) - draft_tokens
-            budget = self._pacer.prefill_budget(limit, len(decoding))
-            chunks = self._chunks(budget, len(decoding) + draft_tokens)
-            rows += [running.chunk(count) for running, count in chunks]
+            limit = self._batch_tokens - count - draft_tokens
+            budget = self._pacer.prefill_budget(limit, count)
+            chunks = self._chunks(budget, count + draft_tokens)
+        decoding = list(self.decoding)  # without those that have given up their places
+        if draft_tokens and len(decoding) < count:
+            draft_tokens = sum(len(running.row.draft) for running in decoding)
+        rows = [running.row for running in decoding]
+        rows += [running.chunk(count) for running, count in chunks]
         return ScheduledStep(rows, decoding, chunks, draft_tokens)
 
     def advance(self, step: ScheduledStep) -> None:
@@ -139,14 +156,19 @@ class Scheduler:
         for running in step.decoding:
             running.computed += 1
             running.row.position += 1
+        clients = (running.sequence.client for running in step.decoding)
+        self.share.charge_each(clients, len(step.decoding))
         self.cache.pool.grow(row.sequence for row in step.rows[: len(step.decoding)])
         for running, count in step.chunks:
             self.cache.append(running, count)
+            again = max(0, running.sequence.charged - (running.computed - count))
+            self.share.charge(running.client, max(0, count - again))
 
     def confirm(self, running: RunningSequence, count: int) -> None:
         """So many tokens of the sequence's draft are in the backend's cache too."""
         running.row.position += count
         self.cache.append(running, count)
+        self.share.charge(running.client, count * OUTPUT_COST)
 
     def decode(self, running: RunningSequence) -> None:
         """The prompt of the sequence is computed and a token sampled: it decodes from now on."""
@@ -161,14 +183,46 @@ class Scheduler:
             return True
         if self.running < 2:
             return False
-        self._preempt(self._last_in_order())
+        self._preempt(self._last())
         return True
 
     def _leave(self, running: RunningSequence) -> None:
         (self.prefilling if running in self.prefilling else self.decoding).remove(running)
+        running.sequence.charged = max(running.sequence.charged, running.computed)
+        self.share.stop(running.client)
 
-    def _last_in_order(self) -> RunningSequence:
-        return max([*self.prefilling, *self.decoding], key=_order)
+    def _last(self) -> RunningSequence:
+        """The running sequence that is the first to give up its place."""
+        return max((*self.prefilling, *self.decoding), key=self._claim)
+
+    def _claim(self, running: RunningSequence) -> tuple[int, Turn, int, int]:
+        priority, behind, arrival = running.sequence.order
+        return priority, self._turn(running.sequence), behind, arrival
+
+    def _outranks(
+        self, sequence: Sequence, running: RunningSequence, price_tokens: int = 0
+    ) -> bool:
+        """Whether a running sequence gives up its place for a waiting one. price_tokens: see
+        owes."""
+        mine, its = sequence.order, running.sequence.order
+        if mine[0] != its[0]:
+            return mine[0] < its[0]
+        if sequence.client == running.client:
+            return mine[1] < its[1]
+        return owes(self._turn(running.sequence), self._turn(sequence), price_tokens)
+
+    def _passes(self, sequence: Sequence, running: RunningSequence) -> bool:
+        """Whether a waiting sequence's prompt is computed before that of a running one: also when
+        it is shorter and its client has had less, which costs nothing and is over soon."""
+        if self._outranks(sequence, running):
+            return True
+        other = sequence.client != running.client
+        same = sequence.order[0] == running.sequence.order[0]
+        less = self._turn(sequence) < self._turn(running.sequence)
+        return other and same and less and len(sequence.tokens) < running.pending
+
+    def _turn(self, sequence: Sequence) -> Turn:
+        return self.share.turn(sequence.client, sequence.fresh)
 
     def _preempt(self, running: RunningSequence) -> None:
         self.discard(running)
@@ -178,51 +232,46 @@ class Scheduler:
         self.add(running.sequence)
         self.preemptions += 1
 
-    def _yield_to_priority(self) -> None:
-        """Put running sequences back into the queue for waiting ones of a lower priority number,
-        where ids or the pool are short. What they computed stays as cache while it can."""
-        admitted = 0
-        for sequence in list(self.waiting):
-            if not self.running or self._last_in_order().sequence.priority <= sequence.priority:
-                return
-            if self._held(sequence):
-                continue
-            admitted += 1
-            while self.running and self._is_blocked(sequence, admitted):
-                last = self._last_in_order()
-                self.finish(last)
-                self._requeue(last)
-
-    def _is_blocked(self, sequence: Sequence, admitted: int) -> bool:
-        """Whether the last running sequence keeps a more urgent one waiting. admitted: sequences
-        that are to be admitted in this step, this one included."""
-        if self._last_in_order().sequence.priority <= sequence.priority:
-            return False
-        if self.running + admitted > self._max_running:
-            return True
-        return not self._fits(
-            sequence, self.cache.prefixes.longest_match(sequence.tokens, sequence.salt)
-        )
+    def _give_turn(self) -> None:
+        """Let what has waited for too long go before all others, and end the turns of those that
+        have had theirs. What waits for its client's own of the same priority waits for their end
+        only."""
+        for sequence in [one for one in self._turns if len(one.tokens) >= one.turn_ends]:
+            sequence.turn_ends = 0
+            self._turns.remove(sequence)
+        if not self.waiting or self._steps < self._turn_step:
+            return
+        self._turn_step = self._steps + TURN_TOKENS
+        running = (*self.decoding, *self.prefilling)
+        own = {(item.client, item.sequence.priority) for item in running}
+        late = [item for item in self.waiting if (item.client, item.priority) not in own]
+        oldest = min(late, key=lambda item: item.queued_step, default=None)
+        if oldest is not None and oldest.queued_step + PATIENCE_STEPS <= self._steps:
+            self._turn_step = self._steps + max(1, PATIENCE_STEPS // self._max_running)
+            self.waiting.remove(oldest)
+            oldest.turn_ends = len(oldest.tokens) + TURN_TOKENS
+            self._turns.append(oldest)
+            self.waiting.add(oldest)
 
     def _make_room_to_decode(self) -> None:
         while self.cache.pool.free < len(self.decoding):
             if not self.cache.evict_oldest():
-                self._preempt(self._last_in_order())
+                self._preempt(self._last())
 
-    def _propose_drafts(self, decoding: list[RunningSequence]) -> int:
+    def _propose_drafts(self) -> int:
         """Let speculation use what room there is. Returns the number of tokens proposed."""
-        if self._speculation is None or not decoding:
+        if self._speculation is None or not self.decoding:
             return 0
-        count = len(decoding)
+        count = len(self.decoding)
         free = min(self._batch_tokens - count, self.cache.pool.free - count)
-        return self._speculation.propose(decoding, min(self._draft_tokens, free))
+        return self._speculation.propose(self.decoding, min(self._draft_tokens, free))
 
     def _chunks(self, budget: int, reserved: int) -> list[tuple[RunningSequence, int]]:
         """Chunks within budget, leaving reserved cells to the decoding sequences."""
         chunks: list[tuple[RunningSequence, int]] = []
         self._reserved = reserved
         scored, left_over = self._score_tokens, budget - self._pacer.enough_prefill()
-        for running in self._candidates():
+        for running in self._candidates(chunks):
             count = self._chunk_tokens(running, budget, alone=not chunks)
             if count <= 0:
                 break
@@ -238,7 +287,7 @@ class Scheduler:
             if budget <= 0 or (count == running.pending and budget <= left_over):
                 break
         if not chunks and not self.decoding and self.running > 1:
-            self._preempt(self._last_in_order())
+            self._preempt(self._last())
             return self._chunks(budget, reserved)
         return chunks
 
@@ -249,39 +298,54 @@ class Scheduler:
             return min(limit, free)
         return images.portion(running.computed, limit, free, alone)
 
-    def _candidates(self) -> Iterator[RunningSequence]:
-        """Running prompts, then queued ones, each admitted only when it is asked for; but queued
-        ones before running ones of a higher priority number."""
-        if self.prefilling and self.waiting:
-            first = self.waiting[0].priority
-            later = [item for item in self.prefilling if item.sequence.priority > first]
-            yield from self.prefilling[: len(self.prefilling) - len(later)]
-            if later:
-                yield from self._admitted(later[0].sequence.priority)
-                yield from later
-        else:
-            yield from list(self.prefilling)
-        yield from self._admitted()
+    def _candidates(self, chunks: Chunks) -> Iterator[RunningSequence]:
+        """Running prompts and queued ones, which are admitted only when they are asked for: after
+        the running ones, unless they go before them. chunks: those that have been taken."""
+        for running in list(self.prefilling):
+            yield from self._admitted(chunks, running)
+            if running in self.prefilling:
+                yield running
+        yield from self._admitted(chunks)
 
-    def _admitted(self, before: int | None = None) -> Iterator[RunningSequence]:
-        """Queued sequences that find room; before: those of a lower priority number only."""
-        index = 0
-        while index < len(self.waiting) and self.running < self._max_running:
-            sequence = self.waiting[index]
-            if before is not None and sequence.priority >= before:
+    def _admitted(
+        self, chunks: Chunks, before: RunningSequence | None = None
+    ) -> Iterator[RunningSequence]:
+        """Queued sequences that find room, or are given some; before: those that go before this
+        running one only."""
+        passed: Counter[str] = Counter()
+        while (sequence := self.waiting.first(passed)) is not None:
+            if before is not None and not self._passes(sequence, before):
                 return
-            if self._held(sequence):
-                index += 1
-                continue
-            match = self._match(sequence)
-            if not sequence.unscored and self._hold(sequence, 0 if match is None else match.length):
-                index += 1
-                continue
-            if not self._fits(sequence, match):
+            if self._full and self._victim(sequence, chunks) is None:
                 return
-            del self.waiting[index]
+            match = None if self._held(sequence) else self._match(sequence)
+            if self._held(sequence) or self._hold(sequence, match):
+                passed[sequence.client] += 1
+                continue
+            while self._full or not self._fits(sequence, match):
+                victim = self._victim(sequence, chunks)
+                if victim is None:
+                    return
+                self.finish(victim)
+                self._requeue(victim)
+                match = self._match(sequence)
+            self.waiting.remove(sequence)
             if self._create_sampler(sequence):
                 yield self._admit(sequence, match)
+
+    @property
+    def _full(self) -> bool:
+        return self.running >= self._max_running
+
+    def _victim(self, sequence: Sequence, chunks: Chunks) -> RunningSequence | None:
+        """The running sequence that gives up its place or its cells for a waiting one."""
+        chosen = [running for running, _ in chunks]
+        batch = [item for item in (*self.prefilling, *self.decoding) if item not in chosen]
+        if not batch:
+            return None
+        last = max(batch, key=self._claim)
+        price = 0 if self._full else min(len(last.tokens) * PRICE, HEAD_START // 2)
+        return last if self._outranks(sequence, last, price) else None
 
     def _match(self, sequence: Sequence) -> Match | None:
         """Where to begin: in the pool, or with a copy if that gives more and has room."""
@@ -303,9 +367,12 @@ class Scheduler:
         sequence.held_by = None
         return False
 
-    def _hold(self, sequence: Sequence, available: int) -> bool:
+    def _hold(self, sequence: Sequence, match: Match | None) -> bool:
         """Let the sequence wait for a prefix that a running one is computing, if that is worth
-        it."""
+        it. match: where it could begin now."""
+        if sequence.unscored:
+            return False
+        available = 0 if match is None else match.length
         ahead = self.cache.prefixes.ahead(sequence.tokens, sequence.salt)
         if ahead is None or ahead.length < available + HOLD_TOKENS:
             return False
@@ -334,6 +401,7 @@ class Scheduler:
                 sequence.sampler.accept(sequence.penalty_window())
         except Exception as error:
             self.failed.append((sequence, error))
+            self.share.leave(sequence.client)
             return False
         return True
 
@@ -341,5 +409,7 @@ class Scheduler:
         running = self.cache.allocate(sequence, match, self._reserved)
         if sequence.cached is None:
             sequence.cached = running.computed
-        insort(self.prefilling, running, key=_order)
+        later = (at for at, item in enumerate(self.prefilling) if self._passes(sequence, item))
+        self.prefilling.insert(next(later, len(self.prefilling)), running)
+        self.share.start(sequence.client)
         return running

@@ -15,6 +15,7 @@ from typing import Protocol
 from runner.backends.backend import HiddenState, SampledToken, Sampler, TokenMask
 from runner.engine.context_shift import ContextShift
 from runner.engine.detokenize import Detokenizer, TokenText, TokenTexts
+from runner.engine.fair_share import FRESH_TOKENS
 from runner.engine.images import SequenceImages
 from runner.engine.prefix_cache import SlotSource
 from runner.engine.prompt_logprobs import PromptLogprobs
@@ -31,6 +32,8 @@ from runner.types import (
     TokenLogprob,
     Usage,
 )
+
+FOREMOST = -(1 << 40)  # before every priority that a request may have
 
 
 class GrammarMatcher(TokenMask, Protocol):
@@ -61,6 +64,8 @@ class Sequence:
         "_texts",
         "arrival",
         "cached",
+        "charged",
+        "client",
         "detokenizer",
         "held_by",
         "held_until",
@@ -77,6 +82,7 @@ class Sequence:
         "prompt_length",
         "prompt_logprobs",
         "prompt_only",
+        "queued_step",
         "return_progress",
         "return_tokens",
         "salt",
@@ -85,6 +91,7 @@ class Sequence:
         "stops",
         "timing",
         "tokens",
+        "turn_ends",
     )
 
     def __init__(
@@ -101,6 +108,7 @@ class Sequence:
         self.id = request.id
         self.params = request.sampling
         self.priority = request.priority
+        self.client = request.client
         self.salt = request.cache_salt
         self.return_tokens = request.return_tokens
         self.return_progress = request.return_progress
@@ -114,6 +122,9 @@ class Sequence:
         self._careful_at = limit  # tokens at which push looks at more than the token
         if (repeat_limit := self.params.repeat_limit) and not self.ignore_end:
             self._careful_at = min(limit, self.prompt_length + repeat_limit)
+        self.charged = 0  # so many first tokens were counted for the client
+        self.queued_step = 0  # since when it waits
+        self.turn_ends = 0  # it goes before all others until it has so many tokens; 0: it does not
         self.cached: int | None = None  # prompt tokens that the first admission found computed
         self.sampler: Sampler | None = None  # made at the first admission
         self.last = [0]  # the last token, which the next decode row computes
@@ -131,9 +142,16 @@ class Sequence:
         self.shift: ContextShift | None = None  # None: the sequence ends where its context does
 
     @property
-    def order(self) -> tuple[int, int]:
-        """Who goes first: the smaller one."""
-        return (self.priority, self.arrival)
+    def order(self) -> tuple[int, int, int]:
+        """Who of one client goes first: the smaller one. Prompts of which there may be thousands,
+        since only their states are wanted, are behind conversations."""
+        priority = FOREMOST if self.turn_ends else self.priority
+        return (priority, int(self.hidden is not None), self.arrival)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it has hardly an answer yet."""
+        return self._output_tokens < FRESH_TOKENS
 
     @property
     def unscored(self) -> bool:
@@ -164,6 +182,7 @@ class Sequence:
         is a new one: the cache keeps the old one."""
         assert self.shift is not None
         self.tokens, self.limit = self.shift.shortened(self.tokens)
+        self.charged = len(self.tokens)
         self._careful_at = min(self.limit, len(self.tokens) + CHECK_TOKENS)
 
     def push(self, sampled: SampledToken, now_s: float) -> Delta:

@@ -147,18 +147,23 @@ class WorkerHandle:
         *,
         truncate: bool,
         priority: int = 0,
+        client: str = "",
+        cache_salt: str | None = None,
     ) -> Embeddings:
-        """One vector for each input; a lower priority goes first. Raises what the worker
+        """One vector for each input; the rest is as in GenerateRequest. Raises what the worker
         reports."""
-        reply = await self.call("embed", inputs=list(inputs), truncate=truncate, priority=priority)
+        shares = {"priority": priority, "client": client, "cache_salt": cache_salt}
+        reply = await self.call("embed", inputs=list(inputs), truncate=truncate, **shares)
         vectors = tuple(tuple(float(x) for x in vector) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 
-    async def rank(self, pairs: Sequence[tuple[str, str]], *, truncate: bool) -> Embeddings:
+    async def rank(
+        self, pairs: Sequence[tuple[str, str]], *, truncate: bool, client: str = ""
+    ) -> Embeddings:
         """The score of each query with its document, from 0 to 1, as a vector of one number.
         truncate: read only the beginning of documents that are too long. Raises what the worker
         reports."""
-        reply = await self.call("rank", pairs=list(pairs), truncate=truncate)
+        reply = await self.call("rank", pairs=list(pairs), truncate=truncate, client=client)
         vectors = tuple((float(vector[0]),) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 

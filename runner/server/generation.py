@@ -24,7 +24,7 @@ from runner.models.options import generation_options
 from runner.server.answer_grammar import after_reasoning, grammar_of_tools, reasoning_tags
 from runner.server.caller import current_caller
 from runner.server.images import require_vision, without_placeholders
-from runner.server.leases import require_embedding
+from runner.server.leases import allowed_priority, cache_salt, require_embedding
 from runner.server.request_body import MAX_BODY_BYTES, MAX_MESSAGES
 from runner.server.request_log import current_record
 from runner.server.services import Services
@@ -171,9 +171,9 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         n_keep=_n_keep(lease, request) if request.context_shift else None,
         options={},
         logit_bias={},
+        priority=allowed_priority(request.priority),
         client=current_caller().share,
-        # Models that share a worker learn nothing of what others were asked
-        cache_salt=f"{lease.bundle.digest.hex[:16]}:{request.cache_salt or ''}",
+        cache_salt=cache_salt(lease, request.cache_salt),
     )
 
 

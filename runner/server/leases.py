@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from runner.errors import Unsupported
+from runner.errors import InvalidRequest, Unsupported
 from runner.models.lease import Lease
+from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest
 from runner.server.keep_alive import keep_alive_s
+from runner.types import Embeddings
 
 
 @asynccontextmanager
@@ -24,6 +26,40 @@ async def leased(
         http.services.models.lease(model, options or {}, keep_s) as lease,
     ):
         yield lease
+
+
+def cache_salt(lease: Lease, own: str | None = None) -> str:
+    """Under which the request's prefixes are cached. own: what it asks for. Models that share a
+    worker, and keys, learn nothing of what others were asked."""
+    return f"{lease.bundle.digest.hex[:16]}:{current_caller().id}:{own or ''}"
+
+
+def allowed_priority(priority: int) -> int:
+    """The priority. Raises InvalidRequest for one that is not the caller's to take."""
+    if priority < 0 and not current_caller().admin:
+        raise InvalidRequest(
+            f"priority={priority}: only keys of the scope admin may go before all others; use 0 or"
+            " more",
+            param="priority",
+        )
+    return priority
+
+
+async def embeddings_of(
+    lease: Lease,
+    inputs: Sequence[str] | Sequence[Sequence[int]],
+    *,
+    truncate: bool,
+    priority: int = 0,
+) -> Embeddings:
+    """See WorkerHandle.embed; the work counts for the caller."""
+    return await lease.worker.embed(
+        inputs,
+        truncate=truncate,
+        priority=allowed_priority(priority),
+        client=current_caller().share,
+        cache_salt=cache_salt(lease),
+    )
 
 
 def require_embedding(lease: Lease, *, trained: bool = False) -> None:

@@ -87,10 +87,10 @@ class EngineThread(threading.Thread):
         self._post(id, lambda engine: engine.resume(id))
 
     def embed(
-        self, id: str, inputs: Sequence[Sequence[int]], truncate: bool, priority: int = 0
+        self, request: GenerateRequest, inputs: Sequence[Sequence[int]], truncate: bool
     ) -> None:
-        """Embed inputs."""
-        self._post(id, lambda engine: engine.embed(id, inputs, truncate, priority))
+        """Embed inputs. request: see Engine.embed."""
+        self._post(request.id, lambda engine: engine.embed(request, inputs, truncate))
 
     def stats(self) -> WorkerStats:
         """The counters as they stand. From any thread, even while a step hangs."""

@@ -69,6 +69,12 @@ def _plan(frame: Frame) -> LoadPlan:
         raise ProtocolError(f"the load frame has no usable plan: {error}") from None
 
 
+def _shares(id: str, frame: Frame) -> GenerateRequest:
+    """How a request without a prompt of its own shares the model with others."""
+    names = ("priority", "client", "cache_salt")
+    return from_json(GenerateRequest, {"id": id, **{k: frame[k] for k in names if k in frame}})
+
+
 class Worker:
     """The frames' meaning. Lives on the event loop's thread."""
 
@@ -133,12 +139,12 @@ class Worker:
 
     async def _embed(self, id: str, frame: Frame, preparation: Preparation) -> None:
         tokens = await preparation.embedding(frame["inputs"])
-        truncate, priority = bool(frame.get("truncate", True)), frame.get("priority", 0)
-        self._engine.embed(id, tokens, truncate, priority)
+        self._engine.embed(_shares(id, frame), tokens, bool(frame.get("truncate", True)))
 
     async def _rank(self, id: str, frame: Frame, preparation: Preparation) -> None:
         truncate = bool(frame.get("truncate", False))
-        self._engine.embed(id, await preparation.reranking(frame["pairs"], truncate), False)
+        inputs = await preparation.reranking(frame["pairs"], truncate)
+        self._engine.embed(_shares(id, frame), inputs, False)
 
     async def _answer(
         self, id: str, frame: Frame, preparation: Preparation, answer: TextReply

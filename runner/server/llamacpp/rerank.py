@@ -15,10 +15,11 @@ from pydantic import Field
 
 from runner.errors import InvalidRequest
 from runner.models.lease import Lease
+from runner.server.caller import current_caller
 from runner.server.embedding_inputs import MAX_INPUTS
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
-from runner.server.leases import leased, require_embedding
+from runner.server.leases import embeddings_of, leased, require_embedding
 from runner.server.llamacpp.answers import PairScore, RerankResponse, RerankResult, ScoreResponse
 from runner.server.request_body import WireModel
 from runner.server.routes import route
@@ -102,10 +103,11 @@ async def _scores(
     ContextOverflow."""
     if lease.plan.ranking:
         firsts = left if len(left) == len(right) else list(left) * len(right)
-        result = await lease.worker.rank(list(zip(firsts, right, strict=True)), truncate=truncate)
+        pairs, client = list(zip(firsts, right, strict=True)), current_caller().share
+        result = await lease.worker.rank(pairs, truncate=truncate, client=client)
         return [vector[0] for vector in result.vectors], result.prompt_tokens
     require_embedding(lease, trained=True)
-    result = await lease.worker.embed([*left, *right], truncate=truncate)
+    result = await embeddings_of(lease, [*left, *right], truncate=truncate)
     known, others = result.vectors[: len(left)], result.vectors[len(left) :]
     if len(known) == 1:
         known = known * len(others)

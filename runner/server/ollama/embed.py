@@ -7,7 +7,7 @@ import asyncio
 from runner.models.options import check_options
 from runner.server.embedding_inputs import inputs_of, truncate_dimensions
 from runner.server.http_request import HttpRequest
-from runner.server.leases import leased, require_embedding
+from runner.server.leases import embeddings_of, leased, require_embedding
 from runner.server.ollama.answers import LegacyEmbedResponse, OllamaEmbedResponse
 from runner.server.ollama.timings import nanoseconds
 from runner.server.ollama.wire import EmbedRequest, LegacyEmbedRequest
@@ -25,7 +25,7 @@ async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
         tokens = 0
         if inputs:
             require_embedding(lease)
-            result = await lease.worker.embed(inputs, truncate=body.truncate is not False)
+            result = await embeddings_of(lease, inputs, truncate=body.truncate is not False)
             vectors = [truncate_dimensions(vector, body.dimensions) for vector in result.vectors]
             tokens = result.prompt_tokens
         return OllamaEmbedResponse(
@@ -45,5 +45,5 @@ async def embed_one(http: HttpRequest, body: LegacyEmbedRequest) -> LegacyEmbedR
         vector: tuple[float, ...] = ()
         if body.prompt:
             require_embedding(lease)
-            (vector,) = (await lease.worker.embed([body.prompt], truncate=True)).vectors
+            (vector,) = (await embeddings_of(lease, [body.prompt], truncate=True)).vectors
         return {"embedding": list(vector)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runner.errors import InvalidRequest
 from runner.server.embedding_inputs import as_base64, inputs_of, truncate_dimensions
 from runner.server.http_request import HttpRequest
-from runner.server.leases import leased, require_embedding
+from runner.server.leases import embeddings_of, leased, require_embedding
 from runner.server.openai.answers import EmbeddingObject, EmbeddingResponse
 from runner.server.openai.wire import EmbeddingRequest
 from runner.server.routes import route
@@ -19,7 +19,7 @@ async def embeddings(http: HttpRequest, body: EmbeddingRequest) -> EmbeddingResp
         raise InvalidRequest("input is empty or contains an empty entry", param="input")
     async with leased(http, body.model, body.keep_alive) as lease:
         require_embedding(lease)
-        result = await lease.worker.embed(inputs, truncate=False, priority=body.priority or 0)
+        result = await embeddings_of(lease, inputs, truncate=False, priority=body.priority or 0)
         vectors = [truncate_dimensions(vector, body.dimensions) for vector in result.vectors]
         base64 = body.encoding_format == "base64"
         data = [

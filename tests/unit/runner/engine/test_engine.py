@@ -252,7 +252,7 @@ def test_a_different_request_passes_one_that_waits_for_a_prefix() -> None:
     run.submit("c", "c" * 10, max_tokens=1)
     for _ in range(5):
         run.step()
-    assert run.engine.scheduler.waiting[0].id == "b"
+    assert run.engine.scheduler.waiting.first({}).id == "b"
     run.finish()
     assert run.end("b").usage.cached_tokens == 301
 
@@ -469,8 +469,8 @@ def test_samplers_are_closed_when_their_request_ends() -> None:
 def test_embeddings_are_cut_or_refused_when_too_long() -> None:
     run = Run(context=16)
     with pytest.raises(ContextOverflow):
-        run.engine.embed("e", [[1] * 20], truncate=False)
-    run.engine.embed("e", [[1] * 20, [2]], truncate=True)
+        run.engine.embed(GenerateRequest("e"), [[1] * 20], truncate=False)
+    run.engine.embed(GenerateRequest("e"), [[1] * 20, [2]], truncate=True)
     outcome = run.engine.step()
     (id, embeddings) = outcome.embeddings[0]
     assert id == "e"
@@ -482,7 +482,7 @@ def test_embeddings_are_cut_or_refused_when_too_long() -> None:
 def test_streams_go_on_between_the_batches_of_an_embedding() -> None:
     run = Run(context=64, batch=64)
     run.submit("a", "hello")
-    run.engine.embed("e", [[i] * 40 for i in range(5)], truncate=True)
+    run.engine.embed(GenerateRequest("e"), [[i] * 40 for i in range(5)], truncate=True)
     for expected in range(1, 4):
         run.step()
         assert run.backend.embedded_inputs == expected
@@ -491,6 +491,6 @@ def test_streams_go_on_between_the_batches_of_an_embedding() -> None:
 
 def test_a_cancelled_embedding_is_not_computed() -> None:
     run = Run()
-    run.engine.embed("e", [[1]], truncate=True)
+    run.engine.embed(GenerateRequest("e"), [[1]], truncate=True)
     assert run.engine.cancel("e")
     assert not run.engine.busy

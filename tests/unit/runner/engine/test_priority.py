@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.types import SamplingParams
+from runner.types import GenerateRequest, SamplingParams
 from tests.unit.runner.engine.runs import Run
 
 
@@ -68,7 +68,7 @@ def test_embeddings_of_a_lower_priority_number_go_first() -> None:
     run = Run(batch=32)
     long = [[i] * 30 for i in range(4)]
     for id, inputs, priority in (("batch", long, 9), ("late", [[1]], 9), ("live", [[2]], 0)):
-        run.engine.embed(id, inputs, truncate=True, priority=priority)
+        run.engine.embed(GenerateRequest(id, priority=priority), inputs, truncate=True)
         if id == "batch":
             run.engine.step()  # one of its four inputs is done
     told: list[str] = []

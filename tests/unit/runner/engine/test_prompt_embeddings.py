@@ -71,19 +71,19 @@ def only(output: StepOutput) -> Embeddings:
 
 def test_vectors_have_length_one_the_order_of_the_inputs_and_depend_on_them_alone() -> None:
     _, made = engine()
-    made.embed("e", INPUTS, truncate=False)
+    made.embed(GenerateRequest("e"), INPUTS, truncate=False)
     embeddings = only(finish(made))
     assert embeddings.prompt_tokens == sum(map(len, INPUTS))
     for vector, tokens in zip(embeddings.vectors, INPUTS, strict=True):
         assert math.hypot(*vector) == pytest.approx(1.0)
         _, other = engine(batch_tokens=64)
-        other.embed("e", [tokens], truncate=False)
+        other.embed(GenerateRequest("e"), [tokens], truncate=False)
         assert only(finish(other)).vectors == (pytest.approx(vector),)
 
 
 def test_a_prefix_is_computed_once_and_conversations_go_first() -> None:
     backend, made = engine(max_sequences=2)
-    made.embed("e", INPUTS, truncate=False)
+    made.embed(GenerateRequest("e"), INPUTS, truncate=False)
     made.submit(GenerateRequest("chat", max_tokens=2), [101] * 10)
     made.step()
     assert made.scheduler.decoding[0].id == "chat"
@@ -96,20 +96,20 @@ def test_a_prefix_is_computed_once_and_conversations_go_first() -> None:
 def test_an_input_may_be_as_long_as_the_context_and_what_is_longer_is_cut_or_refused() -> None:
     _, made = engine()
     with pytest.raises(ContextOverflow):
-        made.embed("e", [[97] * 101], truncate=False)
-    made.embed("e", [[97] * 101], truncate=True)
+        made.embed(GenerateRequest("e"), [[97] * 101], truncate=False)
+    made.embed(GenerateRequest("e"), [[97] * 101], truncate=True)
     assert only(finish(made)).prompt_tokens == 100
 
 
 def test_a_cancelled_request_leaves_with_all_its_inputs() -> None:
     _, made = engine()
-    made.embed("e", INPUTS, truncate=False)
+    made.embed(GenerateRequest("e"), INPUTS, truncate=False)
     made.step()
     assert made.cancel("e")
     assert not made.cancel("e")
     assert made.counters.cancelled == 1
     assert finish(made) == StepOutput()
-    made.embed("e", INPUTS, truncate=False)
+    made.embed(GenerateRequest("e"), INPUTS, truncate=False)
     assert len(only(finish(made)).vectors) == 4
 
 
@@ -117,8 +117,8 @@ def test_a_cancelled_request_leaves_with_all_its_inputs() -> None:
 def test_an_input_that_fails_ends_its_request_with_one_error(fault: str) -> None:
     backend, made = engine()
     setattr(backend, fault, INPUTS[1])
-    made.embed("e", INPUTS, truncate=False)
-    made.embed("other", INPUTS[2:], truncate=False)
+    made.embed(GenerateRequest("e"), INPUTS, truncate=False)
+    made.embed(GenerateRequest("other"), INPUTS[2:], truncate=False)
     output = finish(made)
     assert [id for id, _ in output.errors] == ["e"]
     assert isinstance(output.errors[0][1], HearthError)

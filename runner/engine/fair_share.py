@@ -1,0 +1,95 @@
+"""Whose turn it is: clients share the places of a batch, and the time of a model.
+
+Who has fewer running sequences goes before who has more, so that nobody has more than a share of
+them while others wait. Among those with as many counts what was computed for each: a virtual token
+counter (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024). Whoever comes, or
+comes back, begins with what those have who are served, or a little more if they had much before. A
+request with few tokens so far has a head start, so that short questions need not wait for endless
+answers; those who ask often are soon so far behind that it does not help them any more.
+
+Owns the counters. Knows no sequences.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+OUTPUT_COST: Final = 5  # of an output token, in prompt tokens: about what services ask for them
+QUANTUM: Final = 128 * OUTPUT_COST  # a place changes hands when one has had so much more
+MAX_DEBT: Final = QUANTUM  # of one who comes back
+FRESH_TOKENS: Final = 128  # a request with fewer has a head start
+HEAD_START: Final = 2 * (MAX_DEBT + QUANTUM)  # enough to take a place from any that has none
+MAX_CLIENTS: Final = 4096  # whose counters are kept although they are gone
+
+
+Turn = tuple[int, int]  # a client's running sequences, and what it has had
+
+
+def owes(running: Turn, waiting: Turn, price_tokens: int = 0) -> bool:
+    """Whether a running request should give up its place for a waiting one of another client.
+    price_tokens: what it may cost to compute it again."""
+    more, ahead = running[0] - waiting[0], running[1] - waiting[1]
+    return more > 1 or (more == 1 and ahead >= QUANTUM + price_tokens)
+
+
+class FairShare:
+    """Clients by what they have and what they had."""
+
+    def __init__(self) -> None:
+        self.running: Counter[str] = Counter()  # sequences in the batch
+        self._present: Counter[str] = Counter()  # sequences and requests, the waiting ones too
+        self._served: dict[str, int] = {}  # what was computed for them, in prompt tokens
+        self._floor = 0  # what those have who are served; never falls
+
+    def enter(self, client: str) -> None:
+        """A sequence of the client waits from now on."""
+        if client not in self._present:
+            self._raise_floor()
+            served = self._served.get(client, 0)
+            self._served[client] = min(max(served, self._floor), self._floor + MAX_DEBT)
+        self._present[client] += 1
+
+    def leave(self, client: str) -> None:
+        """A waiting sequence of the client waits no longer, and does not run."""
+        self._present[client] -= 1
+        if self._present[client]:
+            return
+        del self._present[client]
+        if not self._present or len(self._served) > MAX_CLIENTS + len(self._present):
+            self._served = {one: self._served[one] for one in self._present}
+        elif self._served[client] <= self._floor:
+            del self._served[client]
+
+    def start(self, client: str) -> None:
+        """One that waits runs from now on."""
+        self.running[client] += 1
+
+    def stop(self, client: str) -> None:
+        """One that runs leaves."""
+        self._raise_floor()
+        self.running[client] -= 1
+        if not self.running[client]:
+            del self.running[client]
+        self.leave(client)
+
+    def charge(self, client: str, prompt_tokens: int) -> None:
+        """So many were computed for a client that is there."""
+        self._served[client] += prompt_tokens
+
+    def charge_each(self, clients: Iterable[str], count: int) -> None:
+        """An output token for each of count clients; a client may be there several times."""
+        if len(self._present) == 1:
+            self._served[next(iter(self._present))] += count * OUTPUT_COST
+        else:
+            for client in clients:
+                self._served[client] += OUTPUT_COST
+
+    def turn(self, client: str, fresh: bool = False) -> Turn:
+        """Of a request of the client: the smaller one goes first. fresh: it has a head start."""
+        return self.running[client], self._served[client] - fresh * HEAD_START
+
+    def _raise_floor(self) -> None:
+        served = (self._served[client] for client in self.running or self._present)
+        self._floor = max(self._floor, min(served, default=self._floor))
