@@ -1,7 +1,8 @@
-"""Hugging Face: the GGUF files of a repository, or its safetensors, by the Hub's own library.
+"""Hugging Face: the GGUF files of a repository, or its safetensors.
 
 Owns the questions to the Hub and what its refusals mean. huggingface-hub reads the user's
-settings: HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. The content itself comes like any other,
+settings: HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE. It asks nothing itself, for it reads
+answers of any length and takes what is in them for right. The content itself comes like any other,
 in ranges. That is so for files in xet storage too: for whoever does not speak xet the Hub keeps a
 bridge (hub-docs, xet/legacy-git-lfs), and the address that a file's own one redirects to has its
 bytes, in ranges, and is asked for anew with each. The library's own way, hf_xet, is not taken:
@@ -16,17 +17,10 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
-from huggingface_hub import HfApi, constants, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
-from huggingface_hub.hf_api import ModelInfo
+from huggingface_hub import constants, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.utils._headers import build_hf_headers
 
 from registry.digest import Digest
@@ -39,17 +33,14 @@ from registry.errors import (
     RemoteUnreachable,
 )
 from registry.hosts.host import RemoteFile, RemoteModel, RetryLater
-from registry.hosts.http.addresses import origin_of
-from registry.hosts.http.client import HttpClient, same_origin
-from registry.hosts.http.faults import connection_fault
+from registry.hosts.http.client import ClientRequest, HttpClient, read_body, same_origin
+from registry.hosts.hub_listing import RepositoryListing, read_listing
 from registry.hosts.reference import Reference
 from registry.hosts.selection.adapters import base_in_tags
 from registry.hosts.selection.model_files import SelectedFiles, select_files
-from registry.hosts.selection.variants import RepositoryFile
 from registry.hosts.web_files import WebFile
 
-_TIMEOUT_S = 20.0
-_MAX_FILES = 20_000
+_MAX_LISTING_BYTES = 16 << 20  # of 20,000 files
 _TOKEN_WAY = "set HF_TOKEN for the daemon or run: hf auth login"
 
 
@@ -80,32 +71,35 @@ class HuggingFaceHost:
     async def resolve(self) -> RemoteModel:
         """See registry.hosts.host.Host."""
         repo = self.reference.repo or ""
-        info = await asyncio.to_thread(self._ask, repo)
-        selected = select_files(repo, _entries(info), self.reference.selector, self.memory_bytes)
-        files = await asyncio.to_thread(self._files, repo, info.sha or "main", selected)
-        base = base_in_tags(info.tags or [])
+        listing = await self._ask(repo)
+        selected = select_files(repo, listing.files, self.reference.selector, self.memory_bytes)
+        files = await asyncio.to_thread(self._files, repo, listing.commit, selected)
+        base = base_in_tags(listing.tags)
         return RemoteModel(self.reference.name, files, notes=selected.notes, base=base)
 
-    def _ask(self, repo: str) -> ModelInfo:
-        revision = self.reference.revision
-        try:
-            return HfApi().model_info(
-                repo, revision=revision, files_metadata=True, timeout=_TIMEOUT_S
-            )
-        except OfflineModeIsEnabled:
+    async def _ask(self, repo: str) -> RepositoryListing:
+        if constants.HF_HUB_OFFLINE:
             raise RemoteUnreachable(
                 f"cannot ask for {repo}: HF_HUB_OFFLINE is set; `hearth import hf` takes what its "
                 "cache holds"
-            ) from None
-        except Exception as error:
-            raise _refusal(error, repo, revision) from None
+            )
+        revision = self.reference.revision
+        path = f"{constants.ENDPOINT}/api/models/{repo}"
+        if revision is not None:
+            path += f"/revision/{quote(revision, safe='')}"
+        authority = await asyncio.to_thread(_authority)
+        request = ClientRequest("GET", httpx.URL(f"{path}?blobs=true"), {}, None, authority)
+        try:
+            async with self.client.open(request) as response:
+                content = await read_body(response, _MAX_LISTING_BYTES)
+        except RetryLater as error:
+            raise RemoteUnreachable(error.reason) from None
+        if response.status_code >= 400:
+            raise _refusal(response, repo, revision)
+        return await asyncio.to_thread(read_listing, repo, content)
 
     def _files(self, repo: str, commit: str, selected: SelectedFiles) -> tuple[RemoteFile, ...]:
-        endpoint = httpx.URL(constants.ENDPOINT)
-        sent = build_hf_headers(library_name="hearth")
-        kept = {name: value for name, value in sent.items() if name.lower() == "authorization"}
-        authority = HubAuthority(endpoint, kept)
-        files = []
+        authority, files = _authority(), []
         for entry, role in selected.files:
             url = httpx.URL(hf_hub_url(repo, entry.path, revision=commit))
             digest = None if entry.sha256 is None else _digest(entry.sha256)
@@ -116,17 +110,10 @@ class HuggingFaceHost:
         return tuple(files)
 
 
-def _entries(info: ModelInfo) -> list[RepositoryFile]:
-    siblings = info.siblings or []
-    if len(siblings) > _MAX_FILES:
-        raise RemoteRefused(f"{info.id} has {len(siblings)} files, which is too many")
-    return [
-        RepositoryFile(
-            item.rfilename, item.size, item.lfs.sha256 if item.lfs else None, item.blob_id
-        )
-        for item in siblings
-        if type(item.size) is int and item.size >= 0
-    ]
+def _authority() -> HubAuthority:
+    sent = build_hf_headers(library_name="hearth")
+    kept = {name: value for name, value in sent.items() if name.lower() == "authorization"}
+    return HubAuthority(httpx.URL(constants.ENDPOINT), kept)
 
 
 def _digest(sha256: str) -> Digest:
@@ -146,24 +133,19 @@ def _gated(repo: str) -> str:
     return f"{repo} is gated: accept its terms at {constants.ENDPOINT}/{repo}, then {_TOKEN_WAY}"
 
 
-def _refusal(error: Exception, repo: str, revision: str | None) -> RemoteError:
-    if isinstance(error, GatedRepoError):
+def _refusal(response: httpx.Response, repo: str, revision: str | None) -> RemoteError:
+    """What a refusal of the Hub means: it says why in a header. To whoever shows no token it does
+    not say whether a repository is private or not there."""
+    status, reason = response.status_code, response.headers.get("x-error-code")
+    if reason == "GatedRepo":
         return RemoteDenied(_gated(repo))
-    if isinstance(error, RevisionNotFoundError):
+    if reason == "RevisionNotFound":
         return RemoteMissing(f"{repo} has no revision {revision}; see {constants.ENDPOINT}/{repo}")
-    if isinstance(error, RepositoryNotFoundError):
+    if reason == "RepoNotFound" or status == 404:
         return RemoteMissing(
             f"Hugging Face has no {repo}; if it is private, {_TOKEN_WAY}. Check the spelling at "
             f"{constants.ENDPOINT}"
         )
-    if isinstance(error, HfHubHTTPError):
-        return _refused(getattr(error.response, "status_code", None), repo)
-    _, host, port = origin_of(httpx.URL(constants.ENDPOINT))
-    fault = connection_fault(error, f"{host}:{port}")
-    return RemoteUnreachable(fault.reason) if isinstance(fault, RetryLater) else fault
-
-
-def _refused(status: int | None, repo: str) -> RemoteError:
     if status in (401, 403):
         return RemoteDenied(f"Hugging Face rejects your token for {repo} ({status}): {_TOKEN_WAY}")
     if status == 429:
@@ -172,6 +154,5 @@ def _refused(status: int | None, repo: str) -> RemoteError:
             f"limit with an account: {_TOKEN_WAY}"
         )
     return RemoteUnreachable(
-        f"Hugging Face responded with {status or 'an error'} to a request for {repo}; try again "
-        "later"
+        f"Hugging Face responded with {status} to a request for {repo}; try again later"
     )

@@ -35,14 +35,25 @@ def is_loopback(host: str) -> bool:
 
 
 def check_scheme(url: httpx.URL, insecure: bool) -> None:
-    """Raises RemoteRefused unless url is https, or http where that is allowed."""
+    """Raises RemoteRefused unless url is https, or http where that is allowed, with a host and a
+    port that there can be."""
     if url.scheme == "https" or (url.scheme == "http" and (insecure or is_loopback(url.host))):
+        _check_place(url)
         return
     if url.scheme == "http":
         raise RemoteRefused(
             f"{shown(url.host)} would be contacted over plain HTTP; allow it with --insecure"
         )
     raise RemoteRefused(f"{shown(str(url))} is neither https nor http")
+
+
+def _check_place(url: httpx.URL) -> None:
+    try:
+        port = origin_of(url)[2] if url.port is None else url.port
+    except ValueError:  # httpx looks at it when it is asked for
+        port = 0
+    if not url.host or not 0 < port < 65536:
+        raise RemoteRefused(f"{shown(str(url))} has no host, or a port that cannot be")
 
 
 async def check_redirect(

@@ -167,7 +167,7 @@ class HttpClient:
             return httpx.Response(
                 response.status_code,
                 headers=response.headers,
-                content=await _body(response, limit_bytes),
+                content=await read_body(response, limit_bytes),
                 request=response.request,
             )
 
@@ -185,10 +185,10 @@ class HttpClient:
                     raise_if_transient(response)
                     return await read(response)
             except RetryLater as error:
-                is_late = error.after_s is None and time.monotonic() > until_s
-                if attempt == _MAX_ATTEMPTS - 1 or is_late:
+                wait_s = error.after_s or 0.3 * 2**attempt
+                if attempt == _MAX_ATTEMPTS - 1 or time.monotonic() + wait_s > until_s:
                     raise RemoteUnreachable(error.reason) from None
-                await asyncio.sleep(min(error.after_s or 0.3 * 2**attempt, _MAX_WAIT_S))
+                await asyncio.sleep(wait_s)
         raise AssertionError
 
 
@@ -200,22 +200,26 @@ def _trust(insecure: bool) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _connection_faults(url: httpx.URL) -> Any:
+    _, host, port = origin_of(url)
     try:
         yield
     except httpx.TransportError as error:
-        _, host, port = origin_of(url)
         raise connection_fault(error, f"{host}:{port}") from None
+    except httpx.InvalidURL:  # httpx looks at where a redirect leads, whether it follows or not
+        raise RemoteRefused(f"{host}:{port} redirects to what is not a URL") from None
 
 
 def _location(response: httpx.Response) -> httpx.URL:
     given = response.headers.get("location", "")
     try:
         return response.request.url.join(given)
-    except httpx.InvalidURL:
+    except (httpx.InvalidURL, ValueError):  # of its port, or of its host as IDNA
         raise RemoteRefused(f"a redirect leads to {shown(given)}, which is not a URL") from None
 
 
-async def _body(response: httpx.Response, limit_bytes: int) -> bytes:
+async def read_body(response: httpx.Response, limit_bytes: int) -> bytes:
+    """The body of an answer to open. Raises RemoteRefused for more than limit_bytes and for what
+    is compressed."""
     if response.request.method == "HEAD":
         return b""
     check_plain(response)
