@@ -53,6 +53,18 @@ slow: dev
 attack: dev
 	$(PYTHON_BIN)/pytest tests/attack --timeout 3600 $(PYTEST_ARGS)
 
+# The manager of loaded models under 100,000 random events on a simulated clock, 3 minutes.
+.PHONY: manager-model
+manager-model: dev
+	MANAGER_MODEL_STEPS=100000 $(PYTHON_BIN)/pytest --timeout 3600 \
+		tests/unit/runner/models/test_manager_model.py $(PYTEST_ARGS)
+
+# Many clients of all kinds against one daemon for two hours; a worker is killed every minute.
+SOAK_ARGS ?=
+.PHONY: soak
+soak: dev
+	$(PYTHON_BIN)/python -m tests.soak $(SOAK_ARGS)
+
 # The store under failing system calls, kills, flipped bits and concurrent work: minutes each.
 STORE_PROOFS := store-faults store-kills store-bitflips store-histories
 .PHONY: $(STORE_PROOFS)

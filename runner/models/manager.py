@@ -314,7 +314,6 @@ class Manager:
     def _on_worker_end(self, load: Load, worker: WorkerHandle) -> None:
         if worker.crashed:
             self._record_crash(load)
-        load.closing = True
         self._drop(load)
 
     def _record_crash(self, load: Load) -> None:
@@ -322,7 +321,8 @@ class Manager:
         self._observer.crashed(load.first_name)
 
     def _drop(self, load: Load) -> None:
-        """Nothing is known of the load any more."""
+        """Nothing is known of the load any more, and nobody closes it."""
+        load.closing = True
         self._set_aside(load)
         self._leaving.discard(load)
         self._changed.set()
