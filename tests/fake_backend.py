@@ -87,7 +87,9 @@ class FakeTokenizer:
     bos: int | None = BOS
     eos: int | None = EOS
 
-    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+    def encode(
+        self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
+    ) -> list[int]:
         """See Tokenizer."""
         tokens = [BOS] if add_bos else []
         start = 0

@@ -150,6 +150,15 @@ class BackendError(Exception):
     """The computation failed; the cache content is undefined until reset."""
 
 
+class TooManyTokens(Exception):
+    """A text has at least count tokens, more than were wanted. tokens: its first ones."""
+
+    def __init__(self, count: int, tokens: list[int]) -> None:
+        super().__init__(f"at least {count} tokens")
+        self.count = count
+        self.tokens = tokens
+
+
 class PoolFull(BackendError):
     """The step needs more cache than is free. Nothing was computed; the cache is unchanged."""
 
@@ -235,9 +244,13 @@ class Tokenizer(Protocol):
     bos: int | None
     eos: int | None
 
-    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+    def encode(
+        self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
+    ) -> list[int]:
         """Token ids of text. parse_special: control tokens written in the text count as such.
-        add_bos adds BOS only when the model wants one."""
+        add_bos adds BOS only when the model wants one. A long text is read in parts, with
+        runner.backends.turns.pause between them; where max_tokens do not suffice for it, the rest
+        is not read: TooManyTokens. Raises InvalidRequest for what would take too long."""
 
     def piece(self, token: int) -> bytes:
         """The bytes a token stands for in output; control tokens give b""."""
@@ -257,6 +270,13 @@ class DecodedImage:
     width: int
     height: int
     rgb: bytes
+
+
+class PairEncoder(Protocol):
+    """What makes one input of a query and a document, for a model that ranks them."""
+
+    def __call__(self, query: str, document: str, max_tokens: int | None = None, /) -> list[int]:
+        """Their tokens. max_tokens of each of them: see Tokenizer.encode."""
 
 
 class ImageSlot(Protocol):
@@ -286,7 +306,7 @@ class LoadedBackend:
     tokenizer: Tokenizer
     chat_template: str | None  # Jinja source from the model file
     tool_template: str | None = None  # its own one for conversations with tools, if it has one
-    pair: Callable[[str, str], list[int]] | None = None  # query and document as the input to rank
+    pair: PairEncoder | None = None  # None: the model ranks no documents
     vision: VisionEncoder | None = None  # None: the model reads no images
 
 

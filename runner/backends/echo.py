@@ -31,7 +31,9 @@ class EchoTokenizer(Tokenizer):
     bos: int | None = None
     eos: int | None = EOS
 
-    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+    def encode(
+        self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
+    ) -> list[int]:
         return list(text.encode("utf-8", "replace"))
 
     def piece(self, token: int) -> bytes:

@@ -32,19 +32,27 @@ def token_limit(request: GenerateRequest, prompt_tokens: int, capacity: Capacity
     context = context_of(request, capacity)
     wanted = 1 if request.max_tokens is None else max(0, request.max_tokens)
     if prompt_tokens + (1 if wanted or request.prompt_logprobs is None else 0) > context:
-        longest = request.trained_context or context
-        remedy = f"a longer context (num_ctx, up to {longest})" if context < longest else (
-            "another model, for this one has no longer context"
-        )  # fmt: skip
-        # Clients know an overflow by one of OpenAI's and Anthropic's own phrases in it.
-        raise ContextOverflow(
-            f"prompt is too long: it has {prompt_tokens} tokens, this model's maximum context "
-            f"length is {context} tokens, and one must be left to answer; shorten it, or use "
-            f"{remedy}",
-            prompt_tokens=prompt_tokens,
-            context_length=context,
-        )
+        raise prompt_overflow(request, f"{prompt_tokens}", prompt_tokens, context)
     return context if request.max_tokens is None else min(context, prompt_tokens + wanted)
+
+
+def prompt_overflow(
+    request: GenerateRequest, number: str, prompt_tokens: int, context: int
+) -> ContextOverflow:
+    """What is said of a prompt that has more tokens than the context. number: in words, where
+    prompt_tokens is only what they are at least."""
+    longest = request.trained_context or context
+    remedy = f"a longer context (num_ctx, up to {longest})" if context < longest else (
+        "another model, for this one has no longer context"
+    )  # fmt: skip
+    # Clients know an overflow by one of OpenAI's and Anthropic's own phrases in it.
+    return ContextOverflow(
+        f"prompt is too long: it has {number} tokens, this model's maximum context "
+        f"length is {context} tokens, and one must be left to answer; shorten it, or use "
+        f"{remedy}",
+        prompt_tokens=prompt_tokens,
+        context_length=context,
+    )
 
 
 def check_prompt(
@@ -80,13 +88,18 @@ def embedding_inputs(
     for tokens in inputs:
         check_tokens(tokens, capacity, "input")
         if len(tokens) > max_tokens and not truncate:
-            raise ContextOverflow(
-                f"an input has {len(tokens)} tokens, the model embeds at most {max_tokens}: "
-                "shorten it, or ask for truncation",
-                prompt_tokens=len(tokens),
-                context_length=max_tokens,
-            )
+            raise input_overflow(f"{len(tokens)}", len(tokens), max_tokens)
     return [tokens[:max_tokens] for tokens in inputs]
+
+
+def input_overflow(number: str, tokens: int, max_tokens: int) -> ContextOverflow:
+    """What is said of an input that has more than max_tokens. number: as in prompt_overflow."""
+    return ContextOverflow(
+        f"an input has {number} tokens, the model embeds at most {max_tokens}: "
+        "shorten it, or ask for truncation",
+        prompt_tokens=tokens,
+        context_length=max_tokens,
+    )
 
 
 def check_tokens(tokens: Sequence[int], capacity: Capacity, param: str) -> None:

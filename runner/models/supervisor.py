@@ -37,6 +37,7 @@ log = logging.getLogger("hearth.worker")
 _EXIT_GRACE_S = 2.0
 _LARGE_FRAME_BYTES = 64 * 1024  # several of these in one step would hold up the loop
 _DEATH_GRACE_S = 0.5  # from a lost connection to SIGKILL
+_MAX_LOST_THREADS = 3  # with fewer, a worker ends what it has begun
 
 
 class WorkerHandle:
@@ -61,6 +62,7 @@ class WorkerHandle:
         )
         self._fault: HearthError | None = None
         self._closing = False
+        self._lost_threads = 0
         self._connection = FrameConnection(self._on_frame, self._on_lost)
         self._process: WorkerProcess
         self._reaper: asyncio.Task[None] | None = None
@@ -311,8 +313,17 @@ class WorkerHandle:
             self._on_ready(frame["info"])
         elif op == "failed":
             self._fault = from_wire(frame["error"])
+        elif op == "lost":
+            self._lost_threads += 1
         else:
             raise ProtocolError(f"unknown op {op!r}")
+        if self._lost_threads and (not self.busy or self._lost_threads >= _MAX_LOST_THREADS):
+            self._end_with(
+                WorkerTimeout(
+                    f"the worker of {self.name} was terminated: what it did for other requests did "
+                    "not come to an end; the next request starts it again"
+                )
+            )
 
     def _on_step(self, deltas: list[tuple[str, Any]]) -> None:
         sequences = self._sequences

@@ -1,8 +1,8 @@
 """Notices a worker that makes no progress.
 
-A worker sends a frame after each step, be it empty. Silence for as long as a step may take is then
-either a step too long, or work before the steps (images, grammars), which has no limit: the worker
-says which, and is ended STATS_TIMEOUT_S after the limit at the latest if it does not answer.
+A worker sends a frame after each step, be it empty. Silence for nearly as long as a step may take
+is then either a step too long, or work before the steps, of which the worker itself watches the
+limits: it says which, and is ended GRACE_S after the limit at the latest if it does not answer.
 
 Owns the measure of silence and its limits. Knows no frames and no process: a function ends a worker
 that is silent for too long.
@@ -11,14 +11,14 @@ that is silent for too long.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from runner.errors import HearthError, WorkerTimeout
 from runner.types import WorkerStats
 
-STATS_TIMEOUT_S = 5.0
+ANSWER_S = 4.0  # before the limit is the worker asked, but not before half of it
+GRACE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Watchdog:
         self._loop = asyncio.get_running_loop()
         self._loaded = self._stopped = False
         self._heard_at_s = self._loop.time()
+        self._age_s = 0.0  # of the step under way, when the worker was asked last
         self._timer: asyncio.TimerHandle | None = None
         self._examination: asyncio.Task[None] | None = None
 
@@ -63,6 +64,7 @@ class Watchdog:
     def heard(self) -> None:
         """The worker has made progress."""
         self._heard_at_s = self._loop.time()
+        self._age_s = 0.0
 
     def loaded(self) -> None:
         """The model is loaded: from here on the limit is that of steps."""
@@ -85,8 +87,11 @@ class Watchdog:
         if self._stopped or limit_s is None or (self._loaded and not self._busy()):
             return
         silent_s = self._loop.time() - self._heard_at_s
-        if silent_s < limit_s:
-            self._timer = self._loop.call_later(limit_s - silent_s + 0.01, self._watch)
+        asked_s = max(limit_s / 2, limit_s - ANSWER_S) if self._loaded else limit_s
+        if asked_s <= self._age_s < limit_s:
+            asked_s = limit_s  # it answered since
+        if silent_s < asked_s:
+            self._timer = self._loop.call_later(asked_s - silent_s + 0.01, self._watch)
         elif self._loaded:
             self._examination = self._loop.create_task(self._examine(limit_s))
         else:
@@ -97,15 +102,19 @@ class Watchdog:
 
     async def _examine(self, limit_s: float) -> None:
         """The worker's other thread knows how long the step under way has taken."""
-        age_s: float | None = limit_s
-        with contextlib.suppress(TimeoutError, HearthError):
-            age_s = (await asyncio.wait_for(self._stats(), STATS_TIMEOUT_S)).step_age_s
-        if age_s is not None and age_s >= limit_s:
+        left_s = self._heard_at_s + limit_s + GRACE_S - self._loop.time()
+        try:
+            stats = await asyncio.wait_for(self._stats(), max(left_s, GRACE_S))
+            age_s = stats.step_age_s or 0.0
+        except (TimeoutError, HearthError):
+            age_s = self._loop.time() - self._heard_at_s
+        if age_s >= limit_s:
             message = (
                 f"a step of {self._name()} took more than {limit_s:g} s (HEARTH_STEP_TIMEOUT); the "
                 "worker was terminated, and the next request starts it again"
             )
             self._end(WorkerTimeout(message))
             return
-        self._heard_at_s = self._loop.time() - (age_s or 0.0)
+        self._age_s = age_s
+        self._heard_at_s = self._loop.time() - age_s
         self._watch()

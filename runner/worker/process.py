@@ -25,7 +25,7 @@ from runner.worker.json_codec import from_json, to_json
 from runner.worker.loader import ModelRuntime, load
 from runner.worker.preparation import Preparation
 from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo, read_frame
-from runner.worker.text_replies import TEXT_REPLIES, Frame, TextReply
+from runner.worker.text_replies import TEXT_REPLIES, Frame
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class Worker:
         elif op == "rank":
             self._prepare(id, self._rank(id, frame, preparation))
         elif op in TEXT_REPLIES:
-            self._prepare(id, self._answer(id, frame, preparation, TEXT_REPLIES[op]))
+            self._prepare(id, self._answer(id, frame, preparation))
         elif op == "cancel":
             self._cancel(id)
         elif op == "pause":
@@ -122,8 +122,12 @@ class Worker:
             self._frames.send({"op": "failed", "error": error.to_wire()})
             self._loop.call_soon_threadsafe(self.failed.set_result, ExitCode.LOAD_FAILED)
             raise
-        self.preparation = Preparation(runtime)
+        self.preparation = Preparation(runtime, self._plan.step_limit_s, self._thread_lost)
         return runtime.engine, runtime.info()
+
+    def _thread_lost(self) -> None:
+        """The daemon replaces this process when it can: the thread goes on for ever."""
+        self._frames.send({"op": "lost"})
 
     def _report_progress(self, share: float) -> None:
         self._frames.send({"op": "loading", "progress": share})
@@ -138,20 +142,17 @@ class Worker:
         self._engine.submit(request, prompt, arrived_s, matcher)
 
     async def _embed(self, id: str, frame: Frame, preparation: Preparation) -> None:
-        tokens = await preparation.embedding(frame["inputs"])
-        self._engine.embed(_shares(id, frame), tokens, bool(frame.get("truncate", True)))
+        truncate = bool(frame.get("truncate", True))
+        tokens = await preparation.embedding(frame["inputs"], truncate)
+        self._engine.embed(_shares(id, frame), tokens, truncate)
 
     async def _rank(self, id: str, frame: Frame, preparation: Preparation) -> None:
         truncate = bool(frame.get("truncate", False))
         inputs = await preparation.reranking(frame["pairs"], truncate)
         self._engine.embed(_shares(id, frame), inputs, False)
 
-    async def _answer(
-        self, id: str, frame: Frame, preparation: Preparation, answer: TextReply
-    ) -> None:
-        if any(message.get("images") for message in frame.get("request", {}).get("messages") or ()):
-            await preparation.read_images(from_json(GenerateRequest, frame["request"]))
-        self._reply(id, await preparation.prompt(lambda runtime: answer(runtime, frame)))
+    async def _answer(self, id: str, frame: Frame, preparation: Preparation) -> None:
+        self._reply(id, await preparation.text_reply(frame["op"], frame))
 
     def _cancel(self, id: str) -> None:
         task = self._preparing.get(id)

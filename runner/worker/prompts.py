@@ -15,7 +15,8 @@ from modelfile.errors import ModelfileError
 from modelfile.templates.chat_template import ChatTemplate, refuse_dropped
 from modelfile.templates.dialect import compile_template
 from modelfile.templates.named import DEFAULT, TOOL_USE, NamedTemplates
-from runner.backends.backend import Tokenizer
+from runner.backends.backend import Tokenizer, TooManyTokens
+from runner.backends.turns import pause
 from runner.errors import InvalidRequest, Unsupported
 from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Infill, Message
 from runner.worker.fallback_templates import BrokenTemplate, PlainTemplate
@@ -186,14 +187,16 @@ class PromptEncoder:
             )
         return template.fill(messages[-1].content if messages else "", suffix, **options)
 
-    def encode(self, request: GenerateRequest) -> list[int]:
-        """The prompt's token ids. Raises InvalidRequest."""
-        return self.prepare(request)[0]
+    def encode(self, request: GenerateRequest, max_tokens: int | None = None) -> list[int]:
+        """The prompt's token ids. Raises as prepare does."""
+        return self.prepare(request, max_tokens)[0]
 
-    def prepare(self, request: GenerateRequest) -> tuple[list[int], str]:
+    def prepare(
+        self, request: GenerateRequest, max_tokens: int | None = None
+    ) -> tuple[list[int], str]:
         """The prompt's token ids, with negative numbers in place of images (runner.worker.images),
         and the one of the request's answer_prefixes with which the template has begun it, ""
-        when it has not. Raises InvalidRequest."""
+        when it has not. max_tokens: see Tokenizer.encode. Raises InvalidRequest, TooManyTokens."""
         if request.tokens is not None:
             return list(request.tokens), ""
         if request.infill is not None:
@@ -203,25 +206,29 @@ class PromptEncoder:
         prefix = next((one for one in request.answer_prefixes if end.endswith(one)), "")
         head, *rest = text.split(IMAGE_PLACEHOLDER) if images_of(request) else [text]
         if request.preceding:
-            tokens = self._tokenizer.encode(head, add_bos=False, parse_special=True)
-            tokens = [*request.preceding, *tokens]
+            tokens = [*request.preceding, *self._encode(head, max_tokens)]
         else:
-            tokens = self.encode_text(head)
+            tokens = self.encode_text(head, max_tokens)
         for image, piece in zip(images_of(request), rest, strict=True):
             assert self._images is not None
             tokens += self._images.tokens(image)
-            tokens += self._tokenizer.encode(piece, add_bos=False, parse_special=True)
+            tokens += self._encode(piece, max_tokens)
         return tokens, prefix
 
     def fill_in(self, infill: Infill, max_tokens: int | None = None) -> list[int]:
         """See infill_tokens."""
         return infill_tokens(self._tokenizer, infill, max_tokens)
 
-    def encode_text(self, text: str) -> list[int]:
+    def encode_text(self, text: str, max_tokens: int | None = None) -> list[int]:
         """Token ids of a whole prompt: control tokens in it count, and BOS comes first where
-        the model wants one and the text does not begin with it."""
+        the model wants one and the text does not begin with it. Raises as prepare does."""
         add_bos = not (self._bos and text.startswith(self._bos))
-        return self._tokenizer.encode(text, add_bos=add_bos, parse_special=True)
+        return self._encode(text, max_tokens, add_bos=add_bos)
+
+    def _encode(self, text: str, max_tokens: int | None, *, add_bos: bool = False) -> list[int]:
+        return self._tokenizer.encode(
+            text, add_bos=add_bos, parse_special=True, max_tokens=max_tokens
+        )
 
 
 def _compile(
@@ -242,12 +249,21 @@ def _text(tokenizer: Tokenizer, token: int | None) -> str | None:
     return None if token is None else tokenizer.text(token)
 
 
-def inputs_to_tokens(inputs: Sequence[Any], prompts: PromptEncoder) -> list[list[int]]:
-    """Inputs of an embedding, strings or lists of ids, as ids. Raises InvalidRequest."""
+def inputs_to_tokens(
+    inputs: Sequence[Any], prompts: PromptEncoder, max_tokens: int, *, truncate: bool
+) -> list[list[int]]:
+    """Inputs of an embedding, strings or lists of ids, as ids. truncate: of what is longer than
+    max_tokens, only the first ones are needed. Raises InvalidRequest, TooManyTokens."""
     result = []
     for item in inputs:
+        pause()
         if isinstance(item, str):
-            result.append(prompts.encode_text(item))
+            try:
+                result.append(prompts.encode_text(item, max_tokens))
+            except TooManyTokens as long:
+                if not truncate or len(long.tokens) < max_tokens:
+                    raise
+                result.append(long.tokens)
         elif isinstance(item, list) and all(type(token) is int for token in item):
             result.append(item)
         else:

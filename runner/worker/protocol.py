@@ -29,6 +29,7 @@ Worker to daemon
     step      deltas                       [[id, delta], ...] of one engine step; may be none
     reply     id, result
     error     id, error                    the request with this id has ended
+    lost                                   a thread does not come back from what it does
 """
 
 from __future__ import annotations

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-Pair = Callable[[str, str], list[int]]
+from runner.backends.backend import PairEncoder, TooManyTokens
 
 
-def rerank_tokens(pair: Pair, query: str, document: str, max_tokens: int | None) -> list[int]:
+def rerank_tokens(pair: PairEncoder, query: str, document: str, max_tokens: int) -> list[int]:
     """The tokens of the pair, with as much of the document's beginning as leaves max_tokens; when
-    the query alone has more, the whole pair comes back for the engine to refuse. max_tokens None:
-    the whole pair."""
-    tokens = pair(query, document)
-    if max_tokens is None or len(tokens) <= max_tokens:
-        return tokens
-    found, low, high = None, 0, len(document) - 1
+    the query alone has more, the whole pair comes back for the engine to refuse, or
+    TooManyTokens is raised."""
+    found, low, high = None, 0, len(document)
+    length = high
     while low <= high:
-        length = (low + high) // 2
-        attempt = pair(query, document[:length])
-        if len(attempt) <= max_tokens:
-            found, low = attempt, length + 1
+        tokens = _attempt(pair, query, document[:length], max_tokens)
+        if tokens is not None:
+            found, low = tokens, length + 1
         else:
             high = length - 1
-    return tokens if found is None else found
+        length = (low + high) // 2
+    return pair(query, document, max_tokens) if found is None else found
+
+
+def _attempt(pair: PairEncoder, query: str, document: str, max_tokens: int) -> list[int] | None:
+    try:
+        tokens = pair(query, document, max_tokens)
+    except TooManyTokens:
+        return None
+    return tokens if len(tokens) <= max_tokens else None

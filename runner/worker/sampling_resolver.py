@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import replace
 
-from runner.backends.backend import Tokenizer
+from runner.backends.backend import Tokenizer, TooManyTokens
 from runner.backends.dry_breakers import Breakers, find_breakers
+from runner.backends.turns import pause
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
 
 MAX_KNOWN_BREAKERS = 32
 MAX_BIASED_TOKENS = 4096
+MAX_BREAKERS = 64  # each is looked for in the whole vocabulary
 
 
 class SamplingResolver:
@@ -36,19 +38,29 @@ class SamplingResolver:
         return params
 
     def _biases(self, texts: tuple[tuple[str, float], ...]) -> list[tuple[int, float]]:
-        found = [
-            (token, bias)
-            for text, bias in texts
-            for token in set(self._tokenizer.encode(text, add_bos=False, parse_special=True))
-        ]
-        if len(found) > MAX_BIASED_TOKENS:
-            raise InvalidRequest(
-                f"logit_bias: the texts have {len(found)} tokens, at most {MAX_BIASED_TOKENS}",
-                param="logit_bias",
-            )
+        found: list[tuple[int, float]] = []
+        for text, bias in texts:
+            pause()
+            try:
+                tokens = self._tokenizer.encode(
+                    text, add_bos=False, parse_special=True, max_tokens=MAX_BIASED_TOKENS
+                )
+            except TooManyTokens as long:
+                tokens = long.tokens
+            found += ((token, bias) for token in set(tokens))
+            if max(len(tokens), len(found)) > MAX_BIASED_TOKENS:
+                raise InvalidRequest(
+                    f"logit_bias: the texts have more than {MAX_BIASED_TOKENS} tokens",
+                    param="logit_bias",
+                )
         return found
 
     def _breakers(self, texts: tuple[str, ...]) -> Breakers:
+        if len(texts) > MAX_BREAKERS:
+            raise InvalidRequest(
+                f"dry_sequence_breakers: there are {len(texts)}, at most {MAX_BREAKERS} are taken",
+                param="dry_sequence_breakers",
+            )
         known = self._known.get(texts)
         if known is None:
             known = self._known[texts] = find_breakers(self._tokenizer, texts)

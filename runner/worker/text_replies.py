@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from runner.errors import InvalidRequest, Unsupported
+from runner.backends.backend import TooManyTokens
+from runner.backends.turns import pause
+from runner.errors import ContextOverflow, InvalidRequest, Unsupported
 from runner.types import GenerateRequest
 from runner.worker.images import images_of
 from runner.worker.json_codec import from_json
@@ -16,12 +18,30 @@ from runner.worker.loader import ModelRuntime
 
 Frame = dict[str, Any]
 TextReply = Callable[[ModelRuntime, Frame], Frame]
+MAX_TOKENS = 1_000_000  # listed or counted; no model reads as many
+_TOKENS_A_TURN = 1 << 12
+
+
+def text_reply(op: str, runtime: ModelRuntime, frame: Frame) -> Frame:
+    """The reply to a frame of TEXT_REPLIES. Raises InvalidRequest, Unsupported, and
+    ContextOverflow for a text of more than MAX_TOKENS."""
+    try:
+        return TEXT_REPLIES[op](runtime, frame)
+    except TooManyTokens as long:
+        raise ContextOverflow(
+            f"prompt is too long: it has at least {long.count} tokens, at most {MAX_TOKENS} are "
+            "counted; send it in parts",
+            prompt_tokens=long.count,
+            context_length=MAX_TOKENS,
+        ) from None
 
 
 def _tokenize(runtime: ModelRuntime, frame: Frame) -> Frame:
+    text = frame["text"]
     if frame.get("add_special", True):
-        return {"tokens": runtime.prompts.encode_text(frame["text"])}
-    tokens = runtime.model.tokenizer.encode(frame["text"], add_bos=False, parse_special=False)
+        return {"tokens": runtime.prompts.encode_text(text, MAX_TOKENS)}
+    encode = runtime.model.tokenizer.encode
+    tokens = encode(text, add_bos=False, parse_special=False, max_tokens=MAX_TOKENS)
     return {"tokens": tokens}
 
 
@@ -37,12 +57,16 @@ def _pieces(runtime: ModelRuntime, frame: Frame) -> Frame:
 
 def _token_bytes(runtime: ModelRuntime, tokens: list[int]) -> list[bytes]:
     tokenizer = runtime.model.tokenizer
-    for token in tokens:
-        if not 0 <= token < tokenizer.vocabulary:
-            raise InvalidRequest(
-                f"token {token} is not in the vocabulary (0 to {tokenizer.vocabulary - 1})"
-            )
-    return [tokenizer.piece(token) for token in tokens]
+    wrong = next((token for token in tokens if not 0 <= token < tokenizer.vocabulary), None)
+    if wrong is not None:
+        raise InvalidRequest(
+            f"token {wrong} is not in the vocabulary (0 to {tokenizer.vocabulary - 1})"
+        )
+    pieces: list[bytes] = []
+    for start in range(0, len(tokens), _TOKENS_A_TURN):
+        pause()
+        pieces += map(tokenizer.piece, tokens[start : start + _TOKENS_A_TURN])
+    return pieces
 
 
 def _render(runtime: ModelRuntime, frame: Frame) -> Frame:
@@ -50,7 +74,8 @@ def _render(runtime: ModelRuntime, frame: Frame) -> Frame:
 
 
 def _count(runtime: ModelRuntime, frame: Frame) -> Frame:
-    return {"count": len(runtime.prompts.encode(from_json(GenerateRequest, frame["request"])))}
+    request = from_json(GenerateRequest, frame["request"])
+    return {"count": len(runtime.prompts.encode(request, MAX_TOKENS))}
 
 
 def _encode(runtime: ModelRuntime, frame: Frame) -> Frame:
@@ -60,7 +85,7 @@ def _encode(runtime: ModelRuntime, frame: Frame) -> Frame:
             "the tokens of messages with images cannot be listed; their number can be counted",
             param="messages",
         )
-    return {"tokens": runtime.prompts.encode(request)}
+    return {"tokens": runtime.prompts.encode(request, MAX_TOKENS)}
 
 
 TEXT_REPLIES: dict[str, TextReply] = {

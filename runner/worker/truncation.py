@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from runner.backends.backend import TooManyTokens
+from runner.backends.turns import pause
 from runner.engine.images import ImageParts
 from runner.errors import InvalidRequest
 from runner.types import GenerateRequest, Message
@@ -35,22 +37,30 @@ def fit_prompt(prompts: PromptEncoder, request: GenerateRequest, context: int) -
     """The prompt of a request. When it does not fit into context tokens and the request allows
     it, the fewest oldest turns are left out with which it does and leaves the answer what that
     may have at most, or a quarter of the context; around a gap, what is far from it. Where nothing
-    helps, the whole prompt comes back and is for the engine to refuse. Raises InvalidRequest."""
+    helps, the whole prompt comes back and is for the engine to refuse, or TooManyTokens is raised.
+    Raises InvalidRequest."""
     reserve = max(1, min(request.max_tokens or context, context // ANSWER_SHARE))
     if request.infill is not None:
         return EncodedPrompt(prompts.fill_in(request.infill, context - reserve), "")
-    tokens, answer_prefix = prompts.prepare(request)
-    whole = EncodedPrompt(tokens, answer_prefix)
-    if not request.truncate_messages or request.messages is None or len(tokens) < context:
-        return whole
-    turns = droppable_turns(request.messages)
+    whole: EncodedPrompt | TooManyTokens
+    try:
+        tokens, answer_prefix = prompts.prepare(request, context)
+        whole = EncodedPrompt(tokens, answer_prefix)
+        if not request.truncate_messages or request.messages is None or len(tokens) < context:
+            return whole
+    except TooManyTokens as long:
+        whole = long
+    messages = request.messages if request.truncate_messages else None
+    turns = droppable_turns(messages or ())
     prompt = _fewest(prompts, request, turns, context - reserve)
     if prompt is None:
+        if isinstance(whole, TooManyTokens):
+            raise whole
         return whole
     log.warning(
-        "request %s: its prompt of %d tokens is longer than the context of %d; the %d oldest"
+        "request %s: its prompt is longer than the context of %d tokens; the %d oldest"
         " messages were left out, %d tokens remain",
-        *(request.id, len(tokens), context, prompt.messages_dropped, len(prompt.tokens)),
+        *(request.id, context, prompt.messages_dropped, len(prompt.tokens)),
     )
     return prompt
 
@@ -109,8 +119,8 @@ def _fewest(
     low, high = 1, len(turns)
     while low <= high:
         count = (low + high) // 2
-        attempt = _without(prompts, request, turns[:count])
-        if len(attempt.tokens) <= max_tokens:
+        attempt = _without(prompts, request, turns[:count], max_tokens)
+        if attempt is not None and len(attempt.tokens) <= max_tokens:
             found, high = attempt, count - 1
         else:
             low = count + 1
@@ -118,9 +128,17 @@ def _fewest(
 
 
 def _without(
-    prompts: PromptEncoder, request: GenerateRequest, turns: Sequence[Sequence[int]]
-) -> EncodedPrompt:
+    prompts: PromptEncoder,
+    request: GenerateRequest,
+    turns: Sequence[Sequence[int]],
+    max_tokens: int,
+) -> EncodedPrompt | None:
+    """The prompt without these turns. None: it has more than max_tokens, however many."""
     dropped = {index for turn in turns for index in turn}
     kept = tuple(m for index, m in enumerate(request.messages or ()) if index not in dropped)
-    tokens, answer_prefix = prompts.prepare(replace(request, messages=kept))
+    pause()
+    try:
+        tokens, answer_prefix = prompts.prepare(replace(request, messages=kept), max_tokens)
+    except TooManyTokens:
+        return None
     return EncodedPrompt(tokens, answer_prefix, len(dropped))

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import psutil
 
-from runner.models.watchdog import STATS_TIMEOUT_S
+from runner.models.watchdog import GRACE_S
 from tests.conftest import RunningDaemon, StartDaemon
 
 CHAT = "/v1/chat/completions"
@@ -117,7 +117,7 @@ def test_idle_models_leave_while_another_hangs_and_it_is_ended_in_time(
             assert not answer.done()
         assert not answer.done()
         assert answer.result().json()["error"]["code"] == "worker_timeout"
-        assert limit_s <= time.monotonic() - began_s < limit_s + STATS_TIMEOUT_S
+        assert limit_s <= time.monotonic() - began_s < limit_s + 10 * GRACE_S
 
 
 def test_a_stopped_process_is_ended_after_the_step_timeout(start_daemon: StartDaemon) -> None:

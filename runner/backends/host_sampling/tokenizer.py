@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 from llama_cpp import llama_cpp as native
 
-from runner.backends.backend import Tokenizer
+from runner.backends.backend import Tokenizer, TooManyTokens
+from runner.backends.host_sampling.text_cuts import MAX_PART_BYTES, WHOLE_BYTES, Part, TextCuts
+from runner.backends.turns import pause
+from runner.errors import InvalidRequest
 
 
 class LlamaCppTokenizer(Tokenizer):
@@ -23,11 +26,51 @@ class LlamaCppTokenizer(Tokenizer):
         self.bos = _token(native.llama_vocab_bos(vocabulary))
         self.eos = _token(native.llama_vocab_eos(vocabulary))
         self._pieces: list[bytes | None] = [None] * self.vocabulary
+        self._cuts: TextCuts | None = None  # made for the first long text
 
-    def encode(self, text: str, *, add_bos: bool, parse_special: bool) -> list[int]:
+    def encode(
+        self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
+    ) -> list[int]:
         """See Tokenizer.encode. add_bos also adds what else the
         vocabulary asks for (SEP or EOS of embedding models). A lone surrogate becomes U+FFFD."""
         data = _utf8(text)
+        if len(data) <= WHOLE_BYTES:
+            return self._encode(data, add_bos, parse_special)
+        around = self._encode(b"", add_bos, parse_special)
+        has_bos = native.llama_vocab_type(self._handle) == native.LLAMA_VOCAB_TYPE_WPM
+        head = 1 if has_bos or native.llama_vocab_get_add_bos(self._handle) else 0
+        tokens = around[:head]
+        for part in self._text_cuts().parts(data, parse_special=parse_special):
+            if max_tokens is not None and len(tokens) > max_tokens:
+                raise TooManyTokens(len(tokens), tokens)
+            self._check(part, tokens, max_tokens)
+            lead = len(self._encode(part.lead, False, parse_special)) if part.lead else 0
+            tokens += self._encode(part.lead + part.data, False, parse_special)[lead:]
+            pause()
+        return tokens + around[head:]
+
+    def _check(self, part: Part, tokens: list[int], max_tokens: int | None) -> None:
+        """Raises for what takes too long in one: TooManyTokens where it cannot be few, else
+        InvalidRequest."""
+        size = len(part.data)
+        if size <= WHOLE_BYTES:
+            return
+        least = len(tokens) + self._text_cuts().min_tokens(part.data)
+        if max_tokens is not None and least > max_tokens:
+            raise TooManyTokens(least, tokens)
+        if size > MAX_PART_BYTES and self._text_cuts().possible:
+            raise InvalidRequest(
+                f"the text has a stretch of {size} bytes in which it cannot be cut (one word, or "
+                f"white space only); at most {MAX_PART_BYTES} can be tokenized: break it up"
+            )
+
+    def _text_cuts(self) -> TextCuts:
+        if self._cuts is None:
+            letter = b"".join(map(self.piece, self._encode(b"a", False, False)))
+            self._cuts = TextCuts(self._handle, self.piece, letter)
+        return self._cuts
+
+    def _encode(self, data: bytes, add_bos: bool, parse_special: bool) -> list[int]:
         capacity = len(data) + 2  # a token covers at least a byte; BOS and EOS may be added
         while True:
             tokens = np.empty(capacity, np.int32)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_cpp import llama_cpp as native
 
-from runner.backends.backend import Backend, Capacity, LoadedBackend, LoadProgress
+from runner.backends.backend import Backend, Capacity, LoadedBackend, LoadProgress, PairEncoder
 from runner.backends.host_sampling import native_log
 from runner.backends.host_sampling.library import chat_template, start_library
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
@@ -35,7 +35,7 @@ from runner.backends.llamacpp.parameters import (
     max_draft_tokens,
     model_parameters,
 )
-from runner.backends.llamacpp.reranker import PairEncoder, create_reranker
+from runner.backends.llamacpp.reranker import create_reranker
 from runner.errors import ModelLoadFailed
 from runner.types import LoadPlan
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from llama_cpp import llama_cpp as native
 
-from runner.backends.backend import BackendError, Capacity, Row
+from runner.backends.backend import BackendError, Capacity, PairEncoder, Row
 from runner.backends.host_sampling.library import chat_template
 from runner.backends.host_sampling.tokenizer import LlamaCppTokenizer
 from runner.backends.llamacpp.context import Context
@@ -22,7 +22,6 @@ from runner.backends.llamacpp.embedding import LlamaCppEmbeddingBackend, metadat
 from runner.backends.llamacpp.segment_embeddings import SegmentEmbeddings, read_segment_embeddings
 from runner.errors import ModelLoadFailed
 
-PairEncoder = Callable[[str, str], list[int]]
 _YES_NO_ARCHITECTURES = ("qwen3", "qwen3vl")  # llama.cpp gives the probabilities of "yes" and "no"
 _PLACEHOLDER = re.compile(r"\{(query|document)\}")
 
@@ -108,8 +107,11 @@ def separator_encoder(tokenizer: LlamaCppTokenizer) -> PairEncoder:
         last = [tokenizer.eos]
     between = last * 2 if last and tokenizer.text(last[0]) == "</s>" else last
 
-    def pair(query: str, document: str) -> list[int]:
-        texts = [tokenizer.encode(t, add_bos=False, parse_special=False) for t in (query, document)]
+    def pair(query: str, document: str, max_tokens: int | None = None) -> list[int]:
+        texts = [
+            tokenizer.encode(text, add_bos=False, parse_special=False, max_tokens=max_tokens)
+            for text in (query, document)
+        ]
         return [*first, *texts[0], *between, *texts[1], *last]
 
     return pair
@@ -120,7 +122,7 @@ def template_encoder(tokenizer: LlamaCppTokenizer, template: str) -> PairEncoder
     the texts do not."""
     parts = _template_parts(tokenizer, template)
 
-    def pair(query: str, document: str) -> list[int]:
+    def pair(query: str, document: str, max_tokens: int | None = None) -> list[int]:
         texts = {"query": query, "document": document}
         tokens: list[int] = []
         for part in parts:
@@ -128,7 +130,9 @@ def template_encoder(tokenizer: LlamaCppTokenizer, template: str) -> PairEncoder
                 tokens.append(part)
             else:
                 text = _PLACEHOLDER.sub(lambda place: texts[place.group(1)], part)
-                tokens += tokenizer.encode(text, add_bos=False, parse_special=False)
+                tokens += tokenizer.encode(
+                    text, add_bos=False, parse_special=False, max_tokens=max_tokens
+                )
         return tokens
 
     return pair

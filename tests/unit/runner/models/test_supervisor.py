@@ -186,7 +186,7 @@ send({{"op": "step", "deltas": [["1", {{"text": "b", "token_count": 1, "finish":
 receive()
 """
     )
-    monkeypatch.setattr(watchdog, "STATS_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(watchdog, "GRACE_S", 0.05)
     worker = await start(monkeypatch, script, Timeouts(step_s=1.0))
     assert await answer(worker) == "b"
     await worker.close()
@@ -195,7 +195,7 @@ receive()
 async def test_requests_of_a_stuck_worker_do_not_wait_for_its_process_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watchdog, "STATS_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(watchdog, "GRACE_S", 0.05)
     kill = WorkerProcess.kill
     monkeypatch.setattr(WorkerProcess, "kill", lambda self: None)  # as on a starved machine
     worker = await start(monkeypatch, READY + "time.sleep(600)\n", Timeouts(step_s=0.2))

@@ -158,10 +158,10 @@ def test_arguments_that_are_no_json_stay_text() -> None:
 
 
 def test_inputs_are_texts_or_tokens() -> None:
-    assert inputs_to_tokens(["a", [1, 2]], prompts()) == [[BOS, 97], [1, 2]]
+    assert inputs_to_tokens(["a", [1, 2]], prompts(), 100, truncate=False) == [[BOS, 97], [1, 2]]
     for wrong in (3, [1, "a"], [True], None):
         with pytest.raises(InvalidRequest):
-            inputs_to_tokens([wrong], prompts())
+            inputs_to_tokens([wrong], prompts(), 100, truncate=False)
 
 
 GO_MESSAGES = (
