@@ -226,7 +226,7 @@ class Settings:
     step_timeout: float | None = _setting(
         parse_duration,
         120.0,
-        "maximum time for one engine step before the worker is ended",
+        "maximum time for one engine step before the worker is ended, and for preparing an image",
     )
     drain_timeout: float | None = _setting(
         parse_duration, 30.0, "how long a stopping daemon waits for streams to finish"
