@@ -20,6 +20,7 @@ from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, KeyRing, Scope
 from runner.server.peer import STATE, Peer
 from runner.server.rate_limits import client_at
+from runner.socket_owner import is_trusted
 
 Needed = Scope | Literal["public"]
 
@@ -86,11 +87,12 @@ async def _without_keys(http: HttpRequest, address: str) -> Caller | None:
     """Who may use a daemon that has no keys: its own user, and others where the settings open it
     to them."""
     peer, settings = _peer(http), http.services.settings
-    is_owner = peer is not None and await peer.is_owner()
-    is_local = peer is not None and peer.is_loopback
-    if not is_owner and not settings.insecure_public and not (is_local and settings.insecure_local):
-        return None
     uid = None if peer is None else await peer.uid()
+    is_owner = is_trusted(uid)
+    if not is_owner and not settings.insecure_public:
+        is_local = peer is not None and peer.is_loopback
+        if not (is_local and settings.insecure_local):
+            return None
     return Caller(share=address if uid is None else f"uid {uid}", trusted=is_owner)
 
 
@@ -133,9 +135,12 @@ def _check_rate(http: HttpRequest, client: str) -> None:
 
 def _given(headers: Headers) -> list[str]:
     """The different keys of a request."""
-    found = dict.fromkeys(text.strip() for text in headers.getlist("x-api-key"))
-    for value in headers.getlist("authorization"):
-        scheme, _, rest = value.strip().partition(" ")
-        if scheme.lower() == "bearer":
-            found[rest.strip()] = None
-    return [text for text in found if text]
+    found = []
+    for name, value in headers.items():
+        text = value.strip() if name == "x-api-key" else ""
+        if name == "authorization":
+            scheme, _, rest = value.strip().partition(" ")
+            text = rest.strip() if scheme.lower() == "bearer" else ""
+        if text and text not in found:
+            found.append(text)
+    return found

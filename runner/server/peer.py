@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from runner.socket_owner import Endpoint, connected_uid, is_slow, is_trusted
+from runner.socket_owner import Endpoint, connected_uid, is_slow
 
 STATE = "peer"  # the name under which a connection's Peer is in its requests' scope["state"]
 
@@ -43,10 +43,6 @@ class Peer:
             self._uid = uid if self._is_connected() else None
             self._asked = True
         return self._uid
-
-    async def is_owner(self) -> bool:
-        """Whether it is the daemon's own user, or root."""
-        return is_trusted(await self.uid())
 
     def _is_connected(self) -> bool:
         """Whether the connection lasts: its port may be another process's as soon as it has

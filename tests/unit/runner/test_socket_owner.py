@@ -88,6 +88,17 @@ def test_other_machines_have_no_user_here() -> None:
     assert serving_uid(here, there) is None
 
 
+@pytest.mark.parametrize(
+    ("own", "trusted"), [(1000, (1000, 0)), (0, (0,)), (socket_owner._OVERFLOW, (0,))]
+)
+def test_only_this_user_and_root_are_trusted_and_nobody_is_nobody(
+    own: int, trusted: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: own)
+    users = (None, 0, 1000, 1001, socket_owner._OVERFLOW)
+    assert tuple(uid for uid in users if socket_owner.is_trusted(uid)) == tuple(sorted(trusted))
+
+
 @needs_two_users
 def test_another_users_socket_is_that_users(way: str) -> None:
     with (
