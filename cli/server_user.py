@@ -1,7 +1,7 @@
 """Whose program holds the port that a command is about to send its key and its text to.
 
 Anybody on this machine can listen at hearth's port while no daemon runs. Asked of each connection
-over loopback before anything is sent. Knows nothing of what is sent.
+within this machine before anything is sent. Knows nothing of what is sent.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def check_server(settings: Settings) -> Callable[[socket.socket], None]:
     answered: set[str] = set()
 
     def check(connection: socket.socket) -> None:
-        from runner.socket_owner import Endpoint, is_slow, is_trusted, serving_uid
+        from runner.socket_owner import Endpoint, is_local, is_slow, is_trusted, serving_uid
 
         end, other = (
             Endpoint.of(name) for name in (connection.getpeername(), connection.getsockname())
         )
-        if not end.address.is_loopback or (is_slow() and answered):
+        if not is_local(end, other) or (is_slow() and answered):
             return
         uid = serving_uid(end, other)
         if not is_trusted(uid) and not _is_named(settings.daemon_user, uid):

@@ -123,6 +123,16 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def _hosts(text: str) -> tuple[str, ...]:
+    words = _words(text)
+    for word in words:
+        parts = urlsplit(f"//{word}")
+        bare = parts.netloc == word and "@" not in word and parts.hostname
+        if not bare or parts.port == 0 or word.endswith(":"):
+            raise ValueError("use hosts such as registry.lan:5000, [fd00::1]:5000 or 10.0.0.5")
+    return words
+
+
 def _choice(*allowed: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         word = text.strip().lower()
@@ -248,7 +258,7 @@ class Settings:
         "1: without API keys, every user and program of this machine has full access",
     )
     private_registries: tuple[str, ...] = _setting(
-        _words,
+        _hosts,
         (),
         "hosts at private addresses that API keys with the scope pull may pull from, "
         "comma-separated, such as registry.lan:5000",

@@ -71,10 +71,15 @@ def sees_all_users() -> bool:
     return _IS_LINUX
 
 
+def is_local(end: Endpoint, other: Endpoint) -> bool:
+    """Whether both ends of a connection are of this machine."""
+    return end.address == other.address or (end.address.is_loopback and other.address.is_loopback)
+
+
 def connected_uid(end: Endpoint, other: Endpoint) -> int | None:
-    """The user whose process holds the socket at end that is connected to other, both of this
-    machine's loopback; None when no process has it any more, or it cannot be told."""
-    if not (end.address.is_loopback and other.address.is_loopback):
+    """The user whose process holds the socket at end that is connected to other; None for one of
+    another machine, one that no process has any more, and where it cannot be told."""
+    if not is_local(end, other):
         return None
     if not _IS_LINUX:
         return _own_uid(end, other)
@@ -85,7 +90,7 @@ def serving_uid(end: Endpoint, other: Endpoint) -> int | None:
     """The user whose process answers other at end: that of the connection's socket, or of the one
     that listens while the connection waits to be accepted."""
     accepted = connected_uid(end, other)
-    if accepted is not None or not end.address.is_loopback:
+    if accepted is not None or not is_local(end, other):
         return accepted
     if not _IS_LINUX:
         return _own_uid(end, None)

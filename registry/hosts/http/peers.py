@@ -7,8 +7,10 @@ no redirects. Connections through a proxy are its own affair: it looks the names
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpcore
 import httpx
@@ -101,9 +103,10 @@ def not_public(host: str, port: int) -> RemoteRefused:
 def _named(hosts: Iterable[str]) -> set[tuple[str, int]]:
     found = set()
     for text in hosts:
-        url = httpx.URL(f"//{text}")
-        ports = _PORTS if url.port is None else (url.port,)
-        found |= {(url.host.lower(), port) for port in ports}
+        with contextlib.suppress(ValueError):  # what is no host is the name of none
+            parts = urlsplit(f"//{text}")
+            ports = _PORTS if parts.port is None else (parts.port,)
+            found |= {(str(parts.hostname), port) for port in ports}
     return found
 
 

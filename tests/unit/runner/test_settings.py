@@ -196,3 +196,17 @@ def test_the_variable_that_counts_is_known(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("OLLAMA_HOST", "b")
     monkeypatch.setenv("OLLAMA_ORIGINS", "c")
     assert (host_source(), source("origins")) == (" (OLLAMA_HOST)", "OLLAMA_ORIGINS")
+
+
+def test_private_registries_are_hosts_with_or_without_a_port() -> None:
+    text = "registry.lan:5000, 10.0.0.5,[fd00::1]:5000"
+    hosts = load({"HEARTH_PRIVATE_REGISTRIES": text}).private_registries
+    assert hosts == ("registry.lan:5000", "10.0.0.5", "[fd00::1]:5000")
+
+
+@pytest.mark.parametrize(
+    "text", ["http://x:5000", "x/y", "u@x", "x:0", "x:99999", "x:", ":5000", "[::1", "x:port"]
+)
+def test_what_is_no_host_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="HEARTH_PRIVATE_REGISTRIES"):
+        load({"HEARTH_PRIVATE_REGISTRIES": text})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner import socket_owner
-from runner.socket_owner import Endpoint, connected_uid, serving_uid
+from runner.socket_owner import Endpoint, connected_uid, is_local, serving_uid
 from tests.other_user import UID, holding_a_port, needs_two_users
 
 Pair = tuple[socket.socket, socket.socket]
@@ -86,6 +86,11 @@ def test_other_machines_have_no_user_here() -> None:
     assert connected_uid(here, there) is None
     assert connected_uid(there, here) is None
     assert serving_uid(here, there) is None
+    assert not is_local(here, there)
+
+
+def test_two_ends_with_one_address_are_of_this_machine() -> None:
+    assert is_local(Endpoint.of(("192.0.2.1", 1)), Endpoint.of(("192.0.2.1", 2)))
 
 
 @pytest.mark.parametrize(
