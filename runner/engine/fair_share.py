@@ -19,8 +19,8 @@ from typing import Final
 OUTPUT_COST: Final = 5  # of an output token, in prompt tokens: about what services ask for them
 QUANTUM: Final = 128 * OUTPUT_COST  # a place changes hands when one has had so much more
 MAX_DEBT: Final = QUANTUM  # of one who comes back
-FRESH_TOKENS: Final = 128  # a request with fewer has a head start
 HEAD_START: Final = 2 * (MAX_DEBT + QUANTUM)  # enough to take a place from any that has none
+FRESH_TOKENS: Final = 128  # of a request, over which its head start ends
 MAX_CLIENTS: Final = 4096  # whose counters are kept although they are gone
 
 
@@ -86,9 +86,10 @@ class FairShare:
             for client in clients:
                 self._served[client] += OUTPUT_COST
 
-    def turn(self, client: str, fresh: bool = False) -> Turn:
-        """Of a request of the client: the smaller one goes first. fresh: it has a head start."""
-        return self.running[client], self._served[client] - fresh * HEAD_START
+    def turn(self, client: str, output_tokens: int = FRESH_TOKENS) -> Turn:
+        """Of a request of the client that has so many: the smaller one goes first."""
+        fresh = max(0, FRESH_TOKENS - output_tokens)
+        return self.running[client], self._served[client] - fresh * HEAD_START // FRESH_TOKENS
 
     def _raise_floor(self) -> None:
         served = (self._served[client] for client in self.running or self._present)

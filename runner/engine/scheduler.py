@@ -222,7 +222,7 @@ class Scheduler:
         return other and same and less and len(sequence.tokens) < running.pending
 
     def _turn(self, sequence: Sequence) -> Turn:
-        return self.share.turn(sequence.client, sequence.fresh)
+        return self.share.turn(sequence.client, sequence.output_tokens)
 
     def _preempt(self, running: RunningSequence) -> None:
         self.discard(running)

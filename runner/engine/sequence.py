@@ -15,7 +15,6 @@ from typing import Protocol
 from runner.backends.backend import HiddenState, SampledToken, Sampler, TokenMask
 from runner.engine.context_shift import ContextShift
 from runner.engine.detokenize import Detokenizer, TokenText, TokenTexts
-from runner.engine.fair_share import FRESH_TOKENS
 from runner.engine.images import SequenceImages
 from runner.engine.prefix_cache import SlotSource
 from runner.engine.prompt_logprobs import PromptLogprobs
@@ -149,11 +148,6 @@ class Sequence:
         return (priority, int(self.hidden is not None), self.arrival)
 
     @property
-    def fresh(self) -> bool:
-        """Whether it has hardly an answer yet."""
-        return self._output_tokens < FRESH_TOKENS
-
-    @property
     def unscored(self) -> bool:
         """True while log-probabilities of the prompt are to be computed."""
         return self.prompt_logprobs is not None and not self.prompt_logprobs.complete
@@ -269,7 +263,7 @@ class Sequence:
     def _finish(self, reason: FinishReason, now_s: float, matched: str | None = None) -> Finish:
         tokens: tuple[int, ...] = ()
         if self.return_tokens and self.images is None:  # which no client could send back
-            at_end = self._output_tokens > 0 and self._texts[self.tokens[-1]].is_end
+            at_end = self.output_tokens > 0 and self._texts[self.tokens[-1]].is_end
             tokens = tuple(self.tokens[:-1] if at_end else self.tokens)
         return Finish(
             reason,
@@ -285,7 +279,7 @@ class Sequence:
         """The one that ends the sequence."""
         if self._repeats:
             return "repetition"
-        if self.max_tokens is not None and self._output_tokens >= self.max_tokens:
+        if self.max_tokens is not None and self.output_tokens >= self.max_tokens:
             return "num_predict"
         return "context" if self.shift is None else "generation"
 
@@ -295,7 +289,7 @@ class Sequence:
         return 0 if self.shift is None else self.shift.shifted
 
     @property
-    def _output_tokens(self) -> int:
+    def output_tokens(self) -> int:
         """Tokens of the answer, those that have left included."""
         return len(self.tokens) + self._shifted - self.prompt_length
 
@@ -307,7 +301,7 @@ class Sequence:
         return Usage(
             prompt_tokens=self.prompt_length,
             cached_tokens=self.cached or 0,
-            completion_tokens=self._output_tokens,
+            completion_tokens=self.output_tokens,
             queue_s=started_s - timing.arrived_s,
             prefill_s=first_s - started_s,
             decode_s=now_s - first_s,

@@ -51,7 +51,7 @@ class WaitingQueue:
             at = passed.get(client, 0)
             if at < len(queue):
                 priority, _, arrival = queue[at].order
-                claim = (priority, self._share.turn(client, queue[at].fresh), arrival)
+                claim = (priority, self._share.turn(client, queue[at].output_tokens), arrival)
                 if least is None or claim < least:
                     best, least = queue[at], claim
         return best

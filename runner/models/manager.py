@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -58,7 +59,11 @@ class Manager:
         start: StartWorker = WorkerHandle.start,
         memory: MemoryTracker | None = None,
         observer: Observer | None = None,
+        client: Callable[[], str] = lambda: "",
     ) -> None:
+        """client: for whom the task that calls wants a lease."""
+        self._client = client
+        self._leases: Counter[str] = Counter()  # by client, the waiting ones too
         self._library = library
         self.settings = settings
         self._start_worker = start
@@ -102,9 +107,22 @@ class Manager:
         Raises ModelNotFound, QueueFull, InsufficientMemory, ShuttingDown, and what loading
         raises.
         """
+        client = self._client()
+        self._admit(client)
+        self._leases[client] += 1
+        try:
+            async with self._lease(name, options or {}, keep_alive_s) as lease:
+                yield lease
+        finally:
+            self._leases[client] -= 1
+            if not self._leases[client]:
+                del self._leases[client]
+
+    @asynccontextmanager
+    async def _lease(
+        self, name: str, options: Mapping[str, Any], keep_alive_s: float | None
+    ) -> AsyncIterator[Lease]:
         began_s = self._now()
-        self._admit()
-        options = options or {}
         stored = self._library.find(name)
         ready = self._usable(stored, options)
         if ready is not None and ready.load.loaded:
@@ -175,17 +193,22 @@ class Manager:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _admit(self) -> None:
+    def _admit(self, client: str) -> None:
+        """Raises QueueFull where too many wait; but a client that has less than its share of the
+        queue gets in although others have filled it."""
         if self._stopping is not None:
             raise self._stopping
         parallel = max(1, self.settings.num_parallel)
         queued = self._waiting + sum(
             max(0, item.users - parallel) for item in self._loads.values() if item.loaded
         )
-        if queued >= self.settings.max_queue:
+        own = self._leases[client]
+        clients = len(self._leases) + (own == 0)
+        if queued >= self.settings.max_queue and own >= max(1, self.settings.max_queue // clients):
             raise QueueFull(
                 f"{queued} requests are already waiting "
-                f"({source('max_queue')}={self.settings.max_queue}); try again later",
+                f"({source('max_queue')}={self.settings.max_queue}), {own} requests of this client "
+                "wait or are being answered; try again later",
                 retry_after_s=min(60, 1 + queued // parallel),
             )
 

@@ -18,6 +18,7 @@ from runner.models.manager import Manager
 from runner.server import health, key_routes, perplexity
 from runner.server.access import caller_of
 from runner.server.anthropic import messages
+from runner.server.caller import current_caller
 from runner.server.guard import Guard
 from runner.server.keys import KeyRing
 from runner.server.llamacpp import apply_template, infill, rerank, tokenize
@@ -63,7 +64,7 @@ def build_services(
 ) -> Services:
     """The services of a daemon at address. Nothing runs yet: see opened."""
     metrics = Metrics()
-    models = Manager(library, settings, observer=metrics)
+    models = Manager(library, settings, observer=metrics, client=lambda: current_caller().share)
     folder = settings.state_dir / "files"
     database = Database(
         folder / "files.sqlite3", (FILE_TABLES, BATCH_TABLES), "the index of stored files"

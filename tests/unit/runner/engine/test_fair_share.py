@@ -182,7 +182,7 @@ def test_a_client_that_comes_back_has_not_forgotten_what_it_had() -> None:
     share.leave("back")
     share.enter("back")
     assert share.turn("back")[1] == share.turn("here")[1] + MAX_DEBT
-    assert owes((1, share.turn("here")[1]), share.turn("back", fresh=True))
+    assert owes((1, share.turn("here")[1]), share.turn("back", 0))
     share.charge("here", 1_000_000)
     share.leave("back")
     share.enter("back")

@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +110,13 @@ Make = Callable[..., Manager]
 async def make(store: Store, starter: Starter) -> Any:
     made: list[Manager] = []
 
-    def manager(free: int = 32 * GIB, **settings: Any) -> Manager:
+    def manager(
+        free: int = 32 * GIB, client: Callable[[], str] = lambda: "", **settings: Any
+    ) -> Manager:
         values = Settings(**settings)
         memory = MemoryTracker(values, measure=lambda: free + HEADROOM_BYTES)
-        made.append(Manager(Library(store, values, "test"), values, starter, memory))
+        library = Library(store, values, "test")
+        made.append(Manager(library, values, starter, memory, client=client))
         return made[-1]
 
     yield manager
@@ -367,6 +371,28 @@ async def test_more_requests_than_the_queue_holds_are_refused(make: Make, starte
     assert caught.value.details["retry_after_s"] >= 1
     starter.go.set()
     await asyncio.gather(*tasks)
+    await use(manager, "a")
+
+
+async def test_a_client_with_less_than_its_share_of_a_full_queue_gets_in(
+    make: Make, starter: Starter
+) -> None:
+    client = ContextVar("client", default="greedy")
+    manager = make(client=client.get, max_queue=6, num_parallel=1)
+    starter.go.clear()
+    tasks = [asyncio.create_task(use(manager, "a")) for _ in range(6)]
+    await settle()
+    with pytest.raises(QueueFull, match="6 requests of this client"):
+        await use(manager, "a")
+    for name, share in (("second", 3), ("third", 2), ("fourth", 1)):
+        client.set(name)
+        tasks += [asyncio.create_task(use(manager, "a")) for _ in range(share)]
+        await settle()
+        with pytest.raises(QueueFull, match=f"{share} requests of this client"):
+            await use(manager, "a")
+    starter.go.set()
+    await asyncio.gather(*tasks)
+    client.set("greedy")
     await use(manager, "a")
 
 
