@@ -19,6 +19,7 @@ from runner.server import health, key_routes, perplexity
 from runner.server.access import caller_of
 from runner.server.anthropic import messages
 from runner.server.caller import current_caller
+from runner.server.freed_memory import return_small_blocks
 from runner.server.guard import Guard
 from runner.server.keys import KeyRing
 from runner.server.llamacpp import apply_template, infill, rerank, tokenize
@@ -120,10 +121,12 @@ async def opened(services: Services) -> AsyncIterator[None]:
     try:
         await asyncio.to_thread(services.library.seed)
         services.library.on_change = services.models.forget
+        trimming = asyncio.create_task(return_small_blocks())
         try:
             await _resume(services.batches)
             yield
         finally:
+            trimming.cancel()
             await services.batches.close()
             await services.background.close()
             await services.models.close()

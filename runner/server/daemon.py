@@ -25,7 +25,7 @@ from runner.library.library import Library
 from runner.server.app import build_services, create_app
 from runner.server.certificate import check_certificate
 from runner.server.chunked_bodies import ChunkBounds
-from runner.server.freed_memory import return_freed_memory
+from runner.server.freed_memory import return_large_blocks
 from runner.server.keys import FILE_NAME, KeyRing
 from runner.server.logs import set_up
 from runner.server.services import Services
@@ -43,7 +43,7 @@ _CLEAN_UP_S = 5.0  # after the drain, for last events to leave and workers to en
 
 def main() -> int:
     """Serve until a signal. Returns the exit code; see runner.server.__main__."""
-    return_freed_memory()
+    return_large_blocks()
     try:
         settings = load()
     except SettingsError as error:

@@ -17,6 +17,16 @@ MAX_OBJECTS: Final = 1 << 14  # and arrays; 40 ms where each is a part of a mess
 _ESCAPES: Final = (b"\\\\", b'\\"')
 
 
+_PIECE_BYTES: Final = 64 * 1024
+
+
+def check_bounds(text: bytes) -> None:
+    """Count what a whole text holds, in short steps. Raises InvalidRequest."""
+    bounds = JsonBounds()
+    for start in range(0, len(text), _PIECE_BYTES):
+        bounds.add(text[start : start + _PIECE_BYTES])
+
+
 class JsonBounds:
     """Counts the values, keys, objects and arrays of one text. What is no JSON is counted somehow:
     parsing refuses it at its first fault."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -221,4 +222,26 @@ def test_unfinished_bodies_hold_a_bounded_memory_and_give_it_back(daemon: Runnin
     assert refused
     deadline_s = time.monotonic() + 60
     while memory_mib(daemon) > before_mib + 40:  # the daemon hears of 40 closed connections
+        assert time.monotonic() < deadline_s
+
+
+@pytest.mark.slow
+def test_thousands_of_small_unfinished_bodies_stay_below_a_gibibyte(daemon: RunningDaemon) -> None:
+    before_mib, size = memory_mib(daemon), 60 * 1024
+    head = f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size + 1}\r\n\r\n"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(4_096):
+            with contextlib.suppress(OSError):  # a client may not have so many
+                connection = socket.create_connection(("127.0.0.1", daemon.port), TIMEOUT_S)
+                stack.enter_context(connection)
+                connection.sendall(head.encode() + b" " * size)
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", daemon.port)) as connection:
+        connection.request("GET", "/health")
+        assert connection.getresponse().status == 200
+    assert memory_mib(daemon, "VmHWM") < 1024
+    deadline_s = time.monotonic() + 60
+    while memory_mib(daemon) > before_mib + 80:  # the heap is trimmed every 10 s
         assert time.monotonic() < deadline_s

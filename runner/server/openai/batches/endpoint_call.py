@@ -17,6 +17,7 @@ from runner.server.openai.batches.results import LineResponse
 from runner.server.openai.responses import handlers as responses
 from runner.server.routes import Endpoint, routes_of
 from runner.server.services import Services
+from runner.turns import LARGE_BYTES
 
 PRIORITY = 1 << 30  # after every live request that does not ask for the same
 _OWN_RANGE = 1 << 20  # how far a line's own priority moves it
@@ -71,14 +72,15 @@ class _Request:
         }
         self.status = 0
         self.parts: list[bytes] = []
-        self._body: bytes | None = to_json(body)
+        self._left = memoryview(to_json(body))
 
     async def receive(self) -> Message:
-        """The body, then nothing any more."""
-        body, self._body = self._body, None
-        if body is None:
+        """The next piece of the body, then nothing any more."""
+        if not self._left:
             await asyncio.Event().wait()
-        return {"type": "http.request", "body": body or b"", "more_body": False}
+        await asyncio.sleep(0)
+        piece, self._left = self._left[:LARGE_BYTES], self._left[LARGE_BYTES:]
+        return {"type": "http.request", "body": bytes(piece), "more_body": bool(self._left)}
 
     async def send(self, message: Message) -> None:
         """Take a part of the answer."""

@@ -13,7 +13,10 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from runner.errors import InvalidRequest
+from runner.server.json_bounds import check_bounds
 from runner.server.request_body import MAX_BODY_BYTES
+from runner.turns import LARGE_BYTES
 
 MAX_LINES = 50_000
 MAX_LINE_BYTES = MAX_BODY_BYTES
@@ -100,7 +103,11 @@ def read_lines(path: Path, endpoint: str) -> Iterator[InputLine | InputFault]:
 def parse(number: int, data: bytes, endpoint: str) -> InputLine | InputFault:
     """The request on one line."""
     try:
+        if len(data) > LARGE_BYTES:
+            check_bounds(data)
         value = from_json(data, allow_inf_nan=False)
+    except InvalidRequest as error:
+        return InputFault("invalid_body", error.message, number, "body")
     except ValueError as error:
         return InputFault("invalid_json_line", f"the line is not valid JSON: {error}", number)
     if not isinstance(value, dict):

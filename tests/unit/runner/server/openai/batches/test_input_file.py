@@ -55,6 +55,14 @@ def test_any_line_is_a_request_or_a_fault(data: bytes) -> None:
     assert isinstance(parse(1, data, URL), InputLine | InputFault)
 
 
+def test_a_line_may_not_hold_more_than_a_request() -> None:
+    many = {**GOOD, "body": {"model": "m", "messages": [[]] * 20_000}}
+    fault = parse(3, json.dumps(many).encode(), URL)
+    assert isinstance(fault, InputFault)
+    assert (fault.code, fault.line) == ("invalid_body", 3)
+    assert "more than 16384 objects" in fault.message
+
+
 def test_a_file_is_counted_without_blank_lines_and_mark(tmp_path: Path) -> None:
     found = check(file_of(tmp_path, "\ufeff" + good("a"), "", "  ", good("b"), ""), URL)
     assert (found.total, found.model, found.faults) == (2, "m", [])
