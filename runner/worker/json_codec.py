@@ -14,7 +14,18 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+_LARGE_BYTES = 192 * 1024
 _SCALARS = (int, float, str, bool)
+
+
+class LargeBytes:
+    """Bytes that whoever sends the JSON puts into it as base64, piece by piece: all of an image at
+    once would hold up everything else."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
 class _Codec(NamedTuple):
@@ -44,7 +55,7 @@ def _codec(hint: Any) -> _Codec:
     if dataclasses.is_dataclass(hint):
         return _dataclass(hint)
     if hint is bytes:
-        return _Codec(lambda value: base64.b64encode(value).decode("ascii"), base64.b64decode)
+        return _Codec(_bytes_to_json, base64.b64decode)
     if origin in (UnionType, Union):  # a Literal or None is the latter
         kinds = [item for item in arguments if item is not NoneType]
         if len(kinds) == 1:
@@ -64,6 +75,12 @@ def _codec(hint: Any) -> _Codec:
     if origin is Mapping:
         return _Codec(None, _checked(lambda value: isinstance(value, dict), hint))
     raise TypeError(f"no JSON for {hint}")
+
+
+def _bytes_to_json(value: bytes) -> str | LargeBytes:
+    if len(value) > _LARGE_BYTES:
+        return LargeBytes(value)
+    return base64.b64encode(value).decode("ascii")
 
 
 def _checked(fits: Callable[[Any], bool], hint: Any) -> Callable[[Any], Any]:

@@ -37,7 +37,7 @@ from __future__ import annotations
 import json
 import struct
 from asyncio import IncompleteReadError, StreamReader
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -63,12 +63,17 @@ class ProtocolError(Exception):
     """The other side sent something that is no frame."""
 
 
-def encode_frame(frame: Mapping[str, Any], max_bytes: int | None = None) -> bytes:
-    """The bytes of a frame. Raises ProtocolError when it is longer than max_bytes (None:
-    MAX_FRAME_BYTES), or holds what is not JSON or nests too deeply."""
+def encode_frame(
+    frame: Mapping[str, Any],
+    max_bytes: int | None = None,
+    default: Callable[[Any], str] | None = None,
+) -> bytes:
+    """The bytes of a frame. default: gives what stands for something that is not JSON. Raises
+    ProtocolError when it is longer than max_bytes (None: MAX_FRAME_BYTES), or holds what is not
+    JSON or nests too deeply."""
     limit = MAX_FRAME_BYTES if max_bytes is None else max_bytes
     try:
-        text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False, default=default)
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"the frame cannot be JSON: {error}") from None
     body = text.encode("utf-8", "surrogatepass")
