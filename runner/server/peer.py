@@ -15,34 +15,40 @@ STATE = "peer"  # the name under which a connection's Peer is in its requests' s
 class Peer:
     """Of one connection. Connections that are no TCP are nobody's."""
 
-    __slots__ = ("_asked", "_ends", "_transport", "_uid")
+    __slots__ = ("_asked", "_transport", "_uid")
 
     def __init__(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._uid: int | None = None
         self._asked = False
-        names = (transport.get_extra_info(name) for name in ("peername", "sockname"))
-        try:
-            client, server = (Endpoint.of(name) for name in names)
-        except (ValueError, TypeError, LookupError):
-            self._ends, self._asked = None, True
-        else:
-            self._ends = (client, server)
 
     @property
     def is_loopback(self) -> bool:
         """Whether it came over this machine's loopback."""
-        return self._ends is not None and self._ends[0].address.is_loopback
+        ends = self._ends()
+        return ends is not None and ends[0].address.is_loopback
 
     async def uid(self) -> int | None:
         """The user of this machine whose process it is; None for other machines, and where that
         cannot be told."""
-        if not self._asked and self._ends is not None:
-            ask = connected_uid
-            uid = await asyncio.to_thread(ask, *self._ends) if is_slow() else ask(*self._ends)
+        if not self._asked:
+            ends, uid = self._ends(), None
+            if ends is not None and is_slow():
+                uid = await asyncio.to_thread(connected_uid, *ends)
+            elif ends is not None:
+                uid = connected_uid(*ends)
             self._uid = uid if self._is_connected() else None
             self._asked = True
         return self._uid
+
+    def _ends(self) -> tuple[Endpoint, Endpoint] | None:
+        """The client's and the daemon's."""
+        names = (self._transport.get_extra_info(name) for name in ("peername", "sockname"))
+        try:
+            client, daemon = (Endpoint.of(name) for name in names)
+        except (ValueError, TypeError, LookupError):
+            return None
+        return client, daemon
 
     def _is_connected(self) -> bool:
         """Whether the connection lasts: its port may be another process's as soon as it has
