@@ -19,7 +19,6 @@ from typing import Final
 from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot, VisionEncoder
 from runner.errors import CapacityError, InternalError
 from runner.types import GenerateRequest, Image
-from runner.worker.image_decoder import decode
 
 MAX_IDLE_BYTES: Final = 256 << 20  # of embeddings that no request needs
 MAX_BYTES: Final = 1 << 30  # of all embeddings
@@ -48,10 +47,8 @@ Piece = list[int] | _Run
 class ImageCache:
     """The images of one worker. read and encode are for one thread, tokens for any."""
 
-    def __init__(
-        self, vision: VisionEncoder, decoder: Callable[[bytes], DecodedImage] = decode
-    ) -> None:
-        """vision: of the loaded model."""
+    def __init__(self, vision: VisionEncoder, decoder: Callable[[bytes], DecodedImage]) -> None:
+        """vision: of the loaded model. decoder: of files."""
         self._vision = vision
         self._decoder = decoder
         self._lock = threading.Lock()  # of _known and _next

@@ -16,12 +16,15 @@ from runner.engine.speculation import Drafter, DraftModel, PromptLookup, Specula
 from runner.errors import HearthError, ModelLoadFailed
 from runner.types import LoadPlan
 from runner.worker.grammar_compiler import GrammarCompiler
+from runner.worker.image_process import LIMIT_S, ImageProcess
 from runner.worker.images import ImageCache
 from runner.worker.prompts import PromptEncoder
 from runner.worker.protocol import WorkerInfo
 from runner.worker.sampling_resolver import SamplingResolver
 
 log = logging.getLogger(__name__)
+
+DECODE_SHARE = 0.8  # of the limit of a step, which is that of an image from its file to its tokens
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +46,10 @@ class ModelRuntime:
 def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
     """Load the model. Raises HearthError: what the backend says, or ModelLoadFailed."""
     model = _load_model(plan, progress)
-    images = None if model.vision is None else ImageCache(model.vision)
+    images = None
+    if model.vision is not None:
+        limit_s = min(LIMIT_S, DECODE_SHARE * (plan.step_limit_s or LIMIT_S / DECODE_SHARE))
+        images = ImageCache(model.vision, ImageProcess(limit_s).decode)
     prompts = PromptEncoder(
         model.tokenizer,
         model.chat_template,
