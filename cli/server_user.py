@@ -14,12 +14,13 @@ from runner.settings import Settings
 
 
 def check_server(settings: Settings) -> Callable[[socket.socket], None]:
-    """Raises CliError for a connection that a program of another user of this machine answers:
+    """Raises ForeignServer for a connection that a program of another user of this machine answers:
     neither this user, root, nor the one that HEARTH_DAEMON_USER names. A port that no process here
     holds is forwarded by the system, as a container's is."""
     answered: set[str] = set()
 
     def check(connection: socket.socket) -> None:
+        from runner.client import ForeignServer
         from runner.socket_owner import Endpoint, is_local, is_slow, is_trusted, serving_uid
 
         end, other = (
@@ -29,7 +30,7 @@ def check_server(settings: Settings) -> Callable[[socket.socket], None]:
             return
         uid = serving_uid(end, other)
         if not is_trusted(uid) and not _is_named(settings.daemon_user, uid):
-            raise CliError(_foreign(end.port, uid))
+            raise ForeignServer(_foreign(end.port, uid))
         answered.add(str(end))
 
     return check

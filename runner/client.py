@@ -78,6 +78,10 @@ class NotHearth(ClientError):
     """Another program answers at the address."""
 
 
+class ForeignServer(ClientError):
+    """A program of another user of this machine answers at the address; nothing was sent to it."""
+
+
 class Client:
     """The daemon at base_url. Every method may raise ClientError."""
 

@@ -133,7 +133,8 @@ class HttpTransport:
             raise ConnectError(f" ({error.strerror or error})") from None
         if self.check is not None:
             try:
-                self.check(connection.sock)
+                with translated():
+                    self.check(connection.sock)
             except BaseException:
                 connection.close()
                 raise

@@ -176,6 +176,7 @@ def test_a_command_sends_nothing_to_a_program_of_another_user(tmp_path: Path) ->
             assert refused.returncode == 1, (args, refused)
             assert f"port {port} is held by a program of user {UID}, not by your" in refused.stderr
             assert f"HEARTH_DAEMON_USER={UID}" in refused.stderr
+        assert "daemon.log" in hearth(env, "logs").stderr  # its own, which is not there
         hearth({**env, "HEARTH_DAEMON_USER": "root"}, "list")
         hearth({**env, "HEARTH_DAEMON_USER": str(UID)}, "list")
         assert process.stdout is not None

@@ -143,3 +143,21 @@ def test_a_fault_of_the_content_is_not_one_of_the_connection() -> None:
     request = Request("POST", "/", {"Content-Length": "2"}, content())
     with server(serve) as transport, pytest.raises(OSError, match="file"), transport(request):
         pass
+
+
+@pytest.mark.parametrize(
+    ("fault", "raised"), [(ValueError("foreign"), ValueError), (OSError("gone"), TransportError)]
+)
+def test_a_server_that_is_not_accepted_gets_nothing(
+    fault: Exception, raised: type[Exception]
+) -> None:
+    received: list[bytes] = []
+
+    def refuse(_connection: socket.socket) -> None:
+        raise fault
+
+    with server(lambda connection: received.append(connection.recv(1000))) as transport:
+        transport.check = refuse
+        with pytest.raises(raised), transport(Request("POST", "/", {"X-Key": "secret"}, [b"text"])):
+            pass
+    assert received == [b""]
