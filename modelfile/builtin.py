@@ -109,6 +109,6 @@ def _stamp(place: Path) -> str:
 def _read_state(store: Store) -> dict[str, Any]:
     try:
         value = json.loads(store.read_state(_STATE) or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -22,7 +22,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _COPY_BYTES = 16 << 20  # of a step within the kernel
 _READ_BYTES = 1 << 20  # of a step through memory
 _NO_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MAX_SET_ASIDE = 100  # the last one is overwritten from then on
 _DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -97,6 +97,16 @@ def open_regular(path: Path) -> int:
         os.close(descriptor)
         raise BlobDamaged(f"{path.name} is not a regular file")
     return descriptor
+
+
+def read_small(path: Path, limit_bytes: int) -> bytes:
+    """At most limit_bytes + 1 bytes of a small file of the user's own, which may be a link to one.
+    Raises OSError, also for what is no file: a pipe would be waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file", str(path))
+        return file.read(limit_bytes + 1)
 
 
 def read_regular(path: Path, limit_bytes: int) -> bytes:

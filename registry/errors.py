@@ -12,6 +12,7 @@ import os
 _REASONS = {
     errno_codes.ENOSPC: "not enough space on the disk",
     errno_codes.EDQUOT: "your disk quota is used up",
+    errno_codes.EFBIG: "the file would be longer than this system allows",
 }
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 

@@ -3,11 +3,14 @@ stale; the process id in the file is for people only."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
 
+from registry.atomic import set_aside
 from registry.errors import StoreLocked
 
 FILE_NAME = ".hearth.lock"
@@ -21,7 +24,11 @@ class StoreLock:
     def __init__(self, root: Path) -> None:
         """Take the lock of the store at root. Raises StoreLocked, OSError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(root / FILE_NAME, flags, 0o600)
+        path = root / FILE_NAME
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                set_aside(path)
+        descriptor = os.open(path, flags, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)

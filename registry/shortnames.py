@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from registry.atomic import read_small
 from registry.errors import InvalidDigest, InvalidName, InvalidShortNames, shown
 from registry.hosts.references import parse
 from registry.names import DEFAULT_TAG, Name
@@ -50,8 +51,7 @@ class ShortNames:
 
     def _read(self) -> dict[str, str]:
         try:
-            with self.path.open("rb") as file:
-                content = file.read(_MAX_BYTES + 1)
+            content = read_small(self.path, _MAX_BYTES)
         except FileNotFoundError:
             return {}
         except OSError as error:

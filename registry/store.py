@@ -24,7 +24,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from registry.atomic import DIRECTORY_MODE, faults, make_directory, require_space, write_file
+from registry.atomic import (
+    DIRECTORY_MODE,
+    faults,
+    make_directory,
+    read_small,
+    require_space,
+    write_file,
+)
 from registry.blobs import Blobs, BlobWriter
 from registry.digest import Digest
 from registry.errors import (
@@ -326,7 +333,7 @@ class Store:
     def read_state(self, key: str) -> bytes | None:
         """A small file that hearth keeps beside the models, None when there is none."""
         with contextlib.suppress(OSError):
-            content = (self.root / f".hearth-{key}").read_bytes()
+            content = read_small(self.root / f".hearth-{key}", _STATE_LIMIT_BYTES)
             return content if len(content) <= _STATE_LIMIT_BYTES else None
         return None
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from registry.atomic import write_private
+from registry.atomic import read_small, write_private
 from registry.errors import StoreFault
 
 FILE_NAME = "auth.json"
@@ -89,8 +89,7 @@ def docker_config() -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = read_small(path, _MAX_BYTES)
         return _object(json.loads(content)) if len(content) <= _MAX_BYTES else {}
     except (OSError, ValueError, RecursionError):
         return {}

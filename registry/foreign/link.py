@@ -2,7 +2,8 @@
 that is allowed, by a copy. The content is hashed before it becomes a blob.
 
 A reflink shares the space and nothing else. A second name is the same file: who changes it later
-changes the blob, which `hearth fsck` finds.
+changes the blob, which `hearth fsck` finds. So only a file that nobody but this user can change
+gets one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -23,19 +25,20 @@ from registry.store import Store
 
 _FICLONE = 0x40049409  # linux/fs.h
 _READ_BYTES = 1024 * 1024
+_OTHERS_WRITE = 0o022
 
 ImportMethod = Literal["present", "reflink", "link", "copy"]
 ImportProgress = Callable[[int], None]
 
 
 class NotLinkable(RegistryError):
-    """The file lies on another file system, or this user may not link it. size_bytes: what a
-    copy takes."""
+    """The file lies on another file system, this user may not link it, or others can change it.
+    size_bytes: what a copy takes."""
 
-    def __init__(self, file: ForeignFile) -> None:
+    def __init__(self, file: ForeignFile, reason: str) -> None:
         super().__init__(
-            f"{file.path.name} cannot be linked because it is on another file system or belongs "
-            f"to another user; a copy takes {shown_size(file.size_bytes)}: allow it with --copy"
+            f"{file.path.name} is not linked because {reason}; a copy takes "
+            f"{shown_size(file.size_bytes)}: allow it with --copy"
         )
         self.size_bytes = file.size_bytes
 
@@ -75,10 +78,13 @@ def import_file(
 def _link(store: Store, source: int, file: ForeignFile, target: Path, copy: bool) -> ImportMethod:
     if _reflink(source, target):
         return "reflink"
-    if _second_name(source, file.path, target):
+    reason = _writers(source, file.path)
+    if reason is None and _second_name(source, file.path, target):
         return "link"
     if not copy:
-        raise NotLinkable(file)
+        raise NotLinkable(
+            file, reason or "it is on another file system or the system does not allow it"
+        )
     store.require_space(os.fstat(source).st_size)
     with faults("write the blob", target.parent, file.size_bytes):
         _copy(source, target)
@@ -97,6 +103,18 @@ def _reflink(source: int, target: Path) -> bool:
             os.unlink(target)
         return False
     return True
+
+
+def _writers(source: int, path: Path) -> str | None:
+    """Who but this user can change the file, for it would be the model as well; None: nobody."""
+    status, folder = os.fstat(source), os.stat(path.parent)
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    if status.st_mode & _OTHERS_WRITE:
+        return f"other users can change it (mode {stat.S_IMODE(status.st_mode):04o})"
+    if folder.st_uid not in (os.geteuid(), 0) or folder.st_mode & _OTHERS_WRITE:
+        return "other users can write to its folder"
+    return None
 
 
 def _second_name(source: int, path: Path, target: Path) -> bool:

@@ -32,12 +32,15 @@ class ModelDetails:
 
 def stored_details(library: Library, stored: StoredModel) -> ModelDetails:
     """Of an installed model, from its config. Blocks on the disk."""
+    if stored.parsed is None:
+        return _details("", [], "", "")
     try:
         config = _config(library.store, stored)
-    except (RegistryError, ValueError):
+    except (RegistryError, ValueError, RecursionError):
         config = {}
-    projectors = [PROJECTOR] if stored.manifest.of_type(PROJECTOR_TYPE) else []
-    family, size, kind = (config.get(key) for key in ("model_family", "model_type", "file_type"))
+    projectors = [PROJECTOR] if stored.parsed.of_type(PROJECTOR_TYPE) else []
+    given = (config.get(key) for key in ("model_family", "model_type", "file_type"))
+    family, size, kind = (text if isinstance(text, str) else "" for text in given)
     return _details(family, projectors, size, kind)
 
 

@@ -98,6 +98,7 @@ def _status(error: runner.HearthError) -> int:
     if isinstance(error, runner.StorageFailed) and error.details.get("errno") in (
         "ENOSPC",
         "EDQUOT",
+        "EFBIG",
     ):
         return 507
     return next(status for kind, status in _STATUS.items() if isinstance(error, kind))

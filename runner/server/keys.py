@@ -6,6 +6,7 @@ knows nothing of requests.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import json
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from runner.errors import Conflict, InvalidRequest, KeyNotFound, StorageFailed
-from runner.library.files import write_private
+from runner.library.files import read_small, write_private
 
 Scope = Literal["inference", "pull", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -116,7 +117,10 @@ class KeyRing:
         try:
             write_private(self._path, content.encode())
         except OSError as error:
-            raise StorageFailed(f"the key file cannot be written: {error.strerror}") from None
+            raise StorageFailed(
+                f"the key file cannot be written: {error.strerror}",
+                errno=errno.errorcode.get(error.errno or 0),
+            ) from None
         self._keys = keys
 
 
@@ -126,8 +130,7 @@ def _hash(text: str) -> str:
 
 def _read(path: Path) -> list[ApiKey]:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = read_small(path, _MAX_BYTES)
     except FileNotFoundError:
         return []
     except OSError as error:

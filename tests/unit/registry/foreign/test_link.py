@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,37 @@ def test_what_cannot_be_linked_is_copied_only_where_that_is_allowed(
     assert not store.blob_path(digest).samefile(file.path)
     assert store.blob_path(digest).stat().st_mode & 0o777 == 0o600
     assert left(store) == []
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o620, 0o602])
+@pytest.mark.parametrize("of_folder", [False, True])
+def test_what_others_can_change_is_not_linked(
+    store: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch, mode: int, of_folder: bool
+) -> None:
+    monkeypatch.setattr(linking, "_reflink", lambda *_: False)
+    if of_folder:
+        folder = file.path.parent / "theirs"
+        folder.mkdir()
+        file = replace(file, path=file.path.rename(folder / file.path.name))
+        folder.chmod(mode | 0o700)
+    else:
+        file.path.chmod(mode)
+    with pytest.raises(NotLinkable, match=r"other users can .*allow it with --copy"):
+        import_file(store, file, False, lambda _: None)
+    digest, way = import_file(store, file, True, lambda _: None)
+    assert way == "copy"
+    file.path.write_bytes(b"changed by another")
+    assert len(store.read_blob(digest, 1 << 26)) == len(CONTENT)
+    assert left(store) == []
+
+
+def test_a_file_of_another_user_is_not_linked(
+    store: Store, file: ForeignFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linking, "_reflink", lambda *_: False)
+    monkeypatch.setattr(linking.os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(NotLinkable, match="belongs to another user"):
+        import_file(store, file, False, lambda _: None)
 
 
 def test_a_copy_that_does_not_fit_is_refused_before(
