@@ -112,16 +112,19 @@ def _asked(end: Endpoint, other: Endpoint) -> _Socket | None:
     return _listed(end, other)
 
 
-@cache
 def _has_sock_diag() -> bool:
+    with contextlib.suppress(OSError):
+        return _IS_LINUX and _finds_a_socket()
+    return False
+
+
+@cache
+def _finds_a_socket() -> bool:
     """Whether the kernel answers: it says the same of a socket that is not there as without the
-    module, so it is asked for one that is."""
-    if not _IS_LINUX:
-        return False
-    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as probe:
+    module, so it is asked for one that is. Raises OSError: that may pass."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         found = _sock_diag(Endpoint.of(probe.getsockname()), Endpoint.of(("0.0.0.0", 0)))
         return found is not None and found.inode == os.fstat(probe.fileno()).st_ino
-    return False
 
 
 def _sock_diag(end: Endpoint, other: Endpoint) -> _Socket | None:

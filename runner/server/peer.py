@@ -6,6 +6,8 @@ Asked when a request first needs to know, and kept as long as the connection. Kn
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 
 from runner.socket_owner import Endpoint, connected_uid, is_slow
 
@@ -15,12 +17,11 @@ STATE = "peer"  # the name under which a connection's Peer is in its requests' s
 class Peer:
     """Of one connection. Connections that are no TCP are nobody's."""
 
-    __slots__ = ("_asked", "_transport", "_uid")
+    __slots__ = ("_transport", "_uid")
 
     def __init__(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._uid: int | None = None
-        self._asked = False
 
     @property
     def is_loopback(self) -> bool:
@@ -31,14 +32,10 @@ class Peer:
     async def uid(self) -> int | None:
         """The user of this machine whose process it is; None for other machines, and where that
         cannot be told."""
-        if not self._asked:
-            ends, uid = self._ends(), None
-            if ends is not None and is_slow():
-                uid = await asyncio.to_thread(connected_uid, *ends)
-            elif ends is not None:
-                uid = connected_uid(*ends)
-            self._uid = uid if self._is_connected() else None
-            self._asked = True
+        if self._uid is None and (ends := self._ends()) is not None:
+            ask = connected_uid
+            uid = await asyncio.to_thread(ask, *ends) if is_slow() else ask(*ends)
+            self._uid = uid if uid is not None and self._is_connected() else None
         return self._uid
 
     def _ends(self) -> tuple[Endpoint, Endpoint] | None:
@@ -54,7 +51,9 @@ class Peer:
         """Whether the connection lasts: its port may be another process's as soon as it has
         ended."""
         try:
-            self._transport.get_extra_info("socket").getpeername()
+            number = os.dup(self._transport.get_extra_info("socket").fileno())
+            with socket.socket(fileno=number) as again:  # uvloop's own would say what it was
+                again.getpeername()
         except (OSError, AttributeError):
             return False
         return True

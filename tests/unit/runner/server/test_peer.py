@@ -64,6 +64,16 @@ async def test_a_port_that_another_process_may_have_by_now_is_nobodys(
     assert await found.uid() is None
 
 
+async def test_what_could_not_be_told_is_asked_again(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _, _ = ends
+    with monkeypatch.context() as patched:
+        patched.setattr(peer, "connected_uid", lambda *_: None)  # no descriptor was left
+        assert await found.uid() is None
+    assert await found.uid() == os.getuid()
+
+
 async def test_what_is_no_tcp_connection_is_nobodys() -> None:
     one, other = socket.socketpair()
     _, writer = await asyncio.open_unix_connection(sock=one)
