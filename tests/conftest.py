@@ -98,13 +98,16 @@ class RunningDaemon:
 StartDaemon = Callable[..., RunningDaemon]
 
 
-def daemon_process(home: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:
-    """A daemon process with an environment of its own."""
+def daemon_process(
+    home: Path, env: Mapping[str, str], max_files: int | None = None
+) -> subprocess.Popen[str]:
+    """A daemon process with an environment of its own. max_files: its hard limit of open files."""
     clean = {key: os.environ[key] for key in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES")
              if key in os.environ}  # fmt: skip
     clean |= {"HEARTH_HOME": str(home), "HEARTH_HOST": "127.0.0.1:0", "HEARTH_OFFLINE": "1", **env}
+    limit = [] if max_files is None else ["prlimit", f"--nofile={max_files}:{max_files}"]
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "tests.fake_daemon"],
+        [*limit, sys.executable, "-P", "-m", "tests.fake_daemon"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -151,17 +154,19 @@ def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningD
 
 @pytest.fixture
 def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
-    """Starts daemons of this test's own: start(names=("echo",), env=..., home=...)."""
+    """Starts daemons of this test's own: start(names=("echo",), env=..., home=...). max_files: the
+    hard limit of files that the daemon may open."""
     open_daemons: list[RunningDaemon] = []
 
     def start(
         names: Sequence[str] = ("echo",),
         env: Mapping[str, str] | None = None,
         home: Path | None = None,
+        max_files: int | None = None,
     ) -> RunningDaemon:
         place = home or tmp_path / f"home-{len(open_daemons)}"
         install_models(place, names)
-        daemon = RunningDaemon(daemon_process(place, env or {}), place)
+        daemon = RunningDaemon(daemon_process(place, env or {}, max_files), place)
         open_daemons.append(daemon)
         daemon.await_start()
         return daemon

@@ -34,8 +34,7 @@ async def check_access(http: HttpRequest, needed: Needed | None) -> Caller:
     if needed == "public":
         return Caller(share=address, admin=False)
     given = _given(http.headers)
-    token = services.owner_token.encode()
-    if len(given) == 1 and hmac.compare_digest(given[0].encode(), token):
+    if has_owner_token(http.headers, services.owner_token):
         return OWNER
     caller = None if services.keys else await _without_keys(http, address)
     key = services.keys.find(given[0]) if len(given) == 1 else None
@@ -115,6 +114,12 @@ def _unauthorized(*, is_given: bool, is_closed: bool) -> HttpError:
         f"{reason}; send one as Authorization: Bearer KEY or x-api-key: KEY",
         **{"www-authenticate": "Bearer"},
     )
+
+
+def has_owner_token(headers: Headers, owner_token: str) -> bool:
+    """Whether a request comes from a command of the daemon's own user."""
+    given = _given(headers)
+    return len(given) == 1 and hmac.compare_digest(given[0].encode(), owner_token.encode())
 
 
 def _check_rate(http: HttpRequest, client: str) -> None:

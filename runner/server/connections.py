@@ -1,78 +1,189 @@
-"""Connections of clients that say too little or come in too great numbers.
+"""One client's connection: how long it may take, and that its bytes are requests.
 
-A connection has HEADER_TIMEOUT_S for the head of each request, so that a client that sends a byte
-a minute holds nothing; beyond MAX_CONNECTIONS new ones are closed at once. Owns this on top of
-uvicorn's protocol; bodies and slow readers are bounded in http_request and stream.
+A client has HEADER_TIMEOUT_S for the head of each request and WRITE_TIMEOUT_S to read some of what
+waits for it; one that sends what is no request is told so, and the connection is closed. Requests
+reach uvicorn one at a time, and only as far as framing.py vouches for them. Owns this on top of
+uvicorn's protocol; which connections there may be is connection_table's, the pace of a body
+http_request's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from http import HTTPStatus
 from typing import Any
 
+from pydantic_core import to_json
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from runner.server.connection_table import ConnectionTable
+from runner.server.framing import FramingError, RequestFraming
 from runner.server.peer import STATE, Peer
+from runner.server.rate_limits import client_at
 from runner.server.sockets import UNSENT_BYTES
 
 log = logging.getLogger("hearth.http")
 
 HEADER_TIMEOUT_S = 15.0
-MAX_CONNECTIONS = 4096
+WRITE_TIMEOUT_S = 60.0  # a client reads MIN_READ_BYTES in it, or it is gone
+MIN_READ_BYTES = 16 * 1024
+LINGER_S = 5.0  # for a client to notice that it was answered and shall stop sending
+MAX_WAITING_BYTES = 64 * 1024  # of later requests while one is answered; then nothing more is read
 
 
-class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
-    """uvicorn's protocol with the two bounds."""
+class ConnectionBounds(asyncio.Protocol):
+    """To be put before one of uvicorn's protocols."""
 
     transport: asyncio.Transport
     app_state: dict[str, Any]
-    connections: set[Any]
     cycle: Any
+    flow: Any
+    client: tuple[str, int] | None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, table: ConnectionTable, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._deadline: asyncio.TimerHandle | None = None
+        self.address = ""
+        self._table = table
+        self._framing = RequestFraming()
+        self._buffer = bytearray()
+        self._refused = self._read_paused = False
+        self._deadline_s: float | None = None  # for what the client has to do next
+        self._unsent_bytes = 0  # at the beginning of the time to read some of it
+        self._unsent_until_s = 0.0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time for the first head, or refuse."""
         self.app_state = {**self.app_state, STATE: Peer(transport)}
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=UNSENT_BYTES)
-        if len(self.connections) > MAX_CONNECTIONS:
-            log.warning("more than %d connections: refusing another one", MAX_CONNECTIONS)
-            transport.abort()
-            return
-        self._start_deadline()
-
-    def data_received(self, data: bytes) -> None:
-        """Stop the time when a head is complete; start it with the first bytes of the next."""
-        before = self.cycle
-        super().data_received(data)
-        if self.cycle is not before:
-            self._stop_deadline()
-        elif self._idle() and self._deadline is None:
-            self._start_deadline()
+        self.transport.set_write_buffer_limits(high=UNSENT_BYTES)
+        self.address = client_at((self.client or ("",))[0])
+        if self._table.admit(self):
+            self._expect(HEADER_TIMEOUT_S)
+        else:
+            self.drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the time."""
-        self._stop_deadline()
+        """Make room."""
+        self._table.leave(self)
         super().connection_lost(exc)
 
-    def _idle(self) -> bool:
-        """No request is being answered."""
-        return self.cycle is None or bool(self.cycle.response_complete)
+    def data_received(self, data: bytes) -> None:
+        """Pass on what is a request."""
+        if self._refused:
+            return
+        self._buffer += data
+        self._advance()
+        if self._framing.done and len(self._buffer) > MAX_WAITING_BYTES:
+            self._read_paused = True
+            self.transport.pause_reading()
 
-    def _start_deadline(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(HEADER_TIMEOUT_S, self._close_late)
+    def resume_writing(self) -> None:
+        """The client has read enough."""
+        self._unsent_bytes = 0
+        super().resume_writing()
 
-    def _stop_deadline(self) -> None:
-        deadline, self._deadline = self._deadline, None
-        if deadline is not None:
-            deadline.cancel()
+    def on_response_complete(self) -> None:
+        """uvicorn has sent a response."""
+        super().on_response_complete()  # type: ignore[misc]
+        self._table.end(self)
+        if not self._framing.done:
+            self._expect(LINGER_S)  # the rest of a body that nobody wanted
+        self._advance()
+        if self._read_paused and not self.transport.is_closing():
+            self._read_paused = False
+            self.transport.resume_reading()
 
-    def _close_late(self) -> None:
-        self._deadline = None
-        if self._idle():
-            self.transport.abort()
+    def drop(self) -> None:
+        """Close the connection; what the client has not read is lost."""
+        self.transport.abort()
+
+    def check(self, now_s: float) -> None:
+        """Close the connection if the client has had its time."""
+        if self._deadline_s is not None and now_s > self._deadline_s:
+            self.drop()
+            return
+        unsent_bytes = self.transport.get_write_buffer_size()
+        read_bytes = self._unsent_bytes - unsent_bytes
+        if not self._unsent_bytes or not unsent_bytes or read_bytes >= MIN_READ_BYTES:
+            self._unsent_bytes = unsent_bytes
+            self._unsent_until_s = now_s + WRITE_TIMEOUT_S
+        elif now_s > self._unsent_until_s:
+            log.info("%s read %d bytes of its response in %g s, less than %d: closed",
+                     self.address, read_bytes, WRITE_TIMEOUT_S, MIN_READ_BYTES)  # fmt: skip
+            self.drop()
+
+    def _advance(self) -> None:
+        """Pass on what has come of the current request, and of the next ones once that is
+        answered."""
+        while self._buffer and not self._refused and not self.transport.is_closing():
+            if self._framing.done:
+                if self._answering:
+                    return
+                self._framing = RequestFraming()
+            framing, is_new = self._framing, not self._framing.has_head
+            if is_new and self._deadline_s is None:
+                self._expect(HEADER_TIMEOUT_S)
+            try:
+                data = framing.take(self._buffer)
+            except FramingError as error:
+                self._refuse(error.status, "bad_request", error.message)
+                return
+            if is_new and framing.has_head and not self._begin():
+                return
+            if framing.done and not self._answering:
+                self._deadline_s = None  # of the rest of a body that nobody wanted
+            if not data:
+                return
+            super().data_received(data)
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _begin(self) -> bool:
+        """The head of a request is whole. False: there is no place for it."""
+        self._deadline_s = None
+        if self._table.begin(self, self._framing.path.partition(b"?")[0], self._framing.fields):
+            return True
+        message = "too many requests are in progress: try again later"
+        self._refuse(503, "too_many_requests_in_progress", message)
+        return False
+
+    def _expect(self, within_s: float) -> None:
+        self._deadline_s = asyncio.get_running_loop().time() + within_s
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Answer what is no request, unless an answer has begun, and close the connection."""
+        log.warning("refused a request of %s with %d", self.address, status)
+        log.debug("refused a request of %s: %s", self.address, message)
+        self._refused = True
+        self._buffer.clear()
+        begun = self._answering and self.cycle.response_started
+        if self._answering:  # its body is what cannot be read
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            self.flow.resume_writing()
+        self._table.end(self)
+        self._expect(LINGER_S)
+        if begun or not self.transport.can_write_eof():
+            if not begun:
+                self.transport.write(_response(status, code, message))
+            self.transport.close()
+            return
+        self.transport.write(_response(status, code, message))
+        self.transport.write_eof()  # an unread rest would take the answer away from the client
+        self.flow.resume_reading()
+
+
+class BoundedProtocol(ConnectionBounds, AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+    """With the parser that is installed."""
+
+
+def _response(status: int, code: str, message: str) -> bytes:
+    body = to_json({"error": message, "code": code})
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body

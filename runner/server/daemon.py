@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import functools
 import gc
 import importlib.metadata
 import json
@@ -15,21 +17,33 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import uvicorn
+from starlette.datastructures import Headers
 
 from runner.errors import HearthError, ShuttingDown
 from runner.leaf_errors import RegistryError, StoreLocked
 from runner.library.files import write_private
 from runner.library.library import Library
+from runner.server.access import has_owner_token
 from runner.server.app import build_services, create_app
 from runner.server.certificate import check_certificate
-from runner.server.chunked_bodies import ChunkBounds
+from runner.server.connection_table import ACCEPTS_AT_ONCE, ConnectionTable, connection_limit
+from runner.server.connections import BoundedProtocol
+from runner.server.framing import MAX_HEAD_BYTES
 from runner.server.freed_memory import return_large_blocks
 from runner.server.keys import FILE_NAME, KeyRing
 from runner.server.logs import set_up
 from runner.server.services import Services
-from runner.server.sockets import ListenError, PortTaken, is_loopback, listen
+from runner.server.sockets import (
+    QUEUE,
+    ListenError,
+    PortTaken,
+    is_loopback,
+    listen,
+    raise_file_limit,
+)
 from runner.settings import Settings, SettingsError, load
 
 log = logging.getLogger("hearth")
@@ -37,8 +51,9 @@ log = logging.getLogger("hearth")
 EXIT_FAULT = 1
 EXIT_PORT_TAKEN = 69  # EX_UNAVAILABLE
 EXIT_STORE_LOCKED = 75  # EX_TEMPFAIL
-_MAX_HEADER_BYTES = 32 * 1024
 _CLEAN_UP_S = 5.0  # after the drain, for last events to leave and workers to end
+_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_ALWAYS_SERVED: Final = (b"/health", b"/ready")
 
 
 def main() -> int:
@@ -98,9 +113,16 @@ def _give_up(message: str, code: int) -> int:
 def _serve(services: Services, sock: socket.socket) -> int:
     settings = services.settings
     drain_s = settings.drain_timeout
+    table = ConnectionTable(
+        connection_limit(raise_file_limit()),
+        lambda path, fields: (
+            path in _ALWAYS_SERVED or has_owner_token(Headers(raw=fields), services.owner_token)
+        ),
+    )
     config = uvicorn.Config(
         create_app(services, public=not is_loopback(services.address.host)),
-        http=ChunkBounds,
+        http=functools.partial(BoundedProtocol, table),  # type: ignore[arg-type]
+        backlog=ACCEPTS_AT_ONCE,  # asyncio accepts so many before it counts them
         access_log=False,
         log_config=None,
         lifespan="on",
@@ -109,11 +131,11 @@ def _serve(services: Services, sock: socket.socket) -> int:
         proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=None if drain_s is None else int(drain_s + _CLEAN_UP_S),
-        h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+        h11_max_incomplete_event_size=2 * MAX_HEAD_BYTES,  # connections.py has the limit
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
-    server = DaemonServer(config, services)
+    server = DaemonServer(config, services, table)
     server.run(sockets=[sock])
     return server.exit_code
 
@@ -122,8 +144,9 @@ class DaemonServer(uvicorn.Server):
     """uvicorn, with the daemon's own meaning of signals: the first one drains, the second one
     stops at once."""
 
-    def __init__(self, config: uvicorn.Config, services: Services) -> None:
+    def __init__(self, config: uvicorn.Config, services: Services, table: ConnectionTable) -> None:
         super().__init__(config)
+        self._table = table
         self.exit_code = EXIT_FAULT
         self._services = services
 
@@ -137,13 +160,25 @@ class DaemonServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say where."""
+        asyncio.get_running_loop().set_exception_handler(self._on_loop_error)
         await super().startup(sockets)
+        for sock in sockets or ():
+            sock.listen(QUEUE)
         self.exit_code = 0
         gc.collect()
         gc.freeze()  # a full collection took 35 ms, each time, for what lasts as long as the daemon
         log.info("hearth %s listens on %s, models in %s%s", self._services.version,
                  self._services.address.url, self._services.settings.models_dir,
                  " (read-only)" if self._services.library.read_only else "")  # fmt: skip
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS:
+            closed = self._table.relieve()
+            log.error("a connection was not accepted: %s", error.strerror)
+            log.debug("closed %d idle connections", closed)
+        else:
+            loop.default_exception_handler(context)
 
     def _on_signal(self, number: int) -> None:
         services = self._services

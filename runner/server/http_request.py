@@ -18,12 +18,10 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from runner.server.body_budget import BodyMemory
-from runner.server.errors import HttpError
+from runner.server.body_pace import MAX_BODY_S, MAX_UPLOAD_S, BodyPace
 from runner.server.request_body import BodyReader, WireT, parse_body, parse_large
 from runner.server.services import Services
 from runner.turns import LARGE_BYTES
-
-BODY_TIMEOUT_S = 60.0
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
@@ -43,7 +41,6 @@ class HttpRequest:
         "scope",
         "services",
         "started",
-        "writing_since_s",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, services: Services) -> None:
@@ -54,7 +51,6 @@ class HttpRequest:
         self.finished = False
         self.gone = False
         self.content_type = ""
-        self.writing_since_s: float | None = None
         self._memory: BodyMemory | None = None
         self._receive = receive
         self._send = send
@@ -75,11 +71,11 @@ class HttpRequest:
         value = self.headers.get("content-length", "")
         return int(value[:20]) if value.isdigit() else None
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives. Raises ClientDisconnected."""
-        more = True
+    async def chunks(self, max_s: float = MAX_UPLOAD_S) -> AsyncIterator[bytes]:
+        """The body as it arrives, within max_s. Raises HttpError 408, ClientDisconnected."""
+        more, pace = True, BodyPace(max_s)
         while more:
-            message = await self._receive()
+            message = await pace.receive(self._receive)
             if message["type"] == "http.disconnect":
                 raise ClientDisconnected
             more = message.get("more_body", False)
@@ -90,12 +86,8 @@ class HttpRequest:
         """The whole body. Raises HttpError 413, 408 and 503, InvalidRequest, ClientDisconnected."""
         self._memory = BodyMemory(self.services.bodies)
         reader = BodyReader(self.scope["path"], self._memory)
-        try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                async for chunk in self.chunks():
-                    reader.add(chunk)
-        except TimeoutError:
-            raise HttpError(408, "timeout", "the request body was not received in time") from None
+        async for chunk in self.chunks(MAX_BODY_S):
+            reader.add(chunk)
         return reader.body
 
     async def read(self, model: type[WireT]) -> WireT:
@@ -135,9 +127,7 @@ class HttpRequest:
 
     async def write(self, data: bytes) -> None:
         """Send a part of the stream. Waits while the client does not read."""
-        self.writing_since_s = asyncio.get_running_loop().time()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        self.writing_since_s = None
 
     async def finish(self, data: bytes = b"") -> None:
         """Send the last part."""

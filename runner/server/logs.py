@@ -7,10 +7,17 @@ import json
 import logging
 import os
 import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 _FIELD_LIMIT = 4096
+REPEAT_S = 60.0
+MAX_REPEATED = 256  # different messages that are remembered
 
 
 class LineFormatter(logging.Formatter):
@@ -24,6 +31,46 @@ class LineFormatter(logging.Formatter):
         """The line without its traceback."""
         text = super().formatMessage(record)[:_FIELD_LIMIT]
         return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+class OncePerInterval(logging.StreamHandler[TextIO]):
+    """Writes a warning or an error that says the same as one before once in REPEAT_S, with how
+    often it came: what a client can cause a thousand times a second fills no disk."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._written: OrderedDict[tuple[str, int, str], _Repeated] = OrderedDict()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        now_s = self._clock()
+        self._tell_repeated(now_s)
+        if record.levelno >= logging.WARNING:
+            key = (record.name, record.levelno, record.getMessage())
+            known = self._written.get(key)
+            if known is not None:
+                known.left_out += 1
+                return
+            self._written[key] = _Repeated(now_s + REPEAT_S)
+            if len(self._written) > MAX_REPEATED:
+                self._written.popitem(last=False)
+        super().emit(record)
+
+    def _tell_repeated(self, now_s: float) -> None:
+        """How often those came whose interval is over."""
+        while self._written and next(iter(self._written.values())).until_s <= now_s:
+            (name, level, message), known = self._written.popitem(last=False)
+            if known.left_out:
+                first = message.partition("\n")[0]
+                text = f"{first} ({known.left_out} times more in {REPEAT_S:g} s)"
+                super().emit(logging.LogRecord(name, level, "", 0, text, (), None))
+
+
+@dataclass(slots=True)
+class _Repeated:
+    until_s: float
+    left_out: int = 0
 
 
 class JsonFormatter(logging.Formatter):
@@ -56,7 +103,7 @@ def destination(file: Path) -> str | None:
 
 def set_up(level: str, form: str = "text") -> None:
     """Log to stderr from level on ("debug", "info", ...). form: text or json."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = OncePerInterval(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # httpcore's debug lines hold the headers of registries' answers, with tokens in their URLs.

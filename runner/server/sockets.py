@@ -25,6 +25,8 @@ _ASK_TIMEOUT_S = 2.0
 # megabytes by itself. A send buffer as small as this one (SO_SNDBUF) holds no two segments of
 # loopback, and a client that reads fast got 1.6 MB/s instead of 1,100.
 UNSENT_BYTES = 16 * 1024
+MAX_OPEN_FILES = 16_384
+QUEUE = 2048  # of connections that the daemon has not accepted yet
 
 
 class ListenError(Exception):
@@ -33,6 +35,24 @@ class ListenError(Exception):
 
 class PortTaken(ListenError):
     """Another process listens there already."""
+
+
+def raise_file_limit() -> int:
+    """Let this process, and those that it starts, open MAX_OPEN_FILES where it may. Returns how
+    many it may open now."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return MAX_OPEN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):  # macOS has a limit below the hard one
+        return soft
+    return wanted
 
 
 def listen(address: Address, guarded: bool) -> tuple[socket.socket, Address]:
@@ -56,7 +76,7 @@ def listen(address: Address, guarded: bool) -> tuple[socket.socket, Address]:
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         sock.bind((address.host, address.port))
-        sock.listen(2048)
+        sock.listen(QUEUE)
     except OSError as error:
         sock.close()
         raise _refusal(address, error) from None

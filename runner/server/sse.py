@@ -14,7 +14,6 @@ EVENT_STREAM = "text/event-stream; charset=utf-8"
 NDJSON = "application/x-ndjson"
 KEEP_ALIVE = b": keep-alive\n\n"
 KEEP_ALIVE_S = 10.0
-WRITE_TIMEOUT_S = 60.0  # a client that reads nothing for so long is gone
 
 
 def event(data: bytes) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from runner.errors import Unsupported
 from runner.models.delta_stream import DeltaStream
 from runner.server.http_request import HttpRequest
-from runner.server.sse import KEEP_ALIVE_S, WRITE_TIMEOUT_S
+from runner.server.sse import KEEP_ALIVE_S
 from runner.types import Delta, Finish, PromptProgress, PromptToken, TokenLogprob
 
 Deltas = list[tuple[int, Delta]]
@@ -43,7 +43,7 @@ async def send_stream(
 ) -> None:
     """Stream the whole generation; a client that leaves ends it at once. before_end: awaited before
     the renderer's end is sent."""
-    ticker = _Ticker(http, generation)
+    ticker = _Ticker(generation)
     try:
         while not generation.done:
             arrived = await generation.read()
@@ -84,12 +84,11 @@ def progress_fields(progress: PromptProgress) -> dict[str, Any]:
 
 
 class _Ticker:
-    """Wakes the stream when nothing was written for a while, and gives up on a client that
-    does not read. One timer for a stream, none for a token."""
+    """Wakes the stream when nothing was written for a while. One timer for a stream, none for a
+    token."""
 
-    def __init__(self, http: HttpRequest, generation: DeltaStream) -> None:
+    def __init__(self, generation: DeltaStream) -> None:
         self.written = True
-        self._http = http
         self._generation = generation
         self._due = False
         self._loop = asyncio.get_running_loop()
@@ -106,10 +105,7 @@ class _Ticker:
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(KEEP_ALIVE_S, self._tick)
-        since_s = self._http.writing_since_s
-        if since_s is not None and self._loop.time() - since_s > WRITE_TIMEOUT_S:
-            self._http.abandon()
-        elif not self.written:
+        if not self.written:
             self._due = True
             self._generation.wake()
         self.written = False

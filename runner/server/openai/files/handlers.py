@@ -29,7 +29,6 @@ Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "ev
 MIN_LIFETIME_S = 3600
 MAX_LIFETIME_S = 30 * 86400
 MAX_PAGE = 10_000
-_IDLE_S = 60.0  # an upload that sends nothing for so long has failed
 _PIECE_BYTES = 1 << 20
 
 
@@ -191,16 +190,10 @@ async def _receive(
 ) -> None:
     """The whole form, its file into incoming. Raises InvalidRequest, HttpError, ClientDisconnected,
     StorageFailed."""
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(_IDLE_S) as patience:
-            async for data in http.chunks():
-                form.feed(data)
-                if upload.waiting_bytes >= _PIECE_BYTES:
-                    await asyncio.to_thread(incoming.write, upload.take())
-                patience.reschedule(loop.time() + _IDLE_S)
-    except TimeoutError:
-        raise HttpError(408, "timeout", "the file was not received in time") from None
+    async for data in http.chunks():
+        form.feed(data)
+        if upload.waiting_bytes >= _PIECE_BYTES:
+            await asyncio.to_thread(incoming.write, upload.take())
     form.finish()
     await asyncio.to_thread(incoming.write, upload.take())
 

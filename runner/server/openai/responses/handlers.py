@@ -30,7 +30,7 @@ from runner.server.openai.responses.items import input_items, left_open, message
 from runner.server.openai.responses.response_store import ResponseStore, StoredResponse
 from runner.server.openai.responses.wire import ResponsesRequest
 from runner.server.routes import route
-from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, WRITE_TIMEOUT_S
+from runner.server.sse import EVENT_STREAM, KEEP_ALIVE
 from runner.server.stream import Deltas, StreamRenderer, send_stream
 from runner.turns import in_steps
 from runner.types import GenerateRequest
@@ -253,17 +253,12 @@ def _background(http: HttpRequest) -> BackgroundResponses:
 
 
 async def _send_events(http: HttpRequest, log: EventLog, after: int = -1) -> None:
-    """Stream the events of a log after that place. A client that goes away, or reads nothing for
-    WRITE_TIMEOUT_S, ends its own stream only."""
+    """Stream the events of a log after that place. A client that goes away ends its own stream
+    only."""
     async with http.cancelled_on_disconnect(), contextlib.aclosing(log.follow(after)) as events:
         await http.start(EVENT_STREAM)
         async for data in events:
-            try:
-                async with asyncio.timeout(WRITE_TIMEOUT_S):
-                    await http.write(data)
-            except TimeoutError:
-                http.abandon()
-                return
+            await http.write(data)
         await http.finish()
 
 

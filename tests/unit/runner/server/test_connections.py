@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 import uvicorn
 
-from runner.server import connections
+from runner.server import connection_table, connections
+from runner.server.connection_table import ConnectionTable
 from runner.server.connections import BoundedProtocol
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+LARGE = 20_000_000  # more than the system takes by itself
+WAITING = b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    await send(
-        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
-    )
-    await send({"type": "http.response.body", "body": b"ok"})
+    """/large: many megabytes. /wait: an answer once the client has left. Else: ok, whatever the
+    body."""
+    headers = [(b"content-length", b"2")]
+    if scope["path"] == "/large":
+        headers = [(b"content-length", b"%d" % LARGE)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    while scope["path"] == "/wait" and (await receive())["type"] != "http.disconnect":
+        pass
+    body = bytes(LARGE) if scope["path"] == "/large" else b"ok"
+    await send({"type": "http.response.body", "body": body})
 
 
 @pytest.fixture
-async def port() -> AsyncIterator[int]:
-    config = uvicorn.Config(app, port=0, http=BoundedProtocol, lifespan="off", log_config=None)
+def table(monkeypatch: pytest.MonkeyPatch) -> ConnectionTable:
+    monkeypatch.setattr(connection_table, "CHECK_S", 0.01)
+    return ConnectionTable(8, lambda path, _: path == b"/health")
+
+
+@pytest.fixture
+async def port(table: ConnectionTable) -> AsyncIterator[int]:
+    http: Any = functools.partial(BoundedProtocol, table)
+    config = uvicorn.Config(app, port=0, http=http, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)
@@ -83,12 +101,88 @@ async def test_whole_requests_are_answered_one_after_the_other(port: int) -> Non
             assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
 
 
-async def test_one_connection_too_many_is_closed(
+async def test_beyond_the_limit_the_connection_idle_for_longest_makes_room(
+    port: int, table: ConnectionTable
+) -> None:
+    async with AsyncExitStack() as opened:
+        idle = [await opened.enter_async_context(connected(port)) for _ in range(8)]
+        for reader, writer in [*idle[4:], *idle[:4]]:
+            writer.write(REQUEST)
+            await reader.readuntil(b"ok")
+        for oldest in (4, 5):
+            reader, writer = await opened.enter_async_context(connected(port))
+            writer.write(REQUEST)
+            await reader.readuntil(b"ok")
+            assert await ended(idle[oldest][0])
+        assert len(table) == 8
+        reader, writer = idle[0]
+        writer.write(REQUEST)
+        assert await reader.readuntil(b"ok")
+
+
+async def test_requests_in_progress_leave_a_place_for_some(port: int) -> None:
+    async with AsyncExitStack() as opened:
+        for _ in range(7):
+            reader, writer = await opened.enter_async_context(connected(port))
+            writer.write(WAITING)
+            await reader.readuntil(b"\r\n\r\n")
+        for _ in range(3):
+            async with connected(port) as (reader, writer):
+                writer.write(REQUEST)
+                answer = await reader.read()
+                assert answer.startswith(b"HTTP/1.1 503 ")
+                assert b"try again later" in answer
+            async with connected(port) as (reader, writer):
+                writer.write(REQUEST.replace(b"GET /", b"GET /health"))
+                assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_client_that_does_not_read_is_dropped(
+    port: int, table: ConnectionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "WRITE_TIMEOUT_S", 0.05)
+    left = asyncio.Event()
+    monkeypatch.setattr(table, "leave", lambda _: left.set())
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", port))
+        client.sendall(REQUEST.replace(b"GET /", b"GET /large"))
+        await asyncio.wait_for(left.wait(), 60)
+
+
+async def test_a_client_that_reads_slowly_gets_everything(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(connections, "WRITE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connections, "MIN_READ_BYTES", 1)
     async with connected(port) as (reader, writer):
-        writer.write(REQUEST)
+        writer.write(REQUEST.replace(b"GET /", b"GET /large"))
+        size = 0
+        while size < LARGE:
+            size += len(await reader.read(LARGE // 20))
+            await asyncio.sleep(0.02)
+
+
+async def test_the_rest_of_a_body_that_nobody_wanted_has_its_time(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LINGER_S", 0.05)
+    async with connected(port) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n1234")
+        assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+        assert await ended(reader)
+
+
+async def test_the_rest_of_a_body_that_nobody_wanted_may_come(port: int) -> None:
+    async with connected(port) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n1234")
         await reader.readuntil(b"ok")
-        async with connected(port) as (refused, _):
-            assert await ended(refused)
+        writer.write(b"56789" + REQUEST)
+        assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+
+
+async def test_requests_sent_together_are_answered_in_order(port: int) -> None:
+    async with connected(port) as (reader, writer):
+        writer.write(REQUEST * 500)
+        for _ in range(500):
+            assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
