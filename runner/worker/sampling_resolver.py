@@ -17,7 +17,6 @@ from runner.types import SamplingParams
 
 MAX_KNOWN_BREAKERS = 32
 MAX_BIASED_TOKENS = 4096
-MAX_BREAKERS = 64  # each is looked for in the whole vocabulary
 
 
 class SamplingResolver:
@@ -56,11 +55,6 @@ class SamplingResolver:
         return found
 
     def _breakers(self, texts: tuple[str, ...]) -> Breakers:
-        if len(texts) > MAX_BREAKERS:
-            raise InvalidRequest(
-                f"dry_sequence_breakers: there are {len(texts)}, at most {MAX_BREAKERS} are taken",
-                param="dry_sequence_breakers",
-            )
         known = self._known.get(texts)
         if known is None:
             known = self._known[texts] = find_breakers(self._tokenizer, texts)

@@ -112,6 +112,15 @@ def test_another_chat_of_the_model_is_served_meanwhile(daemon: RunningDaemon) ->
     assert max(waits_s) < 5, waits_s  # idle machines: under 1 s
 
 
+@pytest.mark.parametrize("stop", ["a" * SIZE, ["a" * 40_000]])
+def test_stop_strings_have_a_length(daemon: RunningDaemon, stop: str | list[str]) -> None:
+    with daemon.client() as client:
+        answer = chat(client, "hello", stop=stop)
+    assert answer.status_code == 400
+    assert "256 bytes" in answer.text
+    assert answer.json()["error"]["param"] == "stop"
+
+
 def test_millions_of_ids_are_no_longer_a_text(daemon: RunningDaemon) -> None:
     with closing(HTTPConnection("127.0.0.1", daemon.port, timeout=120)) as client:
         body = '{"model": "ember", "tokens": [' + ",".join(["9"] * 1_000_001) + "]}"

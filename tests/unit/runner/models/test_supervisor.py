@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import textwrap
+import time
 from typing import Any
 
 import pytest
@@ -189,6 +190,50 @@ receive()
     monkeypatch.setattr(watchdog, "GRACE_S", 0.05)
     worker = await start(monkeypatch, script, Timeouts(step_s=1.0))
     assert await answer(worker) == "b"
+    await worker.close()
+
+
+LOST = """
+receive()
+send({"op": "lost"})
+for _ in range(LATER):
+    send({"op": "lost"})
+receive()
+send({"op": "reply", "id": "call-1", "result": {"tokens": [1]}})
+time.sleep(600)
+"""
+
+
+async def test_a_worker_with_a_lost_thread_ends_what_it_has_begun_and_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = await start(monkeypatch, READY + LOST.replace("LATER", "0"))
+    failed = asyncio.Event()
+    worker.on_failure(failed.set)
+    first = asyncio.create_task(worker.tokenize("a", add_special=False))
+    worker._send({"op": "second"})
+    assert await first == [1]
+    await failed.wait()
+    with pytest.raises(WorkerTimeout, match="did not come to an end"):
+        await worker.tokenize("a", add_special=False)
+    await worker.close()
+
+
+async def test_and_at_once_with_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = await start(monkeypatch, READY + LOST.replace("LATER", "2"))
+    with pytest.raises(WorkerTimeout, match="did not come to an end"):
+        await worker.tokenize("a", add_special=False)
+    await worker.close()
+
+
+async def test_a_worker_that_answers_no_more_is_ended_right_after_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = await start(monkeypatch, READY + "time.sleep(600)\n", Timeouts(step_s=1.0))
+    began_s = time.monotonic()
+    with pytest.raises(WorkerTimeout):
+        await answer(worker)
+    assert 1.0 <= time.monotonic() - began_s < 1.0 + 1.0
     await worker.close()
 
 
