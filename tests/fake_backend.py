@@ -13,6 +13,7 @@ Control tokens in the words to repeat act when their turn to be repeated comes:
 
     <|crash|>  the process dies by SIGSEGV
     <|hang|>   the step never returns
+    {stuck}    the prompt never becomes tokens
     <|raise|>  the step raises BackendError
     <|slow|>   each step of this sequence takes SLOW_S longer
 
@@ -74,6 +75,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
+STUCK = "{stuck}"
 _SPECIAL = re.compile("|".join(re.escape(word) for word in CONTROL))
 _USER = [START, *b"user\n"]
 _HASTE = (EOS, *b'"}]:0,', *range(97, 123), *range(255, -1, -1), *range(BOS, VOCABULARY))
@@ -91,6 +93,8 @@ class FakeTokenizer:
         self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
     ) -> list[int]:
         """See Tokenizer."""
+        if STUCK in text:
+            threading.Event().wait()
         tokens = [BOS] if add_bos else []
         start = 0
         for match in _SPECIAL.finditer(text) if parse_special else ():

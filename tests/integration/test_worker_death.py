@@ -103,6 +103,23 @@ def test_a_hanging_step_is_ended_after_the_step_timeout(start_daemon: StartDaemo
         assert client.post(CHAT, json=body("fine")).status_code == 200
 
 
+def test_a_stuck_prompt_costs_its_request_only_and_the_worker_is_replaced(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon(env={"HEARTH_STEP_TIMEOUT": "2s"})
+    with daemon.client() as client, daemon.client() as other, ThreadPoolExecutor(1) as pool:
+        client.post(CHAT, json=body("warm"))
+        first = worker_pids(daemon)
+        answer = pool.submit(client.post, CHAT, json=body("{stuck}"))
+        while not answer.done():
+            assert other.post(CHAT, json=body("fine")).status_code == 200
+        assert answer.result().status_code == 504
+        assert answer.result().json()["error"]["code"] == "worker_timeout"
+        while worker_pids(daemon) == first:
+            other.post(CHAT, json=body("fine"))  # one may be refused: its worker is leaving
+        assert other.post(CHAT, json=body("fine")).status_code == 200
+
+
 def test_idle_models_leave_while_another_hangs_and_it_is_ended_in_time(
     start_daemon: StartDaemon,
 ) -> None:

@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from runner.worker.protocol import (
     delta_from_wire,
     encode_frame,
 )
-from tests.fake_backend import VOCABULARY
+from tests.fake_backend import STUCK, VOCABULARY
 
 TIMEOUT_S = 60
 PLAN = LoadPlan("/nowhere", "echo", 2048, 16384, 32)
@@ -298,6 +300,19 @@ def test_a_hanging_step_can_be_seen_from_outside(loaded: Client) -> None:
         stats = loaded.stats()
     assert (stats.running, stats.steps) == (1, 3)
     assert loaded.stats().steps == 3
+
+
+def test_a_stuck_prompt_is_answered_at_its_limit_and_holds_up_nobody(worker: Client) -> None:
+    worker.load(replace(PLAN, step_limit_s=1.0))
+    began_s = time.monotonic()
+    worker.generate("stuck", STUCK)
+    worker.generate("other", "hello", max_tokens=3)
+    error = worker.until(lambda frame: frame["op"] == "error" and frame["id"] == "stuck")
+    assert 1.0 <= time.monotonic() - began_s < 2.0
+    assert error["error"]["code"] == "worker_timeout"
+    assert "prompt" in error["error"]["message"]
+    worker.until(lambda frame: frame["op"] == "lost")  # the daemon replaces it
+    assert worker.text("other") == "hel"
 
 
 def test_the_worker_ends_with_its_connection_even_in_a_step(loaded: Client) -> None:
