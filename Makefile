@@ -65,6 +65,12 @@ SOAK_ARGS ?=
 soak: dev
 	$(PYTHON_BIN)/python -m tests.soak $(SOAK_ARGS)
 
+# Modelfiles and templates: texts that Hypothesis makes, for as long as wished.
+FUZZ_MINUTES ?= 60
+.PHONY: fuzz-parsers
+fuzz-parsers: dev
+	$(PYTHON_BIN)/python -m tests.attack.fuzz_parsers --minutes $(FUZZ_MINUTES)
+
 # The store under failing system calls, kills, flipped bits and concurrent work: minutes each.
 STORE_PROOFS := store-faults store-kills store-bitflips store-histories
 .PHONY: $(STORE_PROOFS)

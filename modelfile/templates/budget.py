@@ -8,6 +8,7 @@ timed: whether a template is refused does not depend on the machine or on what e
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from jinja2.utils import Namespace
@@ -21,6 +22,12 @@ _ELEMENTS_PER_STEP = 4
 _CHARACTERS_PER_STEP = 256
 _SLOW_CHARACTERS_PER_STEP = 32
 _SMALL = frozenset((int, float, bool, type(None)))
+_VIEWS: Any = (type({}.keys()), type({}.values()), type({}.items()))
+_LISTS: Any = (list, tuple, set, frozenset, *_VIEWS)
+_COLLECTIONS: Any = (list, tuple, dict, range, *_VIEWS)
+_COMPARISONS_PER_STEP = 4096  # of two characters
+# The thresholds of CPython's search in stringlib/fastsearch.h: where it is quadratic
+_MAX_SLOW_TEXT, _MAX_SLOW_NEEDLE, _LINEAR_TEXT = 2500, 100, 30_000
 
 
 class LimitExceeded(Exception):
@@ -54,14 +61,36 @@ class Budget:
         Raises LimitExceeded."""
         if isinstance(value, str | bytes):
             self.steps(len(value) // _CHARACTERS_PER_STEP)
-        elif isinstance(value, list | tuple | dict):
+        elif isinstance(value, _COLLECTIONS):
             self.steps(len(value) // _ELEMENTS_PER_STEP)
         return value
+
+    def go_through(self, value: Any) -> Any:
+        """Count doing something with each element of a value, the characters of a text too; gives
+        it back, or what counts while it is gone through where it has no length. Raises
+        LimitExceeded."""
+        if hasattr(value, "__len__"):
+            self.steps(len(value))
+            return value
+        return self._counted(value) if hasattr(value, "__next__") else value
+
+    def _counted(self, items: Iterator[Any]) -> Iterator[Any]:
+        for item in items:
+            self.steps(1)
+            yield item
+
+    def search(self, text: str, needle_size: int, *, backwards: bool = False) -> None:
+        """Count looking for a text of that length in text: Python may compare each with each
+        character, but not for long ones, unless it goes backwards. Raises LimitExceeded."""
+        longest = min(needle_size, len(text))
+        if not backwards and len(text) >= _MAX_SLOW_TEXT:
+            longest = min(longest, _MAX_SLOW_NEEDLE if len(text) < _LINEAR_TEXT else 0)
+        self.steps(len(text) * longest // _COMPARISONS_PER_STEP)
 
     def compare(self, value: Any) -> Any:
         """Count going through a value and all that it contains; gives it back. Raises
         LimitExceeded."""
-        if not isinstance(value, list | tuple | dict):
+        if not isinstance(value, _COLLECTIONS) or isinstance(value, range):
             return self.read(value)
         self.steps(self.measure(value) // _CHARACTERS_PER_STEP)
         return value
@@ -126,7 +155,7 @@ def _walk(value: Any, limit: int) -> tuple[int, int]:
             if total <= limit:
                 stack.extend(item.keys())
                 stack.extend(item.values())
-        elif isinstance(item, list | tuple | set | frozenset):
+        elif isinstance(item, _LISTS):
             total += ELEMENT_SIZE * (len(item) + 1)
             if total <= limit:
                 stack.extend(item)

@@ -9,10 +9,12 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, CompilerExit, Frame, operators
 
+_SHORT = 64  # characters of a constant, or its elements
+
 
 class CountingCodeGenerator(CodeGenerator):
-    """Generates code that calls count_step, join_text, take_slice, compare and keep_value of
-    Sandbox."""
+    """Generates code that calls count_step, join_text, take_slice, compare, search and keep_value
+    of Sandbox."""
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
         """Every statement of every body, those of loops and macros too, counts as a step: all of
@@ -46,16 +48,18 @@ class CountingCodeGenerator(CodeGenerator):
         self._call("take_slice", [node.node, *(none if b is None else b for b in bounds)], frame)
 
     def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
-        """a == b and its like. To compare with a constant takes no time, to search in one neither;
-        other values may be long."""
+        """a == b and its like. To compare with a short constant takes no time, to search in one
+        neither; other values may be long."""
         self.write("(")
         self.visit(node.expr, frame)
         left = node.expr
         for operand in node.ops:
             self.write(f" {operators[operand.op]} ")
-            constants = (operand.expr,) if operand.op in ("in", "notin") else (left, operand.expr)
-            if any(map(_is_constant, constants)):
+            search = operand.op in ("in", "notin")
+            if _is_short(operand.expr) or (not search and _is_short(left)):
                 self.visit(operand.expr, frame)
+            elif search and not _is_short(left):
+                self._call("search", [operand.expr], frame)
             else:
                 self._call("compare", [operand.expr], frame)
             left = operand.expr
@@ -89,7 +93,8 @@ class CountingCodeGenerator(CodeGenerator):
         self.write(")")
 
 
-def _is_constant(node: nodes.Node) -> bool:
+def _is_short(node: nodes.Node) -> bool:
+    """Whether a constant is no work to compare with."""
     if isinstance(node, nodes.Tuple | nodes.List):
-        return all(isinstance(item, nodes.Const) for item in node.items)
-    return isinstance(node, nodes.Const)
+        return len(node.items) <= _SHORT and all(map(_is_short, node.items))
+    return isinstance(node, nodes.Const) and len(str(node.value)) <= _SHORT

@@ -11,7 +11,7 @@ from modelfile.templates.budget import Budget, LimitExceeded
 
 _LARGE = re.compile(r"\d{5}")
 _WIDE = re.compile(r"\d{3}")
-_STARRED = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(?:\*|\d*\.\*)")
+_STARRED = re.compile(r"%[-+ #0]*+(?:\*|\d*+\.\*)")  # after a %(name) Python takes no star
 _NESTED = re.compile(r"\{[^{}]*\{")
 _WIDEST = 10_000
 _OBJECT_SIZE = 80  # bytes of a short str
@@ -31,8 +31,10 @@ def check_format(budget: Budget, text: str, values: Any) -> None:
     _check_fields(budget, text, text.count("{"), values)
 
 
-def check_method(budget: Budget, text: str, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Ask before the method name of text is called with args; gives the args to use.
+def check_method(
+    budget: Budget, text: str, name: str, args: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Ask before the method name of text is called with args and named; gives the args to use.
 
     Raises LimitExceeded.
     """
@@ -40,9 +42,12 @@ def check_method(budget: Budget, text: str, name: str, args: tuple[Any, ...]) ->
         args = (list(args[0]),)
     if name == "join" and args:
         budget.check_size(budget.measure(args[0]))
+    given = (*args, *named.values())
+    if name in _SEARCHES and given and isinstance(given[0], str):
+        budget.search(text, len(given[0]), backwards=name[0] == "r" and name != "replace")
     estimate = _METHODS.get(name)
     if estimate is not None:
-        budget.check_size(estimate(text, args))
+        budget.check_size(estimate(text, given))
     return args
 
 
@@ -56,6 +61,7 @@ def replaced_size(text: str, old: Any, new: Any) -> int:
 def _check_fields(budget: Budget, text: str, fields: int, values: Any) -> None:
     if _LARGE.search(text):
         raise LimitExceeded("a width of 10000 or more in a format is not allowed in a template")
+    budget.write(len(text))
     wide = _WIDEST if _WIDE.search(text) else 100
     budget.check_size(len(text) + fields * (wide + budget.measure(values)))
 
@@ -89,6 +95,20 @@ def _lines(text: str, _args: tuple[Any, ...]) -> int:
     return len(text) + _OBJECT_SIZE * (text.count("\n") + text.count("\r"))
 
 
+_SEARCHES: Final = frozenset(
+    (
+        "count",
+        "find",
+        "index",
+        "partition",
+        "replace",
+        "rfind",
+        "rindex",
+        "rpartition",
+        "rsplit",
+        "split",
+    )
+)
 _METHODS: Final[Mapping[str, Callable[[str, tuple[Any, ...]], int]]] = {
     "center": _width,
     "ljust": _width,

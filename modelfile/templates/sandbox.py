@@ -84,6 +84,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Called with what an operator compares or searches, unless it is short."""
         return self.budget.compare(value)
 
+    def search(self, value: Any) -> Any:
+        """Called with what an operator searches for something that may be long."""
+        if isinstance(value, str):
+            self.budget.search(value, len(value))
+        return self.budget.compare(value)
+
     def check_written(self, value: Any) -> Any:
         """Called with every value before it becomes text."""
         if not isinstance(value, str):
@@ -134,12 +140,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Functions, macros and methods."""
         __self.budget.steps(1)
         owner = getattr(__obj, "__self__", None)
-        if isinstance(owner, str) and not kwargs:
-            args = check_method(__self.budget, owner, str(getattr(__obj, "__name__", "")), args)
-        elif isinstance(owner, str):
-            check_method(__self.budget, owner, str(getattr(__obj, "__name__", "")), args)
+        if isinstance(owner, str):
+            name = str(getattr(__obj, "__name__", ""))
+            args = check_method(__self.budget, owner, name, args, kwargs)
         if owner is not None and not isinstance(owner, dict):
-            for value in (owner, *args):
+            for value in (owner, *args, *kwargs.values()):
                 __self.budget.compare(value)
         return __self.budget.keep(super().call(__context, __obj, *args, **kwargs))
 

@@ -188,9 +188,14 @@ def _less(first: Any, other: Any) -> bool:
 
 
 def _print(budget: Budget, *values: Any) -> str:
-    text = sprint(values)
+    text = sprint(values, check_size=budget.check_size)
     budget.write(len(text))
     return text
+
+
+def _printf(budget: Budget, form: str, *values: Any) -> str:
+    budget.steps(form.count("%"))
+    return sprintf(form, values, budget.check_size)
 
 
 _ANY: Final = ("any",)
@@ -204,11 +209,7 @@ BUILTINS: Final[Mapping[str, TemplateFunction]] = {
     "len": TemplateFunction(length, _VALUE),
     "not": TemplateFunction(lambda _budget, value: not truth(value), _VALUE),
     "print": TemplateFunction(_print, _ANY, variadic=True),
-    "printf": TemplateFunction(
-        lambda budget, form, *values: sprintf(form, values, budget.check_size),
-        ("string", "any"),
-        variadic=True,
-    ),
+    "printf": TemplateFunction(_printf, ("string", "any"), variadic=True),
     "eq": TemplateFunction(eq, _TWO, variadic=True),
     "ge": TemplateFunction(lambda _budget, a, b: not _less(a, b), _TWO),
     "gt": TemplateFunction(lambda _budget, a, b: not (_less(a, b) or _equal(a, b)), _TWO),

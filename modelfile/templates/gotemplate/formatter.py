@@ -27,16 +27,25 @@ _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 _VERBS: Final = "%svd"
 
 
-def sprint(values: Sequence[Any], *, pointed: bool = False) -> str:
+def sprint(
+    values: Sequence[Any],
+    *,
+    pointed: bool = False,
+    check_size: Callable[[int], None] = lambda _size: None,
+) -> str:
     """The values one after the other, a blank between two of which none is a string. pointed: of
-    a pointer, what it points at, as actions write it."""
+    a pointer, what it points at, as actions write it. check_size: asked before the text grows to
+    a size, in characters."""
     parts: list[str] = []
+    size = 0
     after_string = True
     for value in values:
         is_string = isinstance(value, str)
         if parts and not is_string and not after_string:
             parts.append(" ")
+        check_size(size + (len(value) if is_string else 0))
         parts.append(_pointed(value) if pointed else print_value(value))
+        size += len(parts[-1])
         after_string = is_string
     return "".join(parts)
 

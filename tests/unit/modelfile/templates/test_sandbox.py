@@ -48,7 +48,6 @@ LONG = {  # what is computed again and again, over a large value
     "unique": LISTS + FOREVER.replace("BODY", "{% set n = b | unique | list %}"),
     "maximum": LISTS + FOREVER.replace("BODY", "{% set n = b | max %}"),
     "last": "{% set b = dict(a=1) %}" + LISTS + FOREVER.replace("BODY", "{{ b | last }}"),
-    "words": "{% set b = 'x ' * 999999 %}" + FOREVER.replace("BODY", "{{ b | wordcount }}"),
     "titles": "{% set b = 'x ' * 999999 %}" + FOREVER.replace("BODY", "{% set n = b | title %}"),
     "indented JSON": LISTS + FOREVER.replace("BODY", "{% set n = b | tojson(indent=1) %}"),
     "numbers": "{% set b = '9' * 2000 %}" + FOREVER.replace("BODY", "{% set n = b | int(0) %}"),
@@ -127,7 +126,6 @@ BOMBS = LONG | {
     "replace nothing": BIG + "{{ b.replace('', b) }}",
     "join by a long text": BIG + "{{ range(99999) | join(b) }}",
     "str.join by a long text": BIG + "{{ b.join('abcdefgh' * 9999) }}",
-    "wordwrap by a long text": BIG + "{{ ('x' * 99999) | wordwrap(1, wrapstring=b) }}",
     "batch": "{{ [1] | batch(10 ** 9, 0) | list }}",
     "slice": "{{ [1] | slice(10 ** 9) | list }}",
     "round": "{{ 1 | round(10 ** 9, 'ceil') }}",
@@ -274,10 +272,9 @@ def test_the_indent_of_json_is_held() -> None:
     assert text == "[\n" + " " * 16 + "1\n]"
 
 
-@pytest.mark.parametrize("name", ["pprint", "striptags", "urlize", "xmlattr"])
-def test_filters_that_are_slow_on_hostile_text_take_short_text_only(name: str) -> None:
-    value = "{'k': text}" if name == "xmlattr" else "text"
-    template = JinjaChatTemplate("{{ %s | %s }}" % (value, name))  # noqa: UP031
-    assert "www" in template.render([], text="<b>www</b>")
-    with pytest.raises(TemplateError, match="a filter gets 5"):
-        template.render([], text="<" * 5000)
+@pytest.mark.parametrize(
+    "name", ["pprint", "striptags", "urlize", "wordcount", "wordwrap", "xmlattr"]
+)
+def test_filters_that_are_slow_on_hostile_text_are_not_there(name: str) -> None:
+    with pytest.raises(TemplateError, match=f"No filter named '{name}'"):
+        JinjaChatTemplate("{{ messages | %s }}" % name)  # noqa: UP031
