@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 NAMESPACE = "local"  # as `hearth pull ./model.gguf` has it
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 _MAX_CHARACTERS = 80
-_SNAPSHOT = re.compile(r".*--(?P<model>[^/]+)/snapshots/[^/]+$")  # in Hugging Face's cache
+# In Hugging Face's cache
+_SNAPSHOT = re.compile(r"\A.*--(?P<model>(?:(?!--)[^/])++)/snapshots/[^/]++$")
 
 
 def is_path(text: str) -> bool:

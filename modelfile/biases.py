@@ -17,7 +17,7 @@ MAX_BIASES: Final = 1024
 MAX_BIAS: Final = 100
 MAX_TEXT_BYTES: Final = 256
 _ID = re.compile(r"\d{1,9}", re.ASCII)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d++\.?\d*|\.\d++)([eE][+-]?\d{1,3})?", re.ASCII)
 
 Bias = tuple[int | str, float]  # of a token's id or of a text
 

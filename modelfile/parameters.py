@@ -26,7 +26,7 @@ MAX_STOP_BYTES = 256
 MAX_GRAMMAR_BYTES = 256 * 1024
 MAX_BREAKER_BYTES = 40  # as llama.cpp
 _INT = re.compile(r"[+-]?\d{1,20}", re.ASCII)
-_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(\d++\.?\d*|\.\d++)([eE][+-]?\d{1,3})?", re.ASCII)
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 

@@ -63,7 +63,7 @@ def parse_address(text: str) -> Address:
     return Address(parts.hostname or "127.0.0.1", port, scheme)
 
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_DURATION = re.compile(r"(?<!\d)(\d++(?:\.\d++)?+)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

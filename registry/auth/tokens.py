@@ -22,7 +22,7 @@ from registry.auth.ollama_key import OllamaKey
 from registry.errors import RemoteDenied, RemoteRefused, shown
 from registry.hosts.http.client import ClientRequest, HttpClient, raise_for_status, same_origin
 
-_PARAMETER = re.compile(r'([A-Za-z][A-Za-z0-9_-]*)="((?:[^"\\]|\\.)*)"')
+_PARAMETER = re.compile(r'(?<![A-Za-z0-9_-])([A-Za-z][A-Za-z0-9_-]*+)="((?:[^"\\]|\\.)*+)"')
 _MAX_CHALLENGE = 4096
 _MAX_TOKEN_BYTES = 64 * 1024
 

@@ -25,6 +25,7 @@ REASONING_TAGS: Final = (
 )
 """Of no one family: DeepSeek R1, Qwen 3 and many others, Granite, Gemini, Seed, OpenThinker."""
 _TOKEN = re.compile(r"<[^<>]+>")
+_MAX_HELD = 512  # characters, blanks above all, before what may be an opening tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class ReasoningParser:
             self._held = text[len(self._opening) :]
             self._state = self._blanks_inside
             return []
-        if self._opening.startswith(text):
+        if self._opening.startswith(text) and len(self._held) <= _MAX_HELD:
             return None
         self._state = self._after
         return []

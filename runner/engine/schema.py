@@ -21,7 +21,7 @@ MAX_REPEATS = 10_000  # in a regular expression; 0.06 s to compile
 MAX_PROPERTIES = 1_000  # 0.3 s to compile; the time grows with the square
 SEARCH_S = 0.3  # to find the place of a fault
 
-_REPEAT = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
+_REPEAT = re.compile(r"\{\s*+(\d++)\s*+(?:,\s*+(\d*+)\s*+)?+\}")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _SINGLE = ("items", "additionalProperties", "additionalItems", "not", "if", "then", "else",

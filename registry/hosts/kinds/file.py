@@ -32,7 +32,8 @@ _MAX_PATH_CHARACTERS = 4096
 _READ_BYTES = 1024 * 1024
 _MAX_FILES = 20_000
 _DEPTH = 1  # a pooling's config and further templates lie in folders of their own
-_SNAPSHOT = re.compile(r".*--(?P<model>[^/]+)/snapshots/[^/]+$")  # in Hugging Face's cache
+# In Hugging Face's cache
+_SNAPSHOT = re.compile(r"\A.*--(?P<model>(?:(?!--)[^/])++)/snapshots/[^/]++$")
 _SHARD = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE | re.ASCII)
 
 

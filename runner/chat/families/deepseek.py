@@ -19,11 +19,11 @@ _CALL = "<｜tool▁call▁begin｜>"
 _CALL_END = "<｜tool▁call▁end｜>"
 _EACH = re.compile(f"{_CALL}([^<]{{0,256}})<｜tool▁sep｜>(.*?)(?:{_CALL_END}|\\Z)", re.DOTALL)
 _HEAD = (
-    rf"\s*{_CALL}\s*(?:function\s*<｜tool▁sep｜>\s*(?=\S+\s*```)|(?=[^<]*<｜tool▁sep｜>\s*\{{))"
-    r"([^<`\s]{1,256})\s*(?:<｜tool▁sep｜>|```(?:json)?)\s*(?=\{)"
+    rf"\s*+{_CALL}\s*+(?:function\s*+<｜tool▁sep｜>\s*+(?=[^\s`]++\s*+```)|(?=[^<]*+<｜tool▁sep｜>\s*+\{{))"
+    r"([^<`\s]{1,256}+)\s*+(?:<｜tool▁sep｜>|```(?:json)?+)\s*+(?=\{)"
 )
-_HEADS = CallHeads.of(_HEAD, rf"\s*(?:```\s*)?(?:{_CALL_END})?{_HEAD}")
-_BLOCK = re.compile(r"\s*(\S{1,256})\s*```(?:json)?\s*(.*?)\s*(?:```\s*|\Z)\Z", re.DOTALL)
+_HEADS = CallHeads.of(_HEAD, rf"\s*+(?:```\s*+)?+(?:{_CALL_END})?+{_HEAD}")
+_BLOCK = re.compile(r"\s*+([^\s`]{1,256}+)\s*+```(?:json)?+(.*+)", re.DOTALL)
 
 
 def _decode(text: str) -> list[str | ToolCall] | None:
@@ -34,7 +34,7 @@ def _call(found: re.Match[str]) -> ToolCall | None:
     first, second = found[1], found[2]
     block = _BLOCK.match(second) if first.strip() == "function" else None
     name, arguments = (block[1], block[2]) if block else (first, second)
-    return new_call(name, arguments.strip())
+    return new_call(name, arguments.strip().removesuffix("```" if block else "").strip())
 
 
 _TOKENS = (_CALLS, _CALLS_END, _CALL, _CALL_END, "<｜tool▁sep｜>")

@@ -13,7 +13,9 @@ from runner.types import ToolCall
 
 _AROUND = ("<tool_call>", "</tool_call>")
 _CALL = re.compile(r"\s*([^<\s{]{1,256})\s*((?:<arg_key>.*|\{.*)?)\Z", re.DOTALL)
-_ARGUMENT = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)(?:</arg_value>|\Z)", re.DOTALL)
+_ARGUMENT = re.compile(
+    r"<arg_key>([^<]*+)</arg_key>\s*+<arg_value>(.*?)(?:</arg_value>|\Z)", re.DOTALL
+)
 
 
 def _parser(tools: Tools) -> DelimitedParser:

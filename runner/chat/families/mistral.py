@@ -15,10 +15,12 @@ from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
 
 _CALLS = "[TOOL_CALLS]"
-_NAME = re.compile(r"\s*([^\[\s{]{1,256})\s*(?:\[CALL_ID\][^\[{]{0,256})?(?:\[ARGS\])?\s*(?=\{)")
+_NAME = re.compile(
+    r"\s*+([^\[\s{]{1,256}+)\s*+(?:\[CALL_ID\][^\[{]{0,256}+)?+(?:\[ARGS\])?+\s*+(?=\{)"
+)
 _HEADS = CallHeads.of(
-    rf"(?:\s*(?:\[\s*)?{JSON_HEAD}|{_NAME.pattern})",
-    rf"\s*(?:\}}\s*,\s*{JSON_HEAD}|\[TOOL_CALLS\]{_NAME.pattern})",
+    rf"(?:\s*+(?:\[\s*+)?+{JSON_HEAD}|{_NAME.pattern})",
+    rf"\s*+(?:\}}\s*+,\s*+{JSON_HEAD}|\[TOOL_CALLS\]{_NAME.pattern})",
 )
 _NEXT = re.compile(r"\s*\[TOOL_CALLS\]")
 _DECODER = json.JSONDecoder()

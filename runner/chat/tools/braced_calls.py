@@ -13,7 +13,7 @@ from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.chat.tools.literals import LiteralReader, NotLiteral
 from runner.types import ToolCall
 
-_CALL = re.compile(r"\s*(?:call:)?\s*([^\s{:]{1,256})\s*(?=\{)")
+_CALL = re.compile(r"\s*+(?:call:)?+\s*+([^\s{:]{1,256}+)\s*+(?=\{)")
 
 
 def braced_parser(

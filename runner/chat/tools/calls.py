@@ -12,7 +12,7 @@ from typing import Any
 from runner.chat.tools.literals import MAX_DEPTH, NotLiteral, literal
 from runner.types import ToolCall
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+("|\\?\Z)', re.DOTALL)
 _BRACKET = re.compile(r"[{}\[\]]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 NAME_KEYS = ("name", "tool_name", "function")
@@ -72,7 +72,7 @@ def _refused(constant: str) -> None:
 
 def ends_in_string(text: str) -> bool:
     """Whether text, read as JSON, ends inside a string."""
-    return '"' in _STRING.sub("", text)
+    return any(not found[1] for found in _STRING.finditer(text))
 
 
 def collect_calls(

@@ -18,6 +18,7 @@ from runner.types import ToolCall
 
 MAX_CALL_CHARS = 65_536  # a longer one is content
 _MAX_ENDS = 16  # end markers in the texts of one call
+_MAX_BLANKS = 256  # held back before what may be a call
 
 Decode = Callable[[str], list[str | ToolCall] | None]
 Part = str | ToolCall | ToolCallDelta
@@ -122,7 +123,7 @@ class DelimitedParser:
             self._preview.feed(self._inside.before)
             return [content]
         keep = max(begun(self._held, marker) for marker in self._begins)
-        content = self._held[: len(self._held) - keep].rstrip()  # a call would follow the blanks
+        content = without_blanks(self._held[: len(self._held) - keep])  # a call would follow them
         self._held = self._held[len(content) :]
         return [content] if content else None
 
@@ -198,6 +199,13 @@ def _decoded(delimiters: Delimiters, body: str) -> list[str | ToolCall] | None:
     if calls or not again.startswith(delimiters.begin):
         return calls
     return delimiters.decode(again[len(delimiters.begin) :])
+
+
+def without_blanks(text: str) -> str:
+    """text without the blanks at its end, unless they are many: they would be looked at with
+    each piece that follows."""
+    content = text.rstrip()
+    return content if len(text) - len(content) <= _MAX_BLANKS else text
 
 
 def begun(text: str, marker: str) -> int:

@@ -20,10 +20,11 @@ MAX_DEFINITION_CHARS: Final = 64 * 1024
 _BEGIN: Final = json.dumps({ARGUMENT: ""})[:-2]
 _PLAIN: Final = r'[^"\\\x00-\x1f]'
 _TOKENS = re.compile(
-    r'(?P<text>"(?:[^"\\\n]|\\.)*")|//[^\n]*|(?P<regex>/(?![/*])(?:[^/\\\n]|\\.)+/[imslux]*)'
+    r'(?P<text>"(?:[^"\\\n]|\\.)*+")|//[^\n]*|(?P<regex>/(?![/*])(?:[^/\\\n]|\\.)++/[imslux]*)'
+    r'|(?P<open>"(?:[^"\\\n]|\\.)*+|/(?![/*])(?:[^/\\\n]|\\.)++)'  # what is not closed is read once
     r"|%import\s+common\.(?P<name>\w+)(?:[ \t]*->[ \t]*(?P<alias>\w+))?"
 )
-_ATOMS = re.compile(r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|.", re.DOTALL)
+_ATOMS = re.compile(r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*+(?:\]|\Z)|.", re.DOTALL)
 _LINES = {
     "LF": r'"\\n"',
     "NEWLINE": r'"\\n"+',
@@ -53,6 +54,8 @@ def checked_lark(definition: str) -> str:
     def replaced(found: re.Match[str]) -> str:
         if found["text"]:
             return json.dumps(json.dumps(_text(found["text"]))[1:-1], ensure_ascii=False)
+        if found["open"]:
+            return found[0]
         if found["regex"]:
             body, _, flags = found["regex"][1:].rpartition("/")
             expressions.append(f"/{_in_string(body)}/{flags} & /{_allowed(body)}/")

@@ -23,19 +23,21 @@ from runner.chat.tools.calls import (
     name_of,
     only_offered,
 )
-from runner.chat.tools.delimited import MAX_CALL_CHARS, Part
+from runner.chat.tools.delimited import MAX_CALL_CHARS, Part, without_blanks
 from runner.chat.tools.json_end import JsonEnd
 from runner.chat.tools.python_calls import python_calls
 from runner.types import ToolCall
 
 _MARK = re.compile(r"(`+)([{\[]?)|[{\[]")
-_FENCE = r"```[ \t]*(?:json|tools?|tool_calls?|function_calls?)?\s*"
-_OPENING = re.compile(rf'(?:{_FENCE})?(?:\[\s*|\{{\s*"tool_calls"\s*:\s*\[\s*)?(?=\{{)')
-_OPENING_BEGUN = re.compile(rf"```[ \t]*[a-z_]{{0,14}}\Z|(?:{_FENCE})?(?:\[\s*)?\Z")
+_FENCE = r"```[ \t]*+(?:json|tool_calls?|tools?|function_calls?)?+\s*+"
+_OPENING = re.compile(rf'(?:{_FENCE})?(?:\[\s*+|\{{\s*+"tool_calls"\s*+:\s*+\[\s*+)?(?=\{{)')
+_OPENING_BEGUN = re.compile(rf"```[ \t]*+[a-z_]{{0,14}}\Z|(?:{_FENCE})?(?:\[\s*+)?\Z")
 _PYTHON = re.compile(r"\[\s*([^\W\d][\w.-]*)\s*(\()?")
 _JSON = re.compile(r'(?:\[\s*)?\{\s*"')
 _AROUND = re.compile(r"[\s,;}\]]*")  # what stands between calls, and closes what they stand in
 _CLOSING = "```"
+_MAX_BACKTICKS = 64  # of one run, which may go on
+_WINDOW_CHARS = 2048  # read at once: what is held is copied for each bracket
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
 _KEYS = (*NAME_KEYS, *ARGUMENT_KEYS, "id", "type", "index", "tool_call_id", "tool_calls")
 
@@ -80,10 +82,11 @@ class UnmarkedCalls:
             yield from self._read(part) if isinstance(part, str) else [*self._flush(), part]
 
     def _read(self, text: str) -> list[Part]:
-        self._held += text
         parts: list[Part] = []
-        while self._held and (found := self._take()) is not None:
-            parts += [part for part in found if part != ""]
+        for start in range(0, len(text), _WINDOW_CHARS):
+            self._held += text[start : start + _WINDOW_CHARS]
+            while self._held and (found := self._take()) is not None:
+                parts += [part for part in found if part != ""]
         return parts
 
     def _flush(self) -> list[Part]:
@@ -100,9 +103,15 @@ class UnmarkedCalls:
 
     def _content(self) -> list[Part] | None:
         found = _MARK.search(self._held)
-        undecided = found is not None and found[0].endswith("`") and found.end() == len(self._held)
+        undecided = (
+            found is not None
+            and found[0].endswith("`")
+            and found.end() == len(self._held)
+            and len(found[0]) <= _MAX_BACKTICKS
+        )
         if found is None or undecided:
-            content = self._held[: len(self._held) if found is None else found.start()].rstrip()
+            end = len(self._held) if found is None else found.start()
+            content = without_blanks(self._held[:end])
             self._held = self._held[len(content) :]
             return [content] if content else None
         if found[1] and found[1] != _CLOSING:  # code in a line of text
@@ -123,14 +132,14 @@ class UnmarkedCalls:
                 return self._begin(0)
             undecided = named is None or _OPENING_BEGUN.match(self._held)
             return None if undecided else self._no_call()
-        end = JsonEnd().feed(self._held[found.end() :])
-        whole = self._held[found.end() :][:end]
-        named = _may_call(whole[:MAX_HEAD_CHARS], self._names)
-        if named is None and end is None and len(whole) <= MAX_HEAD_CHARS:
-            return None
-        if not named and (named is False or len(whole) > MAX_HEAD_CHARS):
-            return self._no_call()
-        return self._begin(found.end())
+        head = self._held[found.end() : found.end() + MAX_HEAD_CHARS + 1]
+        named = _may_call(head[:MAX_HEAD_CHARS], self._names)
+        if named is None:
+            end = JsonEnd().feed(head)
+            if end is None and len(head) <= MAX_HEAD_CHARS:
+                return None
+            named = end is not None and end <= MAX_HEAD_CHARS
+        return self._begin(found.end()) if named else self._no_call()
 
     def _calls_python(self) -> bool | None:
         """Whether a list of calls in Python begins; None: what is held does not say."""
@@ -253,7 +262,8 @@ def _may_call(text: str, names: Collection[str]) -> bool | None:
     """Whether the object that begins with text calls one of names; None: its beginning does not
     say."""
     named: bool | None = False
-    given, pieces = False, iter(_PIECE.findall(text)[1:])
+    given, pieces = False, (found[0] for found in _PIECE.finditer(text))
+    next(pieces, None)
     for key in pieces:
         known = _among(key, _KEYS)
         if not known or next(pieces, ":") != ":":
