@@ -158,6 +158,26 @@ docs-reference: dev
 docs-terminal: dev
 	$(PYTHON_BIN)/python -m docs.generator.recorder
 
+# The wheel and the source of a release, and what it runs on (CycloneDX), from the locked files.
+.PHONY: dist lock
+dist: .venv-dist/bin/uv
+	.venv-dist/bin/python -m build --outdir dist
+	cat requirements.txt requirements-engine.txt | .venv-dist/bin/cyclonedx-py requirements \
+		--pyproject pyproject.toml --output-reproducible --output-file dist/hearth.cdx.json -
+
+# The files that install.sh installs, with their hashes, from the pins of constraints.txt. torch is
+# not among them: which of its builds fits depends on the machine and on the index.
+LOCK = .venv-dist/bin/uv pip compile --quiet --constraint constraints.txt --generate-hashes \
+	--universal --python-version 3.11 --no-annotate --no-header
+lock: .venv-dist/bin/uv
+	echo hatchling | $(LOCK) pyproject.toml - --extra vision \
+		--no-emit-package llama-cpp-python --output-file requirements.txt
+	echo llama-cpp-python | $(LOCK) - --no-deps --output-file requirements-engine.txt
+
+.venv-dist/bin/uv: Makefile
+	python3 -m venv .venv-dist
+	.venv-dist/bin/pip install --quiet build==1.6.1 cyclonedx-bom==7.5.0 uv==0.13.9
+
 # Trains ember anew, reproducibly from its seed: up to 2 hours on 2 cores.
 TRAINING := $(PYTHON_BIN)/python -m tests.ember
 ember: torch
@@ -176,4 +196,4 @@ ember-eval: dev
 	$(TRAINING).evaluate --url http://$(EVAL_ADDRESS)
 
 clean:
-	rm -rf .venv .venv-api .venv-aiperf .venv-docs .venv-clients-openai? tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results
+	rm -rf .venv .venv-api .venv-aiperf .venv-dist .venv-docs .venv-clients-openai? tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build bench-results

@@ -194,11 +194,14 @@ machine_key() {
     } | "$python" -c 'import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest()[:16])'
 }
 
+# The hashes of requirements-engine.txt are those of the source; what an index has compiled of it
+# is its own.
 download_wheel() { pip download --no-deps --only-binary :all: -d "$1" "llama-cpp-python==$llama"; }
 
 build_wheel() (
     export_flags "$2"
-    pip wheel -v --no-cache-dir --no-deps --no-binary llama-cpp-python -w "$1" "llama-cpp-python==$llama"
+    pip wheel -v --no-cache-dir --no-deps --no-binary llama-cpp-python -w "$1" \
+        --require-hashes -r requirements-engine.txt
 )
 
 # make_wheel RUNG: leaves the path of a wheel in $wheel; status 1 when this rung has none.
@@ -226,14 +229,17 @@ engine_version() {
 
 install_wheel() { pip install --no-deps --force-reinstall "$1"; }
 
-# pip takes a folder with a name such as hearth-main for a release and would install the wheel
-# that it kept of it, hence --no-cache-dir. Its dependencies come from the cache.
+# What hearth runs on is installed by its hashes; torch, whose build depends on the machine, is
+# not, nor are a developer's tools. pip takes a folder with a name such as hearth-main for a release
+# and would install the wheel that it kept of it, hence --no-cache-dir.
 install_hearth() {
     if [ "$dev" = yes ]; then
         pip install -e ".$extras"
-    else
-        pip install --no-cache-dir --no-deps . && pip install "hearth$extras"
+        return
     fi
+    pip install --require-hashes --no-deps --only-binary :all: -r requirements.txt &&
+        pip install --no-cache-dir --no-deps --no-build-isolation . &&
+        pip install "hearth$extras"
 }
 
 # A few tokens from ember, away from the repository so that what was installed is what runs.
@@ -333,7 +339,8 @@ digest = hashlib.sha256(sys.argv[1].encode())
 editable = sys.argv[1].endswith("yes")
 folders = [] if editable else ["runner", "modelfile", "registry", "kernels", "cli"]
 files = [p for f in folders for p in pathlib.Path(f).rglob("*")]
-for path in sorted(files) + [pathlib.Path("pyproject.toml"), pathlib.Path("constraints.txt")]:
+pins = ["pyproject.toml", "constraints.txt", "requirements.txt", "requirements-engine.txt"]
+for path in sorted(files) + [pathlib.Path(name) for name in pins]:
     if path.is_file() and "__pycache__" not in path.parts:
         digest.update(f"{path}\0{path.stat().st_size}\0".encode() + path.read_bytes())
 print(digest.hexdigest())

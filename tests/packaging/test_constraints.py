@@ -51,3 +51,20 @@ def _needs(of: Distribution) -> list[str]:
     found = [Requirement(text) for text in of.requires or ()]
     here = {"extra": ""}
     return [canonicalize_name(r.name) for r in found if r.marker is None or r.marker.evaluate(here)]
+
+
+def test_what_is_installed_is_locked_by_hashes_at_the_pinned_versions() -> None:
+    """`make lock` writes both files; the project, its images and its build are in them."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    texts = [*project["dependencies"], *project["optional-dependencies"]["vision"], "hatchling"]
+    locked = {}
+    for name in ("requirements.txt", "requirements-engine.txt"):
+        joined = (REPOSITORY / name).read_text().replace("\\\n", " ")
+        for line in joined.splitlines():
+            requirement, _, hashes = line.partition("--hash=")
+            assert hashes.startswith("sha256:")
+            pin = Requirement(requirement.strip())
+            locked[canonicalize_name(pin.name)] = str(pin.specifier).removeprefix("==")
+    assert {canonicalize_name(Requirement(text).name) for text in texts} <= set(locked)
+    pins = _pins()
+    assert {name: pins.get(name, version) for name, version in locked.items()} == locked
