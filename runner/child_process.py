@@ -11,6 +11,7 @@ INHERITED = (
     "CUDA_VISIBLE_DEVICES",
     "LD_LIBRARY_PATH",  # where CUDA's libraries are, on machines that set it
     "SYSTEMROOT",
+    "HEARTH_SANDBOX",
 )
 
 

@@ -224,6 +224,9 @@ class Settings:
     native_kernels: bool = _setting(
         _flag, True, "0: use the CPU kernels of llama.cpp and torch instead of hearth's"
     )
+    sandbox: bool = _setting(
+        _flag, True, "0: let workers and jobs open any file of yours, and connections (Linux)"
+    )
     memory_limit: int | None = _setting(
         parse_size, None, "maximum memory for all models together, such as 8GiB"
     )

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,10 +21,12 @@ from registry.atomic import fault_of
 from runner.errors import HearthError, InsufficientMemory, InternalError
 from runner.leaf_errors import as_hearth_error
 from runner.worker.isolation import isolate
+from runner.worker.sandbox import enter_sandbox
 
 Report = Callable[[str, int, int], None]  # status, completed, total
 JobFunction = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
 
+_READ = ("model", "adapters", "text", "source", "imatrix", "base", "files", "parts")
 _REPORT_INTERVAL_S = 0.1
 
 
@@ -37,6 +39,7 @@ def main(work: JobFunction) -> None:
     job: dict[str, Any] = {}
     try:
         job = json.loads(sys.stdin.buffer.read())
+        enter_sandbox(*_folders(job))
         line: dict[str, Any] = {"done": dict(work(job, Reporter(output)))}
     except Exception as error:  # every fault becomes the last line
         line = {"error": told(error, Path(job.get("target", "."))).to_wire()}
@@ -79,6 +82,20 @@ def told(error: Exception, target: Path) -> HearthError:
     return InternalError(
         f"internal error ({type(error).__name__}): please report it with the daemon's log"
     )
+
+
+def _folders(job: Mapping[str, Any]) -> tuple[list[str], list[Path]]:
+    """The files that a job reads, and where it writes."""
+    read = [*_paths([job[name] for name in _READ if name in job])]
+    return read, [Path(job["target"]).parent] if "target" in job else []
+
+
+def _paths(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _paths(item)
 
 
 def _own_stdout() -> TextIO:

@@ -165,8 +165,7 @@ class FrameConnection(asyncio.Protocol):
                 end = start + LENGTH.size + size
                 if len(buffer) < end:
                     break
-                with memoryview(buffer) as view:
-                    body = bytes(view[start + LENGTH.size : end])
+                body = bytes(buffer[start + LENGTH.size : end])
                 start = end
                 self._on_frame(_decoded(body))
         finally:

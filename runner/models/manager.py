@@ -332,6 +332,9 @@ class Manager:
         log.info("loaded %s in %.2f s: context %d, cache for %d tokens, swap %s, "
                  "%d layers on GPU, pid %d", name, load.load_s, plan.context_length,
                  plan.pool_tokens, gib(plan.swap_bytes), plan.gpu_layers, worker.pid)  # fmt: skip
+        if worker.info.unconfined:
+            log.warning("worker %d is not fully confined: %s", worker.pid,
+                        "; ".join(worker.info.unconfined))  # fmt: skip
         return worker
 
     def _on_worker_end(self, load: Load, worker: WorkerHandle) -> None:

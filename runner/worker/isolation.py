@@ -10,14 +10,16 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
+# With 0 a handler of dumps (systemd-coredump, apport) is started all the same: core(5).
+_NO_CORE_BYTES = 1
 
 
 def isolate() -> None:
-    """Die with the parent, leave no core files (they hold prompts), never gain privileges.
+    """Die with the parent, leave no core dumps (they hold prompts), never gain privileges.
     Where the system has no such thing it is left out. A parent that is dead already ends the
     process now."""
     parent = os.getppid()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (_NO_CORE_BYTES, _NO_CORE_BYTES))
     if not sys.platform.startswith("linux"):
         return
     libc = ctypes.CDLL(None, use_errno=True)

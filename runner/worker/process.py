@@ -12,8 +12,11 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from runner.engine.engine import Engine
@@ -25,6 +28,7 @@ from runner.worker.json_codec import from_json, to_json
 from runner.worker.loader import ModelRuntime, load
 from runner.worker.preparation import Preparation
 from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo, read_frame
+from runner.worker.sandbox import enter_sandbox
 from runner.worker.text_replies import TEXT_REPLIES, Frame
 
 log = logging.getLogger(__name__)
@@ -43,7 +47,8 @@ async def serve(connection: socket.socket) -> int:
             return 0
         if first["op"] != "load":
             raise ProtocolError(f"the first frame is {first['op']!r}, not load")
-        worker = Worker(_plan(first), frames)
+        plan = _plan(first)
+        worker = Worker(plan, frames, enter_sandbox(_files(plan), _caches(plan)))
         reading = asyncio.ensure_future(_read(reader, worker))
         await asyncio.wait({worker.failed, reading}, return_when=asyncio.FIRST_COMPLETED)
         return worker.failed.result() if worker.failed.done() else await reading
@@ -69,6 +74,21 @@ def _plan(frame: Frame) -> LoadPlan:
         raise ProtocolError(f"the load frame has no usable plan: {error}") from None
 
 
+def _files(plan: LoadPlan) -> list[str]:
+    paths = (plan.path, plan.draft_path, plan.projector, *(path for path, _ in plan.adapters))
+    return [path for path in paths if path is not None]
+
+
+def _caches(plan: LoadPlan) -> list[Path]:
+    """Where Triton puts the kernels that it compiles, and the compiler its files."""
+    if plan.backend != "torch" or not plan.gpu_layers:
+        return []
+    kernels, scratch = Path.home() / ".triton", Path(tempfile.mkdtemp(prefix="hearth-"))
+    kernels.mkdir(exist_ok=True)
+    tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
+    return [kernels, scratch]
+
+
 def _shares(id: str, frame: Frame) -> GenerateRequest:
     """How a request without a prompt of its own shares the model with others."""
     names = ("priority", "client", "cache_salt")
@@ -78,12 +98,14 @@ def _shares(id: str, frame: Frame) -> GenerateRequest:
 class Worker:
     """The frames' meaning. Lives on the event loop's thread."""
 
-    def __init__(self, plan: LoadPlan, frames: FrameWriter) -> None:
+    def __init__(self, plan: LoadPlan, frames: FrameWriter, unconfined: Sequence[str] = ()) -> None:
+        """unconfined: what of the sandbox is missing."""
         self.failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.preparation: Preparation | None = None  # None until the model is loaded
         self._loop = asyncio.get_running_loop()
         self._plan = plan
         self._frames = frames
+        self._unconfined = tuple(unconfined)
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._engine = EngineThread(self._load, frames)
         self._engine.start()
@@ -123,7 +145,7 @@ class Worker:
             self._loop.call_soon_threadsafe(self.failed.set_result, ExitCode.LOAD_FAILED)
             raise
         self.preparation = Preparation(runtime, self._plan.step_limit_s, self._thread_lost)
-        return runtime.engine, runtime.info()
+        return runtime.engine, replace(runtime.info(), unconfined=self._unconfined)
 
     def _thread_lost(self) -> None:
         """The daemon replaces this process when it can: the thread goes on for ever."""

@@ -107,9 +107,11 @@ async def read_frame(reader: StreamReader) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """What a worker says of itself once the model is loaded."""
+    """What a worker says of itself once the model is loaded. unconfined: what of its sandbox this
+    system does not have."""
 
     vocabulary: int
+    unconfined: tuple[str, ...] = ()
 
 
 def delta_to_wire(delta: Delta) -> Any:

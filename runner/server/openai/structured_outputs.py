@@ -3,7 +3,6 @@ llama.cpp."""
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -64,7 +63,7 @@ def format_grammar(value: Any, where: str, *schema_path: str) -> Grammar | None:
             raise InvalidRequest(f"{path} is missing", param=path)
         return json_schema_grammar(schema, path)
     raise Unsupported(
-        f'{where}.type must be "text", "json_object" or "json_schema" (got {reprlib.repr(kind)})',
+        f'{where}.type must be "text", "json_object" or "json_schema" (got {str(kind)[:40]!r})',
         param=f"{where}.type",
     )
 

@@ -33,7 +33,7 @@ def work(job: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
             while True:
                 signal.pause()
         finally:
-            os.unlink(job["file"])
+            os.unlink(job["target"])
     return {"environment": sorted(os.environ), "pid": os.getpid()}
 
 

@@ -84,7 +84,7 @@ async def test_cancelling_the_caller_ends_the_process_and_lets_it_clean_up(tmp_p
         started.set()
 
     running = asyncio.create_task(
-        jobs.run_job("sample", {"task": "wait", "file": str(begun)}, report)
+        jobs.run_job("sample", {"task": "wait", "target": str(begun)}, report)
     )
     await started.wait()
     (child,) = _children()

@@ -32,6 +32,7 @@ from runner.models.memory_tracker import HEADROOM_BYTES, MemoryTracker
 from runner.models.watchdog import Timeouts
 from runner.settings import Settings
 from runner.types import LoadPlan
+from runner.worker.protocol import WorkerInfo
 from tests.echo_models import install_echo
 
 GIB = 1 << 30
@@ -41,6 +42,7 @@ class FakeWorker:
     def __init__(self, name: str, plan: LoadPlan) -> None:
         self.name, self.plan = name, plan
         self.pid, self.crashed, self.closed = 2**22 + 1, False, False
+        self.info = WorkerInfo(256)
         self._end: list[Callable[[], None]] = []
 
     def on_failure(self, callback: Callable[[], None]) -> None:

@@ -30,6 +30,7 @@ from runner.models.memory_tracker import HEADROOM_BYTES, MemoryTracker
 from runner.models.watchdog import Timeouts
 from runner.settings import Settings
 from runner.types import LoadPlan
+from runner.worker.protocol import WorkerInfo
 from tests.echo_models import install_echo
 from tests.simulated_loop import SimulatedLoop
 
@@ -53,6 +54,7 @@ class Worker:
         self.crashed = self.ended = False
         self.closes = 0
         self.failed: Callable[[], None]
+        self.info = WorkerInfo(256)
         self.observer: Any = None
         self._close_s = close_s
         self._on_end: Callable[[], None]

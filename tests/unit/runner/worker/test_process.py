@@ -392,4 +392,4 @@ def test_the_worker_gives_up_core_files_and_privileges(loaded: Client) -> None:
         assert "NoNewPrivs:\t1" in status.read()
     with open(f"/proc/{pid}/limits") as limits:
         core = next(line for line in limits if line.startswith("Max core file size"))
-    assert core.split()[4:6] == ["0", "0"]
+    assert core.split()[4:6] == ["1", "1"]
