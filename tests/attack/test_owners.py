@@ -92,23 +92,26 @@ def seen(http: httpx.Client) -> set[str]:
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    with running_daemon(tmp_path_factory.mktemp("office")) as daemon, daemon.client() as first:
-        boss = client_of(daemon, make_key(first, "boss", "admin"))
-        a, b = (client_of(daemon, make_key(boss, name)) for name in "ab")
-        with boss, a, b:
-            batch, file = begin_batch(a, line("1", "a secret"))
-            done = until_status(a, f"/v1/batches/{batch}", "completed")
-            running = respond(a, input=SLOW, background=True, ignore_eos=True).json()["id"]
-            things = {
-                "file": file,
-                "output": done["output_file_id"],
-                "batch": batch,
-                "response": respond(a).json()["id"],
-                "running": running,
-                "image": upload(a, PNG, "vision").json()["id"],
-            }
-            yield Office(daemon, a, b, boss, things)
-            a.post(f"/v1/responses/{running}/cancel")
+    with (
+        running_daemon(tmp_path_factory.mktemp("office")) as daemon,
+        daemon.client() as first,
+        client_of(daemon, make_key(first, "boss", "admin")) as boss,
+        client_of(daemon, make_key(boss, "a")) as a,
+        client_of(daemon, make_key(boss, "b")) as b,
+    ):
+        batch, file = begin_batch(a, line("1", "a secret"))
+        done = until_status(a, f"/v1/batches/{batch}", "completed")
+        running = respond(a, input=SLOW, background=True, ignore_eos=True).json()["id"]
+        things = {
+            "file": file,
+            "output": done["output_file_id"],
+            "batch": batch,
+            "response": respond(a).json()["id"],
+            "running": running,
+            "image": upload(a, PNG, "vision").json()["id"],
+        }
+        yield Office(daemon, a, b, boss, things)
+        a.post(f"/v1/responses/{running}/cancel")
 
 
 PATHS = [
