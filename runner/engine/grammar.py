@@ -8,9 +8,11 @@ beyond what Grammar says.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
@@ -21,8 +23,11 @@ from runner.engine.schema import locate, read_schema
 from runner.errors import InvalidRequest
 from runner.types import Grammar
 
+T = TypeVar("T")
 MAX_CACHED_GRAMMARS = 64  # compiled grammars kept for the next request
 MASK_THREADS = 2
+MATCHING_S, MATCHING_S_PER_TOKEN = 0.5, 0.01  # of processor time; usual grammars take 1 ms a token
+_MAX_UNTRIED_CHARS = 16 * 1024  # of a schema, an expression or choices; larger ones are tried first
 
 
 class LlguidanceMatcher:
@@ -32,33 +37,47 @@ class LlguidanceMatcher:
     return.
     """
 
-    __slots__ = ("_mask", "_matcher", "_param", "_pool", "complete")
+    __slots__ = ("_left_s", "_mask", "_matcher", "_param", "_pool", "complete")
 
     def __init__(self, matcher: LLMatcher, pool: ThreadPoolExecutor, param: str) -> None:
         self._matcher = matcher
         self._pool = pool
         self._param = param
         self.complete = False  # nothing may follow
-        self._mask: Future[bytes] = pool.submit(matcher.compute_bitmask)
+        self._left_s = MATCHING_S
+        self._mask: Future[tuple[bytes, float]] = pool.submit(_timed, matcher.compute_bitmask)
 
     def bits(self) -> bytes:
         """See TokenMask. Everything is allowed when the grammar has failed, which the next accept
         tells."""
-        return self._mask.result()
+        return self._mask.result()[0]
 
     def accept(self, token: int) -> None:
         """Go on by a token that is no end of the answer, and begin with the next mask. Raises
         InvalidRequest when the grammar has become too much work, or does not allow it."""
-        self._mask.result()
-        matcher = self._matcher
-        if not matcher.consume_token(token):
+        matcher, (_, took_s) = self._matcher, self._mask.result()
+        accepted, more_s = _timed(matcher.consume_token, token)
+        if not accepted:
             reason = first_line(matcher.get_error())
             raise InvalidRequest(
                 f"{self._param}: the grammar allows no continuation: {reason}", param=self._param
             )
+        self._left_s = min(MATCHING_S, self._left_s + MATCHING_S_PER_TOKEN - took_s - more_s)
+        if self._left_s < 0:
+            raise InvalidRequest(
+                f"{self._param}: the grammar takes more than {MATCHING_S_PER_TOKEN * 1000:g} ms a"
+                " token; write it with fewer ways to read the same text",
+                param=self._param,
+            )
         self.complete = matcher.is_stopped()
         if not self.complete:
-            self._mask = self._pool.submit(matcher.compute_bitmask)
+            self._mask = self._pool.submit(_timed, matcher.compute_bitmask)
+
+
+def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:
+    """The result of work, and the processor time of this thread that it took."""
+    began_s = time.thread_time()
+    return work(*arguments), time.thread_time() - began_s
 
 
 class Grammars:
@@ -93,9 +112,7 @@ class Grammars:
         self._pool.shutdown()
 
     def _compile(self, grammar: Grammar, opened: bool) -> LLMatcher:
-        source = llguidance_source(grammar, self._tokenizer, opened=opened)
-        if grammar.kind in ("lark", "gbnf") and not grammar.schemas:
-            compile_in_child(source, grammar.param or "grammar")
+        source = _tried_source(grammar, self._tokenizer, opened=opened)
         matcher = LLMatcher(self._vocabulary, source, log_level=0, limits=LIMITS)
         if not matcher.is_error():
             matcher.compute_bitmask()  # what is explosive fails here rather than in a step
@@ -106,10 +123,20 @@ class Grammars:
 
 def check(grammar: Grammar, tokenizer: Tokenizer) -> None:
     """Compile for no vocabulary, which needs no preparation. Raises InvalidRequest."""
-    source = llguidance_source(grammar, tokenizer, opened=False)
+    source = _tried_source(grammar, tokenizer, opened=False)
     failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)
     if failed:
         raise _fault(grammar, messages[0])
+
+
+def _tried_source(grammar: Grammar, tokenizer: Tokenizer, *, opened: bool) -> str:
+    """What llguidance compiles, once it is known that it can be compiled in time. Raises
+    InvalidRequest."""
+    source = llguidance_source(grammar, tokenizer, opened=opened)
+    is_free = grammar.kind in ("lark", "gbnf") and not grammar.schemas
+    if is_free or len(source) > _MAX_UNTRIED_CHARS:
+        compile_in_child(source, grammar.param or "grammar")
+    return source
 
 
 def _fault(grammar: Grammar, message: str) -> InvalidRequest:

@@ -16,18 +16,20 @@ from llguidance import LLMatcher, LLParserLimits, regex_to_lark
 from llguidance.gbnf_to_lark import any_to_lark
 
 from runner.backends.backend import Tokenizer
-from runner.engine.schema import check_repeats, read_schema
+from runner.engine.schema import MAX_TEXT, check_repeats, read_schema
 from runner.errors import InvalidRequest
 from runner.types import Grammar
 
 MAX_GRAMMAR_BYTES = 256 * 1024
 MAX_NESTING = 100  # of brackets; the translator of GBNF recurses
 MAX_CHOICES = 5_000
+MAX_RULES = 1_000  # of GBNF; translating them takes up to a second
 
 # Of twice the lexer's and less than half the grammar's size that llguidance allows by itself: a
 # schema of MAX_PROPERTIES still fits, and building stays within a second.
 LIMITS = LLParserLimits(
     initial_lexer_fuel=2_000_000,
+    step_max_items=10_000,
     max_grammar_size=200_000,
     max_items_in_row=8_000,
     max_lexer_states=50_000,
@@ -83,6 +85,8 @@ def _choices(grammar: Grammar) -> list[str]:
         raise _invalid(grammar, "choices must be a list of one or more strings")
     if len(words) > MAX_CHOICES:
         raise _invalid(grammar, f"{len(words)} choices; the maximum is {MAX_CHOICES}")
+    if any(len(word) > MAX_TEXT for word in words):
+        raise _invalid(grammar, f"a choice has more than {MAX_TEXT} characters")
     if "" in words:
         raise _invalid(grammar, "a choice is empty")
     return [_quoted(word) for word in words]
@@ -96,6 +100,9 @@ def _translated(grammar: Grammar) -> str:
         deepest = max(deepest, depth)
     if deepest > MAX_NESTING:
         raise _invalid(grammar, f"brackets are nested more than {MAX_NESTING} levels deep")
+    rules = grammar.text.count("::=")
+    if rules > MAX_RULES:
+        raise _invalid(grammar, f"it has {rules} rules, at most {MAX_RULES} are allowed")
     try:
         return any_to_lark(grammar.text)
     except Exception as error:

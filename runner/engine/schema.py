@@ -18,6 +18,7 @@ MAX_SCHEMA_BYTES = 512 * 1024
 MAX_DEPTH = 64
 MAX_NODES = 20_000
 MAX_REPEATS = 10_000  # in a regular expression; 0.06 s to compile
+MAX_TEXT = 16 * 1024  # characters of one text; compiling takes the square: 0.1 s
 MAX_PROPERTIES = 1_000  # 0.3 s to compile; the time grows with the square
 SEARCH_S = 0.3  # to find the place of a fault
 
@@ -26,6 +27,7 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _SINGLE = ("items", "additionalProperties", "additionalItems", "not", "if", "then", "else",
            "contains", "propertyNames", "unevaluatedProperties", "unevaluatedItems")  # fmt: skip
+_REMARKS = (".description", ".title", ".$comment")
 _DEFINITIONS = ("$defs", "definitions")
 
 Fault = Callable[[Any], str | None]  # what is wrong with a schema; None: nothing
@@ -63,6 +65,9 @@ def _check_size(schema: Any, param: str) -> None:
             raise _invalid(path[:200], f"the schema has more than {MAX_NODES} values")
         if isinstance(value, float) and not math.isfinite(value):
             raise _invalid(path[:200], "the number is too large")
+        is_long = isinstance(value, str) and len(value) > MAX_TEXT
+        if is_long and not path.endswith(_REMARKS):
+            raise _invalid(path[:200], f"a text of {len(value)} characters, at most {MAX_TEXT}")
         if isinstance(value, dict):
             _check_pattern(value, path[:200])
             known = value.get("properties")

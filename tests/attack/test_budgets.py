@@ -7,6 +7,7 @@ Which functions a template can reach is read from the engines, so that a new one
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,10 @@ from modelfile.templates.budget import BASE_STEPS, Budget, LimitExceeded
 from modelfile.templates.gotemplate import ollama
 from modelfile.templates.gotemplate.template import GoTemplate
 from modelfile.templates.sandbox import Sandbox
+from runner.engine.grammar import Grammars, check
+from runner.errors import InvalidRequest
+from runner.types import Grammar
+from tests.fake_backend import FakeTokenizer
 
 # What all of a budget may take. It is meant to be a second of a common core; twelve leave room for
 # a slower and busier one.
@@ -190,3 +195,81 @@ def test_a_go_template_that_prints_one_text_many_times_makes_none_larger_than_al
     template = GoTemplate("{{$x := .x}}{{print" + " $x" * 9000 + "}}")
     with pytest.raises(TemplateError, match=r"creates a value of|more than .* steps"):
         template.render({"x": "x" * 1_000_000}, budget)
+
+
+def chain(rule: str, length: int) -> str:
+    """GBNF of rules of which each names the next one."""
+    rules = [rule.replace("X", f"r{at}").replace("Y", f"r{at + 1}") for at in range(length)]
+    return "\n".join(["root ::= r0", *rules, f'r{length} ::= "a"'])
+
+
+def schema(value: Any) -> Grammar:
+    return Grammar("json_schema", value if isinstance(value, str) else json.dumps(value))
+
+
+def choice(level: int, at: int) -> dict[str, Any]:
+    """One of the choices of a level."""
+    return {"properties": {f"p{level}_{at}": {"const": at}}}
+
+
+TOO_MUCH = {
+    "a constant": schema({"const": "a" * 500_000}),
+    "a constant of many": schema({"enum": ["b", "a" * 100_000]}),
+    "depth": schema('{"items":' * 5000 + "{}" + "}" * 5000),
+    "values": schema({"enum": list(range(100_000))}),
+    "a product of choices": schema(
+        {"allOf": [{"anyOf": [choice(level, at) for at in range(4)]} for level in range(12)]}
+    ),
+    "references in a circle": schema(
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+    ),
+    "repeats": schema({"pattern": "a{99999999}"}),
+    "a chain of rules": Grammar("gbnf", chain("X ::= Y", 5000)),
+    "a chain of choices": Grammar("gbnf", chain('X ::= Y | "a" Y', 2000)),
+    "doubling rules": Grammar("gbnf", chain("X ::= Y Y", 40)),
+    "nested brackets": Grammar("gbnf", "root ::= " + "(" * 5000 + '"a"' + ")" * 5000),
+    "a long choice": Grammar("choice", json.dumps(["a" * 100_000 + "b", "a" * 100_000 + "c"])),
+    "many choices": Grammar("choice", json.dumps([f"{number:05}" for number in range(40_000)])),
+}
+
+
+@pytest.fixture(scope="module")
+def grammars() -> Iterator[Grammars]:
+    found = Grammars(FakeTokenizer())
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_a_grammar_that_is_too_much_is_refused_at_little_cost(
+    grammars: Grammars, name: str
+) -> None:
+    for compile_ in (lambda grammar: check(grammar, FakeTokenizer()), grammars.matcher):
+        began_s = time.process_time()
+        if name == "references in a circle" and compile_ != grammars.matcher:
+            continue  # only the whole grammar is known to match nothing
+        with pytest.raises(InvalidRequest):
+            compile_(TOO_MUCH[name])
+        assert time.process_time() - began_s < 2.0
+
+
+def test_an_ambiguous_grammar_fails_before_its_masks_hold_up_the_steps_of_others(
+    grammars: Grammars,
+) -> None:
+    matcher = grammars.matcher(Grammar("lark", 'start: s\ns: s s | s s s | "a" |'))
+    began_s = time.process_time()
+
+    def go_on() -> None:
+        for _ in range(2000):
+            matcher.accept(ord("a"))
+
+    with pytest.raises(InvalidRequest, match="takes more than 10 ms a token"):
+        go_on()
+    assert time.process_time() - began_s < 20.0
+
+
+def test_a_usual_grammar_goes_on_for_ever(grammars: Grammars) -> None:
+    matcher = grammars.matcher(schema({"type": "array", "items": {"type": "string"}}))
+    for byte in ('["' + "ab " * 1000).encode():
+        matcher.accept(byte)
+    assert not matcher.complete
