@@ -20,7 +20,12 @@ from registry.atomic import open_regular
 from registry.digest import Digest
 from registry.errors import BlobDamaged, RemoteError, RemoteRefused, RemoteUnreachable, shown
 from registry.hosts.host import RetryLater
-from registry.hosts.http.client import raise_for_status, raise_if_transient, same_origin
+from registry.hosts.http.client import (
+    raise_for_status,
+    raise_if_transient,
+    read_whole,
+    same_origin,
+)
 from registry.hosts.oci_registry import Repository
 from registry.manifest import Descriptor
 from registry.transfer.download import BlobProgress
@@ -99,9 +104,9 @@ class Upload:
             raise_if_transient(response)
             if response.status_code in (401, 416):
                 raise RetryLater(f"the registry responded with {response.status_code} to a part")
-            await response.aread()
-            raise_for_status(response, f"upload of blob {self.layer.digest}")
-            return await self._next(location, response), stop
+            answer = await read_whole(response)
+            raise_for_status(answer, f"upload of blob {self.layer.digest}")
+            return await self._next(location, answer), stop
 
     async def _stand(self, location: httpx.URL, at: int) -> tuple[httpx.URL, int]:
         """Where the upload stands, asked of the registry. One that it has forgotten begins

@@ -218,15 +218,13 @@ class Download:
         since_s, received = time.monotonic(), 0
         async for part in parts:
             view = memoryview(part)
-            if self._options.limit.set:
-                await self._options.limit.take(len(view))
             received += len(view)
             now_s = time.monotonic()
+            if self._options.limit.set:
+                await self._options.limit.take(len(view))
+                since_s += time.monotonic() - now_s  # nobody asked for bytes meanwhile
             if now_s - since_s >= self._options.stall_s:
-                if (
-                    received < MIN_BYTES_PER_S * self._options.stall_s
-                    and not self._options.limit.set
-                ):
+                if received < MIN_BYTES_PER_S * self._options.stall_s:
                     raise RetryLater(f"only {received} bytes came in {now_s - since_s:.0f} s")
                 since_s, received = now_s, 0
             if skipped_bytes < len(view):

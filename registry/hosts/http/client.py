@@ -30,6 +30,8 @@ from registry.hosts.http.peers import Peers, not_public
 
 STALL_S = 30.0
 CONNECT_S = 15.0
+ANSWER_S = 120.0  # for a head, and for a body that is no file
+MIN_SENT_BYTES_PER_S = 1024  # what a registry takes of a part, at least
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _MAX_REDIRECTS = 5
 _MAX_ATTEMPTS = 4
@@ -152,26 +154,20 @@ class HttpClient:
         headers = dict(request.headers)
         if request.authority is not None:
             headers |= await request.authority.headers(url)
-        with _connection_faults(url):
-            built = self._client.build_request(
-                request.method, url, headers=headers, content=request.content
-            )
-            return await self._client.send(built, stream=True)
+        sent_bytes = int(headers.get("Content-Length", "0"))
+        async with _within(ANSWER_S + sent_bytes / MIN_SENT_BYTES_PER_S, url):
+            with _connection_faults(url):
+                built = self._client.build_request(
+                    request.method, url, headers=headers, content=request.content
+                )
+                return await self._client.send(built, stream=True)
 
     async def fetch(
         self, request: ClientRequest, limit_bytes: int = MAX_ANSWER_BYTES
     ) -> httpx.Response:
         """The whole answer to a request, at most limit_bytes. Raises RemoteError."""
 
-        async def read(response: httpx.Response) -> httpx.Response:
-            return httpx.Response(
-                response.status_code,
-                headers=response.headers,
-                content=await read_body(response, limit_bytes),
-                request=response.request,
-            )
-
-        return await self.ask(request, read)
+        return await self.ask(request, lambda response: read_whole(response, limit_bytes))
 
     async def ask(
         self, request: ClientRequest, read: Callable[[httpx.Response], Awaitable[AnswerT]]
@@ -198,6 +194,28 @@ def _trust(insecure: bool) -> ssl.SSLContext:
     return httpx.create_ssl_context(verify=not insecure)
 
 
+@contextlib.asynccontextmanager
+async def _within(limit_s: float, url: httpx.URL) -> AsyncIterator[None]:
+    """Raises RetryLater when it takes longer: bytes that trickle keep a connection from timing
+    out by itself."""
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError:
+        _, host, port = origin_of(url)
+        raise RetryLater(f"{host}:{port} did not finish its answer within {limit_s:g} s") from None
+
+
+async def read_whole(
+    response: httpx.Response, limit_bytes: int = MAX_ANSWER_BYTES
+) -> httpx.Response:
+    """An answer to open with its body. Raises what read_body does."""
+    content = await read_body(response, limit_bytes)
+    return httpx.Response(
+        response.status_code, headers=response.headers, content=content, request=response.request
+    )
+
+
 @contextlib.contextmanager
 def _connection_faults(url: httpx.URL) -> Any:
     _, host, port = origin_of(url)
@@ -219,17 +237,18 @@ def _location(response: httpx.Response) -> httpx.URL:
 
 async def read_body(response: httpx.Response, limit_bytes: int) -> bytes:
     """The body of an answer to open. Raises RemoteRefused for more than limit_bytes and for what
-    is compressed."""
+    is compressed, RetryLater for one that does not end within ANSWER_S."""
     if response.request.method == "HEAD":
         return b""
     check_plain(response)
     content = bytearray()
-    async for part in response.aiter_raw():
-        content += part
-        if len(content) > limit_bytes:
-            raise RemoteRefused(
-                f"{response.request.url.host} sent more than the maximum of {limit_bytes} bytes"
-            )
+    async with _within(ANSWER_S, response.request.url):
+        async for part in response.aiter_raw():
+            content += part
+            if len(content) > limit_bytes:
+                raise RemoteRefused(
+                    f"{response.request.url.host} sent more than the maximum of {limit_bytes} bytes"
+                )
     return bytes(content)
 
 
