@@ -165,7 +165,8 @@ class FrameConnection(asyncio.Protocol):
                 end = start + LENGTH.size + size
                 if len(buffer) < end:
                     break
-                body = bytes(buffer[start + LENGTH.size : end])
+                with memoryview(buffer) as view:
+                    body = bytes(view[start + LENGTH.size : end])
                 start = end
                 self._on_frame(_decoded(body))
         finally:

@@ -156,7 +156,7 @@ class WorkerHandle:
         reports."""
         shares = {"priority": priority, "client": client, "cache_salt": cache_salt}
         reply = await self.call("embed", inputs=list(inputs), truncate=truncate, **shares)
-        vectors = tuple(tuple(float(x) for x in vector) for vector in reply["vectors"])
+        vectors = tuple(tuple(map(float, vector)) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 
     async def rank(

@@ -15,6 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from runner.server.authority import parse_authority, parse_origin
 from runner.server.errors import HttpError, HttpFailure, failure_of, surface_of
 from runner.server.http_request import request_id_of
 from runner.server.request_body import body_limit_bytes, too_large
@@ -78,8 +79,8 @@ class Guard:
         if len(values) != 1:
             raise HttpError(400, "bad_host", "send exactly one Host header")
         # Any port: rebinding needs a foreign name, and tunnels (ssh -L) come by another port.
-        host, _ = _split_host(values[0])
-        if host not in self._hosts and not (self._public and _is_address(host)):
+        host, _ = parse_authority(values[0]) or (None, None)
+        if host is None or not (host in self._hosts or (self._public and _is_address(host))):
             raise HttpError(403, "host_not_allowed", f"the Host {values[0][:100]!r} is not allowed")
 
     def _check_origin(self, origins: list[str], sites: list[str]) -> str | None:
@@ -100,18 +101,8 @@ class Guard:
     def _origin_allowed(self, origin: str) -> bool:
         if origin in self._origins or ("*" in self._origins and origin != "null"):
             return True
-        scheme, _, rest = origin.partition("://")
-        host, port = _split_host(rest)
-        return scheme in ("http", "https") and host in self._hosts and port == self._port
-
-
-def _split_host(text: str) -> tuple[str, int | None]:
-    host, bracket, rest = text.lower().rpartition("]")
-    if bracket:
-        host, port = host.removeprefix("["), rest.removeprefix(":")
-    else:
-        host, _, port = text.lower().partition(":")
-    return host, int(port) if port.isascii() and port.isdigit() and len(port) < 6 else None
+        host, port = parse_origin(origin) or (None, None)
+        return host in self._hosts and port == self._port
 
 
 def _is_address(host: str) -> bool:

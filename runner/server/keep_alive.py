@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any
 
 from runner.errors import InvalidRequest
 from runner.settings import parse_duration
 
 _MAX_S = 1e9  # below it every timer works
+_MAX_CHARS = 100
 
 
 def keep_alive_s(value: Any) -> float | None:
@@ -21,7 +23,7 @@ def keep_alive_s(value: Any) -> float | None:
             return math.inf
         if value <= _MAX_S:
             return float(value)
-    elif isinstance(value, str):
+    elif isinstance(value, str) and len(value) <= _MAX_CHARS:
         try:
             seconds = parse_duration(value)
         except ValueError as error:
@@ -30,6 +32,6 @@ def keep_alive_s(value: Any) -> float | None:
             ) from None
         return math.inf if seconds is None else seconds
     raise InvalidRequest(
-        f'keep_alive must be seconds or a duration such as "5m" (got {str(value)[:40]})',
+        f'keep_alive must be seconds or a duration such as "5m" (got {reprlib.repr(value)})',
         param="keep_alive",
     )

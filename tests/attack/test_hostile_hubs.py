@@ -391,7 +391,9 @@ def test_no_list_or_manifest_is_a_fault_of_the_daemon(
 def test_no_answer_of_a_hub_is_a_fault_of_the_daemon(
     daemon: RunningDaemon, hub: HostileServer
 ) -> None:
-    check(daemon, hub, range(len(NAMES)))
+    # A download leaves a server alone for as long as it asks, 5 minutes at a time.
+    patient = "content: retry after years"
+    check(daemon, hub, [number for number, name in enumerate(NAMES) if name != patient])
 
 
 @pytest.mark.parametrize(

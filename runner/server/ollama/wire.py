@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -74,7 +75,7 @@ class OllamaGenerateFields(OllamaModelRequest):
             return json_object_grammar("format")
         if not isinstance(self.format, dict):
             raise InvalidRequest(
-                f'format must be "json" or a JSON schema (got {str(self.format)[:40]})',
+                f'format must be "json" or a JSON schema (got {reprlib.repr(self.format)})',
                 param="format",
             )
         return json_schema_grammar(self.format, "format")

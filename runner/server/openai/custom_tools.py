@@ -5,6 +5,7 @@ The model is offered a function with one argument; see runner.chat.tools.free_te
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,7 +45,7 @@ def _lark(form: Mapping[str, Any] | None, path: str) -> str | None:
         return None
     if kind != "grammar":
         raise Unsupported(
-            f'{path}.type must be "text" or "grammar" (got {str(kind)[:40]!r})', param=path
+            f'{path}.type must be "text" or "grammar" (got {reprlib.repr(kind)})', param=path
         )
     given = form.get("grammar", form)
     syntax, definition = given.get("syntax"), given.get("definition")
@@ -59,7 +60,7 @@ def _lark(form: Mapping[str, Any] | None, path: str) -> str | None:
     if syntax == "lark":
         return checked_lark(definition)
     raise Unsupported(
-        f'{path}.syntax must be "lark" or "regex" (got {str(syntax)[:40]!r})', param=path
+        f'{path}.syntax must be "lark" or "regex" (got {reprlib.repr(syntax)})', param=path
     )
 
 

@@ -3,6 +3,7 @@ llama.cpp."""
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -63,7 +64,7 @@ def format_grammar(value: Any, where: str, *schema_path: str) -> Grammar | None:
             raise InvalidRequest(f"{path} is missing", param=path)
         return json_schema_grammar(schema, path)
     raise Unsupported(
-        f'{where}.type must be "text", "json_object" or "json_schema" (got {str(kind)[:40]!r})',
+        f'{where}.type must be "text", "json_object" or "json_schema" (got {reprlib.repr(kind)})',
         param=f"{where}.type",
     )
 

@@ -6,6 +6,7 @@ Reading blocks on the disk.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -126,4 +127,4 @@ def parse(number: int, data: bytes, endpoint: str) -> InputLine | InputFault:
 
 
 def _expected(name: str, expected: str, value: dict[str, Any]) -> str:
-    return f"{name} must be {expected!r} (got {str(value.get(name))[:60]!r})"
+    return f"{name} must be {expected!r} (got {reprlib.repr(value.get(name))})"

@@ -95,7 +95,7 @@ async def test_a_preflight_of_an_allowed_origin_is_answered_here() -> None:
     assert b"content-type" in headers[b"access-control-allow-headers"]
 
 
-@pytest.mark.parametrize("name", ["localhost:1", "127.0.0.1", "[::1]:8080", "localhost:x"])
+@pytest.mark.parametrize("name", ["localhost:1", "127.0.0.1", "[::1]:8080", "LOCALHOST"])
 async def test_the_port_of_the_host_may_be_a_tunnels(name: str) -> None:
     assert (await ask(host(name)))[0] == 200
 
@@ -120,3 +120,52 @@ async def test_no_other_host_name_passes(name: str, port: str) -> None:
     ours = {"localhost", "127.0.0.1", "[::1]"}
     assert (status == 200) == (given_host.strip().lower().removesuffix(port) in ours)
     assert runs == (status == 200)
+
+
+NO_HOSTS = [
+    *("", " ", "localhost:", "localhost:x", "localhost:0", "localhost:65536", "localhost:-1"),
+    *("localhost:+80", "localhost:80:80", "localhost:80:evil", "localhost:80x", "localhost:8 0"),
+    *("localhost#", "localhost/", "localhost?", "localhost\\", "localhost;", "localhost,evil"),
+    *("user@localhost", "evil@localhost:4327", "localhost@evil", "user:pw@localhost"),
+    *("localhost.", ".localhost", "localhost..", "local%68ost", "localhost%00", "localhost\x00"),
+    *("localhost evil", "localhost\t", " localhost", "localhost\xa0", "ｌocalhost"),
+    *("http://localhost", "//localhost", "localhost.evil", "evil.localhost", "notlocalhost"),
+    *("127.0.0.1:80:evil", "127.0.0.1.", "127.1", "127.0.0.01", "0x7f.0.0.1", "2130706433"),
+    *("127.0.0.2", "127.0.0.1.evil", "127.0.0.1%0", "[127.0.0.1]", "0.0.0.0", "１27.0.0.1"),
+    *("[::1]x", "[::1]evil", "[::1]:", "[::1]:80x", "[::1]:80:evil", "[::1", "::1]", "::1"),
+    *("[::1]]", "[[::1]]", "x[::1]", "[::1]@evil", "[::1%lo]", "[::1%25lo]", "[::1%eth0]:4327"),
+    *("[localhost]", "[]", "[::1]#", "[::1]/", "[::2]", "[::ffff:127.0.0.1]", "[::1].", "[v1.::1]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_HOSTS)
+async def test_a_host_is_taken_as_it_is_listed_and_in_no_other_form(name: str) -> None:
+    text = name.encode("utf-8")
+    assert (await ask([(b"host", text)]))[:2] == (403, 0)
+    origin = [*OURS, (b"origin", b"http://" + text), (b"sec-fetch-site", b"same-origin")]
+    assert (await ask(origin))[:2] == (403, 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["[fe80::1%eth0]:4327", "[fe80::1%25eth0]", "1.2.3.4.", "[1.2.3.4]", "1.2.3", "::2"]
+)
+async def test_a_public_daemon_takes_addresses_as_they_are_written_only(name: str) -> None:
+    assert (await ask(host(name), host="0.0.0.0", public=True))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("http://localhost:4327/", "http://localhost:4327#", "http://localhost:4327:80", "http:"),
+        *("http://localhost:4327@evil", "http://evil@localhost:4327", "http:localhost:4327"),
+        *("ftp://localhost:4327", "http:///localhost:4327", "http://localhost", "localhost:4327"),
+        *("http://[::1]x:4327", "http://[::1]4327", "http://localhost.:4327", "null", ""),
+    ],
+)  # fmt: skip
+async def test_an_origin_is_taken_as_it_is_listed_and_in_no_other_form(origin: str) -> None:
+    assert (await ask([*OURS, (b"origin", origin.encode())]))[:2] == (403, 0)
+
+
+@pytest.mark.parametrize("origin", ["http://[::1]:4327", "HTTPS://LocalHost:4327"])
+async def test_an_origin_of_ours_may_be_written_in_capitals(origin: str) -> None:
+    assert (await ask([*OURS, (b"origin", origin.encode())]))[0] == 200
