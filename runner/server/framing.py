@@ -22,7 +22,7 @@ _AROUND_CHUNK_BYTES = 7  # of a chunk of about that size
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE = re.compile(rb"(%s) ([\x21\x22\x24-\x7e]+) HTTP/1\.([01])" % _TOKEN)
-_FIELD = re.compile(rb"(%s):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*" % _TOKEN)
+_FIELD = re.compile(rb"(%s):[ \t]*+([^\x00-\x08\x0a-\x1f\x7f]*+)" % _TOKEN)
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE)
 _STRAY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r[^\n]")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?")
@@ -209,7 +209,7 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
     found = _FIELD.fullmatch(line)
     if found is None:
         raise FramingError(f"not a header: {line[:60]!r}")
-    return found[1], found[2]
+    return found[1], found[2].rstrip(b" \t")
 
 
 def _origin_form(method: bytes, target: bytes, hosts: list[bytes]) -> bytes:
