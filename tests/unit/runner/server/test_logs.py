@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -10,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.server.logs import JsonFormatter, LineFormatter, destination
+from runner.server.logs import (
+    MAX_REPEATED,
+    REPEAT_S,
+    JsonFormatter,
+    LineFormatter,
+    OncePerInterval,
+    destination,
+)
 
 
 def record(message: str, *args: object, fault: bool = False) -> logging.LogRecord:
@@ -49,3 +57,33 @@ def test_where_the_log_goes_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert destination(tmp_path / "no-such") == "journal"
     monkeypatch.setenv("JOURNAL_STREAM", "1:2")
     assert destination(tmp_path / "no-such") is None
+
+
+def test_a_warning_that_repeats_is_written_once_in_an_interval_and_then_counted() -> None:
+    now, written = [0.0], io.StringIO()
+    handler = OncePerInterval(written, lambda: now[0])
+    log = logging.Logger("net")
+    log.addHandler(handler)
+    for number in range(1000):
+        log.error("no descriptors for %s", "10.0.0.1")
+        log.info("request %d", number)
+    log.error("no descriptors for %s", "10.0.0.2")
+    lines = written.getvalue().splitlines()
+    assert lines.count("no descriptors for 10.0.0.1") == 1
+    assert lines[-1] == "no descriptors for 10.0.0.2"
+    assert len(lines) == 1002  # what is no warning is not held back
+    now[0] = REPEAT_S
+    log.info("later")
+    assert written.getvalue().splitlines()[1002:] == [
+        "no descriptors for 10.0.0.1 (999 times more in 60 s)",
+        "later",
+    ]
+
+
+def test_the_repeated_messages_that_are_remembered_are_bounded() -> None:
+    handler = OncePerInterval(io.StringIO(), lambda: 0.0)
+    log = logging.Logger("net")
+    log.addHandler(handler)
+    for number in range(10 * MAX_REPEATED):
+        log.error("fault %d", number)
+    assert len(handler._written) == MAX_REPEATED
