@@ -131,7 +131,8 @@ class UnmarkedCalls:
             if named:
                 return self._begin(0)
             undecided = named is None or _OPENING_BEGUN.match(self._held)
-            return None if undecided else self._no_call()
+            too_long = len(self._held) > MAX_HEAD_CHARS
+            return None if undecided and not too_long else self._no_call()
         head = self._held[found.end() : found.end() + MAX_HEAD_CHARS + 1]
         named = _may_call(head[:MAX_HEAD_CHARS], self._names)
         if named is None:
