@@ -71,6 +71,11 @@ FUZZ_MINUTES ?= 60
 fuzz-parsers: dev
 	$(PYTHON_BIN)/python -m tests.attack.fuzz_parsers --minutes $(FUZZ_MINUTES)
 
+# The engine under 100,000 random rules, with faults at every call of its backend: 3 minutes.
+.PHONY: engine-model
+engine-model: dev
+	$(PYTHON_BIN)/pytest -m slow --timeout 3600 tests/unit/runner/engine/test_engine_model.py $(PYTEST_ARGS)
+
 # The store under failing system calls, kills, flipped bits and concurrent work: minutes each.
 STORE_PROOFS := store-faults store-kills store-bitflips store-histories
 .PHONY: $(STORE_PROOFS)

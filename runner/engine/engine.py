@@ -96,12 +96,13 @@ class Engine:
         self._prompt_embeddings = PromptEmbeddings()
         self._ready: list[tuple[str, Delta]] = []
         self._arrivals = 0
+        self._fault: Exception | None = None  # of the backend between two steps
 
     @property
     def busy(self) -> bool:
         """True while step has something to do."""
         work = self._embeddings or self._ready or len(self._sequences) > len(self._paused)
-        return bool(work) or self.scheduler.cache.over_idle_limit
+        return bool(work or self._fault) or self.scheduler.cache.over_idle_limit
 
     @property
     def paused(self) -> int:
@@ -167,10 +168,17 @@ class Engine:
         parts = self._prompt_embeddings.remove(id) or (id,)
         found = [self._sequences[part] for part in parts if part in self._sequences]
         for sequence in found:
-            if self._paused.pop(sequence.id, None) is None:
-                self.scheduler.cancel(sequence)
             self._forget(sequence)
+            if self._paused.pop(sequence.id, None) is None:
+                self._unschedule(sequence)
         return bool(found)
+
+    def _unschedule(self, sequence: Sequence) -> None:
+        """Take a sequence out of the queue or the batch. The next step deals with a fault."""
+        try:
+            self.scheduler.cancel(sequence)
+        except Exception as error:
+            self._fault = error
 
     def pause(self, id: str) -> None:
         """Nobody reads what this request yields: it gives up its place in the batch or in the
@@ -178,7 +186,7 @@ class Engine:
         that has ended or is paused."""
         sequence = self._sequences.get(id)
         if sequence is not None and id not in self._paused:
-            self.scheduler.cancel(sequence)
+            self._unschedule(sequence)
             self._paused[id] = sequence
 
     def resume(self, id: str) -> None:
@@ -216,30 +224,33 @@ class Engine:
         self._ready = []
         if self._embeddings:
             self._embeddings.step(output)
-        if self._sequences:
-            self._generate(output)
-        else:
-            self.scheduler.tidy()
+        try:
+            if self._fault is not None:
+                raise self._fault
+            if self._sequences:
+                self._generate(output)
+            else:
+                self.scheduler.tidy()
+        except Exception as error:
+            self._fault = None
+            self._fail_running(error, output)
         self._report_of_parts(output)
         return output
 
     def _generate(self, output: StepOutput) -> None:
         began_s = self._clock()
+        step = self.scheduler.schedule()
+        self._count_started(step)
+        self._report_failed(output)
+        if not step.rows:
+            return
+        started_s = self._clock()
         try:
-            step = self.scheduler.schedule()
-            self._count_started(step)
-            self._report_failed(output)
-            if not step.rows:
-                return
-            started_s = self._clock()
             sampled, fault = self._compute(step)
-            now_s = self._clock()
         except PoolFull:
             self._relieve(output)
             return
-        except Exception as error:
-            self._fail_running(error, output)
-            return
+        now_s = self._clock()
         self.counters.steps += 1
         self._pacer.observe(now_s - started_s, len(step.decoding), step.prefill_tokens)
         self.scheduler.advance(step)
@@ -298,13 +309,13 @@ class Engine:
         self, running: RunningSequence, hidden: HiddenState, output: StepOutput
     ) -> None:
         """The input of an embedding is computed."""
-        self._finish(running)
         try:
             done = self._prompt_embeddings.take(running.id, hidden.values)
         except InternalError as error:
             output.errors.append((running.id, error))
         else:
             output.embeddings += () if done is None else (done,)
+        self._finish(running)
 
     def _report_of_parts(self, output: StepOutput) -> None:
         """Errors of a request's inputs become its own, once, and end the others."""
@@ -384,13 +395,13 @@ class Engine:
         step.chunks[:] = [item for item in step.chunks if item[0].slot not in faulty]
 
     def _discard(self, running: RunningSequence, error: HearthError, output: StepOutput) -> None:
-        self.scheduler.discard(running)
-        self._forget(running.sequence)
         output.errors.append((running.id, error))
+        self._forget(running.sequence)
+        self.scheduler.discard(running)
 
     def _finish(self, running: RunningSequence, beyond: int = 0) -> None:
+        self._forget(running.sequence)  # first: whatever happens to the batch, it has ended
         self._leave_batch(running, beyond)
-        self._forget(running.sequence)
 
     def _leave_batch(self, running: RunningSequence, beyond: int) -> None:
         if beyond:
@@ -413,12 +424,12 @@ class Engine:
         if self.scheduler.relieve():
             return
         for running in [*self.scheduler.decoding, *self.scheduler.prefilling]:
-            self._finish(running)
             error = InternalError(
                 f"the cache of {self.capacity.pool_tokens} tokens cannot hold this request; "
                 "load the model with a smaller context or more memory"
             )
             output.errors.append((running.id, error))
+            self._finish(running)
 
     def _report_failed(self, output: StepOutput) -> None:
         for sequence, error in self.scheduler.failed:
@@ -434,8 +445,8 @@ class Engine:
         log.error("a step failed; its requests are aborted", exc_info=error)
         self._backend.reset()
         self.scheduler.reset()
-        failed = (sequence for sequence, _ in self.scheduler.failed)
-        others = {*self.scheduler.waiting, *failed, *self._paused.values()}
+        self._report_failed(output)
+        others = {*self.scheduler.waiting, *self._paused.values()}
         for sequence in [item for item in self._sequences.values() if item not in others]:
             self._forget(sequence)
             failure = InternalError(f"the model failed while computing: {error}")

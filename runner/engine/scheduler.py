@@ -406,7 +406,11 @@ class Scheduler:
         return True
 
     def _admit(self, sequence: Sequence, match: Match | None) -> RunningSequence:
-        running = self.cache.allocate(sequence, match, self._reserved)
+        try:
+            running = self.cache.allocate(sequence, match, self._reserved)
+        except Exception:
+            self.share.leave(sequence.client)
+            raise
         if sequence.cached is None:
             sequence.cached = running.computed
         later = (at for at, item in enumerate(self.prefilling) if self._passes(sequence, item))
