@@ -53,6 +53,11 @@ slow: dev
 attack: dev
 	$(PYTHON_BIN)/pytest tests/attack --timeout 3600 $(PYTEST_ARGS)
 
+# An hour of everyday use in a network namespace, where every packet that leaves is counted.
+.PHONY: quiet-hour
+quiet-hour: dev
+	QUIET_MINUTES=60 $(PYTHON_BIN)/pytest --timeout 5400 tests/attack/test_quiet_network.py $(PYTEST_ARGS)
+
 # The manager of loaded models under 100,000 random events on a simulated clock, 3 minutes.
 .PHONY: manager-model
 manager-model: dev
