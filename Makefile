@@ -81,6 +81,13 @@ fuzz-parsers: dev
 engine-model: dev
 	$(PYTHON_BIN)/pytest -m slow --timeout 3600 tests/unit/runner/engine/test_engine_model.py $(PYTEST_ARGS)
 
+# The C++ kernels by libFuzzer under ASan and UBSan; needs clang (Debian: clang-19 libclang-rt-19-dev
+# libomp-19-dev). The inputs that reach something new are kept in build/fuzz.
+FUZZ_MINUTES ?= 60
+.PHONY: fuzz-kernels
+fuzz-kernels: dev
+	$(PYTHON_BIN)/python -m tests.kernels.fuzz --minutes $(FUZZ_MINUTES)
+
 # The store under failing system calls, kills, flipped bits and concurrent work: minutes each.
 STORE_PROOFS := store-faults store-kills store-bitflips store-histories
 .PHONY: $(STORE_PROOFS)

@@ -284,7 +284,9 @@ bool compute_weights(ThreadScratch &s, const float *score, int r, float row_max)
         sum = add_i64(sum, bitcast_int(add(low, broadcast(ROUNDER))));
         sum = add_i64(sum, bitcast_int(add(high, broadcast(ROUNDER))));
     }
-    s.weight_sum[r] += (int64_t)((uint64_t)reduce_add_i64(sum) - rounder_bits(TILE_CELLS));
+    // the bits of a NaN wrap around
+    const uint64_t added = (uint64_t)reduce_add_i64(sum) - rounder_bits(TILE_CELLS);
+    s.weight_sum[r] = (int64_t)((uint64_t)s.weight_sum[r] + added);
     return all_below(abs_bits, MAX_FIXED_POINT);
 }
 

@@ -83,21 +83,21 @@ void quantize_column(const float *x, int64_t k, const ColumnTile &tile, int c) {
         _mm256_storeu_si256((__m256i *)fours, packed);
         for (int i = 0; i < 8; i++)
             std::memcpy(tile.values + ((g * 8 + i) * NR + c) * 4, &fours[i], 4);
-        int sums[2] = {0, 0};
+        uint32_t sums[2];  // of a NaN's bytes they wrap around; its scale says that it is one
         for (int half = 0; half < 2; half++) {
             const __m256i eight = _mm256_add_epi32(q[2 * half], q[2 * half + 1]);
             const __m128i four =
                 _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
             const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
-            sums[half] = _mm_cvtsi128_si32(two) + _mm_extract_epi32(two, 1);
+            sums[half] = (uint32_t)_mm_cvtsi128_si32(two) + (uint32_t)_mm_extract_epi32(two, 1);
         }
         tile.scale[g * NR + c] = scale;
         if (F::GROUP_SIZE == 32) sums[0] += sums[1];
         constexpr int GROUPS = 32 / F::GROUP_SIZE;
         for (int group = 0; group < GROUPS; group++) {
             const int64_t i = (g * GROUPS + group) * NR + c;
-            tile.initial_dot[i] = -F::ZERO_POINT * sums[group];
-            if (F::HAS_MIN) tile.scaled_sum[i] = scale * (float)sums[group];
+            tile.initial_dot[i] = (int32_t)(-(uint32_t)F::ZERO_POINT * sums[group]);
+            if (F::HAS_MIN) tile.scaled_sum[i] = scale * (float)(int32_t)sums[group];
         }
     }
 }
