@@ -23,7 +23,7 @@ class OllamaModelDetails(TypedDict):
 
 
 class OllamaModelEntry(TypedDict):
-    """An installed model."""
+    """An installed model. crashes: how it ended its worker again and again."""
 
     name: str
     model: str
@@ -32,6 +32,7 @@ class OllamaModelEntry(TypedDict):
     digest: str
     details: OllamaModelDetails
     fault: NotRequired[str]
+    crashes: NotRequired[str]
 
 
 class RunningModelEntry(TypedDict):

@@ -55,6 +55,8 @@ def print_models(models: list[OllamaModelEntry], prefix: str = "") -> None:
     for model in models:
         if fault := model.get("fault"):
             status(f"{_name(model)} is unusable: {fault}")
+        if crashes := model.get("crashes"):
+            status(f"{_name(model)} {crashes}; create or pull it again, or remove it")
 
 
 def _name(model: OllamaModelEntry) -> str:

@@ -101,6 +101,7 @@ def model_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
     if draft := model.get("draft"):
         rows.append(("draft model", f"{draft['parameter_size']} {draft['quantization_level']}"))
     rows.append(("file size", _size(model.get("size"))))
+    rows.append(("crashes", model.get("crashes")))
     if memory := model.get("memory"):
         parts = {part: _size(memory[f"{part}_bytes"]) for part in _MEMORY_PARTS}
         rows += [

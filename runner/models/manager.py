@@ -27,6 +27,7 @@ from runner.errors import (
 )
 from runner.models.bundle_source import BundleSource
 from runner.models.crash_history import CrashHistory
+from runner.models.crash_marks import CrashMarks
 from runner.models.lease import AskedModel, Lease
 from runner.models.load_request import load_request
 from runner.models.memory_estimate import gib
@@ -69,6 +70,7 @@ class Manager:
         self._start_worker = start
         self._memory = memory or MemoryTracker(settings)
         self._observer = observer or Observer()
+        self.marks = CrashMarks()  # whoever keeps them sets his own
         self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
         self._residents: dict[str, Resident] = {}
         self._loads: dict[Hashable, Load] = {}
@@ -283,6 +285,7 @@ class Manager:
         return resident
 
     async def _load(self, asked: AskedModel) -> Resident:
+        self._check_marks(asked)
         backoff_s = self._check_crashes(asked.key, asked.bundle.name.short)
         await self._memory.probe()
         self._plan(asked, self._memory.budget_without(self.present))  # nothing goes for what cannot
@@ -297,6 +300,16 @@ class Manager:
         load.loading.add_done_callback(_retrieve)
         self._watch_pressure()
         return self._reside(asked, load)
+
+    def _check_marks(self, asked: AskedModel) -> None:
+        blocked_s, name = self.marks.blocked_s(asked.digest), asked.bundle.name.short
+        if blocked_s is not None:
+            raise WorkerCrashed(
+                f"{name} {self.marks.find(asked.digest)}; its file is probably damaged. It is tried"
+                f" again in {math.ceil(blocked_s / 60)} minutes at the earliest; create or pull it"
+                f" again, or remove it: hearth rm {name}",
+                retry_after_s=math.ceil(blocked_s),
+            )
 
     def _check_crashes(self, key: Hashable, name: str) -> float:
         history = self._crashes.get(key)
@@ -320,7 +333,7 @@ class Manager:
             worker = await self._start_worker(name, plan, self._timeouts)
         except BaseException as error:
             if isinstance(error, WorkerCrashed):
-                self._record_crash(load)
+                self._record_crash(load, error.details.get("signal"), loading=True)
             self._drop(load)
             raise
         load.load_s = self._now() - began_s
@@ -339,10 +352,15 @@ class Manager:
 
     def _on_worker_end(self, load: Load, worker: WorkerHandle) -> None:
         if worker.crashed:
-            self._record_crash(load)
+            self._record_crash(load, worker.signal_name, loading=False)
+        else:
+            for resident in load.residents:
+                self.marks.clear(resident.key)
         self._drop(load)
 
-    def _record_crash(self, load: Load) -> None:
+    def _record_crash(self, load: Load, signal: str | None, *, loading: bool) -> None:
+        for resident in load.residents:
+            self.marks.record(resident.key, signal, loading=loading)
         self._crashes.setdefault(load.key, CrashHistory()).record(self._now())
         self._observer.crashed(load.first_name)
 

@@ -49,6 +49,7 @@ class WorkerHandle:
         self.observer = Observer()
         self.progress = 0.0
         self.crashed = False
+        self.signal_name: str | None = None  # that ended the process
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._sequences: dict[str, tuple[DeltaStream, int, str]] = {}
@@ -364,6 +365,7 @@ class WorkerHandle:
 
     async def _reap(self) -> None:
         status = await self._process.wait(_EXIT_GRACE_S if self._closing else _DEATH_GRACE_S)
+        self.signal_name = status.signal_name
         self.crashed |= not self._closing and (self._fault is None or self._was_running())
         error = self._fault or WorkerCrashed(
             f"the worker of {self.name} ended unexpectedly ({status}); the next request starts it"

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runner.errors import StorageFailed
 from runner.library.library import Library
+from runner.models.crash_marks import CrashMarks
 from runner.models.manager import Manager
 from runner.server import health, key_routes, perplexity
 from runner.server.access import caller_of
@@ -66,6 +67,7 @@ def build_services(
     """The services of a daemon at address. Nothing runs yet: see opened."""
     metrics = Metrics()
     models = Manager(library, settings, observer=metrics, client=lambda: current_caller().share)
+    models.marks = CrashMarks(settings.state_dir / "crashes.json")
     folder = settings.state_dir / "files"
     database = Database(
         folder / "files.sqlite3", (FILE_TABLES, BATCH_TABLES), "the index of stored files"

@@ -69,7 +69,8 @@ class OllamaModelFile(TypedDict):
 
 
 class ShowResponse(TypedDict):
-    """Everything about one model. weights: the digest of the model file."""
+    """Everything about one model. weights: the digest of the model file; crashes: how it ended its
+    worker again and again, null where it did not."""
 
     license: str
     modelfile: str
@@ -85,6 +86,7 @@ class ShowResponse(TypedDict):
     digest: str
     weights: str
     size: int
+    crashes: str | None
     bits_per_weight: float | None
     memory: dict[str, Any] | None
     renderer: str

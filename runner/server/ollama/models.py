@@ -53,6 +53,8 @@ def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
     }
     if stored.fault is not None:
         entry["fault"] = stored.fault
+    if (mark := http.services.models.marks.find(str(stored.digest))) is not None:
+        entry["crashes"] = str(mark)
     return entry
 
 
@@ -128,6 +130,7 @@ async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
     bundle = await asyncio.to_thread(services.library.read, stored)
     need = memory_requirement(bundle, services.settings)
     bits = bits_per_weight(bundle)
+    mark = services.models.marks.find(str(stored.digest))
     projector, verbose = _file(bundle.projector), bool(body.verbose)
     if projector is not None:
         projector["fault"] = vision_unsupported(bundle)
@@ -145,6 +148,7 @@ async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
         "digest": stored.digest.hex,
         "weights": bundle.model_path.name.replace("-", ":"),
         "size": stored.size_bytes,
+        "crashes": None if mark is None else str(mark),
         "bits_per_weight": None if bits is None else round(bits, 2),
         "memory": None if need is None else {**asdict(need), "total_bytes": need.total_bytes},
         "renderer": bundle.renderer or "",

@@ -43,6 +43,7 @@ class FakeWorker:
         self.name, self.plan = name, plan
         self.pid, self.crashed, self.closed = 2**22 + 1, False, False
         self.info = WorkerInfo(256)
+        self.signal_name: str | None = None
         self._end: list[Callable[[], None]] = []
 
     def on_failure(self, callback: Callable[[], None]) -> None:
@@ -361,6 +362,51 @@ async def test_a_crashed_worker_is_replaced_until_it_crashes_too_often(
         await use(manager, "a")
     assert caught.value.details["retry_after_s"] > 0
     await use(manager, "b")
+
+
+async def test_a_model_that_crashes_twice_while_loading_waits_and_is_named(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    starter.error = WorkerCrashed("it ended", signal="SIGSEGV")
+    for _ in range(2):
+        with pytest.raises(WorkerCrashed, match="it ended"):
+            await use(manager, "a")
+    with pytest.raises(
+        WorkerCrashed, match=r"twice \(SIGSEGV while loading\).* hearth rm a"
+    ) as caught:
+        await use(manager, "a")
+    assert caught.value.details["retry_after_s"] > 60
+    starter.error = None
+    await use(manager, "b")
+
+
+async def test_a_worker_that_somebody_kills_is_no_fault_of_its_model(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    starter.error = WorkerCrashed("it ended", signal="SIGKILL")
+    for _ in range(2):
+        with pytest.raises(WorkerCrashed, match="it ended"):
+            await use(manager, "a")
+    starter.error = None
+    await use(manager, "a")
+
+
+async def test_a_model_that_crashes_while_answering_is_named_and_started_again(
+    make: Make, starter: Starter
+) -> None:
+    manager = make()
+    for _ in range(2):
+        await use(manager, "a")
+        starter.started[-1].signal_name = "SIGABRT"
+        (resident,) = manager.residents
+        starter.started[-1].crash()
+    mark = manager.marks.find(resident.key)
+    assert str(mark) == "crashed its worker twice (SIGABRT while answering)"
+    await use(manager, "a")
+    await starter.started[-1].close()
+    assert manager.marks.find(resident.key) is None
 
 
 async def test_more_requests_than_the_queue_holds_are_refused(make: Make, starter: Starter) -> None:

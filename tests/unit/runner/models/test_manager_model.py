@@ -52,6 +52,7 @@ class Worker:
     def __init__(self, name: str, plan: LoadPlan, close_s: float) -> None:
         self.name, self.plan, self.pid = name, plan, 2**22 + 1
         self.crashed = self.ended = False
+        self.signal_name: str | None = None
         self.closes = 0
         self.failed: Callable[[], None]
         self.info = WorkerInfo(256)
