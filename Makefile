@@ -83,7 +83,6 @@ engine-model: dev
 
 # The C++ kernels by libFuzzer under ASan and UBSan; needs clang (Debian: clang-19 libclang-rt-19-dev
 # libomp-19-dev). The inputs that reach something new are kept in build/fuzz.
-FUZZ_MINUTES ?= 60
 .PHONY: fuzz-kernels
 fuzz-kernels: dev
 	$(PYTHON_BIN)/python -m tests.kernels.fuzz --minutes $(FUZZ_MINUTES)

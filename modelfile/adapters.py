@@ -7,9 +7,11 @@ used; here it is refused when the model is made.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from modelfile.errors import BuildError
 from registry.formats.gguf import GgufHeader, TensorInfo
+from registry.formats.gguf.architectures import check_weight_type
 
 _SIDES = (".lora_a", ".lora_b")
 _EMBEDDING = "token_embd.weight"
@@ -17,7 +19,7 @@ _EMBEDDING = "token_embd.weight"
 
 def check_adapter(adapter: GgufHeader, base: GgufHeader) -> None:
     """Refuse an adapter that cannot be applied to the model base. Raises BuildError naming the
-    tensor and both shapes."""
+    tensor and both shapes, InvalidGguf for a tensor of a type that nothing computes with."""
     kind = adapter.metadata.get("general.type")
     if kind != "adapter":
         raise BuildError(
@@ -50,6 +52,7 @@ def _pairs(adapter: GgufHeader) -> Mapping[str, dict[str, TensorInfo]]:
                 f"the adapter's tensor {tensor.name} is neither .lora_a nor .lora_b; only plain"
                 " LoRA adapters can be used"
             )
+        check_weight_type(tensor)
         found.setdefault(tensor.name.removesuffix(side), {})[side] = tensor
     return found
 
@@ -73,11 +76,17 @@ def _check_pair(
         fits = (wide, high) == (b_out, a_out)
     else:
         fits = (wide, high, a_out) == (a_in, b_out, b_in)
-    if not fits:
+    depth = _depth(target.dimensions)
+    if not fits or _depth(a) != depth or _depth(b) != depth:
         raise BuildError(
             f"the adapter was made for another model: its matrices for {name} are {list(a)} and"
             f" {list(b)}, the model's tensor is {list(target.dimensions)}"
         )
+
+
+def _depth(dimensions: tuple[int, ...]) -> int:
+    """How many matrices it is: one for each expert."""
+    return prod(dimensions[2:])
 
 
 def _matrix(dimensions: tuple[int, ...]) -> tuple[int, int]:

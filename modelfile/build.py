@@ -25,6 +25,7 @@ from registry.bundle import MAX_MESSAGES_BYTES, model_header, model_layer, read_
 from registry.digest import Digest
 from registry.errors import InvalidGguf
 from registry.formats.gguf import GgufHeader
+from registry.formats.gguf.architectures import check_model
 from registry.manifest import (
     ADAPTER_TYPE,
     CONFIG_TYPE,
@@ -170,6 +171,7 @@ def check_header(header: GgufHeader) -> None:
         )
     if not header.tensors and header.architecture != ECHO_ARCHITECTURE:
         raise InvalidGguf("the file has a vocabulary and no tensors; use the whole model's file")
+    check_model(header)
 
 
 def _from_model(store: Store, description: Description) -> _Base:

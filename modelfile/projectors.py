@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 from modelfile.errors import BuildError
+from registry.errors import InvalidGguf
 from registry.formats.gguf import GgufHeader
+from registry.formats.gguf.projector_rules import (
+    ARCHITECTURE,
+    check_projector_file,
+    projector_kind,
+)
 
-ARCHITECTURE: Final = "clip"
 _KIND: Final = "mmproj"
-_TYPE_KEYS: Final = ("clip.vision.projector_type", "clip.projector_type")
 
 # Which tensor tells the width of the embeddings, and by which of its dimensions.
 _WIDTHS: Final[dict[str, tuple[str, int]]] = {
@@ -49,17 +53,10 @@ def check_projector(projector: GgufHeader, base: GgufHeader) -> None:
     if not is_projector(projector):
         kind = projector.metadata.get("general.type") or f"a model ({projector.architecture})"
         raise BuildError(f"the file is not a projector but {kind}")
-    if projector.architecture != ARCHITECTURE:
-        raise BuildError(
-            f"the projector is of the architecture {projector.architecture}, expected"
-            f" {ARCHITECTURE}"
-        )
-    if projector.metadata.get("clip.has_vision_encoder") is not True:
-        heard = projector.metadata.get("clip.has_audio_encoder") is True
-        what = "is for audio" if heard else "has no vision encoder"
-        raise BuildError(f"the projector {what}; only image projectors are supported")
-    if not projector.tensors:
-        raise BuildError("the projector has no tensors")
+    try:
+        check_projector_file(projector)
+    except InvalidGguf as error:
+        raise BuildError(error.message) from None
     width, wanted = embedding_width(projector), base.embedding_length
     if width is not None and wanted is not None and width != wanted:
         raise BuildError(
@@ -71,9 +68,9 @@ def check_projector(projector: GgufHeader, base: GgufHeader) -> None:
 
 def embedding_width(projector: GgufHeader) -> int | None:
     """Numbers of an embedding that it makes; None for a kind whose tensors are not known here."""
-    kind = next((k for key in _TYPE_KEYS if (k := projector.metadata.get(key))), "mlp")
+    kind = projector_kind(projector)
     dimensions = {tensor.name: tensor.dimensions for tensor in projector.tensors}
-    place = _WIDTHS.get(str(kind))
+    place = _WIDTHS.get(kind)
     if kind == "mlp" and _NORMED[0] in dimensions:
         place = _NORMED
     name, index = place or ("", 0)

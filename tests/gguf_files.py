@@ -82,6 +82,7 @@ def llama_metadata() -> dict[str, Value]:
         "llama.feed_forward_length": u32(96),
         "llama.attention.head_count": u32(4),
         "llama.attention.head_count_kv": u32(2),
+        "llama.attention.layer_norm_rms_epsilon": f32(1e-5),
         **tokenizer(),
     }
 
@@ -96,9 +97,30 @@ def llama_tensors() -> list[Tensor]:
     ]
 
 
+def all_llama_tensors(vocabulary: int = 4, width: int = 64) -> list[Tensor]:
+    """All tensors of that model. vocabulary: its tokens; width: of its hidden state."""
+    tensors = [
+        Tensor("token_embd.weight", (width, vocabulary), 0),
+        Tensor("output_norm.weight", (width,), 0),
+    ]
+    for block in ("blk.0.", "blk.1."):
+        tensors += [
+            Tensor(block + "attn_q.weight", (width, width), 8),
+            Tensor(block + "attn_k.weight", (width, width // 2), 1),
+            Tensor(block + "attn_v.weight", (width, width // 2), 1),
+            Tensor(block + "attn_output.weight", (width, width), 8),
+            Tensor(block + "attn_norm.weight", (width,), 0),
+            Tensor(block + "ffn_norm.weight", (width,), 0),
+            Tensor(block + "ffn_gate.weight", (width, 96), 8),
+            Tensor(block + "ffn_up.weight", (width, 96), 8),
+            Tensor(block + "ffn_down.weight", (96, width), 8),
+        ]
+    return tensors
+
+
 def llama_file() -> bytes:
-    """A sound file of about 12 KB; the weights are zeros."""
-    return gguf_file(llama_metadata(), llama_tensors())
+    """A sound file of about 90 KB; the weights are zeros."""
+    return gguf_file(llama_metadata(), all_llama_tensors())
 
 
 def echo_file() -> bytes:
@@ -110,15 +132,35 @@ def echo_file() -> bytes:
     return gguf_file(metadata)
 
 
+def projector_metadata() -> dict[str, Value]:
+    """The keys of a tiny projector for images."""
+    numbers_of = {
+        "image_size": 32,
+        "patch_size": 8,
+        "embedding_length": 64,
+        "feed_forward_length": 128,
+        "block_count": 1,
+        "projection_dim": 64,
+        "attention.head_count": 2,
+    }
+    return {
+        "general.architecture": text("clip"),
+        "general.type": text("mmproj"),
+        "clip.projector_type": text("pixtral"),
+        "clip.has_vision_encoder": Value(types.BOOL, True),
+        **{f"clip.vision.{name}": u32(value) for name, value in numbers_of.items()},
+        "clip.vision.attention.layer_norm_epsilon": f32(1e-5),
+        "clip.vision.image_mean": numbers(types.FLOAT32, [0.5, 0.5, 0.5]),
+        "clip.vision.image_std": numbers(types.FLOAT32, [0.5, 0.5, 0.5]),
+    }
+
+
 def projector_file(width: int = 64, kind: str = "mmproj", salt: str = "") -> bytes:
     """A file that says that it is a projector for images and has a tensor; it computes nothing.
     width: of its embeddings."""
-    metadata = {
-        "general.architecture": text("clip"),
+    metadata = projector_metadata() | {
         "general.type": text(kind),
         "general.name": text(f"projector{salt}"),
-        "clip.projector_type": text("mlp"),
-        "clip.has_vision_encoder": Value(types.BOOL, True),
     }
     return gguf_file(metadata, [Tensor("mm.2.weight", (64, width))])
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from modelfile.ast import Command, Modelfile
-from modelfile.projectors import ARCHITECTURE as PROJECTOR
 from registry.bundle import Bundle
 from registry.errors import RegistryError
+from registry.formats.gguf.projector_rules import ARCHITECTURE as PROJECTOR
 from registry.manifest import PROJECTOR_TYPE
 from registry.store import Store, StoredModel
 from runner.library.library import Library

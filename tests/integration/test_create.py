@@ -18,10 +18,10 @@ from tests.conftest import RunningDaemon, StartDaemon, daemon_process
 from tests.echo_models import echo_gguf
 from tests.gguf_files import (
     Tensor,
+    all_llama_tensors,
     gguf_file,
     llama_file,
     llama_metadata,
-    llama_tensors,
     text,
     u32,
 )
@@ -121,7 +121,7 @@ def test_a_blob_of_the_store_can_be_named_in_from(daemon: RunningDaemon, folder:
 def test_the_parts_of_a_split_model_are_merged(
     daemon: RunningDaemon, folder: Path, seeded: set[str]
 ) -> None:
-    tensors, names = llama_tensors(), []
+    tensors, names = all_llama_tensors(), []
     for number, part in enumerate((tensors[:1], tensors[1:])):
         keys = dict(llama_metadata()) if number == 0 else {}
         keys |= {"split.no": u32(number), "split.count": u32(2)}

@@ -16,10 +16,10 @@ from registry.formats.gguf import read_header
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
 from tests.gguf_files import (
+    all_llama_tensors,
     gguf_file,
     llama_file,
     llama_metadata,
-    llama_tensors,
     projector_file,
     u32,
 )
@@ -224,7 +224,7 @@ def test_a_store_of_ollama_is_used_in_place_both_ways(
 def test_a_model_in_parts_is_joined_where_a_copy_is_allowed(
     daemon: RunningDaemon, tmp_path: Path
 ) -> None:
-    folder, tensors = tmp_path / "studio" / "pub" / "repo", llama_tensors()
+    folder, tensors = tmp_path / "studio" / "pub" / "repo", all_llama_tensors()
     for number, part in enumerate((tensors[:1], tensors[1:])):
         keys = dict(llama_metadata()) if number == 0 else {}
         keys |= {"split.no": u32(number), "split.count": u32(2)}
@@ -233,7 +233,7 @@ def test_a_model_in_parts_is_joined_where_a_copy_is_allowed(
     at = ("lmstudio", "--path", str(tmp_path / "studio"))
     refused = imported(daemon, *at)
     told = next(line["imported"] for line in refused if "imported" in line)
-    assert told["reason"].startswith("it is in parts; joining them writes about 11 KB")
+    assert told["reason"].startswith("it is in parts; joining them writes about 77 KB")
     assert blob_names(daemon) == before
     assert imported(daemon, *at, "--copy")[-1]["taken"] == 1
     made = [path for path in blob_names(daemon) - before if path.read_bytes()[:4] == b"GGUF"]

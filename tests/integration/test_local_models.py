@@ -10,7 +10,7 @@ from cli.errors import CliError
 from cli.local_models import is_path, model_of_path
 from runner.client import Client, ClientError
 from tests.conftest import RunningDaemon, StartDaemon
-from tests.gguf_files import gguf_file, llama_file, llama_metadata, llama_tensors, text
+from tests.gguf_files import all_llama_tensors, gguf_file, llama_file, llama_metadata, text
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def client(daemon: RunningDaemon) -> Client:
 
 
 def other_file() -> bytes:
-    return gguf_file({**llama_metadata(), "general.name": text("another")}, llama_tensors())
+    return gguf_file({**llama_metadata(), "general.name": text("another")}, all_llama_tensors())
 
 
 def blobs(daemon: RunningDaemon) -> set[int]:

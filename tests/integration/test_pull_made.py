@@ -82,7 +82,7 @@ def test_the_parts_of_a_model_are_joined_and_removed(daemon: RunningDaemon, hub:
     assert lines[-1] == {"status": "success", "model": f"hf.co/{REPO}:Q8_0"}
     assert statuses(lines) == [
         "pulling manifest",
-        "with the multimodal projector mmproj-tiny-F16.gguf (1.3 KB)",
+        "with the multimodal projector mmproj-tiny-F16.gguf (1.8 KB)",
         *(f"pulling {name}" for name in PARTS),
         "pulling mmproj-tiny-F16.gguf",
         "verifying sha256 digest",

@@ -56,9 +56,9 @@ def read_part(path: Path) -> SplitPart:
         found = list(read_entries(source, key_count))
         raw = {key: value for key, value, _ in found}
         alignment = alignment_of(raw)
-        tensors = read_tensors(source, tensor_count, alignment)
+        tensors = read_tensors(source, tensor_count)
         data_offset = _padded(source.position, alignment)
-        check_layout(tensors, data_offset, source.size_bytes)
+        check_layout(tensors, alignment, data_offset, source.size_bytes)
     count = _number(raw, "split.count")
     return SplitPart(
         path=path,

@@ -42,11 +42,11 @@ def _read(source: HeaderSource, path: Path) -> GgufHeader:
     raw = {key: value for key, value, _ in read_entries(source, key_count)}
     _check_count(source, tensor_count, MAX_TENSORS, _MIN_TENSOR_BYTES, "tensors")
     alignment = alignment_of(raw)
-    tensors = read_tensors(source, tensor_count, alignment)
+    tensors = read_tensors(source, tensor_count)
     check_metadata(raw)
     check_vocabulary(raw)
     data_offset = -(-source.position // alignment) * alignment
-    check_layout(tensors, data_offset, source.size_bytes)
+    check_layout(tensors, alignment, data_offset, source.size_bytes)
     metadata = {key: plain(value, path) for key, value in raw.items()}
     return GgufHeader(
         path, version, metadata, tensors, source.size_bytes, data_offset, fim_tokens_of(raw)

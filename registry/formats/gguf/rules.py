@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from registry.errors import InvalidGguf, shown
+from registry.formats.gguf.key_types import check_key_types
 from registry.formats.gguf.types import ARRAY, INT32, STRING, UINT32, VALUE_NAMES
 from registry.formats.gguf.values import RawValue
 
@@ -38,7 +39,14 @@ _POSITIVE: Final = {
 }
 _BOUNDED: Final = {
     "expert_count": MAX_EXPERTS,
-    "expert_used_count": MAX_EXPERTS,
+    "expert_group_count": MAX_EXPERTS,
+    "expert_group_used_count": MAX_EXPERTS,
+    "dense_2_feat_out": MAX_WIDTH,
+    "dense_3_feat_in": MAX_WIDTH,
+    "rope.dimension_count_swa": MAX_WIDTH,
+    "attention.key_length_swa": MAX_WIDTH,
+    "attention.value_length_swa": MAX_WIDTH,
+    "embedding_length_out": MAX_WIDTH,
     "rope.dimension_count": MAX_WIDTH,
     "leading_dense_block_count": MAX_BLOCKS,
     "nextn_predict_layers": MAX_BLOCKS,
@@ -53,6 +61,8 @@ _PER_BLOCK: Final = {
     "attention.head_count": 2**16,
     "attention.head_count_kv": 2**16,
     "feed_forward_length": MAX_WIDTH,
+    "expert_feed_forward_length": MAX_WIDTH,
+    "expert_used_count": MAX_EXPERTS,
 }
 
 
@@ -60,6 +70,7 @@ def check_metadata(raw: Mapping[str, RawValue]) -> None:
     """Check the architecture's figures and the general keys. Raises InvalidGguf."""
     architecture = _architecture(raw)
     _check_template(raw)
+    check_key_types(architecture, raw)
     rules = _Rules(architecture, raw)
     if architecture not in _NO_DECODER and _is_model(raw):
         for key in _REQUIRED:
@@ -72,6 +83,7 @@ def check_metadata(raw: Mapping[str, RawValue]) -> None:
         rules.check_per_block(key, maximum)
     rules.check_heads()
     rules.check_experts()
+    rules.check_blocks()
 
 
 def _architecture(raw: Mapping[str, RawValue]) -> str:
@@ -139,7 +151,10 @@ class _Rules:
 
     def check_heads(self) -> None:
         """Heads divide by the heads of keys and values, the width by the heads."""
-        heads, groups = self._scalar("attention.head_count"), self._heads_kv()
+        heads, groups = (
+            self._scalar("attention.head_count"),
+            self._numbers("attention.head_count_kv"),
+        )
         width = self._scalar("embedding_length")
         for group in groups:
             if heads is not None and group and heads % group:
@@ -150,13 +165,28 @@ class _Rules:
             self._refuse_number("embedding_length", width, f"a multiple of the {heads} heads")
 
     def check_experts(self) -> None:
-        """No more experts are used than there are."""
-        used, count = self._scalar("expert_used_count"), self._scalar("expert_count")
-        if used is not None and used > (count or 0):
-            self._refuse_number("expert_used_count", used, f"at most {count or 0}")
+        """Of the experts that there are, some are used, and groups divide them."""
+        count, used = (
+            self._scalar("expert_count") or 0,
+            max(self._numbers("expert_used_count"), default=0),
+        )
+        if used > count or (count and not used):
+            self._refuse_number("expert_used_count", used, f"{min(count, 1)} to {count}")
+        groups = self._scalar("expert_group_count") or 0
+        if groups and (groups >= count or count % groups):
+            self._refuse_number("expert_group_count", groups, f"a divisor of {count} experts")
+        used_groups = self._scalar("expert_group_used_count") or 0
+        if groups > 1 and not 0 < used_groups < groups:
+            self._refuse_number("expert_group_used_count", used_groups, f"1 to {groups - 1}")
 
-    def _heads_kv(self) -> set[int]:
-        item = self._get("attention.head_count_kv")
+    def check_blocks(self) -> None:
+        """Layers that predict further tokens are some of all, and not all."""
+        blocks, ahead = self._scalar("block_count"), self._scalar("nextn_predict_layers") or 0
+        if blocks is not None and ahead >= blocks:
+            self._refuse_number("nextn_predict_layers", ahead, f"less than the {blocks} blocks")
+
+    def _numbers(self, key: str) -> set[int]:
+        item = self._get(key)
         if item is None:
             return set()
         return set(item.value.items) if item.kind == ARRAY else {item.value}

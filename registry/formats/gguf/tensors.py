@@ -18,35 +18,32 @@ _TAIL = struct.Struct("<IQ")
 _DIMENSIONS = {count: struct.Struct(f"<{count}Q") for count in range(1, 5)}
 
 
-def read_tensors(source: HeaderSource, count: int, alignment: int) -> tuple[TensorInfo, ...]:
+def read_tensors(source: HeaderSource, count: int) -> tuple[TensorInfo, ...]:
     """The table of count tensors. Raises InvalidGguf."""
     tensors: dict[str, TensorInfo] = {}
     for number in range(count):
         tensor = _read_tensor(source, f"tensor {number}")
         if tensor.name in tensors:
             raise InvalidGguf(f"the tensor {shown(tensor.name)} occurs twice")
-        if tensor.offset % alignment:
-            raise InvalidGguf(
-                f"tensor {tensor.name}: offset {tensor.offset} is not a multiple of the alignment"
-                f" {alignment}"
-            )
         tensors[tensor.name] = tensor
     return tuple(tensors.values())
 
 
-def check_layout(tensors: tuple[TensorInfo, ...], data_offset: int, size_bytes: int) -> None:
-    """Every tensor lies in the file and none lies over another. Raises InvalidGguf."""
-    end, before = 0, ""
-    for tensor in sorted(tensors, key=lambda item: item.offset):
-        if tensor.offset < end:
-            raise InvalidGguf(
-                f"tensor {tensor.name}: offset {tensor.offset} overlaps tensor {before},"
-                f" which ends at {end}"
-            )
-        end, before = tensor.offset + tensor.size_bytes, tensor.name
-    if data_offset + end > size_bytes and tensors:
+def check_layout(
+    tensors: tuple[TensorInfo, ...], alignment: int, data_offset: int, size_bytes: int
+) -> None:
+    """The tensors lie one behind the other as the table has them, each padded to the alignment, and
+    end in the file. Raises InvalidGguf."""
+    place, end = 0, 0
+    for tensor in tensors:
+        if tensor.offset != place:
+            raise InvalidGguf(f"tensor {tensor.name}: offset {tensor.offset}, expected {place}")
+        end = place + tensor.size_bytes
+        place = -(-end // alignment) * alignment
+    if tensors and data_offset + end > size_bytes:
+        needed = data_offset + end
         raise InvalidGguf(
-            f"truncated: tensor {before} needs {data_offset + end} bytes, has {size_bytes}"
+            f"truncated: tensor {tensors[-1].name} needs {needed} bytes, has {size_bytes}"
         )
 
 

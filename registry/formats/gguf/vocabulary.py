@@ -1,5 +1,6 @@
-"""Rules on the vocabulary: llama.cpp aborts on duplicate tokens and on arrays of a wrong type,
-and reads past the end of malformed byte tokens, so these are refused here."""
+"""Rules on the vocabulary: llama.cpp aborts on duplicate tokens, and reads past the end of
+malformed byte tokens, of a vocabulary without the tokens that its kind stands on, and of one that
+says that it has none, so these are refused here."""
 
 from __future__ import annotations
 
@@ -8,17 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from registry.errors import InvalidGguf
-from registry.formats.gguf.types import (
-    ARRAY,
-    FLOAT32,
-    INT8,
-    INT32,
-    STRING,
-    UINT8,
-    UINT32,
-    VALUE_NAMES,
-)
+from registry.errors import InvalidGguf, shown
+from registry.formats.gguf.types import ARRAY, INT8, UINT8, VALUE_NAMES
 from registry.formats.gguf.values import RawValue
 
 MAX_TOKEN_BYTES = 4096
@@ -26,23 +18,34 @@ _PREFIX = "tokenizer.ggml."
 _BYTE_TYPE = 6
 _LAST_TYPE = 6
 _BYTE_TOKEN = re.compile(rb"<0x[0-9A-F]{2}>")
-_ARRAYS: Final = {
-    "tokens": (STRING,),
-    "merges": (STRING,),
-    "scores": (FLOAT32,),
-    "token_type": (INT32, UINT32),
-    "precompiled_charsmap": (INT8, UINT8),
-}
+_ARRAYS: Final = ("tokens", "merges", "scores", "token_type", "precompiled_charsmap")
 _IDS: Final = ("bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id")
+# The ids that llama.cpp takes where the file does not say them (llama-vocab.cpp, load).
+_DEFAULT_IDS: Final = {
+    "llama": {"bos": 1, "eos": 2, "unknown": 0},
+    "bert": {"bos": 101, "unknown": 100, "seperator": 102, "padding": 0, "mask": 103},
+    "gpt2": {},
+    "hybriddna": {},
+    "whitespace": {},
+    "gemma4": {},
+    "t5": {"eos": 1, "unknown": 2, "padding": 0},
+    "rwkv": {},
+    "plamo2": {"bos": 1, "eos": 2, "unknown": 0, "padding": 3},
+}
+_MERGING: Final = ("gpt2", "hybriddna", "whitespace", "gemma4")
+_WITHOUT_MERGES: Final = b"kimi-k2"  # a pre-tokenizer
+# What unknown words become: without it, the loader or the first text ends the process.
+_NEEDED_IDS: Final = {"bert": ("unknown", "seperator"), "t5": ("unknown",), "llama": ("unknown",)}
 
 
 def check_vocabulary(raw: Mapping[str, RawValue]) -> None:
     """Check the tokenizer's arrays against each other. Raises InvalidGguf."""
-    arrays = {name: _array(raw, name, kinds) for name, kinds in _ARRAYS.items()}
+    arrays = {name: _array(raw, name) for name in _ARRAYS}
     tokens = arrays["tokens"]
     if tokens is None:
         return
     _check_tokens(tokens)
+    _check_kind(raw, len(tokens), arrays["token_type"] or ())
     for name in ("scores", "token_type"):
         items = arrays[name]
         if items is not None and len(items) != len(tokens):
@@ -56,15 +59,40 @@ def check_vocabulary(raw: Mapping[str, RawValue]) -> None:
     _check_ids(raw, len(tokens))
 
 
-def _array(raw: Mapping[str, RawValue], name: str, kinds: tuple[int, ...]) -> Sequence[Any] | None:
+def _array(raw: Mapping[str, RawValue], name: str) -> Sequence[Any] | None:
     item = raw.get(_PREFIX + name)
     if item is None:
         return None
-    if item.kind != ARRAY or item.value.kind not in kinds:
-        got = VALUE_NAMES[item.value.kind if item.kind == ARRAY else item.kind]
-        _refuse(name, f"of type {got}, expected an array of {VALUE_NAMES[kinds[0]]}")
+    if name == "precompiled_charsmap" and (
+        item.kind != ARRAY or item.value.kind not in (INT8, UINT8)
+    ):
+        _refuse(name, f"of type {VALUE_NAMES[item.kind]}, expected an array of int8")
     items: Sequence[Any] = item.value.items
     return items
+
+
+def _check_kind(raw: Mapping[str, RawValue], size: int, types: Sequence[int]) -> None:
+    """The kind of tokenizer is one that has a vocabulary, and what it stands on is there."""
+    item = raw.get(_PREFIX + "model")
+    if item is None:
+        return
+    kind = item.value.decode("utf-8", "replace")
+    if kind not in _DEFAULT_IDS:
+        _refuse("model", f"{shown(kind)}, expected one of {', '.join(_DEFAULT_IDS)}")
+    if kind == "bert" and _BYTE_TYPE in types:
+        _refuse("token_type", "has tokens of single bytes, which the tokenizer bert cannot write")
+    if kind in _MERGING and _PREFIX + "merges" not in raw:
+        pre = raw.get(_PREFIX + "pre")
+        if pre is None or pre.value != _WITHOUT_MERGES:
+            _refuse("merges", f"missing, which the tokenizer {kind} needs")
+    for name in _NEEDED_IDS.get(kind, ()):
+        given = raw.get(f"{_PREFIX}{name}_token_id")
+        number = _DEFAULT_IDS[kind].get(name) if given is None else int(given.value)
+        if number is None or number >= size:
+            _refuse(
+                f"{name}_token_id",
+                f"{number}, expected a token below {size}, which the tokenizer {kind} needs",
+            )
 
 
 def _check_tokens(tokens: Sequence[bytes]) -> None:
@@ -121,11 +149,8 @@ def _check_merges(merges: Sequence[bytes] | None) -> None:
 def _check_ids(raw: Mapping[str, RawValue], size: int) -> None:
     for name in _IDS:
         item = raw.get(_PREFIX + name)
-        if item is None:
-            continue
-        if item.kind != UINT32 or not 0 <= item.value < size:
-            value = "of a wrong type" if item.kind != UINT32 else str(item.value)
-            _refuse(name, f"{value}, expected a uint32 below {size}, the number of tokens")
+        if item is not None and item.value >= size:
+            _refuse(name, f"{item.value}, expected one below {size}, the number of tokens")
 
 
 def _refuse(name: str, message: str) -> None:

@@ -28,11 +28,11 @@ from registry.store import Store
 from runner.library.descriptions import describe_modelfile
 from tests.echo_models import echo_gguf, install_echo
 from tests.gguf_files import (
+    all_llama_tensors,
     echo_file,
     gguf_file,
     llama_file,
     llama_metadata,
-    llama_tensors,
     text,
     tokenizer,
     u32,
@@ -97,7 +97,7 @@ def test_the_config_says_what_ollama_shows(store: Store) -> None:
         "model_format": "gguf",
         "model_family": "llama",
         "model_families": ["llama"],
-        "model_type": "6.5K",
+        "model_type": "62.0K",
         "file_type": "F32",
         "context_length": 128,
         "embedding_length": 64,
@@ -192,7 +192,8 @@ def test_a_draft_model_must_be_another_model_of_the_same_vocabulary(store: Store
         (others, "tokenizer.ggml.tokens differs"),
         (more, "has 5 tokens and the model 4: both need the same vocabulary"),
     ):
-        draft = upload(store, gguf_file(metadata, llama_tensors()))
+        tensors = all_llama_tensors(5 if metadata is more else 4)
+        draft = upload(store, gguf_file(metadata, tensors))
         with pytest.raises(BuildError, match=message):
             list(build(store, Description(NAME, files={"m": base}, draft=draft)))
     with pytest.raises(BuildError, match="DRAFT is the model itself"):

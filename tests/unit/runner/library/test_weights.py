@@ -20,11 +20,18 @@ from registry.store import Store
 from runner.errors import InvalidRequest
 from runner.library.progress import Progress, ReportProgress
 from runner.library.weights import QuantizationRequest, WeightsBuilder, WeightsInput
-from tests.gguf_files import echo_file, gguf_file, llama_file, llama_metadata, llama_tensors, text
+from tests.gguf_files import (
+    all_llama_tensors,
+    echo_file,
+    gguf_file,
+    llama_file,
+    llama_metadata,
+    text,
+)
 
 NAME = Name.parse("tiny")
-QUANTIZED = gguf_file(llama_metadata() | {"general.name": text("quantized")}, llama_tensors())
-CONVERTED = gguf_file(llama_metadata() | {"general.name": text("converted")}, llama_tensors())
+QUANTIZED = gguf_file(llama_metadata() | {"general.name": text("quantized")}, all_llama_tensors())
+CONVERTED = gguf_file(llama_metadata() | {"general.name": text("converted")}, all_llama_tensors())
 SAFETENSORS = bytes(8) + b"{}"
 Q4 = QuantizationRequest("Q4_K_M")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,6 +41,7 @@ from tests.gguf_files import (
     gguf_file,
     llama_file,
     projector_file,
+    projector_metadata,
     text,
     u32,
 )
@@ -66,15 +67,15 @@ def bundle(store: Store, *layers: tuple[str, bytes]) -> Bundle:
     return read_bundle(store, store.put_manifest(Name.parse("m"), manifest))
 
 
-def vision(**figures: int) -> bytes:
-    """A projector whose vision encoder has these figures."""
-    metadata = {
+def vision(metadata: Mapping[str, Value] | None = None, **figures: int) -> bytes:
+    """A projector whose vision encoder has these figures. metadata: what else it has."""
+    least = {
         "general.architecture": text("clip"),
-        "clip.projector_type": text("gemma3"),
+        "clip.projector_type": text("pixtral"),
         "clip.has_vision_encoder": Value(types.BOOL, True),
-        **{f"clip.vision.{key}": u32(value) for key, value in figures.items()},
     }
-    return gguf_file(metadata, [Tensor("mm.input_projection.weight", (64, 32))])
+    own = {f"clip.vision.{key}": u32(value) for key, value in figures.items()}
+    return gguf_file({**(metadata or least), **own}, [Tensor("mm.2.weight", (64, 64))])
 
 
 def test_a_model_with_its_projector_sees_and_loads_it(store: Store) -> None:
@@ -104,10 +105,14 @@ def test_adapters_stay_beside_a_projector(store: Store) -> None:
 
 
 def test_the_need_of_memory_counts_the_projector(store: Store) -> None:
+    metadata = projector_metadata() | {
+        "clip.vision.feed_forward_length": u32(4 * 1152),
+        "clip.vision.attention.head_count": u32(1),
+    }
     seeing = bundle(
         store,
         (MODEL_TYPE, llama_file()),
-        (PROJECTOR_TYPE, vision(image_size=896, patch_size=14, embedding_length=1152)),
+        (PROJECTOR_TYPE, vision(metadata, image_size=896, patch_size=14, embedding_length=1152)),
     )
     blind = bundle(store, (MODEL_TYPE, llama_file()))
     needs = [memory_requirement(found, Settings()) for found in (seeing, blind)]

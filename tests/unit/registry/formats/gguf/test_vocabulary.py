@@ -22,13 +22,19 @@ from tests.gguf_files import (
 POISON: dict[str, tuple[dict[str, Value], str]] = {
     "duplicate tokens": (tokenizer(["a", "b", "a", "<0x0A>"]), "tokens 0 and 2 are both b'a'"),
     "no tokens": ({"tokens": texts([])}, "tokens: empty"),
-    "tokens that are numbers": ({"tokens": numbers(types.INT32, [1])}, "tokens: of type int32"),
-    "tokens that are one text": ({"tokens": u32(1)}, "tokens: of type uint32"),
+    "tokens that are numbers": (
+        {"tokens": numbers(types.INT32, [1])},
+        "tokens is of type array of",
+    ),
+    "tokens that are one text": ({"tokens": u32(1)}, "tokens is of type uint32"),
     "a token of 5000 bytes": (tokenizer(["x" * 5000, "<0x0A>"]), "a token of 5000 bytes"),
     "a token not UTF-8": (tokenizer([b"\xff\xfe", "<0x0A>"]), "element 0 is not UTF-8"),
     "a character over two tokens": (tokenizer([b"\xc3", b"\xa9", "<0x0A>"]), "not UTF-8"),
     "too few scores": ({"scores": numbers(types.FLOAT32, [0.0])}, "1 elements, expected 4"),
-    "scores that are ints": ({"scores": numbers(types.INT32, [0] * 4)}, "scores: of type int32"),
+    "scores that are ints": (
+        {"scores": numbers(types.INT32, [0] * 4)},
+        "scores is of type array of",
+    ),
     "a score that is not a number": (
         {"scores": numbers(types.FLOAT32, [0.0, float("nan"), 0.0, 0.0])},
         "not a finite number",
@@ -46,10 +52,13 @@ POISON: dict[str, tuple[dict[str, Value], str]] = {
     "a merge of one part": ({"merges": texts(["ab"])}, "element 0 is b'ab', expected two parts"),
     "an empty merge": ({"merges": texts(["a b", ""])}, "element 1 is b'', expected two parts"),
     "a merge without its second part": ({"merges": texts(["a "])}, "expected two parts"),
-    "merges that are numbers": ({"merges": numbers(types.INT32, [1])}, "merges: of type int32"),
+    "merges that are numbers": (
+        {"merges": numbers(types.INT32, [1])},
+        "merges is of type array of",
+    ),
     "bos beyond the vocabulary": ({"bos_token_id": u32(4)}, "bos_token_id: 4, expected"),
     "eos beyond the vocabulary": ({"eos_token_id": u32(2**32 - 1)}, "eos_token_id: 4294967295"),
-    "eos of a wrong type": ({"eos_token_id": i32(1)}, "eos_token_id: of a wrong type"),
+    "eos of a wrong type": ({"eos_token_id": i32(1)}, "eos_token_id is of type int32"),
     "a short charsmap": (
         {"precompiled_charsmap": numbers(types.UINT8, [1])},
         "precompiled_charsmap: shorter than 4 bytes",
