@@ -9,6 +9,7 @@ fast is measured again before it counts.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib
 import math
@@ -22,9 +23,19 @@ from typing import Any, Final
 
 import pytest
 
+from modelfile.parser import parse_all
+from modelfile.templates.dialect import engine_of
+from modelfile.templates.gotemplate.lexer import lex
+from modelfile.templates.gotemplate.template import GoTemplate
+from registry.names import Name
 from runner.chat.families import FAMILIES
 from runner.chat.output import TaggedOutput, tool_parser_of
 from runner.chat.reasoning import ReasoningParser
+from runner.chat.tools.calls import lenient_loads
+from runner.engine.detokenize import Detokenizer
+from runner.engine.schema import check_repeats
+from runner.engine.stop import StopMatcher
+from runner.settings import parse_duration
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MAX_EXPONENT: Final = 1.2
@@ -325,3 +336,45 @@ def test_the_parsers_of_answers_take_linear_time(arrives: str, every: bool) -> N
 def test_texts_that_once_took_seconds(name: str, begin: str, pump: str) -> None:
     work = next(work for known, work, _ in output_cases("whole") if name in known)
     assert growth(work, (begin, pump, "")) is None
+
+
+def pushed_to_stop(text: str) -> None:
+    matcher = StopMatcher(("aab", "\n\n\n!", "[[[]", '""""\'', " " * 40 + "x"))
+    for character in text:
+        matcher.push(character)
+
+
+def detokenized(text: str) -> None:
+    detokenizer = Detokenizer()
+    for byte in text.encode():
+        detokenizer.push(bytes((byte,)))
+
+
+PARSERS: Final[dict[str, Callable[[str], Any]]] = {
+    "Modelfile": parse_all,
+    "Modelfile after FROM": lambda text: parse_all(f"FROM x\nSYSTEM {text}"),
+    "language of a template": engine_of,
+    "tokens of a Go template": lex,
+    "tokens of an action": lambda text: lex("{{" + text),
+    "Go template": GoTemplate,
+    "action of a Go template": lambda text: GoTemplate("{{" + text + "}}"),
+    "name of a model": Name.parse,
+    "JSON repairs": lenient_loads,
+    "JSON repairs of an object": lambda text: lenient_loads('{"a": ' + text),
+    "repeats of a schema": lambda text: check_repeats(text, "schema"),
+    "duration": parse_duration,
+    "stop strings": pushed_to_stop,
+    "detokenizer": detokenized,
+}
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", PARSERS)
+def test_the_other_parsers_take_linear_time(name: str, every: bool) -> None:
+    def work(text: str) -> None:
+        with contextlib.suppress(Exception):  # what is refused is refused in time
+            PARSERS[name](text)
+
+    texts = hostile_texts(("", '"', "{", "a"))
+    assert len(texts) >= 200
+    assert found_in({name: work}, texts if every else texts[::17]) == {}
