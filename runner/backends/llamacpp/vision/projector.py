@@ -24,12 +24,13 @@ def check_projector(path: Path) -> None:
     """Raises ModelLoadFailed for a file that is no projector of images, or damaged."""
     try:
         header = read_header(path)
-        check_projector_file(header)
+        kind = projector_kind(header)
+        if kind not in _POSITION_DEPENDENT:
+            check_projector_file(header)
     except RegistryError as error:
         raise ModelLoadFailed(f"the projector {path.name} is damaged: {error.message}") from error
     except OSError as error:
         raise ModelLoadFailed(f"the projector {path.name} cannot be read: {error}") from error
-    kind = projector_kind(header)
     if kind in _POSITION_DEPENDENT:
         raise ModelLoadFailed(
             f"the projector {path.name} is of the kind {kind}, which is not supported"
