@@ -90,6 +90,13 @@ def test_folders_and_files_that_are_named_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=_id)
+def test_tests_that_are_named_exist(path: Path) -> None:
+    named = re.findall(r"(tests/[\w/]+\.py)::(test_\w+)", _text(path))
+    texts = {file: _text(REPOSITORY / file) for file, _ in named}
+    assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in texts[file]] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=_id)
 def test_modules_that_are_run_exist(path: Path) -> None:
     for module in re.findall(rf"python -m ((?:{PACKAGES})[\w.]*)", _text(path)):
         place = REPOSITORY / module.replace(".", "/")
