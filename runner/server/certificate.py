@@ -10,8 +10,9 @@ from runner.server.sockets import ListenError
 from runner.settings import Settings, source
 
 
-def check_certificate(settings: Settings) -> None:
-    """Raises ListenError unless the daemon can speak what the settings say."""
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """What the daemon encrypts with; None without a certificate. Raises ListenError if it cannot
+    speak what the settings say."""
     certificate = settings.tls_cert
     if certificate is None:
         if settings.tls_key is not None:
@@ -21,7 +22,7 @@ def check_certificate(settings: Settings) -> None:
                 f"{source('host')}={settings.host.url} asks for HTTPS; set HEARTH_TLS_CERT to a "
                 "PEM file with a certificate, or use http://"
             )
-        return
+        return None
     key = settings.tls_key or certificate
 
     def encrypted() -> NoReturn:
@@ -36,11 +37,13 @@ def check_certificate(settings: Settings) -> None:
                 raise ListenError(f"{path} holds no PEM {what}; set {variable} to the file with it")
         except OSError as error:
             raise ListenError(f"{variable}: {path} cannot be read: {error.strerror}") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, encrypted)
+        context.load_cert_chain(certificate, key, encrypted)
     except ssl.SSLError as error:
         reason = (error.reason or "damaged").replace("_", " ").lower()
         raise ListenError(
             f"the certificate in {certificate} and the private key in {key} cannot be used: "
             f"{reason}"
         ) from None
+    return context

@@ -13,9 +13,10 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from runner.library.files import write_private
 from runner.library.library import Library
 from runner.server.access import has_owner_token
 from runner.server.app import build_services, create_app
-from runner.server.certificate import check_certificate
+from runner.server.certificate import tls_context
 from runner.server.connection_table import ACCEPTS_AT_ONCE, ConnectionTable, connection_limit
 from runner.server.connections import BoundedProtocol
 from runner.server.framing import MAX_HEAD_BYTES
@@ -44,6 +45,7 @@ from runner.server.sockets import (
     listen,
     raise_file_limit,
 )
+from runner.server.tls_handshake import TlsHandshake
 from runner.settings import Settings, SettingsError, load
 
 log = logging.getLogger("hearth")
@@ -65,7 +67,7 @@ def main() -> int:
         return _give_up(str(error), EXIT_FAULT)
     set_up(settings.log_level, settings.log_format)
     try:
-        check_certificate(settings)
+        tls = tls_context(settings)
         _close_folders(settings)
         keys = KeyRing(settings.data_dir / FILE_NAME)
         sock, address = listen(settings.address, settings.insecure_public or bool(keys))
@@ -86,7 +88,7 @@ def main() -> int:
             )
         services = build_services(settings, address, keys, library)
         with _state_file(services):
-            return _serve(services, sock)
+            return _serve(services, sock, tls)
 
 
 def _close_folders(settings: Settings) -> None:
@@ -110,7 +112,7 @@ def _give_up(message: str, code: int) -> int:
     return code
 
 
-def _serve(services: Services, sock: socket.socket) -> int:
+def _serve(services: Services, sock: socket.socket, tls: ssl.SSLContext | None) -> int:
     settings = services.settings
     drain_s = settings.drain_timeout
     table = ConnectionTable(
@@ -121,7 +123,7 @@ def _serve(services: Services, sock: socket.socket) -> int:
     )
     config = uvicorn.Config(
         create_app(services, public=not is_loopback(services.address.host)),
-        http=functools.partial(BoundedProtocol, table),  # type: ignore[arg-type]
+        http=_protocol(table, tls),  # type: ignore[arg-type]
         backlog=ACCEPTS_AT_ONCE,  # asyncio accepts so many before it counts them
         access_log=False,
         log_config=None,
@@ -132,12 +134,18 @@ def _serve(services: Services, sock: socket.socket) -> int:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=None if drain_s is None else int(drain_s + _CLEAN_UP_S),
         h11_max_incomplete_event_size=2 * MAX_HEAD_BYTES,  # connections.py has the limit
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
     )
     server = DaemonServer(config, services, table)
     server.run(sockets=[sock])
     return server.exit_code
+
+
+def _protocol(
+    table: ConnectionTable, tls: ssl.SSLContext | None
+) -> Callable[..., asyncio.Protocol]:
+    """What each accepted connection gets."""
+    bounded = functools.partial(BoundedProtocol, table)
+    return bounded if tls is None else lambda **of: TlsHandshake(table, tls, bounded(**of))
 
 
 class DaemonServer(uvicorn.Server):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import resource
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.conftest import RunningDaemon, StartDaemon
+from tests.integration.test_tls import certificate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs prlimit")
 
@@ -23,6 +26,7 @@ UNFINISHED = (
     b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
     b"content-type: application/json\r\ncontent-length: 9\r\n\r\n{"
 )
+TLS_BEGUN = b"\x16\x03\x01\x02\x00\x01"  # the first bytes of a handshake's first record
 HEALTH = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
@@ -90,3 +94,21 @@ def test_the_limit_of_open_files_is_raised_at_the_start(start_daemon: StartDaemo
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)[0] == min(16_384, hard)
+
+
+def test_tls_handshakes_that_never_end_keep_nobody_out(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    pem = certificate(tmp_path / "pem")
+    daemon = start_daemon(env={"HEARTH_TLS_CERT": str(pem.both)}, max_files=MAX_FILES)
+    trusted = ssl.create_default_context(cafile=str(pem.certificate))
+    with ExitStack() as opened:
+        for number in range(CONNECTIONS):
+            connect(daemon, opened, TLS_BEGUN if number % 2 else b"")
+        for _ in range(3):
+            with httpx.Client(base_url=daemon.url, verify=trusted, timeout=5) as client:
+                assert client.get("/health").status_code == 200
+                assert chat(client) == "honest"
+        files = len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
+        assert files < MAX_FILES
+    assert len(daemon.lines) < 20, "".join(daemon.lines)
