@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from typing import cast
 
 from uvicorn.protocols.utils import get_remote_addr
 
@@ -31,23 +32,28 @@ class TlsHandshake(asyncio.Protocol):
         self._context = context
         self._following = following
         self._transport: asyncio.Transport
-        self._task: asyncio.Task[None]
-        self._early = bytearray()  # what came with the last words of the handshake
+        self._task: asyncio.Task[None] | None = None
+        self._received = bytearray()  # before there is someone to take it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, if there is a place."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self.address = client_at((get_remote_addr(transport) or ("",))[0])
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self.address = client_at((get_remote_addr(self._transport) or ("",))[0])
         if not self._table.admit(self):
             self.drop()
             return
-        transport.pause_reading()
+        self._transport.pause_reading()
         self._task = asyncio.get_running_loop().create_task(self._shake_hands())
 
     def data_received(self, data: bytes) -> None:
-        """Keep it for the protocol that follows."""
-        self._early += data
+        """Keep it: what comes before the handshake began (uvloop does not pause), or with its last
+        words."""
+        self._received += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give up."""
+        if self._task is not None:
+            self._task.cancel()
 
     def drop(self) -> None:
         """Close the connection."""
@@ -57,8 +63,10 @@ class TlsHandshake(asyncio.Protocol):
         """The handshake has a time limit of its own."""
 
     async def _shake_hands(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._pass_on, self._take())  # start_tls takes the transport before
         try:
-            encrypted = await asyncio.get_running_loop().start_tls(
+            encrypted = await loop.start_tls(
                 self._transport,
                 self,
                 self._context,
@@ -74,5 +82,17 @@ class TlsHandshake(asyncio.Protocol):
             return
         encrypted.set_protocol(self._following)
         self._following.connection_made(encrypted)
-        if self._early:
-            self._following.data_received(bytes(self._early))
+        if early := self._take():
+            self._following.data_received(early)
+
+    def _take(self) -> bytes:
+        received = bytes(self._received)
+        self._received.clear()
+        return received
+
+    def _pass_on(self, received: bytes) -> None:
+        """Give what came early to the handshake."""
+        if received:
+            decrypts = cast("asyncio.BufferedProtocol", self._transport.get_protocol())
+            memoryview(decrypts.get_buffer(len(received)))[: len(received)] = received
+            decrypts.buffer_updated(len(received))

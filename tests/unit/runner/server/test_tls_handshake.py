@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -22,8 +23,7 @@ class Echo(asyncio.Protocol):
     """Says what it hears."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self.transport.write(data)
@@ -44,8 +44,8 @@ def trusted(made: Pem) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(made.certificate))
 
 
-@pytest.fixture
-async def port(table: ConnectionTable, made: Pem) -> AsyncIterator[int]:
+@asynccontextmanager
+async def serving(table: ConnectionTable, made: Pem) -> AsyncIterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made.certificate, made.key)
     server = await asyncio.get_running_loop().create_server(
@@ -53,6 +53,12 @@ async def port(table: ConnectionTable, made: Pem) -> AsyncIterator[int]:
     )
     yield server.sockets[0].getsockname()[1]
     server.close()
+
+
+@pytest.fixture
+async def port(table: ConnectionTable, made: Pem) -> AsyncIterator[int]:
+    async with serving(table, made) as number:
+        yield number
 
 
 async def says_nothing(reader: asyncio.StreamReader) -> bool:
@@ -129,3 +135,16 @@ async def test_words_that_come_with_the_end_of_the_handshake_are_heard(
         received.write(await reader.read(1 << 16))
     assert heard == b"hello"
     writer.close()
+
+
+def test_the_same_on_the_loop_of_the_fast_extra(
+    table: ConnectionTable, made: Pem, trusted: ssl.SSLContext
+) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def handshakes() -> None:
+        async with serving(table, made) as number:
+            await test_the_oldest_handshake_makes_room(number, table, trusted)
+            await test_words_that_come_with_the_end_of_the_handshake_are_heard(number, trusted)
+
+    uvloop.run(handshakes())
