@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from runner.types import Message
+
+SYSTEM_ROLES: Final = ("system", "developer")
 
 
 def with_bundle_turns(
@@ -13,7 +16,7 @@ def with_bundle_turns(
     """messages, after the bundle's SYSTEM and MESSAGEs when they have no system message of
     their own."""
     own = tuple(messages)
-    if any(message.role in ("system", "developer") for message in own):
+    if any(message.role in SYSTEM_ROLES for message in own):
         return own
     before = () if not system else (Message("system", system),)
     return (*before, *examples, *own)

@@ -133,7 +133,7 @@ class KvCache:
             return RunningSequence(sequence, slot)
         self._backend.share(match.source.slot, slot, match.length)
         self.pool.share(match.source.slot, slot, match.length)
-        return RunningSequence(sequence, slot, match.length, match.source.min_match)
+        return RunningSequence(sequence, slot, match.length, match.source)
 
     def _take_over(
         self, sequence: Sequence, source: FinishedSequence, length: int
@@ -147,7 +147,7 @@ class KvCache:
             self._backend.release(slot)
             length = 0
         self.pool.trim(slot, length)
-        return RunningSequence(sequence, slot, length, source.min_match if length else 0)
+        return RunningSequence(sequence, slot, length, source)
 
     def _restore(
         self, sequence: Sequence, copy: SwappedSequence, length: int, reserved: int
@@ -171,7 +171,7 @@ class KvCache:
             self._backend.trim(slot, length)
             self.pool.trim(slot, length)
         self.swap.use(copy, length)
-        return RunningSequence(sequence, slot, length, copy.min_match)
+        return RunningSequence(sequence, slot, length, copy)
 
     def _merge(self, sequence: Sequence, slot: int) -> int:
         """Share with the pool what of a restored sequence is there already: it would be attended

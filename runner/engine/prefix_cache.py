@@ -2,6 +2,7 @@
 
 Every sequence in the backend's cache can be a source, running or finished, for those of the same
 salt: who does not know it cannot find out by the time that an answer takes what others have asked.
+All others may have its public tokens, of which everybody may know.
 A match is made by comparing the tokens themselves, never a hash. Finished sequences stay, the
 least recently used ones go first. The cache knows neither the backend nor the pool: it names
 sequences by their id.
@@ -18,13 +19,14 @@ from runner.engine.images import whole_image_length
 
 
 class PrefixSource(Protocol):
-    """A sequence whose first computed tokens others may have. A share of less than min_match of
-    them is not possible."""
+    """A sequence whose first computed tokens others may have, those of another salt no more than
+    public ones. A share of less than min_match of them is not possible."""
 
     tokens: array[int]
     computed: int
     salt: str | None
     min_match: int
+    public: int
 
 
 class SlotSource(PrefixSource, Protocol):
@@ -45,6 +47,7 @@ class FinishedSequence:
     computed: int
     salt: str | None = None
     min_match: int = 0
+    public: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,11 @@ def common_prefix(left: array[int], right: array[int], limit: int) -> int:
     return done
 
 
+def _open(source: PrefixSource, salt: str | None) -> int:
+    """How many of the source's first tokens those of a salt may have."""
+    return source.computed if source.salt == salt else min(source.public, source.computed)
+
+
 @dataclass(frozen=True, slots=True)
 class PrefixSharing:
     """What the backend can make of a source. partial False: it can only be used as a whole.
@@ -81,9 +89,7 @@ class PrefixSharing:
 
     def usable(self, source: PrefixSource, tokens: array[int], salt: str | None = None) -> int:
         """How much of the beginning of tokens, but not all of it, source gives."""
-        if source.salt != salt:
-            return 0
-        limit = min(source.computed, len(tokens) - 1)
+        limit = min(_open(source, salt), len(tokens) - 1)
         if not self.partial and limit < source.computed:
             return 0
         length = common_prefix(source.tokens, tokens, limit)
@@ -96,9 +102,9 @@ class PrefixSharing:
 
     def shared(self, outer: PrefixSource, inner: PrefixSource) -> int:
         """How many of inner's first tokens can be had from outer in inner's place."""
-        if outer.salt != inner.salt or (not self.partial and outer.computed > inner.computed):
+        limit = min(_open(outer, inner.salt), inner.computed)
+        if not self.partial and limit < outer.computed:
             return 0
-        limit = min(outer.computed, inner.computed)
         length = common_prefix(outer.tokens, inner.tokens, limit)
         if length < outer.min_match:
             return 0
@@ -106,7 +112,7 @@ class PrefixSharing:
 
     def covers(self, outer: PrefixSource, inner: PrefixSource) -> bool:
         """True when every use of inner can be had from outer."""
-        if outer.salt != inner.salt or outer.min_match > inner.min_match:
+        if outer.min_match > inner.min_match or outer.public < inner.public:
             return False
         return self.shared(outer, inner) == inner.computed
 
@@ -146,7 +152,8 @@ class PrefixCache:
         caller releases and removes them."""
         ended = self._running.pop(slot)
         tokens = ended.tokens[: ended.computed]
-        kept = FinishedSequence(slot, tokens, ended.computed, ended.salt, ended.min_match)
+        public = min(ended.public, ended.computed)
+        kept = FinishedSequence(slot, tokens, ended.computed, ended.salt, ended.min_match, public)
         self._finished[slot] = kept
         covers = self._sharing.covers
         if kept.computed == 0 or any(covers(other, kept) for other in self._others(kept)):
@@ -184,11 +191,12 @@ class PrefixCache:
         if not self._sharing.partial:
             return None
         for source in self._running.values():
-            if source.computed + 1 >= len(source.tokens) or source.salt != salt:
+            if source.computed + 1 >= len(source.tokens):
                 continue
-            length = whole_image_length(
-                tokens, common_prefix(source.tokens, tokens, len(tokens) - 1)
-            )
+            limit = len(tokens) - 1 if source.salt == salt else min(source.public, len(tokens) - 1)
+            if limit <= source.computed:
+                continue
+            length = whole_image_length(tokens, common_prefix(source.tokens, tokens, limit))
             if length > source.computed and (best is None or length > best.length):
                 best = PrefixMatch(source, length)
         return best

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 
 from runner.backends.backend import Row
+from runner.engine.prefix_cache import PrefixSource
 from runner.engine.sequence import Sequence
 
 
@@ -16,17 +17,26 @@ class RunningSequence:
     cannot be shared. row computes the next token once the prompt is computed, and is kept from
     step to step."""
 
-    __slots__ = ("computed", "min_match", "row", "salt", "sequence", "slot", "tokens")
+    __slots__ = ("computed", "min_match", "public", "row", "salt", "sequence", "slot", "tokens")
 
     def __init__(
-        self, sequence: Sequence, slot: int, computed: int = 0, min_match: int = 0
+        self,
+        sequence: Sequence,
+        slot: int,
+        computed: int = 0,
+        source: PrefixSource | None = None,
     ) -> None:
+        """computed: so many tokens are those of source. Public ones of it stay public if all of
+        them are there: how much of them a client has sent nobody shall know."""
         self.sequence = sequence
         self.slot = slot
         self.computed = computed
-        self.min_match = min_match
+        self.min_match = source.min_match if source is not None and computed else 0
         self.tokens: array[int] = sequence.tokens  # the same array
         self.salt = sequence.salt
+        self.public = sequence.public
+        if source is not None and computed >= source.public:
+            self.public = max(self.public, source.public)
         self.row = Row(slot, sequence.last, computed, sequence.sampler, sequence.matcher)
 
     @property

@@ -81,6 +81,7 @@ class Sequence:
         "prompt_length",
         "prompt_logprobs",
         "prompt_only",
+        "public",
         "queued_step",
         "return_progress",
         "return_tokens",
@@ -109,6 +110,7 @@ class Sequence:
         self.priority = request.priority
         self.client = request.client
         self.salt = request.cache_salt
+        self.public = request.public_tokens
         self.return_tokens = request.return_tokens
         self.return_progress = request.return_progress
         self.max_tokens = request.max_tokens
@@ -176,6 +178,7 @@ class Sequence:
         is a new one: the cache keeps the old one."""
         assert self.shift is not None
         self.tokens, self.limit = self.shift.shortened(self.tokens)
+        self.public = min(self.public, self.shift.keep)
         self.charged = len(self.tokens)
         self._careful_at = min(self.limit, len(self.tokens) + CHECK_TOKENS)
 

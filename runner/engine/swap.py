@@ -36,6 +36,7 @@ class SwappedSequence:
     state: SavedState
     salt: str | None = None
     min_match: int = 0
+    public: int = 0
 
 
 class SwapSpace:
@@ -111,7 +112,9 @@ class SwapSpace:
             return
         self._measure(state.size_bytes, self._clock() - began_s)
         min_match = entry.computed if self._backend.capacity.whole_copies else 0
-        copy = SwappedSequence(entry.tokens, entry.computed, state, entry.salt, min_match)
+        copy = SwappedSequence(
+            entry.tokens, entry.computed, state, entry.salt, min_match, entry.public
+        )
         self._entries[copy] = None
         self.size_bytes += state.size_bytes
         self.tokens += entry.computed

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.chat.conversation import with_bundle_turns
+from runner.chat.conversation import SYSTEM_ROLES, with_bundle_turns
 from runner.chat.output import OutputParser, output_parser, special_tokens_of
 from runner.chat.reasoning import special_tokens_of_reasoning
 from runner.errors import InvalidRequest, Unsupported
@@ -24,7 +24,12 @@ from runner.models.options import generation_options
 from runner.server.answer_grammar import after_reasoning, grammar_of_tools, reasoning_tags
 from runner.server.caller import current_caller
 from runner.server.images import require_vision, without_placeholders
-from runner.server.leases import allowed_priority, cache_salt, require_embedding
+from runner.server.leases import (
+    allowed_priority,
+    cache_salt,
+    require_embedding,
+    require_may_share,
+)
 from runner.server.request_body import MAX_BODY_BYTES, MAX_MESSAGES
 from runner.server.request_log import current_record
 from runner.server.services import Services
@@ -174,7 +179,29 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         priority=allowed_priority(request.priority),
         client=current_caller().share,
         cache_salt=cache_salt(lease, request.cache_salt),
+        public_messages=_public_messages(request, completed),
     )
+
+
+def _public_messages(request: GenerateRequest, completed: GenerateRequest) -> int:
+    """How many first messages hold nothing that others may not know: those of the Modelfile, and
+    system messages that an admin shares. Raises InvalidRequest for what is not the caller's to
+    share."""
+    messages = completed.messages or ()
+    if request.shared_prefix:
+        require_may_share()
+        others = (at for at, each in enumerate(messages) if each.role not in SYSTEM_ROLES)
+        count = next(others, len(messages))
+        if not count and request.messages is not None:
+            raise InvalidRequest(
+                "shared_prefix: the conversation does not begin with a system message, and only"
+                " those are shared",
+                param="shared_prefix",
+            )
+        return count
+    if request.cache_salt or request.template or request.template_options:
+        return 0
+    return len(messages) - len(request.messages or ())
 
 
 def _grammar(lease: Lease, request: GenerateRequest, completed: GenerateRequest) -> Grammar | None:

@@ -45,6 +45,16 @@ def allowed_priority(priority: int) -> int:
     return priority
 
 
+def require_may_share() -> None:
+    """Raises InvalidRequest where the caller may not share prefixes with others."""
+    if not current_caller().admin:
+        raise InvalidRequest(
+            "shared_prefix: only keys of the scope admin may share a prefix with other keys; leave"
+            " it out",
+            param="shared_prefix",
+        )
+
+
 async def embeddings_of(
     lease: Lease,
     inputs: Sequence[str] | Sequence[Sequence[int]],

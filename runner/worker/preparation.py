@@ -21,6 +21,7 @@ from runner.worker.images import images_in, images_of
 from runner.worker.json_codec import from_json
 from runner.worker.loader import ModelRuntime
 from runner.worker.prompts import inputs_to_tokens
+from runner.worker.public_prefix import PublicPrefixes
 from runner.worker.rerank_input import rerank_tokens
 from runner.worker.text_replies import Frame, text_reply
 from runner.worker.truncation import EncodedPrompt, fit_prompt, n_keep_tokens
@@ -44,6 +45,7 @@ class Preparation:
         on_lost: see Turns."""
         self._runtime = runtime
         limit_s = min(LIMIT_S, step_limit_s or LIMIT_S)
+        self._prefixes = PublicPrefixes(runtime.prompts)
         self._prompts = Turns("prompt", limit_s=limit_s, on_lost=on_lost)
         self._images = Turns("images", limit_s=step_limit_s, on_lost=on_lost)
         self._grammars = Turns(
@@ -53,10 +55,11 @@ class Preparation:
     async def generation(
         self, request: GenerateRequest
     ) -> tuple[GenerateRequest, EncodedPrompt, GrammarMatcher | None]:
-        """The request with its sampling and what of it stays in a shifted context, its prompt, and
-        the matcher of its grammar. Raises HearthError."""
+        """The request with its sampling, what of it stays in a shifted context and what others may
+        know, its prompt, and the matcher of its grammar. Raises HearthError."""
         await self.read_images(request)
-        request, prompt = await self._prompt(_encode, request, size=_characters(request))
+        size = _characters(request)
+        request, prompt = await self._prompt(_encode, request, self._prefixes, size=size)
         prompt = await self._with_images(request, prompt)
         if request.grammar is None:
             return request, prompt, None
@@ -114,7 +117,7 @@ class Preparation:
 
 
 def _encode(
-    runtime: ModelRuntime, request: GenerateRequest
+    runtime: ModelRuntime, request: GenerateRequest, prefixes: PublicPrefixes
 ) -> tuple[GenerateRequest, EncodedPrompt]:
     sampling = runtime.sampling.resolve(request.sampling)
     context = _context(runtime, request)
@@ -123,7 +126,10 @@ def _encode(
     except TooManyTokens as long:
         raise prompt_overflow(request, f"at least {long.count}", long.count, context) from None
     keep = n_keep_tokens(runtime.prompts, request, prompt)
-    return dataclasses.replace(request, sampling=sampling, n_keep=keep), prompt
+    public = prefixes.count(request, prompt.tokens)
+    return dataclasses.replace(
+        request, sampling=sampling, n_keep=keep, public_tokens=public
+    ), prompt
 
 
 def _characters(request: GenerateRequest) -> int:

@@ -57,6 +57,7 @@ class OpenAIGenerateFields(SamplingFields):
     ignore_eos: bool = False
     priority: Priority | None = None
     cache_salt: Salt | None = None
+    shared_prefix: bool | None = None
     prompt_logprobs: int | None = Field(None, ge=0, le=20)
     return_progress: bool | None = None
     options: dict[str, Any] | None = None
@@ -100,6 +101,7 @@ class OpenAIGenerateFields(SamplingFields):
             ignore_eos=self.ignore_eos,
             priority=self.priority or 0,
             cache_salt=self.cache_salt,
+            shared_prefix=bool(self.shared_prefix),
             return_progress=bool(self.return_progress),
         )
 

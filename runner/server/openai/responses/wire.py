@@ -109,6 +109,7 @@ class ResponsesRequest(WireModel):
     keep_alive: Any = None
     priority: Priority | None = None
     cache_salt: Salt | None = None
+    shared_prefix: bool | None = None
 
     def refuse_unsupported(self) -> None:
         for name in _REFUSED:
@@ -144,6 +145,7 @@ class ResponsesRequest(WireModel):
             truncate_messages=self.truncation == "auto",
             priority=self.priority or 0,
             cache_salt=self.cache_salt,
+            shared_prefix=bool(self.shared_prefix),
         )
 
     @property

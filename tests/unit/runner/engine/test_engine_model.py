@@ -3,9 +3,11 @@ of the backend, against what each request answers alone."""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from unittest.mock import patch
@@ -29,6 +31,7 @@ from runner.backends.backend import (
 from runner.engine import scheduler as scheduler_module
 from runner.engine import swap as swap_module
 from runner.engine.engine import Engine
+from runner.engine.prefix_cache import PrefixSource, common_prefix
 from runner.engine.scheduler import Scheduler
 from runner.engine.speculation import DraftModel, DraftTimings, PromptLookup, Speculation
 from runner.engine.swap import SwapSpace
@@ -117,6 +120,23 @@ class OftenRight(FakeBackend):
         ]
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A prompt, and who may know of it. keep: see request_of."""
+
+    tokens: array[int]
+    public: int
+    salt: str | None
+    keep: int | None
+
+    def known_to(self, salt: str | None, tokens: array[int]) -> int:
+        """How many of the first tokens those of a salt may find computed, by this one alone."""
+        if salt != self.salt:
+            return common_prefix(self.tokens, tokens, self.public)
+        length = common_prefix(self.tokens, tokens, len(tokens))
+        return len(tokens) if length == len(self.tokens) or self.keep is not None else length
+
+
 @cache
 def alone(tokens: tuple[int, ...], images: tuple[int, ...], fields: tuple[Any, ...]) -> str:
     """What a request answers when nobody else is there."""
@@ -200,6 +220,7 @@ class EngineModel(RuleBasedStateMachine):
         )
         self.asked: dict[str, Any] = {}  # what alone() takes; None: an embedding
         self.said: dict[str, str] = {}
+        self.sent: dict[str, Sent] = {}
         self.open: set[str] = set()
         self.paused: set[str] = set()
         self.count = self.fired = 0
@@ -236,11 +257,12 @@ class EngineModel(RuleBasedStateMachine):
         keep=st.sampled_from([None, None, None, 4]),
         client=st.sampled_from("aabc"),
         priority=st.sampled_from([0, 0, 0, 1, -1, 1 << 30]),
-        salt=st.sampled_from([None, None, "x"]),
+        salt=st.sampled_from([None, None, "x", "y"]),
+        public=st.sampled_from([0, 0, 15, 40, 1000]),
     )
     def submit(
         self, prefix: int, length: int, tail: list[int], images: tuple[int, ...], max_tokens: int,
-        seed: int, keep: int | None, client: str, priority: int, salt: str | None,
+        seed: int, keep: int | None, client: str, priority: int, salt: str | None, public: int,
     ) -> None:  # fmt: skip
         if len(self.open) > 40:
             return
@@ -250,7 +272,10 @@ class EngineModel(RuleBasedStateMachine):
         keep = None if images else keep
         fields = (max_tokens if keep is None else 100, seed, keep)
         id = self._begin((tokens, images, fields))
-        request = request_of(id, *fields, client=client, priority=priority, cache_salt=salt)
+        public = min(public, len(tokens))
+        self.sent[id] = Sent(array("i", tokens), public, salt, keep)
+        request = request_of(id, *fields, client=client, priority=priority, cache_salt=salt,
+                             public_tokens=public)  # fmt: skip
         self.engine.submit(request, tokens, parts={one: PARTS[one] for one in images})
 
     def _begin(self, asked: Any) -> str:
@@ -269,6 +294,8 @@ class EngineModel(RuleBasedStateMachine):
     def embed(self, inputs: list[list[int]], client: str) -> None:
         if len(self.open) <= 40:
             id = self._begin(None)
+            for at, tokens in enumerate(inputs):
+                self.sent[f"{id}.{at}"] = Sent(array("i", tokens), 0, None, None)
             self.engine.embed(GenerateRequest(id, client=client), inputs, truncate=True)
 
     @precondition(lambda self: self.open)
@@ -320,6 +347,7 @@ class EngineModel(RuleBasedStateMachine):
             assert alone(*self.asked[id]).startswith(self.said[id])
             if delta.finish is not None:
                 assert self.said[id] == alone(*self.asked[id])
+                self._check_cached(id, delta.finish.usage.cached_tokens)
                 self.open.remove(id)
         for id, _ in outcome.embeddings:
             self.open.remove(id)
@@ -328,6 +356,20 @@ class EngineModel(RuleBasedStateMachine):
             assert isinstance(error, InternalError)
             self.open.remove(id)
             self.paused.discard(id)
+
+    def _check_cached(self, id: str, cached: int) -> None:
+        """Nobody begins with more than those of its salt have computed, or others made public."""
+        own = self.sent[id]
+        known = (
+            one.known_to(own.salt, own.tokens) for other, one in self.sent.items() if other != id
+        )
+        assert cached <= max(known, default=0)
+
+    def _check_public(self, entries: Iterable[PrefixSource]) -> None:
+        for entry in entries:
+            public = min(entry.public, entry.computed)
+            known = (one.known_to("nobody", entry.tokens) for one in self.sent.values())
+            assert not public or public <= max(known), "what is public nobody has made so"
 
     @invariant()
     def holds(self) -> None:
@@ -346,6 +388,7 @@ class EngineModel(RuleBasedStateMachine):
             assert ([] if held is None else held.tokens) == list(one.tokens[: one.computed])
             assert pool.length(one.slot) == one.computed
         check_swap(scheduler.cache.swap, self.swap_bytes)
+        self._check_public([*running, *finished, *scheduler.cache.swap.entries()])
         waiting = list(scheduler.waiting)
         share = scheduler.share
         assert share.running == Counter(one.client for one in running)

@@ -156,3 +156,39 @@ def test_a_finished_sequence_keeps_its_salt_beside_an_equal_one_of_another() -> 
         match = cache.longest_match(tokens, salt)
         assert match is not None
         assert match.source.slot == slot
+
+
+def test_all_may_have_the_public_tokens_and_no_more() -> None:
+    cache = PrefixCache()
+    tokens = array("i", range(40))
+    source = FinishedSequence(0, tokens, 40, "mine", public=15)
+    cache.add(source)
+    for salt, length in (("mine", 39), ("yours", 15), (None, 15)):
+        match = cache.longest_match(tokens, salt)
+        assert match is not None
+        assert match.length == length
+    source.computed = 5
+    for salt, length in (("mine", 39), ("yours", 15)):
+        match = cache.ahead(tokens, salt)
+        assert match is not None
+        assert match.length == length
+    source.computed = 15
+    assert cache.ahead(tokens, "yours") is None
+
+
+def test_without_partial_sharing_only_a_wholly_public_source_is_open() -> None:
+    sharing, tokens = PrefixSharing(partial=False), array("i", range(40))
+    assert not sharing.usable(FinishedSequence(0, tokens, 30, "mine", public=29), tokens, "yours")
+    assert sharing.usable(FinishedSequence(0, tokens, 30, "mine", public=30), tokens, "yours")
+
+
+def test_only_what_is_as_public_makes_a_sequence_redundant() -> None:
+    sharing, tokens = PrefixSharing(), array("i", range(40))
+    inner = FinishedSequence(0, tokens[:20], 20, "mine", public=10)
+    for salt, public, covers in (
+        ("mine", 9, False),
+        ("mine", 10, True),
+        ("yours", 19, False),
+        ("yours", 20, True),
+    ):
+        assert sharing.covers(FinishedSequence(1, tokens, 40, salt, public=public), inner) == covers
