@@ -16,7 +16,8 @@ TOPICS = ("the sea", "three numbers", "a red house", "why it rains", "a short po
 
 
 class Client:
-    """One of many clients. told: gets the path and status of each answer."""
+    """One of many clients. told: gets the path and status of each answer. doing: the last thing
+    that was begun, with the model where it is one."""
 
     def __init__(
         self, port: int, registry: str, dice: random.Random, told: Callable[[str, int, bytes], None]
@@ -25,11 +26,13 @@ class Client:
         self._registry = registry
         self._dice = dice
         self._told = told
+        self.doing = ""
 
     async def act(self) -> None:
         """Do one thing."""
         acts, weights = zip(*_ACTS, strict=True)
         (act,) = self._dice.choices(acts, weights)
+        self.doing = act.__name__
         await act(self)
 
     async def chat_whole(self) -> None:
@@ -124,6 +127,7 @@ class Client:
     def _chat(self, stream: bool, tokens: int = 24) -> tuple[str, dict[str, Any]]:
         """A request of any surface."""
         model = self._dice.choice(MODELS)
+        self.doing += f" of {model}"
         body = self._ollama(model, tokens, stream)
         if self._dice.random() < 0.3:
             return "/api/chat", body

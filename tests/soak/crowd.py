@@ -39,7 +39,7 @@ def run(result: Connection, port: int, registry: str, options: argparse.Namespac
             try:
                 await client.act()
             except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError) as error:
-                statuses[type(error).__name__] += 1
+                statuses[f"{type(error).__name__} in {client.doing}"] += 1
             await asyncio.sleep(dice.expovariate(1 / THINK_S))
 
     async def everybody() -> None:
