@@ -30,6 +30,7 @@ from runner.models.crash_history import CrashHistory
 from runner.models.crash_marks import CrashMarks
 from runner.models.lease import AskedModel, Lease
 from runner.models.load_request import load_request
+from runner.models.load_turns import LoadTurns
 from runner.models.memory_estimate import gib
 from runner.models.memory_plan import MemoryBudget, MemoryPlan, context_length, plan_memory
 from runner.models.memory_tracker import MemoryTracker
@@ -46,6 +47,7 @@ from runner.types import LoadPlan
 log = logging.getLogger("hearth.models")
 
 PRESSURE_CHECK_S = 5.0
+CLAIM_S = 10.0  # a load that has waited so long for busy models claims one: nobody else gets it
 
 StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[WorkerHandle]]
 
@@ -77,11 +79,11 @@ class Manager:
         self._leaving: set[Load] = set()
         self._crashes: dict[Hashable, CrashHistory] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._planning = asyncio.Lock()
+        self._turns = LoadTurns()
+        self._claimed: Load | None = None  # by a load that waits for it to become idle
         self._changed = asyncio.Event()
         self._waiting = 0
-        self._starved_loads = 0  # that wait for busy models to become idle
-        self._none_starved = asyncio.Event()
+        self._none_starved = asyncio.Event()  # no load waits for busy models to become idle
         self._none_starved.set()
         self._stopping: HearthError | None = None
         self._pressure_timer: asyncio.TimerHandle | None = None
@@ -116,9 +118,7 @@ class Manager:
             async with self._lease(name, options or {}, keep_alive_s) as lease:
                 yield lease
         finally:
-            self._leases[client] -= 1
-            if not self._leases[client]:
-                del self._leases[client]
+            self._leases -= Counter((client,))  # without clients that have none left
 
     @asynccontextmanager
     async def _lease(
@@ -131,8 +131,11 @@ class Manager:
             resident, load_s = ready, 0.0
             resident.enter(began_s, keep_alive_s)
         else:
-            with self._queued():
+            self._waiting += 1
+            try:
                 resident = await self._enter(stored, options, keep_alive_s)
+            finally:
+                self._waiting -= 1
             load_s = self._now() - began_s
         try:
             resident.names.add(stored.name.short)
@@ -148,10 +151,9 @@ class Manager:
         """The model leaves now if nobody uses it, else as soon as nobody does, and its worker with
         it unless that serves others. False: it is not loaded. Raises ModelNotFound."""
         resident = self._residents.get(str(self._library.find(name).digest))
-        if resident is None:
-            return False
-        await self._retire(resident)
-        return True
+        if resident is not None:
+            await self._retire(resident)
+        return resident is not None
 
     async def wait_for_starved_loads(self) -> None:
         """Wait until no load waits for busy models to become idle. Work that can wait, and would
@@ -214,19 +216,11 @@ class Manager:
                 retry_after_s=min(60, 1 + queued // parallel),
             )
 
-    @contextlib.contextmanager
-    def _queued(self):  # type: ignore[no-untyped-def]
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
-
     def _usable(self, stored: StoredModel, options: Mapping[str, Any]) -> Resident | None:
         resident = self._residents.get(str(stored.digest))
-        if resident is None or resident.context(options) > resident.load.max_context_length:
+        if resident is None or resident.load is self._claimed:
             return None
-        return resident
+        return resident if resident.context(options) <= resident.load.max_context_length else None
 
     async def _enter(
         self, stored: StoredModel, options: Mapping[str, Any], keep_alive_s: float | None
@@ -236,7 +230,7 @@ class Manager:
             asked = await self._ask(stored, options)
             resident = self._share(asked)
             if resident is None:
-                async with self._planning:
+                async with self._turns.turn(self._client()):
                     resident = self._share(asked) or await self._load(asked)
         resident.enter(self._now(), keep_alive_s)
         try:
@@ -262,7 +256,7 @@ class Manager:
     def _share(self, asked: AskedModel) -> Resident | None:
         """The model, served by a worker that is there; None: no worker can."""
         load, resident = self._loads.get(asked.key), self._residents.get(asked.digest)
-        if load is None or asked.context_length > load.max_context_length:
+        if load is None or load is self._claimed or asked.context_length > load.max_context_length:
             return None
         if resident is None:
             log.info("%s shares the worker of %s", asked.bundle.name.short, load.name)
@@ -325,8 +319,7 @@ class Manager:
         return history.backoff_s(self._now())
 
     async def _start(self, load: Load, backoff_s: float) -> WorkerHandle:
-        began_s = self._now()
-        name, plan = load.name, load.plan.load_plan
+        began_s, name, plan = self._now(), load.name, load.plan.load_plan
         log.info("loading %s by %s: %s", name, plan.backend, load.plan.estimate.describe())
         try:
             await asyncio.sleep(backoff_s)
@@ -389,38 +382,44 @@ class Manager:
 
     async def _make_room(self, asked: AskedModel) -> MemoryPlan:
         """A memory plan that fits now, idle models evicted for it. Waits for busy ones when there
-        are no others."""
+        are no others, and claims one where that takes long."""
         limit_s, max_models = self.settings.load_timeout, self.settings.max_loaded_models
-        deadline_s = math.inf if limit_s is None else self._now() + limit_s
-        while True:
-            self._changed.clear()
-            others = self.present
-            try:
-                if max_models is None or len(others) < max_models:
-                    return self._plan(asked, self._memory.budget(others))
-                obstacle: CapacityError = CapacityError(
-                    f"{len(others)} models are loaded and busy "
-                    f"({source('max_loaded_models')}={max_models})"
-                )
-            except InsufficientMemory as error:
-                obstacle = error
-            await self._free_one(deadline_s, obstacle)
-
-    async def _free_one(self, deadline_s: float, obstacle: CapacityError) -> None:
-        if (oldest := self._oldest_idle()) is not None:
-            await self._evict(oldest)
-            return
-        left_s = None if deadline_s == math.inf else deadline_s - self._now()
-        self._starved_loads += 1
-        self._none_starved.clear()
+        began_s = self._now()
+        deadline_s = began_s + (math.inf if limit_s is None else limit_s)
         try:
-            await asyncio.wait_for(self._changed.wait(), left_s)
-        except TimeoutError:
-            raise obstacle from None
+            while True:
+                self._changed.clear()
+                others = self.present
+                try:
+                    if max_models is None or len(others) < max_models:
+                        return self._plan(asked, self._memory.budget(others))
+                    obstacle: CapacityError = CapacityError(
+                        f"{len(others)} models are loaded and busy "
+                        f"({source('max_loaded_models')}={max_models})"
+                    )
+                except InsufficientMemory as error:
+                    obstacle = error
+                if (oldest := self._oldest_idle()) is not None:
+                    await self._evict(oldest)
+                elif self._now() >= deadline_s:
+                    raise obstacle
+                else:
+                    await self._wait_for_idle(began_s + CLAIM_S, deadline_s)
         finally:
-            self._starved_loads -= 1
-            if not self._starved_loads:
-                self._none_starved.set()
+            self._claimed = None
+            self._none_starved.set()
+
+    async def _wait_for_idle(self, claim_s: float, deadline_s: float) -> None:
+        """Wait for a change, or one of these times. From claim_s on the model that fewest use takes
+        no new requests: those wait for their turn to load."""
+        late, loads = self._now() >= claim_s, self._loads.values()
+        if late and self._claimed not in loads:
+            self._claimed = min(loads, key=lambda load: load.users, default=None)
+        self._none_starved.clear()
+        until_s = deadline_s if late else min(claim_s, deadline_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(None if until_s == math.inf else until_s):
+                await self._changed.wait()
 
     def _oldest_idle(self) -> Load | None:
         idle = [item for item in self._loads.values() if item.users == 0 and item.loaded]

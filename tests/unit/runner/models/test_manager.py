@@ -222,6 +222,23 @@ async def test_a_loaded_model_is_usable_while_another_waits_for_room(make: Make)
     await waiting
 
 
+async def test_a_load_that_waits_long_is_not_passed_for_ever(
+    make: Make, starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager_module, "CLAIM_S", 0.05)
+    manager = make(max_loaded_models=1)
+    async with manager.lease("a"):
+        waiting = asyncio.create_task(use(manager, "b"))
+        async with asyncio.timeout(10):
+            while manager._claimed is None:
+                await settle()
+        late = asyncio.create_task(use(manager, "a"))
+        await settle()
+        assert not late.done()
+    await asyncio.gather(waiting, late)
+    assert starter.names == ["a", "b", "a"]
+
+
 async def test_waiting_for_room_has_an_end(make: Make) -> None:
     manager = make(free=300 << 20, load_timeout=0.05)
     async with manager.lease("a"):

@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from registry.bundle import Bundle
 from registry.store import Store, StoredModel
 from runner.errors import HearthError, ModelLoadFailed, StorageFailed, WorkerCrashed, WorkerTimeout
 from runner.library.library import Library
-from runner.models.manager import Manager
+from runner.models.manager import CLAIM_S, Manager
 from runner.models.memory_tracker import HEADROOM_BYTES, MemoryTracker
 from runner.models.watchdog import Timeouts
 from runner.settings import Settings
@@ -42,6 +43,10 @@ KEEP_ALIVE_S, LOAD_TIMEOUT_S = 30.0, 120.0
 MAX_MODELS, MAX_QUEUE = 2, 6
 PLENTY = 64 << 30
 LOAD_FAULTS = (None, None, None, ModelLoadFailed, WorkerCrashed, WorkerTimeout)
+
+CLIENT: ContextVar[str] = ContextVar("client", default="")
+GREEDY = ("ann", "bob")
+FAIR_S = 2 * (CLAIM_S + 10.0) + 50.0  # of two loads before one's own, and what has begun already
 
 moments = st.sampled_from([0.0, 0.01, 0.1, 1.0, 20.0])
 
@@ -83,8 +88,9 @@ class Worker:
 class User:
     """Somebody who leases a model, and holds the lease until told otherwise."""
 
-    def __init__(self, manager: Manager, name: str, **asked: Any) -> None:
+    def __init__(self, manager: Manager, name: str, client: str = "", **asked: Any) -> None:
         self.name = name
+        CLIENT.set(client)
         self.worker: Any = None
         self.error: HearthError | None = None
         self._may_end = asyncio.Event()
@@ -160,7 +166,7 @@ class ManagerModel(RuleBasedStateMachine):
             num_parallel=2,
         )
         memory = MemoryTracker(values, measure=lambda: self.free)
-        self.manager = Manager(self.bundles, values, self._start, memory)  # type: ignore[arg-type]
+        self.manager = Manager(self.bundles, values, self._start, memory, client=CLIENT.get)  # type: ignore[arg-type]
 
     async def _start(self, name: str, plan: LoadPlan, timeouts: Timeouts) -> Worker:
         fault, close_s = self.load_fault, self.close_s
@@ -186,17 +192,20 @@ class ManagerModel(RuleBasedStateMachine):
 
     @rule(
         names=st.lists(st.sampled_from(MODELS), min_size=1, max_size=4),
+        client=st.sampled_from(GREEDY),
         num_ctx=st.sampled_from([None, None, 64, 4096]),
         keep_alive_s=st.sampled_from([None, None, 0.0, 5.0, math.inf]),
         after_s=st.sampled_from([0.0, 0.01, 0.1, 2.0]),
     )
     def lease(
-        self, names: list[str], num_ctx: int | None, keep_alive_s: float | None, after_s: float
-    ) -> None:
+        self, names: list[str], client: str, num_ctx: int | None, keep_alive_s: float | None,
+        after_s: float,
+    ) -> None:  # fmt: skip
         options = {} if num_ctx is None else {"num_ctx": num_ctx}
 
         async def begin() -> list[User]:
-            asked = {"options": options, "keep_alive_s": keep_alive_s}
+            asked: dict[str, Any] = {"options": options, "keep_alive_s": keep_alive_s}
+            asked["client"] = client
             users = [User(self.manager, name, **asked) for name in names]
             await asyncio.sleep(after_s)
             return users
@@ -246,6 +255,44 @@ class ManagerModel(RuleBasedStateMachine):
     def change_disk(self, failing: bool) -> None:
         self.bundles.failing = failing
 
+    @rule(
+        wanted=st.lists(st.sampled_from(MODELS[:3]), min_size=1, max_size=4),
+        hold_s=st.sampled_from([0.5, 2.0, 8.0]),
+    )
+    def a_polite_client_is_served(self, wanted: list[str], hold_s: float) -> None:
+        """Although greedy ones want all the time what they have, or one model after the other."""
+        self.load_fault, self.load_s, self.close_s = None, 0.1, 0.1
+        self.bundles.failing, self.free = False, PLENTY
+        self.run(self._among_greedy(wanted, hold_s))
+
+    async def _among_greedy(self, wanted: list[str], hold_s: float) -> None:
+        began_s, users = self.loop.time(), [user for user in self.users if not user.task.done()]
+        polite: User | None = None
+        for number in range(1000):
+            now_s = self.loop.time()
+            for user in users:
+                if user.worker is not None:
+                    self.loop.call_later(hold_s, user.end)
+            users = [user for user in users if user.worker is None and not user.task.done()]
+            for client in GREEDY:
+                name = wanted[number % len(wanted)]
+                user = User(self.manager, name, client)
+                self.users.append(user)
+                users.append(user)
+            if polite is None and number == 3:
+                began_s = now_s
+                polite = User(self.manager, "poet", "polite")
+                self.users.append(polite)
+            if polite is not None and (polite.worker is not None or polite.task.done()):
+                break
+            assert now_s - began_s < FAIR_S, "a polite client starves"
+            await asyncio.sleep(hold_s / 2)
+        assert polite is not None
+        assert polite.error is None or isinstance(polite.error, WorkerCrashed)
+        polite.end()
+        for user in users:
+            user.end()
+
     @rule(free=st.sampled_from([0, HEADROOM_BYTES + 1, PLENTY, PLENTY]))
     def change_memory(self, free: int) -> None:
         self.free = free
@@ -277,11 +324,11 @@ class ManagerModel(RuleBasedStateMachine):
         pending = [user for user in self.users if not user.task.done()]
         waiting = [user for user in pending if user.worker is None]
         assert 0 <= self.manager._waiting <= len(waiting)
-        assert 0 <= self.manager._starved_loads <= self.manager._waiting
+        assert self.manager._none_starved.is_set() or self.manager._waiting
 
     @invariant()
     def no_load_waits_for_what_is_idle(self) -> None:
-        if self.manager._starved_loads:
+        if not self.manager._none_starved.is_set():
             before_s = self.loop.time() - 0.5
             idle = [load for load in self.manager._loads.values() if load.loaded and not load.users]
             assert not [load.name for load in idle if load.used_at_s < before_s]
@@ -317,7 +364,8 @@ class ManagerModel(RuleBasedStateMachine):
                     user.end()
             self.run(asyncio.sleep(70.0))
         assert not [user.name for user in self.users if not user.task.done()]
-        assert self.manager._waiting == self.manager._starved_loads == 0
+        assert self.manager._waiting == 0
+        assert self.manager._claimed is None
         self.run(asyncio.wait_for(self.manager.wait_for_starved_loads(), 0.1))
         self.run(asyncio.sleep(KEEP_ALIVE_S + 1))
         stays = [item for item in self.manager.residents if item.keep_alive_s == math.inf]
