@@ -47,11 +47,21 @@ class Tables:
         """Bring a file up to date."""
         for statement in self.statements:
             database.execute(statement)
-        for table, columns in self.added.items():
-            known = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
-            for column, definition in columns.items():
-                if column not in known:
-                    database.execute(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
+        if self._missing(database):
+            database.execute("BEGIN IMMEDIATE")  # another thread may be adding them
+            for table, column, definition in self._missing(database):
+                database.execute(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
+            database.commit()
+
+    def _missing(self, database: sqlite3.Connection) -> list[tuple[str, str, str]]:
+        """Table, column and definition of what has to be added."""
+        return [
+            (table, column, definition)
+            for table, columns in self.added.items()
+            for known in [{row[1] for row in database.execute(f"PRAGMA table_info({table})")}]
+            for column, definition in columns.items()
+            if column not in known
+        ]
 
 
 class Database:

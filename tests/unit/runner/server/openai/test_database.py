@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,23 @@ def test_a_column_that_came_later_is_added(tmp_path: Path) -> None:
     for _ in range(2):
         with Database(tmp_path / "things.sqlite3", (tables,), "things").opened() as opened:
             assert opened.execute("SELECT thing, owner FROM things").fetchall() == [("old", "")]
+
+
+def test_threads_that_open_a_new_file_at_once_add_its_columns_once(tmp_path: Path) -> None:
+    tables = Tables(TABLES[0].statements, {"things": {f"c{i}": "TEXT" for i in range(8)}})
+    for number in range(5):
+        database = Database(tmp_path / f"{number}.sqlite3", (tables,), "things")
+        together = threading.Barrier(8)
+
+        def use(database: Database = database, together: threading.Barrier = together) -> None:
+            together.wait(60)
+            put_all(database)
+
+        with ThreadPoolExecutor(8) as threads:
+            for done in [threads.submit(use) for _ in range(8)]:
+                done.result()
+
+
+def put_all(database: Database) -> None:
+    with database.opened() as opened:
+        opened.execute("INSERT INTO things (thing, c7) VALUES ('x', 'y')")
