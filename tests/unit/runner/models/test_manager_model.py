@@ -46,7 +46,7 @@ LOAD_FAULTS = (None, None, None, ModelLoadFailed, WorkerCrashed, WorkerTimeout)
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")
 GREEDY = ("ann", "bob")
-FAIR_S = 2 * (CLAIM_S + 10.0) + 50.0  # of two loads before one's own, and what has begun already
+FAIR_S = 3 * (CLAIM_S + 50.0) + 100.0  # three loads, each behind one that starts or closes slowly
 
 moments = st.sampled_from([0.0, 0.01, 0.1, 1.0, 20.0])
 
@@ -268,7 +268,7 @@ class ManagerModel(RuleBasedStateMachine):
     async def _among_greedy(self, wanted: list[str], hold_s: float) -> None:
         began_s, users = self.loop.time(), [user for user in self.users if not user.task.done()]
         polite: User | None = None
-        for number in range(1000):
+        for number in range(2000):
             now_s = self.loop.time()
             for user in users:
                 if user.worker is not None:
