@@ -219,7 +219,7 @@ def check_weight_type(tensor: TensorInfo, *, indices: bool = False) -> None:
 def check_shape(tensor: TensorInfo, shape: list[int]) -> None:
     """Refuse a tensor of another shape, the fastest dimension first, and a vector that is not F32.
     Raises InvalidGguf."""
-    found = list(tensor.dimensions)
+    found, vector = list(tensor.dimensions), len(shape) == 1
     for dimensions in (found, shape):
         while len(dimensions) > 1 and dimensions[-1] == 1:
             dimensions.pop()
@@ -227,7 +227,7 @@ def check_shape(tensor: TensorInfo, shape: list[int]) -> None:
         raise InvalidGguf(
             f"tensor {tensor.name} has the shape {list(tensor.dimensions)}, expected {shape}"
         )
-    if len(shape) == 1 and tensor.type != "F32":
+    if vector and tensor.type != "F32":
         raise InvalidGguf(f"tensor {tensor.name} is of type {tensor.type}, expected F32")
 
 

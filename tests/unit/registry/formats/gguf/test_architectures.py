@@ -9,7 +9,8 @@ import pytest
 
 from registry.errors import InvalidGguf
 from registry.formats.gguf import read_header
-from registry.formats.gguf.architectures import ARCHITECTURES, check_model
+from registry.formats.gguf.architectures import ARCHITECTURES, check_model, check_shape
+from registry.formats.gguf.header import TensorInfo
 from tests.gguf_files import (
     Tensor,
     Value,
@@ -125,3 +126,10 @@ def test_of_another_architecture_only_the_types_are_checked(tmp_path: Path) -> N
     with pytest.raises(InvalidGguf, match=r"unheard\.of is of type I16"):
         check_model(read_header(path))
     assert "future" not in ARCHITECTURES
+
+
+def test_a_matrix_of_one_row_is_no_vector() -> None:
+    """A classifier of one label is stored in the model's type."""
+    check_shape(TensorInfo("cls.output.weight", (64,), "F16", 0, 128), [64, 1])
+    with pytest.raises(InvalidGguf, match="expected F32"):
+        check_shape(TensorInfo("cls.bias", (64,), "F16", 0, 128), [64])
