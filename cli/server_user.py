@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 from cli.errors import CliError
 from runner.settings import Settings
@@ -56,15 +57,13 @@ def _uid_of(user: str) -> int:
 def _foreign(port: int, uid: int | None) -> str:
     import pwd
 
-    name = "another user"
+    name = None if uid is None else str(uid)
     if uid is not None:
-        try:
-            name = f"user {pwd.getpwuid(uid).pw_name}"
-        except KeyError:
-            name = f"user {uid}"
-    shown = name.removeprefix("user ") if uid is not None else "NAME"
+        with suppress(KeyError):
+            name = pwd.getpwuid(uid).pw_name
+    holder = "another user" if name is None else f"user {name}"
     return (
-        f"port {port} is held by a program of {name}, not by your hearth, and nothing was sent to "
-        f"it. Set HEARTH_HOST to another address, such as 127.0.0.1:{port + 1}; or, to use the "
-        f"daemon of that user, HEARTH_DAEMON_USER={shown}"
+        f"port {port} is held by a program of {holder}, not by your hearth, and nothing was sent "
+        f"to it. Set HEARTH_HOST to another address, such as 127.0.0.1:{port + 1}; or, to use the "
+        f"daemon of that user, HEARTH_DAEMON_USER={name or 'NAME'}"
     )

@@ -26,15 +26,13 @@ class ExitStatus:
         return self.signal_name or f"exit code {self.exit_code}"
 
 
-def child_environment() -> dict[str, str]:
-    """The few variables that a child needs; no keys, no tokens."""
-    return {name: os.environ[name] for name in INHERITED if name in os.environ}
-
-
-def own_process_group() -> dict[str, Any]:
-    """Options that put a child into a process group of its own."""
+def child_options() -> dict[str, Any]:
+    """What every child is started with: the few variables that it needs, no keys and no tokens; no
+    folder of anybody's; a process group of its own."""
+    environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
     # A Ctrl-C in the daemon's terminal must reach the daemon only: it drains the streams.
-    return {"process_group": 0} if os.name == "posix" else {}
+    group = {"process_group": 0} if os.name == "posix" else {}
+    return {"env": environment, "cwd": "/", **group}
 
 
 def exit_status(code: int) -> ExitStatus:

@@ -7,12 +7,23 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.registry_server import FakeRegistry, Handler, fake_registry
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 _LARGE = (".gguf", ".safetensors")
+
+
+def hub_environment(url: str, folder: Path) -> dict[str, str]:
+    """Variables of a daemon whose Hub is at url. folder: for what huggingface-hub keeps."""
+    return {
+        "HEARTH_OFFLINE": "0",
+        "HF_ENDPOINT": url,
+        "HF_HOME": str(folder / "hf"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
 
 
 class Hub:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runner.backends.backend import Tokenizer
-from runner.backends.turns import pause
+from runner.backends.turns import in_turns
 
 MAX_TAIL_TOKENS = 20  # as in llama.cpp
-_TOKENS_A_TURN = 1 << 12
 Breakers = dict[int, tuple[tuple[int, ...], ...]]
 
 
@@ -22,9 +21,7 @@ def find_breakers(tokenizer: Tokenizer, texts: Sequence[str]) -> Breakers:
     tokens, 0.13 s where the tokenizer knows their bytes already."""
     found: dict[int, list[tuple[int, ...]]] = {}
     wanted = [text.encode("utf-8", "replace") for text in texts if text]
-    for token in range(tokenizer.vocabulary) if wanted else ():
-        if token % _TOKENS_A_TURN == 0:
-            pause()
+    for token in in_turns(range(tokenizer.vocabulary) if wanted else ()):
         piece = tokenizer.piece(token) or tokenizer.text(token).encode()
         for data in wanted:
             for tail in _remainders(tokenizer, piece, data) if data[:1] in piece else ():

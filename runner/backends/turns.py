@@ -7,8 +7,11 @@ it (runner.worker.turns); on a thread of which nobody said anything, it does not
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
 
+T = TypeVar("T")
+_ITEMS_A_TURN: Final = 1 << 12
 _thread = threading.local()
 
 
@@ -17,6 +20,14 @@ def pause() -> None:
     action: Callable[[], None] | None = getattr(_thread, "action", None)
     if action is not None:
         action()
+
+
+def in_turns(items: Iterable[T]) -> Iterator[T]:
+    """items, with a pause before every few thousand of them."""
+    for number, item in enumerate(items):
+        if number % _ITEMS_A_TURN == 0:
+            pause()
+        yield item
 
 
 def on_pause(action: Callable[[], None] | None) -> None:

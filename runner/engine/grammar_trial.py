@@ -44,5 +44,4 @@ def _compile(source: str) -> None:
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _compile(sys.stdin.read())

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from registry.progress import Progress
-from runner.child_process import ExitStatus, child_environment, exit_status, own_process_group
+from runner.child_process import ExitStatus, child_options, exit_status
 from runner.errors import InternalError, WorkerCrashed, from_wire
 from runner.library.progress import ReportProgress
 
@@ -61,10 +61,8 @@ async def _spawn(name: str) -> asyncio.subprocess.Process:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=child_environment(),
-        cwd="/",
         limit=_MAX_LINE_BYTES,
-        **own_process_group(),
+        **child_options(),
     )
 
 

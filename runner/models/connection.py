@@ -16,7 +16,14 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from runner.worker.json_codec import LargeBytes
-from runner.worker.protocol import LENGTH, MAX_FRAME_BYTES, ProtocolError, decode_body, encode_frame
+from runner.worker.protocol import (
+    LENGTH,
+    MAX_FRAME_BYTES,
+    ProtocolError,
+    checked_frame,
+    decode_body,
+    encode_frame,
+)
 
 _MARK: Final = secrets.token_hex(16)  # stands where large bytes go; nobody can guess it
 _STEP_BYTES: Final = 3 << 16
@@ -65,9 +72,7 @@ def _decoded(body: bytes) -> dict[str, Any]:
         frame = from_json(body)
     except ValueError:  # a lone surrogate, or what is no frame
         return decode_body(body)
-    if not isinstance(frame, dict) or not isinstance(frame.get("op"), str):
-        raise ProtocolError('a frame is an object with "op"')
-    return frame
+    return checked_frame(frame)
 
 
 class FrameConnection(asyncio.Protocol):

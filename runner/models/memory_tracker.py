@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from runner.child_process import child_environment
+from runner.child_process import child_options
 from runner.models.memory_plan import MemoryBudget
 from runner.models.resident import Load
 from runner.models.system_memory import available_bytes, gpu_memory
@@ -80,8 +80,7 @@ async def _backends_with_gpu() -> frozenset[str]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        env=child_environment(),
-        cwd="/",
+        **child_options(),
     )
     try:
         output, _ = await asyncio.wait_for(process.communicate(), _PROBE_TIMEOUT_S)

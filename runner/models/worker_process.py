@@ -12,7 +12,7 @@ import contextlib
 import socket
 import sys
 
-from runner.child_process import ExitStatus, child_environment, exit_status, own_process_group
+from runner.child_process import ExitStatus, child_options, exit_status
 
 _STDERR_KEPT_BYTES = 8192
 
@@ -42,10 +42,8 @@ class WorkerProcess:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.PIPE,
-                    env=child_environment(),
-                    cwd="/",
+                    **child_options(),
                     pass_fds=(theirs.fileno(),),
-                    **own_process_group(),
                 )
         except BaseException:
             ours.close()

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import IO, Final
 
 from runner.backends.backend import DecodedImage
-from runner.child_process import child_environment, exit_status, own_process_group
+from runner.child_process import child_options, exit_status
 from runner.errors import HearthError, InternalError, InvalidRequest, from_wire
 from runner.worker.image_decoder import decode
 from runner.worker.isolation import isolate
@@ -95,9 +95,7 @@ class ImageProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=child_environment(),
-                cwd="/",
-                **own_process_group(),
+                **child_options(),
             )
         except OSError as error:
             raise InternalError(f"no process could be started for images: {error}") from error

@@ -88,6 +88,11 @@ def decode_body(body: bytes) -> dict[str, Any]:
         frame = json.loads(body.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"not JSON: {error}") from None
+    return checked_frame(frame)
+
+
+def checked_frame(frame: Any) -> dict[str, Any]:
+    """What a body held, if it is a frame. Raises ProtocolError."""
     if not isinstance(frame, dict) or not isinstance(frame.get("op"), str):
         raise ProtocolError('a frame is an object with "op"')
     return frame

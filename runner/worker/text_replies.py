@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from runner.backends.backend import TooManyTokens
-from runner.backends.turns import pause
+from runner.backends.turns import in_turns
 from runner.errors import ContextOverflow, InvalidRequest, Unsupported
 from runner.types import GenerateRequest
 from runner.worker.images import images_of
@@ -19,7 +19,6 @@ from runner.worker.loader import ModelRuntime
 Frame = dict[str, Any]
 TextReply = Callable[[ModelRuntime, Frame], Frame]
 MAX_TOKENS = 1_000_000  # listed or counted; no model reads as many
-_TOKENS_A_TURN = 1 << 12
 
 
 def text_reply(op: str, runtime: ModelRuntime, frame: Frame) -> Frame:
@@ -62,11 +61,7 @@ def _token_bytes(runtime: ModelRuntime, tokens: list[int]) -> list[bytes]:
         raise InvalidRequest(
             f"token {wrong} is not in the vocabulary (0 to {tokenizer.vocabulary - 1})"
         )
-    pieces: list[bytes] = []
-    for start in range(0, len(tokens), _TOKENS_A_TURN):
-        pause()
-        pieces += map(tokenizer.piece, tokens[start : start + _TOKENS_A_TURN])
-    return pieces
+    return [tokenizer.piece(token) for token in in_turns(tokens)]
 
 
 def _render(runtime: ModelRuntime, frame: Frame) -> Frame:

@@ -20,6 +20,7 @@ from registry.manifest import CONFIG_TYPE, MANIFEST_TYPE, MODEL_TYPE
 from tests.conftest import RunningDaemon, StartDaemon, running_daemon
 from tests.echo_models import echo_gguf
 from tests.hostile_server import HostileServer, Raw, hostile_server, reply
+from tests.hub_server import hub_environment
 
 GGUF = echo_gguf()
 SIZE = len(GGUF)
@@ -330,14 +331,7 @@ def hub() -> Iterator[HostileServer]:
 
 @pytest.fixture
 def daemon(start_daemon: StartDaemon, hub: HostileServer, tmp_path: Path) -> RunningDaemon:
-    return start_daemon(
-        env={
-            "HEARTH_OFFLINE": "0",
-            "HF_ENDPOINT": hub.url,
-            "HF_HOME": str(tmp_path / "hf"),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-        }
-    )
+    return start_daemon(env=hub_environment(hub.url, tmp_path))
 
 
 async def pull_all(

@@ -13,14 +13,13 @@ import pytest
 from registry.manifest import ADAPTER_TYPE, MODEL_TYPE, Manifest
 from tests.conformance.convert.weights import weight, write_safetensors
 from tests.conftest import RunningDaemon, StartDaemon
-from tests.hub_server import Hub, hub_server
+from tests.hub_server import Hub, hub_environment, hub_server
 from tests.integration.test_adapters import text, write_adapter
 from tests.integration.test_create_convert import started_job, temporary
 from tests.integration.test_pull_made import (
     EMBER,
     blobs,
     checkpoint_files,
-    environment,
     pull,
     statuses,
 )
@@ -59,7 +58,7 @@ def hub(weights: bytes) -> Iterator[Hub]:
 
 @pytest.fixture
 def daemon(start_daemon: StartDaemon, hub: Hub, tmp_path: Path) -> RunningDaemon:
-    return start_daemon(env=environment(hub, tmp_path))
+    return start_daemon(env=hub_environment(hub.server.url, tmp_path))
 
 
 def manifest(daemon: RunningDaemon, repo: str = REPO) -> Manifest:
@@ -134,7 +133,7 @@ def test_a_daemon_killed_while_it_makes_an_adapter_fetches_nothing_again(
             lines.read()
     daemon.wait()
     fetched = hub.mirror.served_bytes
-    again = start_daemon(env=environment(hub, tmp_path), home=daemon.home, names=())
+    again = start_daemon(env=hub_environment(hub.server.url, tmp_path), home=daemon.home, names=())
     assert temporary(again) == []
     told = pull(again, f"hf.co/{REPO}")
     assert told[-1]["status"] == "success", told

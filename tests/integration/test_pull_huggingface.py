@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
-from tests.hub_server import COMMIT, Hub, hub_server
+from tests.hub_server import COMMIT, Hub, hub_environment, hub_server
 
 HF_TOKEN = "hf_canarycanarycanary"
 REPO = "someone/tiny-gguf"
@@ -32,15 +32,7 @@ def hub() -> Iterator[Hub]:
 @pytest.fixture
 def daemon(start_daemon: StartDaemon, hub: Hub, tmp_path: Path) -> RunningDaemon:
     """A daemon whose Hub is the local one."""
-    return start_daemon(
-        env={
-            "HEARTH_OFFLINE": "0",
-            "HF_ENDPOINT": hub.server.url,
-            "HF_HOME": str(tmp_path / "hf"),
-            "HF_TOKEN": HF_TOKEN,
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-        }
-    )
+    return start_daemon(env=hub_environment(hub.server.url, tmp_path) | {"HF_TOKEN": HF_TOKEN})
 
 
 def pull(daemon: RunningDaemon, name: str) -> list[dict[str, object]]:

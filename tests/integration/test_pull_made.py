@@ -17,7 +17,7 @@ from tests.conformance.convert.weights import weight, write_safetensors
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
 from tests.gguf_files import projector_file
-from tests.hub_server import COMMIT, Hub, hub_server
+from tests.hub_server import COMMIT, Hub, hub_environment, hub_server
 from tests.integration.test_create_convert import started_job, temporary
 from tests.registry_server import Answer, fake_registry
 from tests.split_files import parts_of
@@ -34,18 +34,9 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def environment(hub: Hub, folder: Path) -> dict[str, str]:
-    return {
-        "HEARTH_OFFLINE": "0",
-        "HF_ENDPOINT": hub.server.url,
-        "HF_HOME": str(folder / "hf"),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-    }
-
-
 @pytest.fixture
 def daemon(start_daemon: StartDaemon, hub: Hub, tmp_path: Path) -> RunningDaemon:
-    return start_daemon(env=environment(hub, tmp_path))
+    return start_daemon(env=hub_environment(hub.server.url, tmp_path))
 
 
 def pull(daemon: RunningDaemon, name: str) -> list[dict[str, Any]]:
@@ -215,7 +206,7 @@ def test_a_daemon_killed_in_the_conversion_fetches_no_weights_again(
     daemon.wait()
     fetched = hub.mirror.served_bytes
     assert fetched == sum(len(checkpoint[name]) for name in checkpoint if name.endswith("tensors"))
-    again = start_daemon(env=environment(hub, tmp_path), home=daemon.home, names=())
+    again = start_daemon(env=hub_environment(hub.server.url, tmp_path), home=daemon.home, names=())
     assert temporary(again) == []
     assert pull(again, f"hf.co/{REPO}")[-1]["status"] == "success"
     assert hub.mirror.served_bytes == fetched

@@ -14,7 +14,7 @@ from registry.manifest import PROJECTOR_TYPE, Descriptor, Manifest
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
 from tests.gguf_files import projector_file
-from tests.hub_server import Hub, hub_server
+from tests.hub_server import Hub, hub_environment, hub_server
 from tests.split_files import parts_of
 from tests.vision_files import write_vision_model
 
@@ -35,14 +35,7 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def daemon(start_daemon: StartDaemon, hub: Hub, tmp_path: Path) -> RunningDaemon:
-    return start_daemon(
-        env={
-            "HEARTH_OFFLINE": "0",
-            "HF_ENDPOINT": hub.server.url,
-            "HF_HOME": str(tmp_path / "hf"),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-        }
-    )
+    return start_daemon(env=hub_environment(hub.server.url, tmp_path))
 
 
 def pull(daemon: RunningDaemon, name: str) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
 from tests.conftest import StartDaemon
 from tests.hub_server import hub_server
 from tests.integration.cli_process import hearth, of_daemon
-from tests.integration.test_pull_made import environment, pull
+from tests.integration.test_pull_made import pull
 from tests.unit.runner.backends.torch.models.running import Running
 
 # As show names them. They take seconds each.
@@ -125,7 +125,7 @@ def test_a_quantized_checkpoint_is_pulled_as_it_is_and_runs_on_torch(
     files = {path.name: path.read_bytes() for path in (tmp_path / "packed").iterdir()}
     with hub_server() as hub:
         hub.add("someone/tiny", files)
-        daemon = start_daemon(env=environment(hub, tmp_path), names=())
+        daemon = start_daemon(env=hub_environment(hub.server.url, tmp_path), names=())
         lines = pull(daemon, "hf.co/someone/tiny")
         assert lines[-1] == {"status": "success", "model": "hf.co/someone/tiny"}
         with daemon.client() as http:

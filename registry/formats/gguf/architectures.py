@@ -53,12 +53,12 @@ _GATED: Final = {
     "ffn_up.weight": "embd ff",
     "ffn_down.weight": "ff embd",
 }
-_PLAIN: Final = {
+_NORMED: Final = {
     "attn_norm.weight": "embd",
     "attn_output.weight": "heads embd",
     "ffn_norm.weight": "embd",
-    **_GATED,
 }
+_PLAIN: Final = {**_NORMED, **_GATED}
 _WIDE: Final = {**_PLAIN, "attn_output.weight": "embd embd"}
 _HEAD_NORMS: Final = {"attn_q_norm.weight": "key", "attn_k_norm.weight": "key"}
 _POST_NORMS: Final = {"post_attention_norm.weight": "embd", "post_ffw_norm.weight": "embd"}
@@ -68,12 +68,7 @@ _BIASES: Final = {
     "ffn_up.bias?": "ff",
     "ffn_down.bias?": "embd",
 }
-_MIXTURE: Final = {
-    "attn_norm.weight": "embd",
-    "attn_output.weight": "heads embd",
-    "ffn_norm.weight": "embd",
-    "ffn_gate_inp.weight": "embd experts",
-}
+_MIXTURE: Final = {**_NORMED, "ffn_gate_inp.weight": "embd experts"}
 _ROPE_FACTORS: Final = {
     "rope_freqs.weight?": "half_rope",
     "rope_factors_long.weight?": "half_rope",

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from llama_cpp import llama_cpp as native
 
-from runner.backends.turns import pause
+from runner.backends.turns import in_turns, pause
 
 WHOLE_BYTES: Final = 32 << 10  # read in one: 10 ms, and 0.3 s for control tokens of 3 bytes
 PART_BYTES: Final = 8 << 10
@@ -33,7 +33,6 @@ _CONTROL: Final = native.LLAMA_TOKEN_ATTR_CONTROL | native.LLAMA_TOKEN_ATTR_UNKN
 _SPECIAL: Final = _CONTROL | native.LLAMA_TOKEN_ATTR_USER_DEFINED
 _WINDOW: Final = 1 << 10  # bytes in which cuts are looked for at a time
 _MAX_TRIED: Final = 32  # places in a window; each may be a search of the vocabulary
-_PIECES_A_TURN: Final = 1 << 12
 
 _CHARACTER: Final = rb"(?=[\x00-\x7f\xc2-\xf4])"
 _BETWEEN_WORDS: Final = rb"(?<=[0-9A-Za-z\x80-\xbf])(?= [A-Za-z\xc2-\xf4])"
@@ -77,9 +76,7 @@ class TextCuts:
         self._leads = probe.startswith(_SPACE)
         texts: list[bytes] = []
         self._specials: list[tuple[bytes, int]] = []
-        for token in range(native.llama_vocab_n_tokens(vocabulary)):
-            if token % _PIECES_A_TURN == 0:
-                pause()
+        for token in in_turns(range(native.llama_vocab_n_tokens(vocabulary))):
             text = bytes(native.llama_vocab_get_text(vocabulary, token))
             attributes = native.llama_vocab_get_attr(vocabulary, token)
             if attributes & _SPECIAL and text:
