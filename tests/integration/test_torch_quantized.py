@@ -22,7 +22,7 @@ from tests.checkpoint_files import CONFIG, shapes, tokenizer
 from tests.conformance.convert.weights import weight
 from tests.conformance.logits.quantize import CONFIGS, quantized, write_tensors
 from tests.conftest import StartDaemon
-from tests.hub_server import hub_server
+from tests.hub_server import hub_environment, hub_server
 from tests.integration.cli_process import hearth, of_daemon
 from tests.integration.test_pull_made import pull
 from tests.unit.runner.backends.torch.models.running import Running
