@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from modelfile.cache_types import CACHE_TYPES, TORCH_ONLY
+from runner.origins import host_name, origin_pattern
 
 SECRETS = frozenset({"HEARTH_API_KEY"})  # variables whose texts are shown to nobody
 LOG_FILE = "daemon.log"  # in the state folder: of a daemon in the background
@@ -133,6 +134,17 @@ def _hosts(text: str) -> tuple[str, ...]:
     return words
 
 
+def _origins(text: str) -> tuple[str, ...]:
+    words = _words(text)
+    for word in words:
+        origin_pattern(word)
+    return words
+
+
+def _host_names(text: str) -> tuple[str, ...]:
+    return tuple(map(host_name, _words(text)))
+
+
 def _choice(*allowed: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         word = text.strip().lower()
@@ -245,10 +257,17 @@ class Settings:
         parse_duration, 30.0, "how long a stopping daemon waits for streams to finish"
     )
     origins: tuple[str, ...] = _setting(
-        _words,
+        _origins,
         (),
-        "additional allowed web origins, comma-separated",
+        "web origins whose pages may use the daemon, besides those of this machine, "
+        "comma-separated; a * stands for a part: https://*.example.com, chrome-extension://*",
         "OLLAMA_ORIGINS",
+    )
+    hosts: tuple[str, ...] = _setting(
+        _host_names,
+        (),
+        "further names that the daemon is reached by, comma-separated, such as that of a service "
+        "of Docker Compose",
     )
     insecure_public: bool = _setting(
         _flag,

@@ -97,7 +97,8 @@ def create_app(services: Services, public: bool = False) -> ASGIApp:
     """The application of a daemon. Its lifespan seeds the bundled model, and ends all workers.
     public: it listens beyond this machine."""
     inner = router(ROUTES, services)
-    guarded = logged(Guard(inner, services.address, services.settings.origins, public))
+    settings = services.settings
+    guarded = logged(Guard(inner, services.address, settings.origins, settings.hosts, public))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -1,13 +1,13 @@
 """The outermost layer: which requests may reach a handler at all.
 
 Keeps web pages that a user merely visits from using the daemon: the Host must be ours (against
-DNS rebinding), the Origin ours or allowed, bodies JSON (a form or text/plain needs no
-preflight), and nothing longer than the limit. Applies to every path and method.
+DNS rebinding), the Origin of this machine or allowed, bodies without an Origin JSON (a form or
+text/plain needs no preflight), and nothing longer than the limit. Applies to every path and method,
+and to WebSockets, for which browsers ask nobody.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections.abc import Iterable
 
@@ -15,48 +15,53 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runner.server.authority import parse_authority, parse_origin
+from runner.authority import is_address, parse_authority, parse_origin
+from runner.origins import LOOPBACK, is_local_origin, origin_pattern
 from runner.server.errors import HttpError, HttpFailure, failure_of, surface_of
 from runner.server.http_request import request_id_of
 from runner.server.request_body import body_limit_bytes, too_large
 from runner.settings import Address, source
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_ALLOWED_HEADERS = (
-    "authorization, content-type, accept, user-agent, x-requested-with, x-api-key, "
-    "anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access"
-)
+_LOCAL_DOMAINS = (".localhost", ".local", ".internal")  # no public name server answers for them
 _FORM_PATH = "/v1/files"  # its form is bounded where it is read
 _CURL_DEFAULT = "application/x-www-form-urlencoded"
+_FETCH_DEFAULT = "text/plain"
 
 
 class Guard:
-    """Wraps an application. public: the daemon listens beyond this machine, so that its other
-    addresses and its own name are good Hosts too."""
+    """Wraps an application. origins: patterns of web origins; hosts: further names of the daemon.
+    public: it listens beyond this machine, so that pages under this machine's name are its own."""
 
     def __init__(
-        self, app: ASGIApp, address: Address, origins: Iterable[str] = (), public: bool = False
+        self,
+        app: ASGIApp,
+        address: Address,
+        origins: Iterable[str] = (),
+        hosts: Iterable[str] = (),
+        public: bool = False,
     ) -> None:
+        machine = socket.gethostname().lower()
+        names = {machine, f"{machine.removesuffix('.local')}.local"}
         self._app = app
-        self._port = address.port
-        self._hosts = {*_LOOPBACK, address.host.lower()}
-        self._public = public
-        if public:
-            self._hosts.add(socket.gethostname().lower())
-        self._origins = {origin.rstrip("/").lower() for origin in origins}
+        self._own = {*LOOPBACK, address.host.lower(), *hosts, *(names if public else ())}
+        self._hosts = self._own | names
+        self._patterns = [origin_pattern(origin) for origin in origins]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it with a refusal."""
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         try:
             origin = self._check(scope, Headers(scope=scope))
         except HttpError as error:
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})  # 403, before it is accepted
+                return
             failure = failure_of(error, request_id_of(scope))
             await _refusal(scope, failure)(scope, receive, send)
             return
-        if origin is None:
+        if origin is None or scope["type"] == "websocket":
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS":
             await _preflight(origin)(scope, receive, send)
@@ -65,28 +70,37 @@ class Guard:
 
     def _check(self, scope: Scope, headers: Headers) -> str | None:
         """The Origin when there is one and it is allowed. Raises HttpError."""
-        self._check_host(headers.getlist("host"))
-        origin = self._check_origin(headers.getlist("origin"), headers.getlist("sec-fetch-site"))
-        writes = scope["method"] in ("POST", "PUT", "PATCH", "DELETE")
+        host = self._check_host(headers.getlist("host"))
+        sites = headers.getlist("sec-fetch-site")
+        origin = self._check_origin(headers.getlist("origin"), sites, host)
+        writes = scope.get("method") in ("POST", "PUT", "PATCH", "DELETE")
         if writes and scope["path"] == _FORM_PATH:
             _check_form(headers)
         elif writes and not scope["path"].startswith("/api/blobs/"):
             max_bytes = body_limit_bytes(scope["path"])
-            _check_body(headers, max_bytes, browser=origin is not None)
+            _check_body(headers, max_bytes, any_type=origin is not None)
         return origin
 
-    def _check_host(self, values: list[str]) -> None:
+    def _check_host(self, values: list[str]) -> str:
         if len(values) != 1:
             raise HttpError(400, "bad_host", "send exactly one Host header")
         # Any port: rebinding needs a foreign name, and tunnels (ssh -L) come by another port.
-        host, _ = parse_authority(values[0]) or (None, None)
-        if host is None or not (host in self._hosts or (self._public and _is_address(host))):
-            raise HttpError(403, "host_not_allowed", f"the Host {values[0][:100]!r} is not allowed")
+        found = parse_authority(values[0])
+        if found is None or not self._is_ours(found[0]):
+            raise HttpError(
+                403,
+                "host_not_allowed",
+                f"the Host {values[0][:100]!r} is not allowed; add a name of this daemon to "
+                f"{source('hosts')}",
+            )
+        return values[0]
 
-    def _check_origin(self, origins: list[str], sites: list[str]) -> str | None:
+    def _is_ours(self, host: str) -> bool:
+        return host in self._hosts or host.endswith(_LOCAL_DOMAINS) or is_address(host)
+
+    def _check_origin(self, origins: list[str], sites: list[str], host: str) -> str | None:
         if origins:
-            origin = origins[0].lower()
-            if len(origins) > 1 or not self._origin_allowed(origin):
+            if len(origins) > 1 or not self._origin_allowed(origins[0].lower(), host):
                 raise HttpError(
                     403,
                     "origin_not_allowed",
@@ -98,22 +112,20 @@ class Guard:
             raise HttpError(403, "origin_not_allowed", "cross-site requests are not allowed")
         return None
 
-    def _origin_allowed(self, origin: str) -> bool:
-        if origin in self._origins or ("*" in self._origins and origin != "null"):
+    def _origin_allowed(self, origin: str, host: str) -> bool:
+        """host: the Host that the request names."""
+        if is_local_origin(origin) or any(each.fullmatch(origin) for each in self._patterns):
             return True
-        host, port = parse_origin(origin) or (None, None)
-        return host in self._hosts and port == self._port
+        # A page of the daemon's own, which a name that the local network answers for cannot prove:
+        # router.local may have been another machine when the page came, and be this one now.
+        scheme, _, _ = origin.partition("://")
+        found = parse_origin(origin)
+        if found is None or found != parse_origin(f"{scheme}://{host}"):
+            return False
+        return found[0] in self._own or is_address(found[0])
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _check_body(headers: Headers, max_bytes: int, *, browser: bool) -> None:
+def _check_body(headers: Headers, max_bytes: int, *, any_type: bool) -> None:
     lengths = headers.getlist("content-length")
     if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > max_bytes:
         raise too_large(max_bytes)
@@ -122,8 +134,11 @@ def _check_body(headers: Headers, max_bytes: int, *, browser: bool) -> None:
     kinds = [value.split(";")[0].strip().lower() for value in headers.getlist("content-type")]
     if kinds == ["application/json"]:
         return
-    # Programs such as curl send no type, or a form's; a browser always says where it comes from.
-    if not browser and not headers.getlist("sec-fetch-site") and kinds in ([], [_CURL_DEFAULT]):
+    # Programs such as curl send no type, a form's or a text's; a browser that sends a body says
+    # where it comes from.
+    if any_type or (
+        not headers.getlist("sec-fetch-site") and kinds in ([], [_CURL_DEFAULT], [_FETCH_DEFAULT])
+    ):
         return
     raise HttpError(
         415, "unsupported_media_type", "send the body with content-type: application/json"
@@ -148,7 +163,7 @@ def _preflight(origin: str) -> Response:
     headers = {
         "access-control-allow-origin": origin,
         "access-control-allow-methods": "GET, HEAD, POST, DELETE",
-        "access-control-allow-headers": _ALLOWED_HEADERS,
+        "access-control-allow-headers": "authorization, *",
         "access-control-max-age": "600",
         "vary": "Origin",
     }

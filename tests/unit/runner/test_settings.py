@@ -149,6 +149,9 @@ def test_the_variable_of_hearth_wins_over_the_one_of_ollama() -> None:
         ("OLLAMA_KEEP_ALIVE", "soon"),
         ("HEARTH_MEMORY_LIMIT", "lots"),
         ("HEARTH_LOG_LEVEL", "loud"),
+        ("HEARTH_ORIGINS", "https://a.example, b.example"),
+        ("OLLAMA_ORIGINS", "https://*.*"),
+        ("HEARTH_HOSTS", "*.lan"),
     ],
 )
 def test_a_bad_value_names_its_variable_and_itself(name: str, text: str) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 
-_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,252}[a-z0-9_])?"
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = rf"{_LABEL}(?:\.{_LABEL}){{0,126}}"
 _AUTHORITY = re.compile(rf"(?:\[([0-9a-f:.]{{2,45}})\]|({_NAME}))(?::([0-9]{{1,5}}))?", re.ASCII)
 _ORIGIN = re.compile(r"(https?)://(.+)", re.ASCII)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -22,7 +23,7 @@ def parse_authority(text: str) -> tuple[str, int | None] | None:
     if found is None or (found[3] is not None and not 0 < int(found[3]) < 65_536):
         return None
     host = found[1] or found[2]
-    if found[1] is not None and not _is_ipv6(host):
+    if found[1] is not None and not (":" in host and is_address(host)):
         return None
     return host, None if found[3] is None else int(found[3])
 
@@ -37,9 +38,10 @@ def parse_origin(text: str) -> tuple[str, int] | None:
     return host, _DEFAULT_PORTS[found[1]] if port is None else port
 
 
-def _is_ipv6(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, in the one form that no parser reads as a name."""
     try:
-        ipaddress.IPv6Address(host)
+        ipaddress.ip_address(host)
     except ValueError:
         return False
     return True
