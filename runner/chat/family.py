@@ -28,8 +28,10 @@ class ToolParser(Protocol):
     def feed(self, text: str) -> Sequence[str | ToolCall | ToolCallDelta]:
         """Content and calls that text completes; what may still become a call is held back."""
 
-    def finish(self) -> Sequence[str | ToolCall | ToolCallDelta]:
-        """What was held back, at the end of the text."""
+    def finish(self, *, cut: bool = False) -> Sequence[str | ToolCall | ToolCallDelta]:
+        """What was held back, at the end of the text. cut: the text was broken off. What may have
+        become a marker is no content then, and a call that was not whole comes as deltas without
+        a last one, if at all."""
 
 
 class ReasoningSplitter(Protocol):
@@ -42,8 +44,9 @@ class ReasoningSplitter(Protocol):
     def feed(self, text: str) -> list[str | ReasoningText]:
         """What text completes."""
 
-    def finish(self) -> list[str | ReasoningText]:
-        """What was held back, at the end of the text."""
+    def finish(self, *, cut: bool = False) -> list[str | ReasoningText]:
+        """What was held back, at the end of the text. cut: it was broken off, so that what may have
+        become a marker is neither."""
 
 
 @dataclass(frozen=True, slots=True)

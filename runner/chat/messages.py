@@ -51,9 +51,11 @@ class MessageSplitter:
             parts += found
         return parts
 
-    def finish(self) -> list[str | ReasoningText]:
-        """What was held back, at the end of the text."""
+    def finish(self, *, cut: bool = False) -> list[str | ReasoningText]:
+        """See runner.chat.family.ReasoningSplitter."""
         held, self._held = self._held, ""
+        if cut:
+            return []
         if self._in_header:
             return [held] if held.strip() and not held.lstrip().startswith("<|") else []
         return self._parts_of(held)

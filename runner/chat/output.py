@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from runner.chat.families import family_of, reasoning_tags_of
 from runner.chat.family import (
@@ -17,62 +18,77 @@ from runner.chat.reasoning import ReasoningParser, ReasoningText
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.calls import Tools, name_of
 from runner.chat.tools.unmarked_calls import UnmarkedCalls
-from runner.types import Delta, ToolCall
+from runner.types import Delta, Finish, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class OutputDelta:
     """What a piece of text completes. in_order: the parts one by one, where calls come as deltas;
-    calls is empty then."""
+    calls is empty then. cut_call: the last call where it was broken off. Its arguments are the
+    beginning of a JSON object, which no reader can take for whole."""
 
     content: str = ""
     reasoning: str = ""
     calls: tuple[ToolCall, ...] = ()
     in_order: tuple[str | ReasoningText | ToolCallDelta, ...] = ()
+    cut_call: ToolCall | None = None
 
     @classmethod
     def of(cls, parts: Iterable[OutputPart]) -> OutputDelta:
         """Parts in the order written, put together by kind."""
         given = tuple(parts)
-        return cls(
-            "".join(part for part in given if isinstance(part, str)),
-            "".join(part.text for part in given if isinstance(part, ReasoningText)),
-            tuple(part for part in given if isinstance(part, ToolCall)),
-        )
+        whole = tuple(part for part in given if isinstance(part, ToolCall))
+        calls, cut = join_calls(part for part in given if isinstance(part, ToolCallDelta))
+        return cls(*_texts(given), (*whole, *calls), cut_call=cut)
 
     @classmethod
     def joined(cls, pieces: Iterable[OutputDelta]) -> OutputDelta:
         """What several pieces completed, one after the other, the calls whole."""
         given = tuple(pieces)
-        calls = join_calls(
+        calls, cut = join_calls(
             part for parts in given for part in parts.in_order if isinstance(part, ToolCallDelta)
         )
         return cls(
             "".join(parts.content for parts in given),
             "".join(parts.reasoning for parts in given),
             (*(call for parts in given for call in parts.calls), *calls),
+            cut_call=cut or (given[-1].cut_call if given else None),
         )
 
     @classmethod
     def deltas_of(cls, parts: Iterable[OutputPart]) -> OutputDelta:
         """Parts in the order written, calls as deltas."""
         given = [_as_delta(part) if isinstance(part, ToolCall) else part for part in parts]
-        whole = cls.of(given)
-        return cls(whole.content, whole.reasoning, (), tuple(part for part in given if part))
+        return cls(*_texts(given), (), tuple(part for part in given if part))
+
+
+def _texts(parts: Sequence[OutputPart]) -> tuple[str, str]:
+    """Content and reasoning."""
+    return (
+        "".join(part for part in parts if isinstance(part, str)),
+        "".join(part.text for part in parts if isinstance(part, ReasoningText)),
+    )
 
 
 def _as_delta(call: ToolCall) -> ToolCallDelta:
     return ToolCallDelta(call.id, call.name, call.arguments, last=True)
 
 
-def join_calls(pieces: Iterable[ToolCallDelta]) -> tuple[ToolCall, ...]:
-    """Calls of their pieces."""
+def join_calls(pieces: Iterable[ToolCallDelta]) -> tuple[tuple[ToolCall, ...], ToolCall | None]:
+    """Calls of their pieces, and the one that was broken off."""
     names: dict[str, str] = {}
     arguments: dict[str, list[str]] = {}
+    ended: set[str] = set()
     for piece in pieces:
         names.setdefault(piece.id, piece.name or "")
         arguments.setdefault(piece.id, []).append(piece.arguments)
-    return tuple(ToolCall(id_, name, "".join(arguments[id_])) for id_, name in names.items())
+        if piece.last:
+            ended.add(piece.id)
+    calls = [ToolCall(id_, name, "".join(arguments[id_])) for id_, name in names.items()]
+    return (
+        tuple(call for call in calls if call.id in ended),
+        next((call for call in calls if call.id not in ended), None),
+    )
 
 
 class TaggedOutput:
@@ -101,15 +117,15 @@ class TaggedOutput:
         """What text completes."""
         return [*self._calls([text] if self._reasoning is None else self._reasoning.feed(text))]
 
-    def finish(self, text: str = "") -> list[OutputPart]:
-        """What the last text completes, with all that was held back."""
+    def finish(self, text: str = "", *, cut: bool = False) -> list[OutputPart]:
+        """What the last text completes, with all that was held back. cut: see ToolParser."""
         parts = self.feed(text)
         if self._reasoning is not None:
-            parts += self._calls(self._reasoning.finish())
+            parts += self._calls(self._reasoning.finish(cut=cut))
         if self._tools is not None:
-            parts += self._after(self._tools.finish())
+            parts += self._after(self._tools.finish(cut=cut))
         if self._again is not None:
-            parts += self._again.finish()
+            parts += self._again.finish(cut=cut)
         return parts
 
     def _calls(self, parts: Iterable[str | ReasoningText]) -> Iterator[OutputPart]:
@@ -137,14 +153,20 @@ class TaggedOutput:
 
 class OutputParser:
     """Takes an answer apart as it arrives, and counts the tokens of its reasoning, the tags
-    around it included."""
+    around it included. turn_ends: stop strings with which the model ends an answer; any other
+    breaks it off."""
 
     def __init__(
-        self, splitter: TaggedOutput, *, single: bool = False, in_deltas: bool = False
+        self,
+        splitter: TaggedOutput,
+        *,
+        single: bool = False,
+        in_deltas: bool = False,
     ) -> None:
         """single: all calls but the first are left out, which is what parallel_tool_calls=false
         asks for. in_deltas: calls come as deltas, in OutputDelta.in_order."""
         self._splitter = splitter
+        self.turn_ends: Collection[str] = ()
         self._single = single
         self._in_deltas = in_deltas
         self._first: str | None = None  # the id of the first call
@@ -154,9 +176,17 @@ class OutputParser:
         """What text, which has so many tokens, completes."""
         return self._delta(self._splitter.feed, text, token_count)
 
-    def finish(self, text: str = "", token_count: int = 0) -> OutputDelta:
-        """What the last text completes, with all that was held back."""
-        return self._delta(self._splitter.finish, text, token_count)
+    def finish(
+        self, text: str = "", token_count: int = 0, finish: Finish | None = None
+    ) -> OutputDelta:
+        """What the last text completes, with all that was held back. finish: why it is the last; a
+        limit or a stop string breaks off what is not whole."""
+        stop = None if finish is None else finish.stop_string
+        cut = (finish is not None and finish.reason == "length") or (
+            stop is not None and stop not in self.turn_ends
+        )
+        split = partial(self._splitter.finish, cut=cut)
+        return self._delta(split, text, token_count)
 
     def _delta(
         self, split: Callable[[str], list[OutputPart]], text: str, token_count: int
@@ -234,4 +264,4 @@ def parse_delta(parser: OutputParser | None, delta: Delta) -> OutputDelta:
         return OutputDelta(delta.text)
     if delta.finish is None:
         return parser.feed(delta.text, delta.token_count)
-    return parser.finish(delta.text, delta.token_count)
+    return parser.finish(delta.text, delta.token_count, delta.finish)

@@ -68,10 +68,10 @@ class ReasoningParser:
             parts += found
         return parts
 
-    def finish(self) -> list[str | ReasoningText]:
-        """What was held back, at the end of the text."""
+    def finish(self, *, cut: bool = False) -> list[str | ReasoningText]:
+        """See runner.chat.family.ReasoningSplitter."""
         held, self._held = self._held, ""
-        if not held or self._state in (self._blanks_inside, self._blanks_after):
+        if not held or cut or self._state in (self._blanks_inside, self._blanks_after):
             return []
         return [ReasoningText(held) if self._state == self._inside else held]
 

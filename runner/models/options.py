@@ -75,11 +75,11 @@ def generation_options(
     return GenerationOptions(
         sampling=sampling,
         max_tokens=None if num_predict is None or num_predict < 0 else num_predict,
-        stop=_stops(parameters.get("stop"), given.get("stop")),
+        stop=stop_strings(parameters.get("stop"), given.get("stop")),
     )
 
 
-def _stops(*groups: Any) -> tuple[str, ...]:
+def stop_strings(*groups: Any) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for group in groups:
         for stop in (group,) if isinstance(group, str) else tuple(group or ()):

@@ -20,7 +20,7 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.models.capabilities import template_capabilities
 from runner.models.delta_stream import DeltaStream
 from runner.models.lease import Lease
-from runner.models.options import generation_options
+from runner.models.options import generation_options, stop_strings
 from runner.server.answer_grammar import after_reasoning, grammar_of_tools, reasoning_tags
 from runner.server.caller import current_caller
 from runner.server.images import require_vision, without_placeholders
@@ -71,7 +71,7 @@ class Generation:
     def _parser(self, request: GenerateRequest, call_deltas: bool) -> OutputParser | None:
         if not _is_chat(request):
             return None
-        return output_parser(
+        parser = output_parser(
             self.lease.template,
             tools=request.tools,
             tags=reasoning_tags(self.lease),
@@ -79,6 +79,9 @@ class Generation:
             single=request.tool_choice.single,
             in_deltas=call_deltas and bool(request.tools),
         )
+        if parser is not None:
+            parser.turn_ends = stop_strings(self.lease.parameters.get("stop"))
+        return parser
 
 
 @asynccontextmanager

@@ -10,9 +10,10 @@ import re
 from runner.chat.family import Family
 from runner.chat.tools.argument_grammar import keyword_values
 from runner.chat.tools.call_grammar import CallGrammar, python_call
+from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.calls import Tools, calls_from_value, lenient_loads, only_offered
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
-from runner.chat.tools.python_calls import python_calls
+from runner.chat.tools.python_calls import broken_python_calls, python_calls
 from runner.types import ToolCall
 
 _BEGIN, _END = "```tool_code", "```"
@@ -26,7 +27,10 @@ def _parser(tools: Tools) -> DelimitedParser:
         found = python_calls(printed[1] if printed else body, tools)
         return only_offered(found, tools) or calls_from_value(lenient_loads(body), bare=True)
 
-    return DelimitedParser(Delimiters(_BEGIN, _END, decode))
+    def decode_cut(text: str) -> list[ToolCall | ToolCallDelta]:
+        return broken_python_calls(text.strip().removeprefix("print("), tools)
+
+    return DelimitedParser(Delimiters(_BEGIN, _END, decode, decode_cut=decode_cut))
 
 
 FAMILY = Family(

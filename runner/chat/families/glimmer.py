@@ -12,14 +12,15 @@ import re
 
 from runner.chat.family import Family
 from runner.chat.messages import MESSAGE, MessageForm, MessageSplitter
-from runner.chat.tools.calls import Tools, collect_calls, name_of, typed_call
+from runner.chat.tools.call_stream import ToolCallDelta
+from runner.chat.tools.calls import Tools, broken_calls, collect_calls, name_of, typed_call
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
 
 _TOKENS = ("<|start|>", MESSAGE, "<|eom|>", "<|eot|>")
 _RECIPIENT = re.compile(r"\bto=([^\s<]{1,256})")
 _CALLS = "<atem:function_calls>"
-_INVOKE = re.compile(r'<atem:invoke name="([^">\n]{1,256})">(.*?)(?:</atem:invoke>|\Z)', re.DOTALL)
+_INVOKE = re.compile(r'<atem:invoke name="([^">\n]{1,256})">(.*?)(</atem:invoke>|\Z)', re.DOTALL)
 _PARAMETER = re.compile(
     r'<atem:parameter name="([^">\n]{1,256})">(.*?)(?:</atem:parameter>|\Z)', re.DOTALL
 )
@@ -44,7 +45,12 @@ def _parser(tools: Tools) -> DelimitedParser:
     def decode(text: str) -> list[str | ToolCall] | None:
         return collect_calls(_INVOKE, text, call)
 
-    return DelimitedParser(Delimiters(_CALLS, "</atem:function_calls>", decode, quoted=None))
+    def decode_cut(text: str) -> list[ToolCall | ToolCallDelta]:
+        return broken_calls(_INVOKE, "</atem:parameter>", text, call)
+
+    return DelimitedParser(
+        Delimiters(_CALLS, "</atem:function_calls>", decode, quoted=None, decode_cut=decode_cut)
+    )
 
 
 def _short(name: str, names: set[str | None]) -> str:

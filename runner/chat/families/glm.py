@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 
 from runner.chat.family import Family
 from runner.chat.tools.argument_grammar import bare_values, lark_text
 from runner.chat.tools.call_grammar import CallGrammar
+from runner.chat.tools.call_stream import (
+    HEADS_OF_OBJECT,
+    CallStream,
+    ToolCallDelta,
+    broken_off,
+)
 from runner.chat.tools.calls import Tools, calls_from_json, typed_call
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
@@ -15,6 +23,11 @@ _AROUND = ("<tool_call>", "</tool_call>")
 _CALL = re.compile(r"\s*([^<\s{]{1,256})\s*((?:<arg_key>.*|\{.*)?)\Z", re.DOTALL)
 _ARGUMENT = re.compile(
     r"<arg_key>([^<]*+)</arg_key>\s*+<arg_value>(.*?)(?:</arg_value>|\Z)", re.DOTALL
+)
+
+_NAME = re.compile(r"\s*([^<\s{]{1,256})(?=\s*[<{]|\s)")
+_WHOLE_ARGUMENT = re.compile(
+    r"<arg_key>([^<]*+)</arg_key>\s*+<arg_value>(.*?)</arg_value>", re.DOTALL
 )
 
 
@@ -26,7 +39,14 @@ def _parser(tools: Tools) -> DelimitedParser:
         call = typed_call(found[1], _ARGUMENT.findall(found[2]), tools)
         return None if call is None else [call]
 
-    return DelimitedParser(Delimiters(*_AROUND, decode))
+    def decode_cut(text: str) -> Sequence[str | ToolCall | ToolCallDelta]:
+        found = _NAME.match(text)
+        if found is None:
+            return CallStream(HEADS_OF_OBJECT, None).feed(text)
+        call = typed_call(found[1], _WHOLE_ARGUMENT.findall(text), tools)
+        return [] if call is None else [broken_off(call.name, json.loads(call.arguments))]
+
+    return DelimitedParser(Delimiters(*_AROUND, decode, decode_cut=decode_cut))
 
 
 def _as_json(name: str, arguments: str) -> str:

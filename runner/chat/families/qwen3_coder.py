@@ -8,17 +8,26 @@ format. Seed-OSS writes the same in a marker of its own; Functionary and Llama 3
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from runner.chat.family import Family
 from runner.chat.tools.argument_grammar import bare_values, lark_text
 from runner.chat.tools.call_grammar import CallGrammar
-from runner.chat.tools.calls import Tools, calls_from_json, collect_calls, new_call, typed_call
+from runner.chat.tools.call_stream import HEADS_OF_OBJECT, CallStream, ToolCallDelta
+from runner.chat.tools.calls import (
+    Tools,
+    broken_calls,
+    calls_from_json,
+    collect_calls,
+    new_call,
+    typed_call,
+)
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
 
 _AROUND = ("<tool_call>", "</tool_call>")
 _SEED = ("<seed:tool_call>", "</seed:tool_call>")
-_FUNCTION = re.compile(r"<function=([^>\n]{1,256})>(.*?)(?:</function>|\Z)", re.DOTALL)
+_FUNCTION = re.compile(r"<function=([^>\n]{1,256})>(.*?)(</function>|\Z)", re.DOTALL)
 _PARAMETER = re.compile(
     r"<parameter=([^>\n]{1,256})>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
 )
@@ -30,14 +39,20 @@ def _parser(tools: Tools) -> DelimitedParser:
         return calls_from_json(text) if found is None else found
 
     def alone(text: str) -> list[str | ToolCall] | None:  # without the markers around it
-        return collect_calls(
-            _FUNCTION, f"<function={text}", lambda match: _call(match[1], match[2], tools)
-        )
+        return decode(f"<function={text}")
+
+    def decode_cut(text: str) -> Sequence[str | ToolCall | ToolCallDelta]:
+        return broken_calls(
+            *(_FUNCTION, "</parameter>", text), lambda match: _call(match[1], match[2], tools)
+        ) or CallStream(HEADS_OF_OBJECT, None).feed(text)
+
+    def alone_cut(text: str) -> Sequence[str | ToolCall | ToolCallDelta]:
+        return decode_cut(f"<function={text}")
 
     return DelimitedParser(
-        Delimiters(*_AROUND, decode, quoted=None),
-        Delimiters(*_SEED, decode, quoted=None),
-        Delimiters("<function=", "</function>", alone, noise=_AROUND[1:], quoted=None),
+        Delimiters(*_AROUND, decode, quoted=None, decode_cut=decode_cut),
+        Delimiters(*_SEED, decode, quoted=None, decode_cut=decode_cut),
+        Delimiters(*("<function=", "</function>", alone, _AROUND[1:], None), decode_cut=alone_cut),
     )
 
 

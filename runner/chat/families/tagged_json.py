@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from runner.chat.family import Family
+from runner.chat.tools.call_stream import HEADS_OF_LIST
 from runner.chat.tools.calls import Tools, calls_from_json, calls_from_value, lenient_loads
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
@@ -22,7 +23,9 @@ _KEYS: Final = frozenset({"name", "arguments", "parameters", "function", "tool_n
 
 
 def _parser(_tools: Tools) -> DelimitedParser:
-    return DelimitedParser(*(Delimiters(begin, end, _decode) for begin, end in _AROUND))
+    return DelimitedParser(
+        *(Delimiters(begin, end, _decode, heads=HEADS_OF_LIST) for begin, end in _AROUND)
+    )
 
 
 def _decode(text: str) -> list[str | ToolCall] | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from runner.chat.tools.argument_grammar import OfferedFunction, braced_values, lark_text
 from runner.chat.tools.call_grammar import CallGrammar
+from runner.chat.tools.call_stream import ToolCallDelta, broken_off
 from runner.chat.tools.calls import Tools, new_call
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.chat.tools.literals import LiteralReader, NotLiteral
@@ -23,11 +25,21 @@ def braced_parser(
 
     def parser(_tools: Tools) -> DelimitedParser:
         return DelimitedParser(
-            Delimiters(begin, end, decode, noise, quoted=lambda text: text.count(quote) % 2 == 1)
+            Delimiters(
+                begin,
+                end,
+                decode,
+                noise,
+                quoted=lambda text: text.count(quote) % 2 == 1,
+                decode_cut=decode_cut,
+            )
         )
 
     def decode(text: str) -> list[str | ToolCall] | None:
         return _decode(text, quote)
+
+    def decode_cut(text: str) -> list[ToolCall | ToolCallDelta]:
+        return _decode_cut(text, quote)
 
     return parser
 
@@ -54,3 +66,16 @@ def _decode(text: str, quote: str) -> list[str | ToolCall] | None:
         return None
     call = new_call(found[1], arguments) if reader.ended() else None
     return None if call is None else [call]
+
+
+def _decode_cut(text: str, quote: str) -> list[ToolCall | ToolCallDelta]:
+    found = _CALL.match(text)
+    if found is None:
+        return []
+    arguments: dict[str, Any] = {}
+    try:
+        LiteralReader(text[found.end() :], quote, cut=True).object(arguments)
+    except NotLiteral:
+        return [broken_off(found[1], arguments)]
+    call = new_call(found[1], arguments)
+    return [] if call is None else [call]

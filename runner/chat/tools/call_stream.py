@@ -3,17 +3,22 @@
 A call is shown from when its name is whole, a tool of this name was offered, and its arguments
 have begun as a JSON object. From there on it stays a call. Its arguments, put together, are those
 of the whole call: that is what the parser reads when the call has ended, and the rest of it is
-shown then. Where the parser can make no call of it, being broken off or no JSON, its arguments are
-what the model wrote, which no reader can take for whole. What is not shown early comes whole, as
-calls do whose arguments are not JSON in the text.
+shown then. Where the parser can make no call of it, its arguments are what the model wrote, which
+no reader can take for whole. What is not shown early comes whole, as calls do whose arguments are
+not JSON in the text.
+
+A call that is broken off has no last delta. Its arguments are a beginning of a JSON object, up to
+the last text, number or bracket that is certain: of 12345 the number 1 would be left.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from runner.chat.tools.json_normalizer import JsonNormalizer
 from runner.types import ToolCall
@@ -32,7 +37,8 @@ JSON_HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of a call's arguments. name: with the first piece only. last: the call is whole."""
+    """A piece of a call's arguments. name: with the first piece only. last: nothing more follows; a
+    call without such a piece was broken off."""
 
     id: str
     name: str | None
@@ -62,11 +68,12 @@ HEADS_OF_LIST = CallHeads.of(rf"\s*(?:\[\s*)?{JSON_HEAD}", rf"\s*\}}\s*,\s*{JSON
 class CallStream:
     """The calls between two markers. Text is fed up to where the calls may end."""
 
-    def __init__(self, heads: CallHeads | None, names: Collection[str]) -> None:
-        """names: of the tools whose calls are shown; without any, or without heads, none is."""
-        self._head = None if heads is None or not names else heads.first
+    def __init__(self, heads: CallHeads | None, names: Collection[str] | None) -> None:
+        """names: of the tools whose calls are shown, None: of any name; without any, or without
+        heads, none is."""
+        self._head = heads.first if heads is not None and (names is None or names) else None
         self._later = None if heads is None else heads.later
-        self._names = frozenset(names)
+        self._names = names
         self._shown: list[tuple[str, list[str]]] = []  # id and what was sent of each call
         self._arguments: JsonNormalizer | None = None  # of the last call, until its end was shown
         self._rest = ""
@@ -76,6 +83,16 @@ class CallStream:
     def begun(self) -> bool:
         """Whether a call was shown."""
         return bool(self._shown)
+
+    @property
+    def in_call(self) -> bool:
+        """Whether a call was shown that has not ended."""
+        return self._arguments is not None
+
+    @property
+    def count(self) -> int:
+        """How many calls were shown."""
+        return len(self._shown)
 
     @property
     def fed(self) -> int:
@@ -138,7 +155,7 @@ class CallStream:
             return None
         found = self._head.match(self._rest)
         name = "" if found is None else str(found[found.lastindex or 0]).strip()
-        if found is None or name not in self._names:
+        if found is None or (self._names is not None and name not in self._names):
             if found is not None or len(self._rest) > MAX_HEAD_CHARS:
                 self._head = None
             return None
@@ -160,3 +177,9 @@ class CallStream:
         ident, sent = self._shown[-1]
         sent.append(written)
         return ToolCallDelta(ident, None, written, last=done)
+
+
+def broken_off(name: str, arguments: Mapping[str, Any]) -> ToolCallDelta:
+    """A call that has no end. arguments: those that are whole."""
+    written = json.dumps(arguments, ensure_ascii=False)[:-1]
+    return ToolCallDelta(f"call_{secrets.token_hex(8)}", name, written)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from runner.chat.tools.call_stream import ToolCallDelta, broken_off
 from runner.chat.tools.literals import MAX_DEPTH, NotLiteral, literal
 from runner.types import ToolCall
 
@@ -91,6 +92,29 @@ def collect_calls(
     parts.append(text[end:])
     shown = [part for part in parts if not isinstance(part, str) or part.strip()]
     return shown if any(isinstance(part, ToolCall) for part in shown) else None
+
+
+def broken_calls(
+    pattern: re.Pattern[str],
+    value_end: str,
+    text: str,
+    make: Callable[[re.Match[str]], ToolCall | None],
+) -> list[ToolCall | ToolCallDelta]:
+    """The calls that pattern finds in a text that was broken off. Its groups are the name, the
+    arguments and what ends a call; value_end ends an argument, and those without it are left
+    out."""
+    parts: list[ToolCall | ToolCallDelta] = []
+    for found in pattern.finditer(text):
+        if found[3]:
+            call = make(found)
+            parts += [] if call is None else [call]
+            continue
+        at = found[2].rfind(value_end)
+        end = found.start(2) + (0 if at < 0 else at + len(value_end))
+        begun = pattern.match(text[:end], found.start())
+        call = None if begun is None else make(begun)
+        parts += [] if call is None else [broken_off(call.name, json.loads(call.arguments))]
+    return parts
 
 
 def calls_from_json(text: str) -> list[str | ToolCall] | None:

@@ -8,12 +8,13 @@ the family's own matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from runner.chat.tools.call_stream import CallHeads, CallStream, ToolCallDelta
 from runner.chat.tools.calls import ends_in_string
+from runner.chat.tools.json_end import JsonEnd
 from runner.types import ToolCall
 
 MAX_CALL_CHARS = 65_536  # a longer one is content
@@ -30,7 +31,8 @@ class Delimiters:
     None: there are none. end None: calls last to the end of the text. noise: markers that models
     write after a call and that say nothing. quoted: whether a text ends within a string, where an
     end marker would be a part of it; None: values have no quotation marks. heads: what stands
-    before arguments that are JSON; None: they are not. before: what heads see before it."""
+    before arguments that are JSON; None: they are not. before: what heads see before it.
+    decode_cut: the same as decode of a text that was broken off, where heads do not say it."""
 
     begin: str
     end: str | None
@@ -39,6 +41,7 @@ class Delimiters:
     quoted: Callable[[str], bool] | None = ends_in_string
     heads: CallHeads | None = None
     before: str = ""
+    decode_cut: Callable[[str], Sequence[str | ToolCall | ToolCallDelta]] | None = None
 
     def ends_quoted(self, text: str) -> bool:
         """Whether an end marker after text would be a part of a string."""
@@ -90,8 +93,10 @@ class DelimitedParser:
             parts += [part for part in found if part != ""]
         return parts
 
-    def finish(self) -> list[Part]:
+    def finish(self, *, cut: bool = False) -> list[Part]:
         """See ToolParser."""
+        if cut:
+            return self._broken_off()
         parts: list[Part] = []
         while self._inside is not None:
             calls = _decoded(self._inside, self._held[len(self._inside.begin) :])
@@ -104,6 +109,32 @@ class DelimitedParser:
                 parts += self.feed("")
         rest, self._held = self._held, ""
         return [*parts, rest] if rest else parts
+
+    def _broken_off(self) -> list[Part]:
+        """What is certain of the text that is held, which has no end."""
+        inside, held = self._inside, self._held
+        self._inside, self._held = None, ""
+        ends = (*self._begins, *self._noise, "" if inside is None else inside.end or "")
+        marker = max(begun(held, each) for each in ends)
+        if inside is None:
+            return [content] if (content := held[:-marker].rstrip() if marker else held) else []
+        body = held[len(inside.begin) : len(held) - marker]
+        if inside.decode_cut is not None:
+            return [*inside.decode_cut(body)]
+        preview, shown = self._preview, []
+        if preview.begun:
+            start = preview.fed - len(inside.before)
+            shown = preview.feed(body[start:]) if start < len(body) else []
+        else:
+            preview = CallStream(inside.heads, None)
+            shown = preview.feed(inside.before + body)
+        if preview.in_call or not (preview.begun or _closes(body)):
+            return shown
+        calls = inside.decode(body) or []
+        count = sum(isinstance(part, ToolCall) for part in calls)
+        if preview.begun and count != preview.count:
+            return shown  # the last one is none yet
+        return [*shown, *preview.settle(calls)]
 
     def _take(self) -> list[Part] | None:
         """The next parts that are complete, perhaps nothing to show but more to do, or None."""
@@ -199,6 +230,11 @@ def _decoded(delimiters: Delimiters, body: str) -> list[str | ToolCall] | None:
     if calls or not again.startswith(delimiters.begin):
         return calls
     return delimiters.decode(again[len(delimiters.begin) :])
+
+
+def _closes(body: str) -> bool:
+    """Whether all brackets of one JSON value are closed in body, which is nothing else."""
+    return JsonEnd().feed(body) == len(body.rstrip()) > 0
 
 
 def without_blanks(text: str) -> str:

@@ -151,9 +151,9 @@ def _unescaped(text: str) -> str:
         return text
 
 
-def text_of_arguments(arguments: str) -> str:
-    """The text in whole arguments."""
-    return TextReader().feed(arguments, last=True)
+def text_of_arguments(arguments: str, *, whole: bool = True) -> str:
+    """The text in arguments; whole False: they were broken off."""
+    return TextReader().feed(arguments, last=whole)
 
 
 def arguments_of_text(text: str) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 
-from runner.chat.tools.calls import Tools, collect_calls, typed_call
+from runner.chat.tools.call_stream import ToolCallDelta
+from runner.chat.tools.calls import Tools, broken_calls, collect_calls, typed_call
 from runner.chat.tools.delimited import DelimitedParser, Delimiters
 from runner.types import ToolCall
 
 _WORD = r"(?:｜DSML｜)?"
 _INVOKE = re.compile(
-    rf'<{_WORD}invoke name="?([^">\n]{{1,256}})"?>(.*?)(?:</{_WORD}invoke>|\Z)', re.DOTALL
+    rf'<{_WORD}invoke name="?([^">\n]{{1,256}})"?>(.*?)(</{_WORD}invoke>|\Z)', re.DOTALL
 )
 _PARAMETER = re.compile(
     rf'<{_WORD}parameter name="?([^">\n]{{1,256}})"?(?: string="(true|false)")?>'
@@ -30,7 +31,17 @@ def invoke_parser(tools: Tools, *around: tuple[str, str]) -> DelimitedParser:
     def decode(text: str) -> list[str | ToolCall] | None:
         return collect_calls(_INVOKE, text, lambda found: _call(found[1], found[2], tools))
 
-    return DelimitedParser(*(Delimiters(begin, end, decode, quoted=None) for begin, end in around))
+    def decode_cut(text: str) -> list[ToolCall | ToolCallDelta]:
+        return broken_calls(
+            _INVOKE, "parameter>", text, lambda found: _call(found[1], found[2], tools)
+        )
+
+    return DelimitedParser(
+        *(
+            Delimiters(begin, end, decode, quoted=None, decode_cut=decode_cut)
+            for begin, end in around
+        )
+    )
 
 
 def _call(name: str, body: str, tools: Tools) -> ToolCall | None:

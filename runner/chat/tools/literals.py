@@ -1,7 +1,8 @@
 """Values as Python, JSON and Gemma write them, read without evaluating anything.
 
 Owns the reading of text, numbers, lists and objects, and of calls with named arguments. Bounded in
-depth; what ends too early is closed where only brackets are missing. Knows no family.
+depth; what ends too early is closed where only brackets are missing, unless it was broken off.
+Knows no family.
 """
 
 from __future__ import annotations
@@ -44,11 +45,13 @@ class NotLiteral(ValueError):
 
 class LiteralReader:
     """Reads values from a text, one after the other. quote: a marker around texts instead of
-    quotation marks; with it keys are bare, and so may texts be."""
+    quotation marks; with it keys are bare, and so may texts be. cut: the text was broken off, so
+    that its end closes nothing."""
 
-    def __init__(self, text: str, quote: str | None = None) -> None:
+    def __init__(self, text: str, quote: str | None = None, *, cut: bool = False) -> None:
         self._text = text
         self._quote = quote
+        self._cut = cut
         self.at = 0
 
     @property
@@ -90,10 +93,12 @@ class LiteralReader:
                 return [self.value(depth + 1) for _ in self._items(closing)]
         return self._scalar()
 
-    def call(self, positional: Sequence[str] = ()) -> dict[str, Any]:
+    def call(
+        self, positional: Sequence[str] = (), into: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """The arguments of a call, up to its closing bracket; the opening one is read. positional:
-        the names of arguments given without one. Raises NotLiteral."""
-        arguments: dict[str, Any] = {}
+        the names of arguments given without one. into: gets them one by one. Raises NotLiteral."""
+        arguments: dict[str, Any] = {} if into is None else into
         for _ in self._items(")"):
             name = self._argument_name()
             if name is None:
@@ -102,14 +107,21 @@ class LiteralReader:
                 name = positional[len(arguments)]
             if name in arguments:
                 raise NotLiteral
-            arguments[name] = self.value(1)
+            arguments[name] = self._whole_value(1)
         return arguments
 
-    def object(self) -> dict[str, Any]:
-        """An object, its opening brace included. Raises NotLiteral."""
+    def object(self, into: dict[str, Any] | None = None) -> dict[str, Any]:
+        """An object, its opening brace included. into: gets its values one by one. Raises
+        NotLiteral."""
         if not self.skip("{"):
             raise NotLiteral
-        return self._object(0)
+        return self._object(0, into)
+
+    def _whole_value(self, depth: int) -> Any:
+        value = self.value(depth)
+        if self._cut and self.ended():
+            raise NotLiteral
+        return value
 
     def _argument_name(self) -> str | None:
         before = self.at
@@ -121,19 +133,23 @@ class LiteralReader:
         self.at = before
         return None
 
-    def _object(self, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _object(self, depth: int, into: dict[str, Any] | None = None) -> dict[str, Any]:
+        found: dict[str, Any] = {} if into is None else into
         for _ in self._items("}"):
             key = self._key()
             if not self.skip(":"):
                 raise NotLiteral
-            found[key] = self.value(depth + 1)
+            found[key] = self._whole_value(depth + 1)
         return found
 
     def _items(self, closing: str) -> Iterator[None]:
         """A turn for each item up to closing. The end of the text closes as well: models forget
         the last brackets."""
-        while not self.skip(closing) and not self.ended():
+        while not self.skip(closing):
+            if self.ended():
+                if self._cut:
+                    raise NotLiteral
+                return
             yield
             if not (self.skip(",") or self._text.startswith(closing, self.at) or self.ended()):
                 raise NotLiteral

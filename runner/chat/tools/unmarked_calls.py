@@ -25,15 +25,21 @@ from runner.chat.tools.calls import (
 )
 from runner.chat.tools.delimited import MAX_CALL_CHARS, Part, without_blanks
 from runner.chat.tools.json_end import JsonEnd
-from runner.chat.tools.python_calls import python_calls
+from runner.chat.tools.python_calls import broken_python_calls, python_calls
 from runner.types import ToolCall
 
 _MARK = re.compile(r"(`+)([{\[]?)|[{\[]")
-_FENCE = r"```[ \t]*+(?:json|tool_calls?|tools?|function_calls?)?+\s*+"
+_FENCED = ("json", "tool_calls", "tool_call", "tools", "tool", "function_calls", "function_call")
+_FENCE = rf"```[ \t]*+(?:{'|'.join(_FENCED)})?+\s*+"
 _OPENING = re.compile(rf'(?:{_FENCE})?(?:\[\s*+|\{{\s*+"tool_calls"\s*+:\s*+\[\s*+)?(?=\{{)')
 _OPENING_BEGUN = re.compile(rf"```[ \t]*+[a-z_]{{0,14}}\Z|(?:{_FENCE})?(?:\[\s*+)?\Z")
 _PYTHON = re.compile(r"\[\s*([^\W\d][\w.-]*)\s*(\()?")
 _JSON = re.compile(r'(?:\[\s*)?\{\s*"')
+_HEAD_BEGUN = re.compile(
+    rf'(?:{_FENCE})?(?:\[\s*+|\{{\s*+"tool_calls"\s*+:\s*+\[\s*+)?\{{?\s*+'
+    r'(?:"(?:id|tool_call_id|type)"\s*:\s*"[^"\\]{0,64}"\s*,\s*){0,3}'
+    r'(?:"(?:[a-z_]{0,12}(?:"\s*(?::\s*(?:\{\s*)?(?:"[^"]{0,256})?)?)?)?)?'
+)
 _AROUND = re.compile(r"[\s,;}\]]*")  # what stands between calls, and closes what they stand in
 _CLOSING = "```"
 _MAX_BACKTICKS = 64  # of one run, which may go on
@@ -72,10 +78,44 @@ class UnmarkedCalls:
         """See ToolParser."""
         return self._read(text) if self._marked is None else [*self._left(self._marked.feed(text))]
 
-    def finish(self) -> list[Part]:
+    def finish(self, *, cut: bool = False) -> list[Part]:
         """See ToolParser."""
-        left = [] if self._marked is None else [*self._left(self._marked.finish())]
-        return [*left, *self._flush()]
+        left = [] if self._marked is None else [*self._left(self._marked.finish(cut=cut))]
+        return [*left, *(self._broken_off() if cut else self._flush())]
+
+    def _broken_off(self) -> list[Part]:
+        """What is certain of the text that is held, which has no end."""
+        held = self._held
+        if self._take == self._opening:
+            parts: list[Part] = [] if self._begins_call(held) else [self._before + held]
+        elif self._take == self._object:
+            parts = self._broken_object(held)
+        elif self._take == self._content:
+            parts = [without_fence] if (without_fence := held.rstrip("`")) else []
+        else:
+            parts = [held] if held and self._take != self._after else []
+        self._held, self._before, self._fenced, self._take = "", "", False, self._content
+        return parts
+
+    def _begins_call(self, held: str) -> bool:
+        """Whether held looks like the first words of a call, and says nothing else."""
+        fence = held.removeprefix(_CLOSING).lstrip(" \t") if held.startswith(_CLOSING) else None
+        if fence is not None and any(word.startswith(fence) for word in _FENCED):
+            return True
+        if _HEAD_BEGUN.fullmatch(held) or _PYTHON.fullmatch(held):
+            return True
+        named = re.search(r'"(?:name|tool_name|function)"\s*:\s*"([^"]*)', held)
+        return named is not None and any(name.startswith(named[1]) for name in self._names)
+
+    def _broken_object(self, held: str) -> list[Part]:
+        """The whole calls of what begins with one, and what is certain of the last one."""
+        if self._preview.begun:
+            return self._shown(len(held))
+        shown = CallStream(HEADS_OF_OBJECT, self._names).feed(held)
+        if shown or not self._python:
+            return shown
+        calls = broken_python_calls(held, self._tools)
+        return [call for call in calls if call.name in self._names]
 
     def _left(self, parts: Iterable[Part]) -> Iterator[Part]:
         for part in parts:

@@ -5,7 +5,7 @@ Thinking is a permission here, as it is at Anthropic: a model that cannot reason
 
 from __future__ import annotations
 
-from runner.chat.output import OutputDelta
+from runner.chat.output import parse_delta
 from runner.server.anthropic.answers import CountTokensResponse, MessagesResponse
 from runner.server.anthropic.conversation import messages_of
 from runner.server.anthropic.renderer import MessageRenderer, message
@@ -18,6 +18,7 @@ from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM
 from runner.server.stream import collect, send_stream
 from runner.turns import in_steps
+from runner.types import Delta
 
 
 @route("POST", "/v1/messages", scope="inference", streams=EVENT_STREAM)
@@ -33,7 +34,7 @@ async def messages(http: HttpRequest, body: MessagesRequest) -> MessagesResponse
             await send_stream(http, generation.start(), renderer)
             return None
         (answer,) = await collect(generation.start(), 1)
-        parts = OutputDelta(answer.text) if parser is None else parser.finish(answer.text)
+        parts = parse_delta(parser, Delta(answer.text, finish=answer.finish))
         return message(body.model, answer, parts, stops)
 
 

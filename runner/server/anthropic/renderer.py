@@ -32,10 +32,12 @@ def message(
     if parts.content:
         blocks.append({"type": "text", "text": parts.content})
     blocks += [{**_tool_use(call), "input": json.loads(call.arguments)} for call in parts.calls]
+    if parts.cut_call is not None:  # as Anthropic has it: the block is there, its input is not
+        blocks.append({**_tool_use(parts.cut_call), "input": {}})
     return {
         **_head(model),
         "content": blocks,
-        **_ending(answer.finish, bool(parts.calls), stops),
+        **_ending(answer.finish, bool(parts.calls) and parts.cut_call is None, stops),
         "usage": _usage(answer.finish),
     }
 
@@ -63,6 +65,7 @@ class MessageRenderer(StreamRenderer):
         for _, delta in arrived:
             self._add(out, parse_delta(self._parser, delta))
             if delta.finish is not None:
+                self._called = self._called and self._block != "tool_use"  # which has no end
                 self._close(out)
                 out.append(self._finish(delta.finish))
         return b"".join(out)

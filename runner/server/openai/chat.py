@@ -93,14 +93,17 @@ def _choice(
     }
     if parts.reasoning:
         message["reasoning"] = message["reasoning_content"] = parts.reasoning
-    if parts.calls:
+    calls = [_call(call, body.custom_names) for call in parts.calls]
+    if parts.cut_call is not None:
+        calls.append(_call(parts.cut_call, body.custom_names, whole=False))
+    if calls:
         message["content"] = parts.content or None
-        message["tool_calls"] = [_call(call, body.custom_names) for call in parts.calls]
+        message["tool_calls"] = calls
     return {
         "index": index,
         "message": message,
         "logprobs": chat_logprobs(answer.logprobs) if body.logprobs else None,
-        "finish_reason": finish_reason(answer.finish, bool(parts.calls)),
+        "finish_reason": finish_reason(answer.finish, bool(calls) and parts.cut_call is None),
     }
 
 
@@ -110,16 +113,16 @@ def _parsed(answer: GeneratedSequence, parser: OutputParser) -> OutputDelta:
         parser.feed(text, count)
         for text, count in zip(answer.texts, answer.token_counts, strict=True)
     ]
-    return OutputDelta.joined([*pieces, parser.finish()])
+    return OutputDelta.joined([*pieces, parser.finish(finish=answer.finish)])
 
 
 def _reasoning_tokens(parsers: Sequence[OutputParser | None]) -> int:
     return sum(parser.reasoning_tokens for parser in parsers if parser is not None)
 
 
-def _call(call: ToolCall, custom: Container[str] = ()) -> ChatToolCall:
+def _call(call: ToolCall, custom: Container[str] = (), *, whole: bool = True) -> ChatToolCall:
     if call.name in custom:
-        given = {"name": call.name, "input": text_of_arguments(call.arguments)}
+        given = {"name": call.name, "input": text_of_arguments(call.arguments, whole=whole)}
         return {"id": call.id, "type": "custom", "custom": given}
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
@@ -146,6 +149,7 @@ class ChatRenderer(StreamRenderer):
         self._include_usage = body.include_usage
         self._parsers = parsers
         self._calls: list[dict[str, int]] = [{} for _ in parsers]  # places of calls by their ids
+        self._open: list[str | None] = [None for _ in parsers]  # ids of calls without an end
         self._custom = CustomCalls(body.custom_names)
         self._finishes: list[Finish | None] = [None] * len(parsers)
         self._begun = [False] * len(parsers)
@@ -203,7 +207,10 @@ class ChatRenderer(StreamRenderer):
             logprobs = chat_logprobs(delta.logprobs) if self._logprobs else None
             out.append(self._chunk(index, {"content": parts.content}, logprobs=logprobs))
         for piece in parts.in_order:
-            if isinstance(piece, ToolCallDelta) and (piece.name is not None or piece.arguments):
+            if not isinstance(piece, ToolCallDelta):
+                continue
+            self._open[index] = None if piece.last else piece.id
+            if piece.name is not None or piece.arguments:
                 out.append(self._chunk(index, {"tool_calls": [self._called(index, piece)]}))
 
     def _called(self, index: int, piece: ToolCallDelta) -> dict[str, Any]:
@@ -222,7 +229,8 @@ class ChatRenderer(StreamRenderer):
 
     def _add_finish(self, out: list[bytes], index: int, finish: Finish) -> None:
         self._finishes[index] = finish
-        reason = finish_reason(finish, bool(self._calls[index]))
+        called = bool(self._calls[index]) and self._open[index] is None
+        reason = finish_reason(finish, called)
         chunk = self._chunk(index, {}, reason=reason)
         if dropped := finish.messages_dropped:
             chunk = with_field(chunk, "truncated", {"messages_dropped": dropped})

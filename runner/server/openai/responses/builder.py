@@ -95,7 +95,8 @@ class ResponseBuilder:
         parts = parse_delta(self._parser, delta)
         out = b"".join(map(self._part, parts.in_order or _by_kind(parts)))
         if delta.finish is not None:
-            cut = delta.finish.reason == "length"
+            called = self._open is not None and self._open["type"] in _CALLS  # without an end
+            cut = called or delta.finish.reason == "length"
             out += self._close("incomplete" if cut else "completed") + self._end(delta.finish)
         return out
 
