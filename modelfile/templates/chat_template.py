@@ -20,13 +20,15 @@ _ROLES = ("system", "user", "assistant", "tool")
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a template has a place for. thinking_tags: the text before and after the thinking,
-    where the template says so. optional_generation_prompt: it can end where the last message
-    ends."""
+    where the template says so. tool_call_tags: what begins calls, and what ends them if anything
+    does, where the template is in Go and says so. optional_generation_prompt: it can end where the
+    last message ends."""
 
     tools: bool = False
     thinking: bool = False
     insert: bool = False
     thinking_tags: tuple[str, str] | None = None
+    tool_call_tags: tuple[str, str | None] | None = None
     optional_generation_prompt: bool = False
 
 

@@ -14,7 +14,12 @@ from modelfile.errors import TemplateError
 from modelfile.templates.budget import Budget, measure
 from modelfile.templates.chat_template import Capabilities, ChatTemplate, Conversation
 from modelfile.templates.gotemplate import nodes, ollama
-from modelfile.templates.gotemplate.analysis import identifiers, thinking_tags, up_to_response
+from modelfile.templates.gotemplate.analysis import (
+    identifiers,
+    thinking_tags,
+    tool_call_tags,
+    up_to_response,
+)
 from modelfile.templates.gotemplate.template import GoTemplate
 from modelfile.templates.gotemplate.values import clean
 
@@ -41,6 +46,7 @@ class GoChatTemplate(ChatTemplate):
             thinking=tags is not None,
             insert="suffix" in variables,
             thinking_tags=tags,
+            tool_call_tags=tool_call_tags(template.trees[""]),
         )
         self._by_turn = "messages" not in variables
         self._last = (

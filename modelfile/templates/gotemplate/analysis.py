@@ -1,7 +1,8 @@
-"""What a Go template says of the model: the variables it reads, the tags around thinking; and
-the template up to the answer.
+"""What a Go template says of the model: the variables it reads, the tags around thinking and calls
+of tools; and the template up to the answer.
 
-The rules are Ollama's (template.Identifiers, thinking.InferTags, template.deleteNode).
+The rules are Ollama's (template.Identifiers, thinking.InferTags, tools.parseTag,
+template.deleteNode).
 """
 
 from __future__ import annotations
@@ -59,6 +60,69 @@ def _thinking(body: ListNode, over_messages: bool) -> Iterator[tuple[ListNode, b
             for part in (node.body, node.or_else):
                 if part is not None:
                     yield from _thinking(part, inner)
+
+
+def tool_call_tags(root: ListNode) -> tuple[str, str | None] | None:
+    """What the template writes before the first call within an if over .ToolCalls, up to a brace,
+    and after the last one without closing brackets; None where it writes nothing before."""
+    calls = _over_calls(root)
+    if calls is None:
+        return None
+    tag = (_first_text(calls.nodes) or "").strip().replace("\r\n", "\n").split("{")[0].strip()
+    ends = [text.strip().lstrip("]}").strip() for text in _last_texts(calls.nodes)]
+    end = next((text for text in ends if text), None)
+    return (tag, None if end == tag else end) if tag else None
+
+
+def _over_calls(body: ListNode) -> ListNode | None:
+    """The body of the first if that reads .ToolCalls."""
+    for node in body.nodes:
+        if not isinstance(node, nodes.BranchNode):
+            continue
+        if node.keyword == "if" and _mentions(node.pipe, "ToolCalls"):
+            return node.body
+        for part in (node.body, node.or_else):
+            if part is not None and (found := _over_calls(part)) is not None:
+                return found
+    return None
+
+
+def _mentions(pipe: PipeNode, name: str) -> bool:
+    """Whether a field or a variable of pipe has that name anywhere."""
+    return any(
+        _mentions(argument, name)
+        if isinstance(argument, PipeNode)
+        else name in getattr(argument, "names", ())
+        for command in pipe.commands
+        for argument in command.arguments
+    )
+
+
+def _first_text(body: list[Node]) -> str | None:
+    """The first text, if no action precedes it."""
+    for node in body:
+        if isinstance(node, nodes.TextNode):
+            return node.text
+        if isinstance(node, nodes.BranchNode):
+            inner = _first_text(node.body.nodes)
+            if inner is None and node.or_else is not None:
+                inner = _first_text(node.or_else.nodes)
+            return inner
+        if isinstance(node, nodes.ActionNode):
+            return None
+    return None
+
+
+def _last_texts(body: list[Node]) -> Iterator[str]:
+    """The texts after the last action, from the last one on."""
+    for node in reversed(body):
+        if isinstance(node, nodes.TextNode):
+            yield node.text
+        elif isinstance(node, nodes.BranchNode):
+            yield from _last_texts(node.body.nodes)
+            return
+        else:
+            return
 
 
 def _reads(pipe: PipeNode, name: str) -> bool:

@@ -7,11 +7,16 @@ folder. The smallest one to copy is hermes.
 from __future__ import annotations
 
 import pkgutil
+from functools import lru_cache
 from importlib import import_module
 from typing import Final
 
+from modelfile.templates.dialect import capabilities_of
 from runner.chat.family import PASSTHROUGH, Family
 from runner.chat.reasoning import REASONING_TAGS
+from runner.chat.tools.argument_grammar import as_json
+from runner.chat.tools.call_grammar import NAMED_CALL, CallGrammar
+from runner.chat.tools.template_calls import TemplateCalls
 
 
 def _families() -> tuple[Family, ...]:
@@ -38,7 +43,25 @@ def family_of(chat_template: str | None, name: str | None = None) -> Family | No
         return _BY_NAME[name]
     if chat_template is None:
         return None
-    return next((family for family in FAMILIES if family.speaks(chat_template)), None)
+    known = next((family for family in FAMILIES if family.speaks(chat_template)), None)
+    if known is None or known is _BY_NAME["json"]:
+        return _derived(chat_template) or known
+    return known
+
+
+@lru_cache(maxsize=128)
+def _derived(chat_template: str) -> Family | None:
+    """The family of a template in Go that nobody knows, by the tags that it writes around calls. A
+    bracket alone is no tag: calls without one are found in any answer."""
+    tags = capabilities_of(chat_template).tool_call_tags
+    if tags is None or tags[0] in ("[", "```", "```json"):
+        return None
+    grammar = CallGrammar(tags[:1], NAMED_CALL, as_json, begin="blank", single=True)
+    return Family(
+        special_tokens=tuple(filter(None, tags)),
+        tool_parser=lambda tools: TemplateCalls(tools, *tags),
+        call_grammar=grammar if '"name":' in chat_template else None,
+    )
 
 
 def reasoning_tags_of(chat_template: str | None, name: str | None = None) -> tuple[str, str] | None:

@@ -23,6 +23,7 @@ _HEADS = CallHeads.of(
     rf"\s*+(?:\}}\s*+,\s*+{JSON_HEAD}|\[TOOL_CALLS\]{_NAME.pattern})",
 )
 _NEXT = re.compile(r"\s*\[TOOL_CALLS\]")
+_CLOSERS = re.compile(r"\A(?:\s*[\]}])+")  # too many of them
 _DECODER = json.JSONDecoder()
 
 
@@ -37,6 +38,7 @@ def _decode(text: str) -> list[str | ToolCall] | None:
         if not calls:
             return None
         parts += calls
+        text = _CLOSERS.sub("", text)
         found = _NEXT.match(text)
         if found is None:
             return [*parts, text.lstrip()] if text.strip() else parts

@@ -64,6 +64,8 @@ def _decode(text: str, quote: str) -> list[str | ToolCall] | None:
         arguments = reader.object()
     except NotLiteral:
         return None
+    while reader.skip("}"):
+        pass
     call = new_call(found[1], arguments) if reader.ended() else None
     return None if call is None else [call]
 

@@ -56,7 +56,7 @@ def _valid(text: str) -> str:
 
 def lenient_loads(text: str) -> Any:
     """The JSON value of text, also one in Python's words, with a comma before a closing bracket or
-    with brackets missing at its end. None when it is none."""
+    with brackets missing or too many at its end. None when it is none."""
     try:
         return json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):

@@ -216,9 +216,12 @@ class LiteralReader:
 
 
 def literal(text: str) -> Any:
-    """The one value that text is. Raises NotLiteral."""
+    """The one value that text is; small models write a bracket too many after it. Raises
+    NotLiteral."""
     reader = LiteralReader(text)
     value = reader.value()
+    while reader.skip("}") or reader.skip("]"):
+        pass
     if not reader.ended():
         raise NotLiteral
     return value

@@ -34,7 +34,7 @@ def python_calls(text: str, tools: Tools) -> list[str | ToolCall] | None:
     reader.skip("[")
     calls: list[str | ToolCall] = []
     try:
-        while not reader.ended() and not reader.skip("]"):
+        while not reader.ended() and not (reader.skip("]") or reader.skip(")")):
             call = _call(reader, tools)
             if call is None or len(calls) >= MAX_CALLS:
                 return None
@@ -42,6 +42,8 @@ def python_calls(text: str, tools: Tools) -> list[str | ToolCall] | None:
             reader.skip(",") or reader.skip(";")
     except NotLiteral:
         return None
+    while reader.skip("]") or reader.skip(")"):
+        pass
     return calls if calls and reader.ended() else None
 
 

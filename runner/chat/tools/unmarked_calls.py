@@ -40,7 +40,14 @@ _HEAD_BEGUN = re.compile(
     r'(?:"(?:id|tool_call_id|type)"\s*:\s*"[^"\\]{0,64}"\s*,\s*){0,3}'
     r'(?:"(?:[a-z_]{0,12}(?:"\s*(?::\s*(?:\{\s*)?(?:"[^"]{0,256})?)?)?)?)?'
 )
-_AROUND = re.compile(r"[\s,;}\]]*")  # what stands between calls, and closes what they stand in
+_TAGS = (
+    "</tool_call>",
+    "</tool_calls>",
+    "</function>",
+)  # that models write without their beginning
+_AROUND = re.compile(
+    rf"(?:[\s,;}}\]]|{'|'.join(_TAGS)})*+"
+)  # what stands between calls, and closes what they stand in
 _CLOSING = "```"
 _MAX_BACKTICKS = 64  # of one run, which may go on
 _WINDOW_CHARS = 2048  # read at once: what is held is copied for each bracket
@@ -249,6 +256,8 @@ class UnmarkedCalls:
     def _after(self) -> list[Part] | None:
         """Between calls, or after the last one."""
         self._cut(_around(self._held))
+        if any(tag.startswith(self._held) for tag in _TAGS) and self._held:
+            return None
         if self._fenced and self._held and _CLOSING.startswith(self._held[:3]):
             if len(self._held) < len(_CLOSING):
                 return None
