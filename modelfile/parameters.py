@@ -15,17 +15,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from modelfile import samplers
 from modelfile.biases import MAX_BIAS, MAX_BIASES, canonical
 from modelfile.cache_types import CACHE_TYPES
 from modelfile.errors import ParameterError, UnknownParameter
+from modelfile.samplers import SAMPLERS
 
-ParameterKind = Literal["int", "float", "bool", "text", "texts", "biases", "choice"]
+ParameterKind = Literal[
+    "int", "float", "bool", "text", "texts", "ids", "biases", "samplers", "choice"
+]
 
 MAX_STOPS = 64
+MAX_BAD_WORDS = 1024
+MAX_IDS = 65_536
 MAX_STOP_BYTES = 256
 MAX_GRAMMAR_BYTES = 256 * 1024
 MAX_BREAKER_BYTES = 40  # as llama.cpp
 _INT = re.compile(r"[+-]?\d{1,20}", re.ASCII)
+_ID = re.compile(r"\d{1,10}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(\d++\.?\d*|\.\d++)([eE][+-]?\d{1,3})?", re.ASCII)
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
@@ -35,7 +42,8 @@ _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 class Parameter:
     """One row of the table. load: it shapes how the model is loaded, so that a change means a
     reload; the others shape one request. default None: decided from the model and the machine.
-    maximum of texts: bytes of each, of a text: bytes.
+    maximum of texts: bytes of each, of a text: bytes, of ids: the largest. max_items: of what
+    repeats.
     """
 
     name: str
@@ -46,11 +54,12 @@ class Parameter:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     load: bool = False
+    max_items: int = MAX_STOPS
 
     @property
     def repeats(self) -> bool:
         """It may be given several times, and all of them count."""
-        return self.kind in ("texts", "biases")
+        return self.kind in ("texts", "ids", "biases", "samplers")
 
 
 # fmt: off
@@ -147,6 +156,30 @@ _ROWS: Final = (
     Parameter("dynatemp_range", "float", "range of the dynamic temperature", 0.0, 0, 100),
     Parameter("dynatemp_exponent", "float", "exponent of the dynamic temperature", 1.0, 0.01, 100),
     Parameter(
+        "samplers", "samplers",
+        "samplers in the order in which they act, those not named do not; may be repeated",
+    ),
+    Parameter("min_tokens", "int", "tokens before an answer may end", 0, 0, 2**24),
+    Parameter(
+        "stop_token_ids", "ids", "tokens that end the answer; may be repeated", (),
+        maximum=2**31 - 1, max_items=1024,
+    ),
+    Parameter(
+        "bad_words", "texts", "texts that an answer must not contain; may be repeated", (),
+        maximum=MAX_STOP_BYTES, max_items=MAX_BAD_WORDS,
+    ),
+    Parameter(
+        "allowed_token_ids", "ids", "the only tokens that may be generated; may be repeated", (),
+        maximum=2**31 - 1, max_items=MAX_IDS,
+    ),
+    Parameter(
+        "no_repeat_ngram_size", "int", "no run of so many tokens occurs twice; 0: off", 0, 0, 1024
+    ),
+    Parameter(
+        "thinking_budget", "int", "tokens of reasoning, which is then ended; -1: no limit",
+        -1, -1, 2**24,
+    ),
+    Parameter(
         "grammar", "text", "GBNF or Lark grammar that answers must match", maximum=MAX_GRAMMAR_BYTES
     ),
     Parameter(
@@ -166,7 +199,7 @@ DEPRECATED: Final = frozenset(
 )
 
 # Options of llama.cpp's servers that would change an answer; to drop them would be to lie.
-UNSUPPORTED: Final = frozenset(("samplers", "json_schema", "lora", "n_probs"))
+UNSUPPORTED: Final = frozenset(("json_schema", "lora", "n_probs"))
 
 
 def lookup(name: str) -> Parameter | None:
@@ -200,7 +233,7 @@ def parse_value(name: str, text: str) -> Any:
         return validate(name, float(text))
     if row.kind == "bool" and text in (*_TRUE, *_FALSE):
         return text in _TRUE
-    if row.kind in ("text", "texts", "biases", "choice"):
+    if row.kind in ("text", "texts", "ids", "biases", "samplers", "choice"):
         return validate(name, text)
     raise _refusal(row, text)
 
@@ -233,8 +266,12 @@ def expected(row: Parameter) -> str:
         return f"one of {', '.join(row.choices)}"
     if row.kind == "text":
         return f"a string of 1 to {row.maximum} bytes"
+    if row.kind == "samplers":
+        return f"some of {', '.join(SAMPLERS)}"
     if row.kind == "texts":
-        return f"at most {MAX_STOPS} strings of 1 to {row.maximum} bytes"
+        return f"at most {row.max_items} strings of 1 to {row.maximum} bytes"
+    if row.kind == "ids":
+        return f"at most {row.max_items} token ids"
     if row.kind == "biases":
         return (
             f"at most {MAX_BIASES} of TOKEN=BIAS, a token's number or a text and a number from"
@@ -281,9 +318,18 @@ def _check_float(row: Parameter, value: Any) -> float | None:
 
 def _check_texts(row: Parameter, value: Any) -> tuple[str, ...] | None:
     given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list | tuple) or len(given) > MAX_STOPS:
+    if not isinstance(given, list | tuple) or len(given) > row.max_items:
         return None
     return tuple(given) if all(_is_text(row, text) for text in given) else None
+
+
+def _check_ids(row: Parameter, value: Any) -> tuple[int, ...] | None:
+    given = value if isinstance(value, list | tuple) else [value]
+    if len(given) > row.max_items:
+        return None
+    found = [int(id) if isinstance(id, str) and _ID.fullmatch(id) else id for id in given]
+    valid = all(type(id) is int and 0 <= id <= (row.maximum or 0) for id in found)
+    return tuple(found) if valid else None
 
 
 def _is_text(row: Parameter, value: Any) -> bool:
@@ -304,6 +350,8 @@ _CHECKS: Final[Mapping[str, Callable[[Parameter, Any], Any]]] = {
     "bool": lambda _row, value: value if isinstance(value, bool) else None,
     "text": lambda row, value: value if _is_text(row, value) else None,
     "texts": _check_texts,
+    "ids": _check_ids,
     "biases": lambda _row, value: canonical(value),
+    "samplers": lambda _row, value: samplers.canonical(value),
     "choice": lambda row, value: value if value in row.choices else None,
 }

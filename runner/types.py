@@ -52,6 +52,16 @@ class SamplingParams:
     # dry_breakers: the same as tokens, found by the worker: the first one and what follows it
     dynatemp_range: float = 0.0  # the temperature moves so far both ways; 0.0: fixed
     dynatemp_exponent: float = 1.0  # how it follows the entropy
+    samplers: tuple[str, ...] | None = None  # those that act, in their order; None: all, in ours
+    sampled_penalties: bool = False  # presence and frequency count all that was sampled, only that
+    min_tokens: int = 0  # of the answer, before which nothing ends it
+    stop_token_ids: tuple[int, ...] = ()  # end the answer, beside the vocabulary's own end tokens
+    end_token_ids: tuple[int, ...] = ()  # both kinds, where min_tokens needs them: by the worker
+    allowed_token_ids: tuple[int, ...] = ()  # no others may be generated; none: all may
+    bad_words: tuple[str, ...] = ()  # the worker makes banned_runs of them
+    banned_runs: tuple[tuple[int, ...], ...] = ()  # runs of tokens that must not be generated
+    no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice; 0: off
+    thinking_budget: int = -1  # tokens of reasoning before it is ended; -1: no limit
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, added to its logit)
     text_bias: tuple[tuple[str, float], ...] = ()  # the worker makes logit_bias of it
     seed: int | None = None  # None: a fresh one for each request
@@ -78,6 +88,16 @@ class Grammar:
     head: str | None = None
     markers: tuple[str, ...] = ()
     schemas: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningLimit:
+    """How reasoning is ended that has had its budget. opening: what it begins with; end: what the
+    model ends it with; closing: what is written to end it, end included."""
+
+    opening: str
+    end: str
+    closing: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +194,13 @@ class GenerateRequest:
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     grammar: Grammar | None = None
+    reasoning_limit: ReasoningLimit | None = None  # with sampling.thinking_budget
     context_length: int | None = None  # None: the limit the model was loaded with
     trained_context: int | None = None  # the longest one that the model can have, for errors
     context_shift: bool = False  # n_keep shall be the model's
     n_keep: int | None = None
     logit_bias: Mapping[str, float] = field(default_factory=dict)  # by token ids, unchecked
+    sampled_penalties: bool = False  # see SamplingParams
     logprobs: int | None = None  # alternatives for each token; None: off
     prompt_logprobs: int | None = None  # the same of the prompt
     return_tokens: bool = False  # the last delta has all tokens, without the end token

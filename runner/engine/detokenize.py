@@ -51,12 +51,16 @@ class TokenText:
 
 class TokenTexts(dict[int, TokenText]):
     """The tokens seen so far: one dictionary look-up where the tokenizer would cost several
-    native calls. Of control tokens only those whose text is in kept have one."""
+    native calls. Of control tokens only those whose text is in kept have one. ends: end tokens
+    beside the vocabulary's own."""
 
-    def __init__(self, tokenizer: Tokenizer, kept: Collection[str] = ()) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, kept: Collection[str] = (), ends: Collection[int] = ()
+    ) -> None:
         super().__init__()
         self._tokenizer = tokenizer
         self._kept = kept
+        self._ends = frozenset(ends)
 
     def name(self, token: int) -> bytes:
         """The bytes that a token stands for, or is called by if it is a control token."""
@@ -71,7 +75,7 @@ class TokenTexts(dict[int, TokenText]):
             text = piece.decode("utf-8")
         except UnicodeDecodeError:
             text = None
-        is_end = self._tokenizer.is_end(token)
+        is_end = token in self._ends or self._tokenizer.is_end(token)
         delta = None if text is None or is_end else Delta(text, 1)
         entry = self[token] = TokenText(piece, text, is_end, delta)
         return entry

@@ -129,7 +129,7 @@ class Engine:
         matcher: GrammarMatcher | None = None,
         parts: ImageParts | None = None,
     ) -> None:
-        """Queue a request whose prompt is tokens. matcher: of its grammar, at the beginning.
+        """Queue a request whose prompt is tokens. matcher: of the answer, at its beginning.
         parts: of the images that tokens name (runner.engine.images). Raises InvalidRequest,
         ContextOverflow, Conflict; then nothing has changed."""
         if request.id in self._sequences:
@@ -142,7 +142,8 @@ class Engine:
             finish = Finish("length", usage, limit="num_predict")
             self._ready.append((request.id, Delta("", 0, finish=finish)))
             return
-        texts = self._texts_with(request.kept_special_tokens)
+        kept, ends = request.kept_special_tokens, request.sampling.stop_token_ids
+        texts = TokenTexts(self._tokenizer, kept, ends) if ends else self._texts_with(kept)
         sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, texts)
         sequence.images, sequence.matcher = images, matcher
         keep = request.n_keep

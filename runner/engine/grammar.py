@@ -38,6 +38,7 @@ class LlguidanceMatcher:
     """
 
     __slots__ = ("_left_s", "_mask", "_matcher", "_param", "_pool", "complete")
+    ends_answer = True
 
     def __init__(self, matcher: LLMatcher, pool: ThreadPoolExecutor, param: str) -> None:
         self._matcher = matcher

@@ -10,7 +10,8 @@ A token is chosen from the logits [vocabulary] of the last position, in this ord
  2. penalties    over the last repeat_last_n tokens of history (prompt and output together;
                  0: none, -1: all of it). For a token that occurs n > 0 times there:
                  logit = logit * repeat_penalty if logit <= 0, else logit / repeat_penalty; then
-                 logit -= n * frequency_penalty + presence_penalty.
+                 logit -= n * frequency_penalty + presence_penalty. With sampled_penalties, n of
+                 these two counts all of the output and nothing of the prompt.
  3. dry          runs of tokens that history repeats are penalised: see runner/engine/dry.py.
                  dry_multiplier 0: off.
  4. greedy       temperature <= 0: the highest logit wins and nothing below runs.
@@ -33,9 +34,12 @@ A token is chosen from the logits [vocabulary] of the last position, in this ord
                  low + (high - low) * (H / log n) ** dynatemp_exponent; not with mirostat.
 13. draw         one token from the softmax of what is left.
 
+samplers names those of 6 to 12 that run, in another order; the others do not, and each computes
+with what the ones before it made of the logits, heated ones too.
+
 Every filter leaves at least one token, and each computes its softmax anew over the tokens that
-the filters before it left, at temperature 1. This is llama.cpp's default chain with
-logit_bias before it.
+the filters before it left, at temperature 1 unless samplers says otherwise. This is llama.cpp's
+default chain with logit_bias before it.
 
 Mirostat (Basu et al., 2020) draws from the softmax at the temperature, cut to the tokens whose
 surprise fits its state mu, in bits, which is 2 * mirostat_tau at first: see surprise_limit. After
@@ -98,10 +102,28 @@ def distribution(
         result[int(np.argmax(adjusted))] = 1.0
         return result
     ids = candidates(adjusted, params)
+    if params.samplers is not None and not params.mirostat:
+        return _in_order(adjusted, params)
     chance = params.xtc_probability if not params.mirostat else 0.0
     for kept, share in ((ids, 1 - chance), (xtc(ids, adjusted[ids], params), chance)):
         if share > 0:
             result[kept] += share * softmax(_heated(adjusted[kept], params))
+    return result
+
+
+def _in_order(adjusted: Logits, params: SamplingParams) -> Logits:
+    """The probability of every token where params.samplers are to run."""
+    result = np.zeros(len(adjusted))
+    for acts, share in ((False, 1 - params.xtc_probability), (True, params.xtc_probability)):
+        ids = by_logit(adjusted)
+        logits = adjusted[ids]
+        for name in params.samplers or ():
+            if name == "temperature":
+                logits = _heated(logits, params)
+            elif name != "xtc" or acts:
+                kept = _BY_NAME[name](np.arange(len(ids)), logits, params)
+                ids, logits = ids[kept], logits[kept]
+        result[ids] += share * softmax(logits)
     return result
 
 
@@ -117,15 +139,22 @@ def logprobs(
     return float(nats[token]), tuple((int(id), float(nats[id])) for id in best)
 
 
-def adjust(logits: NDArray[np.floating], params: SamplingParams, history: Sequence[int]) -> Logits:
-    """Steps 1 to 3: a copy of logits with bias and penalties."""
+def adjust(
+    logits: NDArray[np.floating],
+    params: SamplingParams,
+    history: Sequence[int],
+    prompt_tokens: int = 0,
+) -> Logits:
+    """Steps 1 to 3: a copy of logits with bias and penalties. prompt_tokens: of history."""
     result = np.array(logits, dtype=np.float64)
     for token, bias in params.logit_bias:
         result[token] += bias
-    tokens, counts = np.unique(penalty_window(params, history), return_counts=True)
-    at = result[tokens]
-    at = np.where(at <= 0, at * params.repeat_penalty, at / params.repeat_penalty)
-    result[tokens] = at - counts * params.frequency_penalty - params.presence_penalty
+    window = penalty_window(params, history)
+    at = result[tokens := np.unique(window)]
+    result[tokens] = np.where(at <= 0, at * params.repeat_penalty, at / params.repeat_penalty)
+    counted = history[prompt_tokens:] if params.sampled_penalties else window
+    tokens, counts = np.unique(np.asarray(counted, dtype=np.int64), return_counts=True)
+    result[tokens] -= counts * params.frequency_penalty + params.presence_penalty
     for token, amount in dry_penalties(params, history).items():
         result[token] -= amount
     return result
@@ -251,3 +280,4 @@ def min_p(ids: Ids, logits: Logits, params: SamplingParams) -> Ids:
 
 
 FILTERS: tuple[Filter, ...] = (top_n_sigma, top_k, typical_p, top_p, min_p)
+_BY_NAME: dict[str, Filter] = {each.__name__: each for each in (*FILTERS, xtc)}

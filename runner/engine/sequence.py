@@ -38,7 +38,13 @@ FOREMOST = -(1 << 40)  # before every priority that a request may have
 class GrammarMatcher(TokenMask, Protocol):
     """How far an answer has come in its grammar."""
 
-    complete: bool  # nothing may follow
+    @property
+    def complete(self) -> bool:
+        """Whether nothing may follow."""
+
+    @property
+    def ends_answer(self) -> bool:
+        """Whether an end token ends the answer also where the request ignores them."""
 
     def accept(self, token: int) -> None:
         """Go on by a token that is no end of the answer. Raises InvalidRequest when the grammar
@@ -203,12 +209,12 @@ class Sequence:
 
     def _push_with_care(self, sampled: SampledToken, entry: TokenText, now_s: float) -> Delta:
         logprobs = () if sampled.logprob is None else (_logprob(sampled, self._texts),)
-        if entry.is_end and (self.matcher is not None or not self.ignore_end):
+        if entry.is_end and self._ends(sampled.token):
             return self._end("", "stop", logprobs, now_s)
         if self.matcher is not None:
             self.matcher.accept(sampled.token)
         text = self.detokenizer.push(entry.piece)
-        if self.stops is not None:
+        if self.stops is not None and self.output_tokens > self.params.min_tokens:
             text = self.stops.push(text)
             if self.stops.matched is not None:
                 finish = self._finish("stop", now_s, self.stops.matched)
@@ -220,6 +226,12 @@ class Sequence:
             if (over and not (self.shift and self.shift.allows(self.tokens))) or self._looped():
                 return self._end(text, "length", logprobs, now_s)
         return Delta(text, 1, logprobs)
+
+    def _ends(self, token: int) -> bool:
+        """Whether an end token ends the answer."""
+        if not self.ignore_end or (self.matcher is not None and self.matcher.ends_answer):
+            return True
+        return token in self.params.stop_token_ids
 
     def _looped(self) -> bool:
         """Whether the answer, so far as it stands in one piece, only repeats itself."""
@@ -312,8 +324,9 @@ class Sequence:
 
 
 def _penalised(params: SamplingParams) -> bool:
-    neutral = (params.repeat_penalty, params.presence_penalty, params.frequency_penalty)
-    return neutral != (1.0, 0.0, 0.0)
+    """Whether tokens of the prompt count."""
+    counts = params.presence_penalty != 0.0 or params.frequency_penalty != 0.0
+    return params.repeat_penalty != 1.0 or (counts and not params.sampled_penalties)
 
 
 def _logprob(sampled: SampledToken, texts: TokenTexts) -> TokenLogprob:

@@ -57,6 +57,7 @@ def generation_options(
     *,
     logit_bias: tuple[tuple[int, float], ...] = (),
     logprobs: int | None = None,
+    sampled_penalties: bool = False,
 ) -> GenerationOptions:
     """The options of one answer. given is checked; its stop strings are added to the
     Modelfile's, which usually mark the end of a turn and must not leak into an answer."""
@@ -71,6 +72,7 @@ def generation_options(
         logit_bias=(*by_id, *logit_bias),
         text_bias=tuple((text, bias) for text, bias in biased if isinstance(text, str)),
         logprobs=logprobs,
+        sampled_penalties=sampled_penalties,
     )
     return GenerationOptions(
         sampling=sampling,

@@ -15,7 +15,7 @@ from runner.chat.tools.call_grammar import MAX_CALLS, grammar_of_calls, offered_
 from runner.errors import Unsupported
 from runner.models.capabilities import template_capabilities
 from runner.models.lease import Lease
-from runner.types import Grammar, ToolChoice
+from runner.types import GenerateRequest, Grammar, ReasoningLimit, ToolChoice
 
 
 def reasoning_tags(lease: Lease) -> tuple[str, str] | None:
@@ -24,6 +24,26 @@ def reasoning_tags(lease: Lease) -> tuple[str, str] | None:
     if written is not None:
         return written[0].strip(), written[1].strip()
     return reasoning_tags_of(lease.template, lease.bundle.parser)
+
+
+def reasoning_limit(lease: Lease, request: GenerateRequest) -> ReasoningLimit | None:
+    """How the reasoning of the answer to a completed request is ended; None: there is none. Raises
+    Unsupported where the model's way is not known."""
+    family = family_of(lease.template, lease.bundle.parser)
+    if family is not None and family.headers is not None:
+        opening, end = family.headers.reasoning
+        header = "" if request.tools else family.headers.text
+        return ReasoningLimit(opening, end.partition(">")[0] + ">", end + header)
+    tags = reasoning_tags(lease)
+    if tags is not None:
+        return ReasoningLimit(tags[0], tags[1], tags[1])
+    if lease.capabilities.thinking:
+        raise Unsupported(
+            f"{lease.bundle.name.short}: how this model ends its reasoning is not known well enough"
+            " to limit it; leave the thinking budget out",
+            param="thinking_budget",
+        )
+    return None
 
 
 def after_reasoning(

@@ -21,7 +21,12 @@ from runner.models.capabilities import template_capabilities
 from runner.models.delta_stream import DeltaStream
 from runner.models.lease import Lease
 from runner.models.options import generation_options, stop_strings
-from runner.server.answer_grammar import after_reasoning, grammar_of_tools, reasoning_tags
+from runner.server.answer_grammar import (
+    after_reasoning,
+    grammar_of_tools,
+    reasoning_limit,
+    reasoning_tags,
+)
 from runner.server.caller import current_caller
 from runner.server.images import require_vision, without_placeholders
 from runner.server.leases import (
@@ -34,7 +39,14 @@ from runner.server.request_body import MAX_BODY_BYTES, MAX_MESSAGES
 from runner.server.request_log import current_record
 from runner.server.services import Services
 from runner.turns import take_turn
-from runner.types import THINK_LEVELS, GenerateRequest, Grammar, Infill, Message
+from runner.types import (
+    THINK_LEVELS,
+    GenerateRequest,
+    Grammar,
+    Infill,
+    Message,
+    ReasoningLimit,
+)
 
 MAX_LOGIT_BIAS = 1024
 MAX_SEQUENCES = 128
@@ -166,6 +178,7 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         request.options,
         logit_bias=_logit_bias(request.logit_bias, lease.worker.info.vocabulary),
         logprobs=request.logprobs,
+        sampled_penalties=request.sampled_penalties,
     )
     return replace(
         completed,
@@ -174,6 +187,7 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         max_tokens=options.max_tokens,
         stop=(*options.stop, *_infill_ends(completed)),
         grammar=_grammar(lease, request, completed),
+        reasoning_limit=_reasoning_limit(lease, completed, options.sampling.thinking_budget),
         context_length=lease.context_length,
         trained_context=lease.resident.trained_context,
         n_keep=_n_keep(lease, request) if request.context_shift else None,
@@ -183,6 +197,20 @@ def _completed(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         client=current_caller().share,
         cache_salt=cache_salt(lease, request.cache_salt),
         public_messages=_public_messages(request, completed),
+    )
+
+
+def _reasoning_limit(lease: Lease, request: GenerateRequest, budget: int) -> ReasoningLimit | None:
+    """How reasoning of more than budget tokens is ended; -1: it is not. Raises Unsupported."""
+    if budget < 0:
+        return None
+    if _is_chat(request):
+        return reasoning_limit(lease, request)
+    if "thinking_budget" not in request.options:
+        return None
+    raise Unsupported(
+        "thinking_budget: a text that is continued has no reasoning to end; send messages",
+        param="thinking_budget",
     )
 
 

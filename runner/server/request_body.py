@@ -6,7 +6,7 @@ Knows no connection and no surface.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, from_json, to_json
@@ -15,6 +15,7 @@ from runner.errors import InvalidRequest
 from runner.server.body_budget import BodyMemory
 from runner.server.errors import HttpError
 from runner.server.json_bounds import JsonBounds
+from runner.server.refused_fields import Refusals, refuse_fields
 from runner.turns import LARGE_BYTES, mark_large, take_turn
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -64,8 +65,10 @@ def _fail_fast(schema: Any) -> None:
 
 
 class WireModel(BaseModel):
-    """The base of what clients send: exact types, no NaN; unknown fields are ignored."""
+    """The base of what clients send: exact types, no NaN. refused: the fields that are known and
+    not honoured; unknown ones are ignored."""
 
+    refused: ClassVar[Refusals] = {}
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
     @classmethod
@@ -101,6 +104,7 @@ def parse_object(body: bytes | bytearray) -> dict[str, Any]:
 
 def validate(value: dict[str, Any], model: type[WireT]) -> WireT:
     """value as model. Raises InvalidRequest, Unsupported naming the field."""
+    refuse_fields(value, model.refused, own=model.model_fields)
     try:
         parsed = model.model_validate(value)
     except ValidationError as error:

@@ -15,6 +15,7 @@ from runner.backends.backend import ImagePart, TooManyTokens
 from runner.backends.turns import pause
 from runner.engine.admission import input_overflow, prompt_overflow
 from runner.engine.sequence import GrammarMatcher
+from runner.engine.token_constraint import constrains
 from runner.errors import InvalidRequest
 from runner.types import GenerateRequest
 from runner.worker.images import images_in, images_of
@@ -24,6 +25,7 @@ from runner.worker.prompts import inputs_to_tokens
 from runner.worker.public_prefix import PublicPrefixes
 from runner.worker.rerank_input import rerank_tokens
 from runner.worker.text_replies import Frame, text_reply
+from runner.worker.token_constraints import with_token_constraint
 from runner.worker.truncation import EncodedPrompt, fit_prompt, n_keep_tokens
 from runner.worker.turns import Turns
 
@@ -56,15 +58,18 @@ class Preparation:
         self, request: GenerateRequest
     ) -> tuple[GenerateRequest, EncodedPrompt, GrammarMatcher | None]:
         """The request with its sampling, what of it stays in a shifted context and what others may
-        know, its prompt, and the matcher of its grammar. Raises HearthError."""
+        know, its prompt, and what its answer must match. Raises HearthError."""
         await self.read_images(request)
         size = _characters(request)
         request, prompt = await self._prompt(_encode, request, self._prefixes, size=size)
         prompt = await self._with_images(request, prompt)
-        if request.grammar is None:
-            return request, prompt, None
-        compile_ = self._runtime.grammars.matcher
-        return request, prompt, await self._grammars.run(compile_, request, prompt)
+        matcher: GrammarMatcher | None = None
+        if request.grammar is not None:
+            compile_ = self._runtime.grammars.matcher
+            matcher = await self._grammars.run(compile_, request, prompt)
+        if request.reasoning_limit is not None or constrains(request.sampling):
+            matcher = await self._prompt(_constrained, request, prompt, matcher, size=size)
+        return request, prompt, matcher
 
     async def embedding(self, inputs: Sequence[Any], truncate: bool) -> list[list[int]]:
         """The tokens of inputs to embed; of longer ones than the model takes the first, where they
@@ -130,6 +135,16 @@ def _encode(
     return dataclasses.replace(
         request, sampling=sampling, n_keep=keep, public_tokens=public
     ), prompt
+
+
+def _constrained(
+    runtime: ModelRuntime,
+    request: GenerateRequest,
+    prompt: EncodedPrompt,
+    matcher: GrammarMatcher | None,
+) -> GrammarMatcher | None:
+    tokenizer, vocabulary = runtime.model.tokenizer, runtime.engine.capacity.vocabulary
+    return with_token_constraint(request, prompt, matcher, tokenizer, vocabulary)
 
 
 def _characters(request: GenerateRequest) -> int:

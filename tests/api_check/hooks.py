@@ -15,11 +15,11 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 # Their schemas say "any": nearly all that is generated is refused before a model is asked.
 _OPEN = ("keep_alive", "options", "response_format", "structured_outputs", "json_schema",
          "grammar", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "format",
-         "tool_choice", "chat_template", "chat_template_kwargs", "functions", "function_call",
+         "tool_choice", "chat_template", "chat_template_kwargs",
          "audio", "modalities", "conversation", "context_management", "images",
-         "top_logprobs", "best_of", "template", "context", "web_search_options", "use_beam_search",
+         "top_logprobs", "best_of", "template", "context", "samplers", "no_repeat_ngram_size",
          "min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids", "mcp_servers",
-         "include_stop_str_in_output", "truncate_prompt_tokens", "container")  # fmt: skip
+         "thinking_budget", "container")  # fmt: skip
 _BUNDLED = "ember:latest"  # an echo model has no perplexity
 
 

@@ -29,6 +29,11 @@ _SEED_COUNT = 0xFFFFFFFF
 # already has all of the probability.
 MIN_TEMPERATURE = 1e-6
 
+# exp(-80) is the least that a float32 softmax tells from 0; log(0) would spoil the entropy
+NEGLIGIBLE_NATS = 80.0
+
+MIN_LOGIT = float(np.finfo(np.float32).min)  # banned tokens, at -inf, are below it
+
 _MIROSTAT_RANKS = 100  # of version 1, as in its paper
 
 
@@ -72,12 +77,20 @@ def active_steps(params: SamplingParams) -> tuple[str, ...]:
     """The names of the steps that the request has, in their order."""
     if params.mirostat:
         return ("mirostat",)
+    if params.samplers is not None:
+        return ("ordered",)
     return tuple(name for name, step in STEPS.items() if step.active(params))
 
 
 def seed_of(params: SamplingParams) -> int:
     """The request's seed, as llama.cpp takes it; a fresh one where it has none."""
     return secrets.randbelow(_SEED_COUNT) if params.seed is None else params.seed % _SEED_COUNT
+
+
+def _temperature(params: SamplingParams) -> Any:
+    temperature = max(params.temperature, MIN_TEMPERATURE)
+    spread, exponent = max(0.0, params.dynatemp_range), params.dynatemp_exponent
+    return native.llama_sampler_init_temp_ext(temperature, spread, exponent)
 
 
 class CandidateArray:
@@ -110,6 +123,14 @@ class CandidateArray:
         left = self._data[begin : begin + self._array.size]
         return left["id"].copy(), left["p"].copy()
 
+    def cut(self, floor: Callable[[NDArray[np.float32]], float]) -> None:
+        """Leave those whose logits are at least floor of the finite logits that are left."""
+        begin = self._start()
+        left = self._data[begin : begin + self._array.size]
+        finite = left["logit"] >= MIN_LOGIT
+        kept = left[finite & (left["logit"] >= floor(left["logit"][finite]))]
+        self.fill(kept["id"].copy(), kept["logit"].copy(), ordered=self._array.sorted)
+
     def _start(self) -> int:
         """Where the candidates that are left begin: xtc moves the pointer on."""
         address = ctypes.cast(self._array.data, ctypes.c_void_p).value or 0
@@ -117,33 +138,82 @@ class CandidateArray:
 
 
 class SamplerChain:
-    """The native samplers of one request: some of STEPS, temperature and the draw, or mirostat."""
+    """Native samplers of one request, one after the other."""
 
-    def __init__(self, params: SamplingParams, steps: Sequence[str], vocabulary: int) -> None:
-        """steps: those of STEPS that llama.cpp does here."""
+    def __init__(self, samplers: Sequence[Any]) -> None:
+        """Takes them over."""
         settings = native.llama_sampler_chain_default_params()
         settings.no_perf = True
         self._handle = native.llama_sampler_chain_init(settings)
         self.close: Callable[[], object] = weakref.finalize(
             self, native.llama_sampler_free, self._handle
         )
-        for sampler in _samplers(params, steps, vocabulary):
+        for sampler in samplers:
             native.llama_sampler_chain_add(self._handle, sampler)
+
+    def apply(self, candidates: CandidateArray) -> None:
+        """Filter the candidates in place."""
+        native.llama_sampler_apply(self._handle, candidates.reference)
 
     def draw(self, candidates: CandidateArray) -> int:
         """Filter the candidates in place and draw one token id."""
-        native.llama_sampler_apply(self._handle, candidates.reference)
+        self.apply(candidates)
         return candidates.selected()
 
 
-def _samplers(params: SamplingParams, steps: Sequence[str], vocabulary: int) -> list[Any]:
-    temperature = max(params.temperature, MIN_TEMPERATURE)
+def drawing_chain(params: SamplingParams, steps: Sequence[str], vocabulary: int) -> SamplerChain:
+    """Those of STEPS that llama.cpp does here, temperature and the draw, or mirostat."""
     if params.mirostat:
-        return [native.llama_sampler_init_temp(temperature), _mirostat(params, vocabulary)]
+        heat = native.llama_sampler_init_temp(max(params.temperature, MIN_TEMPERATURE))
+        return SamplerChain([heat, _mirostat(params, vocabulary)])
     filters = [create(params) for name in steps if (create := STEPS[name].create)]
-    spread, exponent = max(0.0, params.dynatemp_range), params.dynatemp_exponent
-    heat = native.llama_sampler_init_temp_ext(temperature, spread, exponent)
-    return [*filters, heat, native.llama_sampler_init_dist(seed_of(params))]
+    return SamplerChain([*filters, _temperature(params), _drawing(params)])
+
+
+def _drawing(params: SamplingParams) -> Any:
+    return native.llama_sampler_init_dist(seed_of(params))
+
+
+class OrderedChain:
+    """What params.samplers names, in its order, and the draw.
+
+    llama.cpp's top_n_sigma leaves tokens at -inf, and its typical_p makes NaN of those: what is out
+    goes before.
+    """
+
+    def __init__(self, params: SamplingParams) -> None:
+        self._params = params
+        self._parts: list[tuple[str, SamplerChain]] = []
+        for name in params.samplers or ():
+            if name == "temperature":
+                self._parts.append((name, SamplerChain([_temperature(params)])))
+            elif name == "top_k":
+                top_k = native.llama_sampler_init_top_k(params.top_k)
+                self._parts.append((name, SamplerChain([top_k])))
+            elif (create := STEPS[name].create) is not None:
+                active = STEPS[name].active(params)
+                self._parts.append((name, SamplerChain([create(params)] if active else [])))
+            else:
+                self._parts.append((name, SamplerChain([])))
+        self._parts.append(("draw", SamplerChain([_drawing(params)])))
+
+    def draw(self, candidates: CandidateArray) -> int:
+        """See SamplerChain."""
+        sigmas = self._params.top_n_sigma
+        for name, chain in self._parts:
+            if name == "typical_p":
+                candidates.cut(lambda logits: float(logits.max()) - NEGLIGIBLE_NATS)
+            elif name == "top_n_sigma" and sigmas > 0:
+                candidates.cut(
+                    lambda logits: float(logits.max()) - sigmas * logits.std(dtype=np.float64)
+                )
+            chain.apply(candidates)
+        return candidates.selected()
+
+    def close(self) -> None:
+        """Give native memory back. Calling it twice is allowed."""
+        for _, chain in self._parts:
+            chain.close()
 
 
 def _mirostat(params: SamplingParams, vocabulary: int) -> Any:

@@ -7,7 +7,7 @@ nothing of the filters that follow.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from runner.backends.host_sampling.dry import create_dry
 from runner.backends.host_sampling.logits import Logits
 from runner.types import SamplingParams
+
+Penalty = Callable[[Logits, NDArray[np.float32]], Logits]  # (logits, counts) -> logits
 
 
 class PenaltyWindow:
@@ -58,19 +60,22 @@ class LogitAdjustment:
         self._repeat = np.float32(params.repeat_penalty)
         self._presence = np.float32(params.presence_penalty)
         self._frequency = np.float32(params.frequency_penalty)
+        self._sampled = PenaltyWindow(None) if _counts_sampled(params) else None
         self._window = _window(params)
         self._dry = create_dry(params)
 
     @property
     def active(self) -> bool:
         """False: apply would change nothing, whatever the history."""
-        looks_back = self._window is not None or self._dry is not None
-        return bool(len(self._biased)) or looks_back
+        windows = (self._sampled, self._window, self._dry)
+        return bool(len(self._biased)) or any(window is not None for window in windows)
 
-    def accept(self, tokens: Sequence[int]) -> None:
+    def accept(self, tokens: Sequence[int], *, sampled: bool) -> None:
         """Let the penalties see more tokens of the history."""
         if self._window is not None:
             self._window.extend(tokens)
+        if self._sampled is not None and sampled:
+            self._sampled.extend(tokens)
         if self._dry is not None:
             self._dry.extend(tokens)
 
@@ -79,18 +84,24 @@ class LogitAdjustment:
         """Inside the block, logits [vocabulary] are adjusted; after it they are as before."""
         raw_biased = logits[self._biased]
         logits[self._biased] += self._bias
-        with self._penalties(logits), self._dry_penalties(logits):
+        with (
+            self._penalties(logits, self._window, self._penalised),
+            self._penalties(logits, self._sampled, self._less_counted),
+            self._dry_penalties(logits),
+        ):
             yield
         logits[self._biased] = raw_biased
 
     @contextmanager
-    def _penalties(self, logits: Logits) -> Iterator[None]:
-        if self._window is None:
+    def _penalties(
+        self, logits: Logits, window: PenaltyWindow | None, penalised: Penalty
+    ) -> Iterator[None]:
+        if window is None:
             yield
             return
-        tokens, counts = self._window.counts()
+        tokens, counts = window.counts()
         before = logits[tokens]
-        logits[tokens] = self._penalised(before, counts)
+        logits[tokens] = penalised(before, counts)
         yield
         logits[tokens] = before
 
@@ -106,17 +117,25 @@ class LogitAdjustment:
         logits[tokens] = before
 
     def _penalised(self, logits: Logits, counts: NDArray[np.float32]) -> Logits:
-        scaled = np.where(logits <= 0, logits * self._repeat, logits / self._repeat)
-        result: Logits = scaled - counts * self._frequency - self._presence
+        scaled: Logits = np.where(logits <= 0, logits * self._repeat, logits / self._repeat)
+        return scaled if self._sampled is not None else self._less_counted(scaled, counts)
+
+    def _less_counted(self, logits: Logits, counts: NDArray[np.float32]) -> Logits:
+        result: Logits = logits - counts * self._frequency - self._presence
         return result
 
 
+def _counts(params: SamplingParams) -> bool:
+    """Whether it matters how often a token occurred."""
+    return params.presence_penalty != 0.0 or params.frequency_penalty != 0.0
+
+
+def _counts_sampled(params: SamplingParams) -> bool:
+    return params.sampled_penalties and _counts(params)
+
+
 def _window(params: SamplingParams) -> PenaltyWindow | None:
-    neutral = (
-        params.repeat_penalty == 1.0
-        and params.presence_penalty == 0.0
-        and params.frequency_penalty == 0.0
-    )
-    if neutral or params.repeat_last_n == 0:
+    counts = _counts(params) and not params.sampled_penalties
+    if (params.repeat_penalty == 1.0 and not counts) or params.repeat_last_n == 0:
         return None
     return PenaltyWindow(params.repeat_last_n if params.repeat_last_n > 0 else None)

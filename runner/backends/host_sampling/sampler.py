@@ -17,11 +17,15 @@ import numpy as np
 
 from runner.backends.backend import Sampler
 from runner.backends.host_sampling.chain import (
+    MIN_LOGIT,
     MIN_TEMPERATURE,
+    NEGLIGIBLE_NATS,
     STEPS,
     CandidateArray,
+    OrderedChain,
     SamplerChain,
     active_steps,
+    drawing_chain,
     seed_of,
 )
 from runner.backends.host_sampling.logits import Logits, TokenIds
@@ -30,11 +34,6 @@ from runner.backends.host_sampling.penalties import LogitAdjustment
 from runner.backends.host_sampling.top_k import top_k_ids
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
-
-# exp(-80) is the least that a float32 softmax tells from 0; log(0) would spoil the entropy
-_NEGLIGIBLE_NATS = 80.0
-
-_MIN_LOGIT = float(np.finfo(np.float32).min)  # banned tokens, at -inf, are below it
 
 TokenPicker = Callable[[Logits, int], int]  # (logits, id of the highest) -> id of the chosen token
 
@@ -53,7 +52,7 @@ class HostSampler(Sampler):
         )
 
     def accept(self, tokens: Sequence[int]) -> None:
-        self._adjustment.accept(tokens)
+        self._adjustment.accept(tokens, sampled=False)
 
     def choose(self, logits: Logits) -> int | None:
         """The next token from logits [vocabulary], accepted; None when they hold NaN or leave
@@ -63,7 +62,7 @@ class HostSampler(Sampler):
         with self._adjustment.apply(logits):
             token = self._choose(logits)
         if token is not None:
-            self._adjustment.accept((token,))
+            self._adjustment.accept((token,), sampled=True)
         return token
 
     def _choose(self, logits: Logits) -> int | None:
@@ -75,7 +74,8 @@ class HostSampler(Sampler):
     @property
     def needs_all_logits(self) -> bool:
         """Whether more than the logits of the allowed tokens counts."""
-        return self._adjustment.active or self.params.mirostat > 0
+        params = self.params
+        return self._adjustment.active or params.mirostat > 0 or params.samplers is not None
 
     def choose_among(self, logits: Logits, ids: TokenIds) -> int | None:
         """As choose, where only the tokens ids, ascending, may be chosen: the same token as with
@@ -118,13 +118,17 @@ class _ShortlistDraw:
         self._offset = _min_logit_offset(params, steps)
         self._candidates = candidates
         chained = steps if self._top_p is None else steps[1:]
-        self._chain = SamplerChain(params, chained, candidates.capacity)
+        self._chain: SamplerChain | OrderedChain
+        if params.samplers is None or params.mirostat:
+            self._chain = drawing_chain(params, chained, candidates.capacity)
+        else:
+            self._chain = OrderedChain(params)
 
     def __call__(self, logits: Logits, best: int) -> int:
         peak = float(logits[best])
-        floor = np.float32(max(peak + self._offset, _MIN_LOGIT))
+        floor = np.float32(max(peak + self._offset, MIN_LOGIT))
         if self._sigmas > 0:
-            deviation = float(logits[logits >= _MIN_LOGIT].std(dtype=np.float64))
+            deviation = float(logits[logits >= MIN_LOGIT].std(dtype=np.float64))
             floor = max(floor, np.float32(peak - self._sigmas * deviation))
         ids = self._shortlist(logits, peak, floor)
         values = logits[ids]
@@ -150,7 +154,7 @@ def _min_logit_offset(params: SamplingParams, steps: tuple[str, ...]) -> float:
     decides; this only spares it tokens that its first filter would drop."""
     first = next((name for name in steps if name in STEPS and STEPS[name].create), None)
     if first == "typical_p":
-        return -_NEGLIGIBLE_NATS
+        return -NEGLIGIBLE_NATS
     if first == "min_p":
         return math.log(min(params.min_p, 1.0)) - 1e-3
     return -math.inf

@@ -25,17 +25,16 @@ from runner.types import Delta
 async def messages(http: HttpRequest, body: MessagesRequest) -> MessagesResponse | None:
     """Answer a conversation."""
     request = body.generate_request(await in_steps(messages_of, body))
-    stops = body.stop_sequences or []
     async with http.cancelled_on_disconnect(), prepare(http.services, request) as generation:
         (parser,) = generation.parsers(call_deltas=bool(body.stream))
         if body.stream:
             prompt_tokens = await generation.count_prompt()
-            renderer = MessageRenderer(body.model, parser, stops, prompt_tokens)
+            renderer = MessageRenderer(body, parser, prompt_tokens)
             await send_stream(http, generation.start(), renderer)
             return None
         (answer,) = await collect(generation.start(), 1)
         parts = parse_delta(parser, Delta(answer.text, finish=answer.finish))
-        return message(body.model, answer, parts, stops)
+        return message(body, answer, parts)
 
 
 @route("POST", "/v1/messages/count_tokens", scope="inference")

@@ -16,6 +16,7 @@ from runner.server.anthropic.answers import (
     MessageHead,
     MessagesResponse,
 )
+from runner.server.anthropic.wire import MessagesRequest
 from runner.server.ids import new_id
 from runner.server.sse import EVENT_STREAM
 from runner.server.stream import Deltas, GeneratedSequence, StreamRenderer
@@ -23,21 +24,26 @@ from runner.types import Finish, ToolCall
 
 
 def message(
-    model: str, answer: GeneratedSequence, parts: OutputDelta, stops: list[str]
+    body: MessagesRequest, answer: GeneratedSequence, parts: OutputDelta
 ) -> MessagesResponse:
-    """A whole answer. stops: those that the request itself named."""
+    """A whole answer."""
     blocks: list[dict[str, Any]] = []
     if parts.reasoning:
-        blocks.append({"type": "thinking", "thinking": parts.reasoning, "signature": ""})
+        shown = "" if body.hides_thinking else parts.reasoning
+        blocks.append({"type": "thinking", "thinking": shown, "signature": ""})
     if parts.content:
         blocks.append({"type": "text", "text": parts.content})
     blocks += [{**_tool_use(call), "input": json.loads(call.arguments)} for call in parts.calls]
     if parts.cut_call is not None:  # as Anthropic has it: the block is there, its input is not
         blocks.append({**_tool_use(parts.cut_call), "input": {}})
     return {
-        **_head(model),
+        **_head(body.model),
         "content": blocks,
-        **_ending(answer.finish, bool(parts.calls) and parts.cut_call is None, stops),
+        **_ending(
+            answer.finish,
+            bool(parts.calls) and parts.cut_call is None,
+            body.stop_sequences or [],
+        ),
         "usage": _usage(answer.finish),
     }
 
@@ -49,11 +55,12 @@ class MessageRenderer(StreamRenderer):
     content_type = EVENT_STREAM
 
     def __init__(
-        self, model: str, parser: OutputParser | None, stops: list[str], prompt_tokens: int
+        self, body: MessagesRequest, parser: OutputParser | None, prompt_tokens: int
     ) -> None:
-        self._model = model
+        self._model = body.model
         self._parser = parser
-        self._stops = stops
+        self._stops = body.stop_sequences or []  # those that the request itself named
+        self._hides_thinking = body.hides_thinking
         self._prompt_tokens = prompt_tokens
         self._begun = False
         self._block: str | None = None  # the type of the open block
@@ -95,7 +102,8 @@ class MessageRenderer(StreamRenderer):
                 self._add_call(out, part)
             elif isinstance(part, ReasoningText) and part.text:
                 self._open(out, {"type": "thinking", "thinking": "", "signature": ""})
-                self._delta(out, {"type": "thinking_delta", "thinking": part.text})
+                if not self._hides_thinking:
+                    self._delta(out, {"type": "thinking_delta", "thinking": part.text})
             elif isinstance(part, str) and part:
                 self._open(out, {"type": "text", "text": ""})
                 self._delta(out, {"type": "text_delta", "text": part})
@@ -136,7 +144,12 @@ class MessageRenderer(StreamRenderer):
 
 
 def _head(model: str) -> MessageHead:
-    return {"id": new_id("msg"), "type": "message", "role": "assistant", "model": model}
+    return {
+        "id": new_id("msg").replace("-", "_"),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+    }
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:

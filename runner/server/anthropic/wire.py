@@ -1,25 +1,26 @@
-"""What Anthropic's clients send. What would change the answer and cannot be honoured is refused by
-name; cache_control, metadata, service_tier and beta headers change nothing here and are ignored.
-"""
+"""What Anthropic's clients send. What cannot be honoured is refused by name (refused.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from runner.chat.conversation import open_turn
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
+from runner.server.anthropic.refused import COUNT_REFUSED, MESSAGES_REFUSED
 from runner.server.grammars import json_schema_grammar
 from runner.server.keep_alive import keep_alive_s
+from runner.server.refused_fields import Refusals
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.tool_choice import check_tools
 from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Salt = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class AnthropicSource(WireModel):
@@ -82,9 +83,23 @@ class AnthropicToolChoice(WireModel):
 
 
 class AnthropicThinking(WireModel):
-    """thinking. budget_tokens has no effect: no local model takes a budget."""
+    """thinking. display omitted: the blocks are there, their text is not."""
 
     type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = Field(None, ge=1)
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class ContextEdit(WireModel):
+    """One of context_management.edits. Thinking of earlier turns is cleared by chat templates."""
+
+    type: str
+
+
+class ContextManagement(WireModel):
+    """context_management."""
+
+    edits: list[ContextEdit] = Field(default_factory=list, max_length=16)
 
 
 class OutputConfig(WireModel):
@@ -95,7 +110,10 @@ class OutputConfig(WireModel):
 
 
 class CountTokensRequest(WireModel):
-    """POST /v1/messages/count_tokens, and what a request for a message has in common with it."""
+    """POST /v1/messages/count_tokens, and what a request for a message has in common with it.
+    chat_template_kwargs: as vLLM has it."""
+
+    refused: ClassVar[Refusals] = COUNT_REFUSED
 
     model: str = Field(min_length=1)
     messages: list[AnthropicMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
@@ -104,6 +122,8 @@ class CountTokensRequest(WireModel):
     tool_choice: AnthropicToolChoice | None = None
     thinking: AnthropicThinking | None = None
     output_config: OutputConfig | None = None
+    context_management: ContextManagement | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     keep_alive: Any = None
 
     def prompt_request(self, messages: Sequence[Message]) -> GenerateRequest:
@@ -116,6 +136,7 @@ class CountTokensRequest(WireModel):
             continues=continues,
             tools=tuple(tool.as_function() for tool in self.tools or ()),
             tool_choice=self._choice(),
+            template_options=self.chat_template_kwargs or {},
             think=self._think(),
             think_if_able=True,
         )
@@ -140,6 +161,14 @@ class CountTokensRequest(WireModel):
         return ToolChoice("required" if given.type == "any" else given.type, None, single)
 
     def refuse_unsupported(self) -> None:
+        edits = () if self.context_management is None else self.context_management.edits
+        for edit in edits:
+            if not edit.type.startswith("clear_thinking_"):
+                raise Unsupported(
+                    f"context_management: the edit {edit.type[:60]!r} is not supported; send a"
+                    " shorter conversation",
+                    param="context_management",
+                )
         for tool in self.tools or ():
             if tool.type not in (None, "custom"):
                 raise Unsupported(
@@ -152,21 +181,21 @@ class CountTokensRequest(WireModel):
 class MessagesRequest(CountTokensRequest):
     """POST /v1/messages."""
 
-    mcp_servers: Any = None
-    container: Any = None
+    refused: ClassVar[Refusals] = MESSAGES_REFUSED
+
     max_tokens: int = Field(ge=1)
     stream: bool | None = None
     stop_sequences: list[str] | None = None
     temperature: Finite | None = Field(None, ge=0)
     top_p: Finite | None = None
     top_k: int | None = Field(None, ge=0)
+    cache_salt: Salt | None = None
     options: dict[str, Any] | None = None
 
-    def refuse_unsupported(self) -> None:
-        super().refuse_unsupported()
-        for name in ("mcp_servers", "container"):
-            if getattr(self, name):
-                raise Unsupported(f"{name}: only available on Anthropic's servers", param=name)
+    @property
+    def hides_thinking(self) -> bool:
+        """Whether the text of thinking stays out of the answer."""
+        return self.thinking is not None and self.thinking.display == "omitted"
 
     def generate_request(self, messages: Sequence[Message]) -> GenerateRequest:
         """What is asked for, with the prompt of messages. Raises InvalidRequest, Unsupported."""
@@ -177,6 +206,7 @@ class MessagesRequest(CountTokensRequest):
             options=self._checked_options(),
             keep_alive_s=keep_alive_s(self.keep_alive),
             grammar=self._grammar(),
+            cache_salt=self.cache_salt,
         )
 
     def _grammar(self) -> Grammar | None:
@@ -198,4 +228,5 @@ class MessagesRequest(CountTokensRequest):
             top_p=self.top_p,
             top_k=self.top_k,
             stop=self.stop_sequences or None,
+            thinking_budget=None if self.thinking is None else self.thinking.budget_tokens,
         )

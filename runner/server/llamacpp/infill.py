@@ -1,21 +1,23 @@
 """POST /infill: the text between a prefix and a suffix, in the words of llama.cpp's server.
 
 What its clients for editors always send and hearth does by itself or not at all (cache_prompt,
-samplers, n_indent, t_max_prompt_ms, t_max_predict_ms) is ignored.
+n_indent, t_max_prompt_ms, t_max_predict_ms, the sampler infill) is ignored.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_core import to_json
 
 from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.llamacpp.answers import InfillPart, InfillResponse, LlamaCppTimings
+from runner.server.openai.refused import GENERATE_REFUSED
 from runner.server.openai.wire import OpenAIGenerateFields, unsupported
+from runner.server.refused_fields import Refusals
 from runner.server.request_body import MAX_MESSAGES, WireModel
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM, KEEP_ALIVE, event
@@ -28,6 +30,8 @@ from runner.server.stream import (
 )
 from runner.types import Finish, GenerateRequest, Infill
 
+_SENT_BY_EDITORS = ("n_indent", "t_max_prompt_ms", "t_max_predict_ms")
+
 
 class InfillFile(WireModel):
     """Another file, or a part of one."""
@@ -39,6 +43,11 @@ class InfillFile(WireModel):
 class InfillRequest(OpenAIGenerateFields):
     """POST /infill. spm_infill: the suffix first; llama.cpp has it as an option of the server."""
 
+    refused: ClassVar[Refusals] = {
+        name: refusal for name, refusal in GENERATE_REFUSED.items() if name not in _SENT_BY_EDITORS
+    }
+    sampled_penalties: ClassVar[bool] = False
+
     input_prefix: str
     input_suffix: str
     input_extra: list[InfillFile] | None = Field(None, max_length=MAX_MESSAGES)
@@ -48,6 +57,12 @@ class InfillRequest(OpenAIGenerateFields):
     response_fields: list[str] | None = None
     n_probs: int | None = None
     lora: Any = None
+
+    @field_validator("samplers", mode="before", check_fields=False)
+    @classmethod
+    def _without_infill(cls, given: object) -> object:
+        """Gaps end by the vocabulary's own tokens here."""
+        return [name for name in given if name != "infill"] if isinstance(given, list) else given
 
     def refuse_unsupported(self) -> None:
         super().refuse_unsupported()

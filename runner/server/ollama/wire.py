@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -16,6 +16,8 @@ from runner.models.options import check_options
 from runner.server.grammars import json_object_grammar, json_schema_grammar
 from runner.server.images import MAX_IMAGES, without_placeholders
 from runner.server.keep_alive import keep_alive_s
+from runner.server.ollama.refused import CHAT_REFUSED, GENERATE_REFUSED
+from runner.server.refused_fields import Refusals
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
@@ -121,6 +123,8 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 class OllamaChatRequest(OllamaGenerateFields):
     """POST /api/chat."""
 
+    refused: ClassVar[Refusals] = CHAT_REFUSED
+
     messages: list[OllamaChatMessage] | None = Field(None, max_length=MAX_MESSAGES)
     tools: list[dict[str, Any]] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: Any = None  # hearth's own, as OpenAI writes it
@@ -138,6 +142,8 @@ class OllamaChatRequest(OllamaGenerateFields):
 class OllamaGenerateRequest(OllamaGenerateFields):
     """POST /api/generate."""
 
+    refused: ClassVar[Refusals] = GENERATE_REFUSED
+
     prompt: str | None = None
     suffix: str | None = None
     system: str | None = None
@@ -151,8 +157,12 @@ class OllamaGenerateRequest(OllamaGenerateFields):
         for name in ("raw", "suffix"):
             if self.images and getattr(self, name):
                 raise Unsupported(f"{name} and images cannot be combined", param="images")
-        if self.raw and self.system:
-            raise InvalidRequest("raw and system cannot be combined", param="raw")
+        for name in ("system", "template", "context"):
+            if self.raw and getattr(self, name):
+                raise InvalidRequest(
+                    f"raw and {name} cannot be combined: a raw prompt is sent as it stands",
+                    param=name,
+                )
 
     def generate_request(self, message: Message) -> GenerateRequest:
         """What is asked for. message: the prompt with its images. Raises InvalidRequest."""

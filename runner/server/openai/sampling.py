@@ -44,16 +44,41 @@ class SamplingFields(WireModel):
     def sampling_options(self) -> dict[str, Any]:
         """Those given, by the names that PARAMETER has for them."""
         given = {name: getattr(self, name) for name in SamplingFields.model_fields}
-        if isinstance(self.logit_bias, dict):
-            del given["logit_bias"]  # OpenAI's form: see id_bias
+        if isinstance(self.logit_bias, dict):  # OpenAI's form: see id_bias
+            by_text = {key: bias for key, bias in self.logit_bias.items() if not _is_id(key)}
+            given["logit_bias"] = by_text or None
         return {name: value for name, value in given.items() if value is not None}
 
     @property
     def id_bias(self) -> dict[str, float]:
-        """logit_bias as OpenAI has it: by token ids. The form of a list is among the options."""
-        return self.logit_bias if isinstance(self.logit_bias, dict) else {}
+        """logit_bias as OpenAI has it: by token ids. Texts, and the form of a list, are among the
+        options."""
+        given = self.logit_bias if isinstance(self.logit_bias, dict) else {}
+        return {key: bias for key, bias in given.items() if _is_id(key)}
+
+
+def _is_id(key: str) -> bool:
+    """Whether a key of logit_bias is a token's id, be it a wrong one, and not a text."""
+    return key.removeprefix("-").isdigit()
 
 
 def think_of_effort(effort: Effort | None) -> bool | str | None:
     """Whether the model shall reason, and how much; None: as its template has it."""
     return False if effort == "none" else {"xhigh": "max"}.get(effort or "", effort)
+
+
+class ChatReasoning(WireModel):
+    """reasoning, as OpenRouter writes it: how much, and whether it is shown."""
+
+    effort: Effort | None = None
+    max_tokens: int | None = Field(None, ge=0)
+    enabled: bool | None = None
+    exclude: bool | None = None
+
+    @property
+    def think(self) -> bool | str | None:
+        """Whether the model shall reason, and how much; None: as its template has it."""
+        effort = think_of_effort(self.effort)
+        if effort is not None:
+            return effort
+        return True if self.enabled is None and self.max_tokens else self.enabled

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,7 +16,15 @@ from runner.models.options import check_options
 from runner.server.generation import MAX_SEQUENCES
 from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
+from runner.server.openai.refused import (
+    CHAT_REFUSED,
+    COMPLETION_REFUSED,
+    EMBEDDING_REFUSED,
+    GENERATE_REFUSED,
+    STREAM_OPTIONS_REFUSED,
+)
 from runner.server.openai.sampling import (
+    ChatReasoning,
     Effort,
     Finite,
     Priority,
@@ -25,24 +33,26 @@ from runner.server.openai.sampling import (
     think_of_effort,
 )
 from runner.server.openai.structured_outputs import grammar_of
+from runner.server.refused_fields import Refusals, refuse_fields
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Message, ToolChoice
 
-_REFUSED = ("use_beam_search", "min_tokens", "stop_token_ids", "bad_words", "allowed_token_ids",
-            "include_stop_str_in_output", "truncate_prompt_tokens",
-            "repetition_detection")  # fmt: skip
-
 
 class StreamOptions(WireModel):
-    """stream_options."""
+    """stream_options. include_obfuscation changes nothing: there is nobody to hide lengths from."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: Any = None
 
 
 class OpenAIGenerateFields(SamplingFields):
-    """What chat and completions share. The last block is hearth's own extension."""
+    """What chat and completions share, with the fields of other servers. thinking_token_budget is
+    vLLM's name of thinking_budget, the next two are llama.cpp's."""
+
+    refused: ClassVar[Refusals] = GENERATE_REFUSED
+    sampled_penalties: ClassVar[bool] = True  # as OpenAI has them; see SamplingParams
 
     model: str = Field(min_length=1)
     stream: bool | None = None
@@ -60,6 +70,10 @@ class OpenAIGenerateFields(SamplingFields):
     shared_prefix: bool | None = None
     prompt_logprobs: int | None = Field(None, ge=0, le=20)
     return_progress: bool | None = None
+    return_token_ids: bool | None = None
+    thinking_token_budget: int | None = None
+    thinking_budget_tokens: int | None = None
+    reasoning_budget_tokens: int | None = None
     options: dict[str, Any] | None = None
     keep_alive: Any = None
 
@@ -72,19 +86,10 @@ class OpenAIGenerateFields(SamplingFields):
     guided_choice: Any = None
     guided_grammar: Any = None
 
-    use_beam_search: Any = None
-    min_tokens: Any = None
-    stop_token_ids: Any = None
-    bad_words: Any = None
-    allowed_token_ids: Any = None
-    include_stop_str_in_output: Any = None
-    truncate_prompt_tokens: Any = None
-    repetition_detection: Any = None  # vLLM's; repeat_limit is ours
-
     def refuse_unsupported(self) -> None:
-        for name in _REFUSED:
-            if getattr(self, name):
-                raise unsupported(name, f"{name} is not supported")
+        if self.stream_options is not None:
+            given = self.stream_options.model_dump(exclude_unset=True)
+            refuse_fields(given, STREAM_OPTIONS_REFUSED, "stream_options.")
         if self.prompt_logprobs is not None and self.stream:
             raise unsupported("prompt_logprobs", "prompt_logprobs and stream cannot be combined")
         check_progress(self.return_progress, streams=bool(self.stream))
@@ -96,6 +101,7 @@ class OpenAIGenerateFields(SamplingFields):
             options=self.checked_options(max_tokens),
             keep_alive_s=keep_alive_s(self.keep_alive),
             logit_bias=self.id_bias,
+            sampled_penalties=self.sampled_penalties,
             prompt_logprobs=self.prompt_logprobs,
             grammar=grammar_of(self.__dict__),
             ignore_eos=self.ignore_eos,
@@ -115,7 +121,15 @@ class OpenAIGenerateFields(SamplingFields):
             stop=[self.stop] if isinstance(self.stop, str) else self.stop,
             seed=seed,
             repeat_penalty=repeat,
+            thinking_budget=self._thinking_budget,
         )
+
+    @property
+    def _thinking_budget(self) -> int | None:
+        """Under which of its names it was given."""
+        vllm, llamacpp = self.thinking_token_budget, self.thinking_budget_tokens
+        given = (vllm, llamacpp, self.reasoning_budget_tokens)
+        return next((budget for budget in given if budget is not None), None)
 
     @property
     def include_usage(self) -> bool:
@@ -248,7 +262,9 @@ def _only_one(function: object, custom: object) -> None:
 
 
 class ChatCompletionRequest(OpenAIGenerateFields):
-    """POST /v1/chat/completions."""
+    """POST /v1/chat/completions. enable_thinking is Qwen's name, include_reasoning vLLM's."""
+
+    refused: ClassVar[Refusals] = CHAT_REFUSED
 
     messages: list[OpenAIChatMessage] = Field(max_length=MAX_MESSAGES)
     max_completion_tokens: int | None = Field(None, ge=1)
@@ -257,13 +273,13 @@ class ChatCompletionRequest(OpenAIGenerateFields):
     tools: list[OpenAITool] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
-    functions: Any = None
-    function_call: Any = None
     best_of: int | None = None
     modalities: list[str] | None = None
     audio: Any = None
     reasoning_effort: Effort | None = None
-    web_search_options: Any = None
+    reasoning: ChatReasoning | None = None
+    enable_thinking: bool | None = None
+    include_reasoning: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     truncation: Literal["auto", "disabled"] | None = None  # auto: drop the oldest turns
     chat_template: str | None = None
@@ -279,12 +295,30 @@ class ChatCompletionRequest(OpenAIGenerateFields):
             continues=continues,
             template=self.chat_template,
             template_options=self._template_options,
-            think=think_of_effort(self.reasoning_effort),
+            think=self._think,
             tools=self._offered_tools(),
             tool_choice=self._choice(),
             logprobs=self._logprob_count(),
             truncate_messages=self.truncation == "auto",
         )
+
+    @property
+    def shows_reasoning(self) -> bool:
+        """Whether the answer has its reasoning."""
+        excluded = self.reasoning is not None and self.reasoning.exclude
+        return self.include_reasoning is not False and not excluded
+
+    @property
+    def _think(self) -> bool | str | None:
+        """Whether the model shall reason, and how much; None: as its template has it."""
+        effort = think_of_effort(self.reasoning_effort)
+        own = None if self.reasoning is None else self.reasoning.think
+        return next((each for each in (effort, own) if each is not None), self.enable_thinking)
+
+    @property
+    def _thinking_budget(self) -> int | None:
+        own = None if self.reasoning is None else self.reasoning.max_tokens
+        return super()._thinking_budget if own is None else own
 
     @property
     def _template_options(self) -> dict[str, Any]:
@@ -302,13 +336,10 @@ class ChatCompletionRequest(OpenAIGenerateFields):
         super().refuse_unsupported()
         if self.best_of is not None and self.best_of != 1:
             raise unsupported("best_of", "best_of is not supported for chat completions; use n")
-        if self.web_search_options is not None:
+        if self.return_token_ids and self.truncation == "auto":
             raise unsupported(
-                "web_search_options", "web search is not built in; provide it as a tool"
+                "return_token_ids", "return_token_ids and truncation: auto cannot be combined"
             )
-        for name in ("functions", "function_call"):
-            if getattr(self, name) is not None:
-                raise unsupported(name, f"{name} is obsolete and not supported; use tools")
         if self.continue_final_message and self.add_generation_prompt:
             raise InvalidRequest(
                 "continue_final_message and add_generation_prompt cannot be combined",
@@ -346,12 +377,14 @@ class ChatCompletionRequest(OpenAIGenerateFields):
         if not self.logprobs:
             if self.top_logprobs:
                 raise InvalidRequest("top_logprobs requires logprobs: true", param="top_logprobs")
-            return None
+            return 0 if self.return_token_ids else None
         return self.top_logprobs or 0
 
 
 class CompletionRequest(OpenAIGenerateFields):
     """POST /v1/completions."""
+
+    refused: ClassVar[Refusals] = COMPLETION_REFUSED
 
     prompt: str | list[str] | list[int] | list[list[int]]
     suffix: str | None = None
@@ -372,6 +405,11 @@ class CompletionRequest(OpenAIGenerateFields):
             raise unsupported("suffix", "suffix cannot be combined with echo and logprobs")
 
     @property
+    def _scores_answer(self) -> bool:
+        """Whether log-probabilities are needed though they may not show: they name the tokens."""
+        return self.best_of is not None or bool(self.return_token_ids)
+
+    @property
     def scores_prompt(self) -> bool:
         """Whether log-probabilities of the prompt's own tokens are asked for."""
         return bool(self.echo) and self.logprobs is not None
@@ -381,7 +419,7 @@ class CompletionRequest(OpenAIGenerateFields):
         counts = [self.prompt_logprobs, self.logprobs if self.echo else None]
         wanted = replace(
             self._generate_request(16 if self.max_tokens is None else self.max_tokens),
-            logprobs=self.logprobs if self.best_of is None else self.logprobs or 0,
+            logprobs=self.logprobs or 0 if self._scores_answer else self.logprobs,
             prompt_logprobs=max((count for count in counts if count is not None), default=None),
         )
         return [self._with_prompt(wanted, prompt) for prompt in self._prompts()]
@@ -414,6 +452,8 @@ class CompletionRequest(OpenAIGenerateFields):
 
 class EmbeddingRequest(WireModel):
     """POST /v1/embeddings."""
+
+    refused: ClassVar[Refusals] = EMBEDDING_REFUSED
 
     model: str = Field(min_length=1)
     input: str | list[str] | list[int] | list[list[int]]

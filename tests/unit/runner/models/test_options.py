@@ -71,7 +71,7 @@ def test_stop_strings_of_both_count_once_each() -> None:
     assert options.stop == ("a", "b", "c")
 
 
-@pytest.mark.parametrize("name", ["samplers", "lora", "n_probs"])
+@pytest.mark.parametrize("name", ["json_schema", "lora", "n_probs"])
 def test_an_option_that_cannot_be_honoured_is_refused(name: str) -> None:
     with pytest.raises(Unsupported, match=f"the option {name} is not supported"):
         check_options({name: 1})

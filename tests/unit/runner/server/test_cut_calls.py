@@ -14,6 +14,7 @@ import pytest
 from runner.chat.output import OutputParser, output_parser, parse_delta
 from runner.models.lease import Lease
 from runner.server.anthropic.renderer import MessageRenderer, message
+from runner.server.anthropic.wire import MessagesRequest
 from runner.server.ollama.chat import _chat_words
 from runner.server.ollama.renderer import OllamaRenderer
 from runner.server.openai.chat import ChatRenderer, _completion
@@ -84,8 +85,18 @@ def responses(text: str, finish: Finish) -> Shown:
     return content, response["status"], [item["arguments"] for item in calls]
 
 
+MESSAGES_BODY = MessagesRequest.model_validate(
+    {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "x"}],
+        "stop_sequences": ["END"],
+    }
+)
+
+
 def messages_streamed(text: str, finish: Finish) -> Shown:
-    events = streamed(MessageRenderer("m", parser(), ["END"], 1), text, finish)
+    events = streamed(MessageRenderer(MESSAGES_BODY, parser(), 1), text, finish)
     deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
     starts = [event for event in events if event["type"] == "content_block_start"]
     assert len(starts) == sum(event["type"] == "content_block_stop" for event in events)
@@ -96,7 +107,7 @@ def messages_streamed(text: str, finish: Finish) -> Shown:
 
 def messages_whole(text: str, finish: Finish) -> Shown:
     parts = parse_delta(parser(in_deltas=False), Delta(text, finish=finish))
-    answer = message("m", GeneratedSequence([text], finish=finish), parts, ["END"])
+    answer = message(MESSAGES_BODY, GeneratedSequence([text], finish=finish), parts)
     calls = [json.dumps(block["input"]) for block in answer["content"] if "input" in block]
     content = "".join(block.get("text", "") for block in answer["content"])
     return content, answer["stop_reason"], ["{" if call == "{}" else call for call in calls]

@@ -5,7 +5,7 @@ import pytest
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
 from runner.worker.sampling_resolver import MAX_KNOWN_BREAKERS, SamplingResolver
-from tests.fake_backend import FakeTokenizer
+from tests.fake_backend import END, EOS, VOCABULARY, FakeTokenizer
 
 PLAIN = SamplingParams()
 
@@ -54,3 +54,43 @@ def test_a_bias_of_very_many_tokens_is_refused() -> None:
     texts = (("".join(map(chr, range(128))), 1.0),) * 33
     with pytest.raises(InvalidRequest, match="the texts have"):
         SamplingResolver(FakeTokenizer()).resolve(SamplingParams(text_bias=texts))
+
+
+def test_bad_words_are_banned_within_a_word_and_at_its_beginning() -> None:
+    runs = SamplingResolver(FakeTokenizer()).resolve(SamplingParams(bad_words=("ab",))).banned_runs
+    assert runs == (tuple(tokens("ab")), tuple(tokens(" ab")))
+
+
+def test_what_ends_an_answer_is_known_where_it_must_not_come_early() -> None:
+    params = SamplingParams(min_tokens=1, stop_token_ids=(7,))
+    assert SamplingResolver(FakeTokenizer()).resolve(params).end_token_ids == (EOS, END, 7)
+
+
+@pytest.mark.parametrize("name", ["stop_token_ids", "allowed_token_ids"])
+def test_tokens_that_do_not_exist_are_refused_by_name(name: str) -> None:
+    params = SamplingParams(**{name: (1, VOCABULARY)})  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match=f"{name}: token {VOCABULARY} is not in") as refusal:
+        SamplingResolver(FakeTokenizer()).resolve(params)
+    assert refusal.value.param == name
+
+
+def test_samplers_that_are_not_named_do_nothing() -> None:
+    params = SamplingParams(
+        top_k=5, top_p=0.5, min_p=0.1, repeat_penalty=2.0, temperature=3.0, samplers=("top_k",)
+    )
+    off = SamplingResolver(FakeTokenizer()).resolve(params)
+    assert off == SamplingParams(top_k=5, top_p=1.0, min_p=0.0, repeat_penalty=1.0, temperature=1.0)
+
+
+def test_only_an_order_of_its_own_is_kept() -> None:
+    resolve = SamplingResolver(FakeTokenizer()).resolve
+    usual = ("penalties", "dry", "top_k", "top_p", "temperature")
+    assert resolve(SamplingParams(samplers=usual)).samplers is None
+    other = ("penalties", "temperature", "top_p")
+    assert resolve(SamplingParams(samplers=other)).samplers == ("temperature", "top_p")
+
+
+def test_penalties_behind_a_filter_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="name them first") as refusal:
+        SamplingResolver(FakeTokenizer()).resolve(SamplingParams(samplers=("top_k", "penalties")))
+    assert refusal.value.param == "samplers"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from runner.backends.host_sampling.chain import CandidateArray
 from runner.backends.host_sampling.sampler import HostSampler
-from runner.engine.sampling import distribution
+from runner.engine.sampling import adjust, distribution
 from runner.errors import InvalidRequest
 from runner.types import SamplingParams
 
@@ -135,6 +135,72 @@ def test_logits_are_left_as_they_were(
     sampler.choose(logits)
     sampler.close()
     np.testing.assert_array_equal(logits, before)
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(
+    parameters,
+    cases,
+    st.permutations(
+        ["top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc", "temperature"]
+    ).flatmap(lambda names: st.integers(0, 7).map(lambda count: tuple(names[:count]))),
+)
+def test_samplers_in_another_order_are_those_of_the_reference(
+    params: SamplingParams, case: tuple[int, float, list[int]], names: tuple[str, ...]
+) -> None:
+    seed, spread, history = case
+    params = replace(params, samplers=names)
+    logits = random_logits(seed, spread)
+    expected = distribution(logits, params, history)
+    found = probabilities(params, logits, history)
+    moved = (found > NEVER) != (expected > NEVER)  # as above: sums in float32
+    assert moved.sum() <= 2
+    slack = np.abs(found - expected)[moved].sum()
+    np.testing.assert_allclose(found, expected, atol=1e-5 + slack)
+
+
+def test_the_order_of_samplers_counts() -> None:
+    logits = np.array([4.0, 3.0, 2.0, 1.0], np.float32)
+    shared = {"temperature": 4.0, "top_k": 0, "top_p": 0.6, "seed": 1}
+    after = SamplingParams(**shared, samplers=("top_p", "temperature"))
+    before = SamplingParams(**shared, samplers=("temperature", "top_p"))
+    left = []
+    for params in (after, before):
+        candidates = CandidateArray(4)
+        sampler = HostSampler(params, candidates, 4)
+        sampler.choose(logits)
+        left.append(len(candidates.remaining()[0]))
+        sampler.close()
+    assert left == [1, 2]
+
+
+def test_sampled_penalties_count_the_output_only_and_all_of_it() -> None:
+    logits = np.zeros(6, np.float32)
+    params = SamplingParams(
+        temperature=0, presence_penalty=1.0, frequency_penalty=0.5, sampled_penalties=True,
+        repeat_last_n=1,
+    )  # fmt: skip
+    sampler = HostSampler(params, CandidateArray(6), 6)
+    sampler.accept([0, 1, 2, 3])
+    drawn = [sampler.choose(logits) for _ in range(7)]
+    assert drawn == [0, 1, 2, 3, 4, 5, 0]
+
+
+def test_the_repeat_penalty_keeps_its_window_beside_sampled_penalties() -> None:
+    logits = np.array([3.0, 2.9, 2.8], np.float32)
+    params = SamplingParams(
+        temperature=0, repeat_penalty=10.0, repeat_last_n=1, presence_penalty=0.01,
+        sampled_penalties=True,
+    )  # fmt: skip
+    sampler = HostSampler(params, CandidateArray(3), 3)
+    sampler.accept([0])
+    history, chosen = [0], []
+    for _ in range(6):
+        token = sampler.choose(logits)
+        assert token == int(np.argmax(adjust(logits, params, history, 1)))
+        chosen.append(token)
+        history.append(token)
+    assert chosen == [1, 0, 1, 0, 1, 0]
 
 
 def test_draws_follow_the_probabilities() -> None:

@@ -7,11 +7,20 @@ from typing import Any
 
 from runner.chat.output import output_parser
 from runner.server.anthropic.renderer import MessageRenderer
+from runner.server.anthropic.wire import MessagesRequest
 from runner.types import Delta, Finish, Usage
 
 TEMPLATE = "<think></think><tool_call>"
 TOOLS = [{"function": {"name": "add"}}]
 ANSWER = '<think>hm</think>so: <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call> then'
+BODY = MessagesRequest.model_validate(
+    {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "x"}],
+        "stop_sequences": ["END"],
+    }
+)
 USAGE = Usage(10, 4, 7, 0.0, 0.0, 0.0)
 
 
@@ -27,7 +36,7 @@ def events(data: bytes) -> list[dict[str, Any]]:
 
 def streamed(text: str, finish: Finish, size: int = 3) -> list[dict[str, Any]]:
     parser = output_parser(TEMPLATE, tools=TOOLS, in_deltas=True)
-    renderer = MessageRenderer("m", parser, ["END"], 10)
+    renderer = MessageRenderer(BODY, parser, 10)
     out = renderer.keep_alive()
     for at in range(0, len(text), size):
         out += renderer.events([(0, Delta(text[at : at + size], 1))])
