@@ -18,7 +18,7 @@ from modelfile.templates.trial import check_template
 from registry.bundle import MAX_TEXT_BYTES
 
 OLLAMA_LEVEL: Final = (0, 32)
-"""The release of Ollama whose Modelfiles and models hearth follows: what REQUIRES is held to."""
+"""The release of Ollama that hearth follows: what REQUIRES is held to, and its clients are told."""
 _MAX_COUNTS: Final = {
     "from": (2, "at most two FROM lines are allowed: the model and its multimodal projector"),
     "adapter": (1, "only one ADAPTER is supported"),

@@ -71,6 +71,7 @@ class ModelMissing(RegistryError):
         hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
         super().__init__(f"model {shown(name)} not found{hint}")
         self.name = name
+        self.hint = hint
         self.suggestions = suggestions
 
 

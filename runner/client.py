@@ -103,11 +103,11 @@ class Client:
 
     def version(self) -> str:
         """The daemon's version. Raises NotHearth when another program answers."""
-        return str(self.about()["version"])
+        return str(self.about()["hearth"])
 
     def about(self) -> JsonObject:
-        """What the daemon says of itself: version, pid, store, uptime_s, log, drain_timeout_s.
-        Raises NotHearth when another program answers."""
+        """What the daemon says of itself: hearth (its version), pid, store, uptime_s, log,
+        drain_timeout_s. Raises NotHearth when another program answers."""
         with self._request("GET", "/api/version", timeout_s=CONNECT_TIMEOUT_S) as response:
             body = _object(_text(response))
         if body is not None and body.get("code") in ("invalid_api_key", "insufficient_scope"):

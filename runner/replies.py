@@ -20,6 +20,8 @@ class OllamaModelDetails(TypedDict):
     families: list[str]
     parameter_size: str
     quantization_level: str
+    context_length: NotRequired[int]
+    embedding_length: NotRequired[int]
 
 
 class OllamaModelEntry(TypedDict):
@@ -31,12 +33,13 @@ class OllamaModelEntry(TypedDict):
     size: int
     digest: str
     details: OllamaModelDetails
+    capabilities: list[str]
     fault: NotRequired[str]
     crashes: NotRequired[str]
 
 
 class RunningModelEntry(TypedDict):
-    """A model in memory. expires_at null: it stays. stats null: its worker does not answer.
+    """A model in memory. expires_at in centuries: it stays. stats null: its worker does not answer.
     context_length: that of its last request. shares_memory_of: the model whose weights and cache it
     uses; size and size_vram are 0 then, for they are counted there."""
 
@@ -46,7 +49,7 @@ class RunningModelEntry(TypedDict):
     size: int
     size_vram: int
     details: OllamaModelDetails
-    expires_at: str | None
+    expires_at: str
     context_length: int
     pool_tokens: int
     state: Literal["loaded", "loading"]

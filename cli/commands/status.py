@@ -45,8 +45,13 @@ def _facts(client: Client, about: JsonObject) -> dict[str, Any]:
     from cli.process import tree_rss_bytes
     from cli.service.choice import manager_of
 
-    facts = {name: about.get(name) for name in ("version", "pid", "uptime_s", "store", "log")}
-    facts |= {"models": client.ps(), "memory_bytes": None, "service": None}
+    facts = {name: about.get(name) for name in ("pid", "uptime_s", "store", "log")}
+    facts |= {
+        "version": about["hearth"],
+        "models": client.ps(),
+        "memory_bytes": None,
+        "service": None,
+    }
     try:
         process_of(client, about)
     except CliError:

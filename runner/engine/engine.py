@@ -197,10 +197,11 @@ class Engine:
             self.scheduler.add(sequence)
 
     def embed(self, request: GenerateRequest, inputs: Tokens[Tokens[int]], truncate: bool) -> None:
-        """Queue inputs to embed, with the id, priority, client and salt of request. truncate: cut
+        """Queue inputs to embed, with the id, priority, client, salt and context length of request.
+        truncate: cut
         what is longer than the context, rather than raise ContextOverflow. Raises
         InvalidRequest."""
-        limit = self.max_input_tokens
+        limit = min(request.context_length or self.max_input_tokens, self.max_input_tokens)
         checked = embedding_inputs(inputs, limit, self.capacity, truncate=truncate)
         if not self.capacity.hidden_states:
             self._embeddings.add(request, checked)

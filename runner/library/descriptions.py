@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,13 +21,25 @@ _MAX_CONFIG_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ModelDetails:
-    """What a model is, in a few words; "" for what is not known. families: its own and that of its
-    projector."""
+    """What a model is, in a few words; "" or None for what is not known. families: its own and that
+    of its projector."""
 
     family: str
     families: tuple[str, ...]
     parameter_size: str
     quantization: str
+    context_length: int | None = None
+    embedding_length: int | None = None
+
+
+def read_if_whole(library: Library, stored: StoredModel) -> Bundle | None:
+    """An installed model; None for a damaged one. Blocks on the disk."""
+    if stored.parsed is None:
+        return None
+    try:
+        return library.read(stored)
+    except RegistryError:
+        return None
 
 
 def stored_details(library: Library, stored: StoredModel) -> ModelDetails:
@@ -48,7 +60,16 @@ def bundle_details(bundle: Bundle) -> ModelDetails:
     """The same, from the model file's own header."""
     header = bundle.header
     projectors = [] if bundle.projector is None else [bundle.projector.header.architecture]
-    return _details(header.architecture, projectors, header.parameter_size, header.quantization)
+    details = _details(header.architecture, projectors, header.parameter_size, header.quantization)
+    return with_lengths(details, bundle)
+
+
+def with_lengths(details: ModelDetails, bundle: Bundle) -> ModelDetails:
+    """details with what only the model file says."""
+    header = bundle.header
+    return replace(
+        details, context_length=header.context_length, embedding_length=header.embedding_length
+    )
 
 
 def _details(family: Any, projectors: list[str], size: Any, quantization: Any) -> ModelDetails:

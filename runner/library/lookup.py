@@ -3,7 +3,7 @@ runner's."""
 
 from __future__ import annotations
 
-from registry.errors import InvalidName, InvalidShortNames, ModelMissing
+from registry.errors import InvalidName, InvalidShortNames, ModelMissing, shown
 from registry.hosts.references import parse
 from registry.names import Name
 from registry.shortnames import ShortNames
@@ -28,8 +28,9 @@ def find(store: Store, text: str, short_names: ShortNames | None = None) -> Stor
     except InvalidShortNames as error:
         raise InvalidRequest(error.message, param="model") from None
     except ModelMissing as error:
-        suggestions = list(error.suggestions)
-        raise ModelNotFound(error.message, model=text, suggestions=suggestions) from None
+        # The words that clients of Ollama look for.
+        message = f"model {shown(error.name)} not found, try pulling it first{error.hint}"
+        raise ModelNotFound(message, model=text, suggestions=list(error.suggestions)) from None
     if stored.fault is not None:
         raise ModelInvalid(f"model {name.short} is unusable: {stored.fault}", model=text)
     return stored

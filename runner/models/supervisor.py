@@ -152,10 +152,16 @@ class WorkerHandle:
         priority: int = 0,
         client: str = "",
         cache_salt: str | None = None,
+        context_length: int | None = None,
     ) -> Embeddings:
-        """One vector for each input; the rest is as in GenerateRequest. Raises what the worker
-        reports."""
-        shares = {"priority": priority, "client": client, "cache_salt": cache_salt}
+        """One vector for each input; context_length: the most tokens of one. The rest
+        is as in GenerateRequest. Raises what the worker reports."""
+        shares = {
+            "priority": priority,
+            "client": client,
+            "cache_salt": cache_salt,
+            "context_length": context_length,
+        }
         reply = await self.call("embed", inputs=list(inputs), truncate=truncate, **shares)
         vectors = tuple(tuple(map(float, vector)) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))

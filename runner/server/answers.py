@@ -20,9 +20,11 @@ class LogoutResponse(StatusResponse):
 
 
 class VersionResponse(TypedDict):
-    """Who answers."""
+    """Who answers. version: of Ollama's release that hearth follows, which its clients compare with
+    the oldest that they work with; hearth: of the daemon itself."""
 
     version: str
+    hearth: str
     name: str
     pid: int
     store: str

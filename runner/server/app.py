@@ -25,7 +25,7 @@ from runner.server.guard import Guard
 from runner.server.keys import KeyRing
 from runner.server.llamacpp import apply_template, infill, rerank, tokenize
 from runner.server.metrics import Metrics
-from runner.server.ollama import blobs, create, embed, login, transfers
+from runner.server.ollama import account, blobs, create, embed, login, transfers
 from runner.server.ollama import chat as ollama_chat
 from runner.server.ollama import models as ollama_models
 from runner.server.openai import chat, completions, embeddings, models
@@ -55,7 +55,7 @@ log = logging.getLogger("hearth")
 _SERVED = (
     *routes_of(health, key_routes, apply_template, tokenize, infill, rerank, perplexity),
     *routes_of(chat, completions, responses, embeddings, files, batches, messages, models),
-    *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs),
+    *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
     *routes_of(fsck, gc, imports),
 )
 ROUTES = (*_SERVED, *openapi_routes(_SERVED))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modelfile.check import OLLAMA_LEVEL
 from runner.server.answers import StatusResponse, VersionResponse
 from runner.server.http_request import HttpRequest
 from runner.server.logs import destination
@@ -38,7 +39,8 @@ async def version(http: HttpRequest) -> VersionResponse:
     services = http.services
     settings = services.settings
     return {
-        "version": services.version,
+        "version": ".".join(map(str, (*OLLAMA_LEVEL, 0))),
+        "hearth": services.version,
         "name": "hearth",
         "pid": services.pid,
         "store": str(settings.models_dir),

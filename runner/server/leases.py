@@ -69,6 +69,7 @@ async def embeddings_of(
         priority=allowed_priority(priority),
         client=current_caller().share,
         cache_salt=cache_salt(lease),
+        context_length=lease.context_length,
     )
 
 

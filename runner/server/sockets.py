@@ -113,7 +113,7 @@ def who_listens(address: Address) -> str:
     )
     if answer is not None and answer.get("name") == "hearth":
         return (
-            f"another hearth daemon (version {answer.get('version')}, process"
+            f"another hearth daemon (version {answer.get('hearth')}, process"
             f" {answer.get('pid')}, models in {answer.get('store')}; hearth shutdown ends it)"
         )
     if answer is not None and "version" in answer:

@@ -71,11 +71,13 @@ class Preparation:
             matcher = await self._prompt(_constrained, request, prompt, matcher, size=size)
         return request, prompt, matcher
 
-    async def embedding(self, inputs: Sequence[Any], truncate: bool) -> list[list[int]]:
-        """The tokens of inputs to embed; of longer ones than the model takes the first, where they
-        may be cut. Raises InvalidRequest, ContextOverflow."""
+    async def embedding(
+        self, inputs: Sequence[Any], truncate: bool, max_tokens: int | None
+    ) -> list[list[int]]:
+        """The tokens of inputs to embed; of longer ones than max_tokens, or than the model takes,
+        the first, where they may be cut. Raises InvalidRequest, ContextOverflow."""
         size = sum(len(text) for text in inputs if isinstance(text, str))
-        return await self._prompt(_inputs_to_tokens, inputs, truncate, size=size)
+        return await self._prompt(_inputs_to_tokens, inputs, truncate, max_tokens, size=size)
 
     async def reranking(self, pairs: Sequence[Any], truncate: bool) -> list[list[int]]:
         """The tokens of pairs of a query and a document. truncate: cut documents that are too
@@ -178,9 +180,10 @@ def _pairs_to_tokens(
 
 
 def _inputs_to_tokens(
-    runtime: ModelRuntime, inputs: Sequence[Any], truncate: bool
+    runtime: ModelRuntime, inputs: Sequence[Any], truncate: bool, max_tokens: int | None
 ) -> list[list[int]]:
     limit = runtime.engine.max_input_tokens
+    limit = min(max_tokens or limit, limit)
     try:
         return inputs_to_tokens(inputs, runtime.prompts, limit, truncate=truncate)
     except TooManyTokens as long:

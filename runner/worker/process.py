@@ -91,7 +91,7 @@ def _caches(plan: LoadPlan) -> list[Path]:
 
 def _shares(id: str, frame: Frame) -> GenerateRequest:
     """How a request without a prompt of its own shares the model with others."""
-    names = ("priority", "client", "cache_salt")
+    names = ("priority", "client", "cache_salt", "context_length")
     return from_json(GenerateRequest, {"id": id, **{k: frame[k] for k in names if k in frame}})
 
 
@@ -164,9 +164,9 @@ class Worker:
         self._engine.submit(request, prompt, arrived_s, matcher)
 
     async def _embed(self, id: str, frame: Frame, preparation: Preparation) -> None:
-        truncate = bool(frame.get("truncate", True))
-        tokens = await preparation.embedding(frame["inputs"], truncate)
-        self._engine.embed(_shares(id, frame), tokens, truncate)
+        truncate, request = bool(frame.get("truncate", True)), _shares(id, frame)
+        tokens = await preparation.embedding(frame["inputs"], truncate, request.context_length)
+        self._engine.embed(request, tokens, truncate)
 
     async def _rank(self, id: str, frame: Frame, preparation: Preparation) -> None:
         truncate = bool(frame.get("truncate", False))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from modelfile.errors import ModelfileError
@@ -225,6 +227,14 @@ class PromptEncoder:
         add_bos = not (self._bos and text.startswith(self._bos))
         return self._encode(text, max_tokens, add_bos=add_bos)
 
+    @cached_property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The tokens that the vocabulary puts around a text: all of them, and those behind it."""
+        empty, some = self.encode_text(""), self.encode_text("a")
+        pairs = zip(reversed(empty), reversed(some), strict=False)
+        behind = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        return empty, empty[len(empty) - behind :]
+
     def _encode(self, text: str, max_tokens: int | None, *, add_bos: bool = False) -> list[int]:
         return self._tokenizer.encode(
             text, add_bos=add_bos, parse_special=True, max_tokens=max_tokens
@@ -252,20 +262,37 @@ def _text(tokenizer: Tokenizer, token: int | None) -> str | None:
 def inputs_to_tokens(
     inputs: Sequence[Any], prompts: PromptEncoder, max_tokens: int, *, truncate: bool
 ) -> list[list[int]]:
-    """Inputs of an embedding, strings or lists of ids, as ids. truncate: of what is longer than
-    max_tokens, only the first ones are needed. Raises InvalidRequest, TooManyTokens."""
+    """Inputs of an embedding, strings or lists of ids, as ids. truncate: what is longer than
+    max_tokens is cut, a string before the tokens that end it. Raises InvalidRequest,
+    TooManyTokens."""
     result = []
     for item in inputs:
         pause()
         if isinstance(item, str):
             try:
-                result.append(prompts.encode_text(item, max_tokens))
+                tokens = prompts.encode_text(item, max_tokens)
             except TooManyTokens as long:
                 if not truncate or len(long.tokens) < max_tokens:
                     raise
-                result.append(long.tokens)
+                tokens = long.tokens
+            if truncate and len(tokens) > max_tokens:
+                tokens = _cut(tokens, prompts, max_tokens)
+            result.append(tokens)
         elif isinstance(item, list) and all(type(token) is int for token in item):
             result.append(item)
         else:
             raise InvalidRequest("each input must be a string or a list of tokens", param="input")
     return result
+
+
+def _cut(tokens: list[int], prompts: PromptEncoder, max_tokens: int) -> list[int]:
+    """The beginning of a text in its frame. Raises InvalidRequest where there is no room for any
+    of it."""
+    frame, behind = prompts.frame
+    if max_tokens <= len(frame):
+        raise InvalidRequest(
+            "the input after truncation exceeds maximum context length: of the "
+            f"{max_tokens} tokens of the context the model needs {len(frame)} itself",
+            param="num_ctx",
+        )
+    return tokens[: max_tokens - len(behind)] + behind

@@ -120,7 +120,7 @@ class FarDaemon(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answers any path."""
         pid = self.server.victim  # type: ignore[attr-defined]
-        about = {"version": "0", "name": "hearth", "pid": pid, "uptime_s": 1, "models": [],
+        about = {"hearth": "0", "name": "hearth", "pid": pid, "uptime_s": 1, "models": [],
                  "drain_timeout_s": 1, "store": "/far", "log": "/far/daemon.log"}  # fmt: skip
         body = json.dumps(about).encode()
         self.send_response(200)

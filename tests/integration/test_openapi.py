@@ -72,7 +72,7 @@ def test_examples_are_answered_in_the_described_shape(client: httpx.Client, path
 
 
 def test_the_document_is_that_of_all_paths(client: httpx.Client) -> None:
-    version = client.get("/api/version").json()["version"]
+    version = client.get("/api/version").json()["hearth"]
     first, second = client.get("/openapi.json"), client.get("/openapi.json")
     assert first.headers["content-type"] == "application/json"
     assert first.json() == describe(ROUTES, version)

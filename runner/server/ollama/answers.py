@@ -68,6 +68,27 @@ class OllamaModelFile(TypedDict):
     fault: NotRequired[str | None]
 
 
+class CloudStatus(TypedDict):
+    """Whether models run elsewhere, and who said so."""
+
+    disabled: bool
+    source: str
+
+
+class CloudStatusResponse(TypedDict):
+    """What there is of Ollama's cloud."""
+
+    cloud: CloudStatus
+
+
+class OllamaTensor(TypedDict):
+    """A tensor of the model file. shape: its dimensions, the fastest first."""
+
+    name: str
+    type: str
+    shape: list[int]
+
+
 class ShowResponse(TypedDict):
     """Everything about one model. weights: the digest of the model file; crashes: how it ended its
     worker again and again, null where it did not."""
@@ -79,6 +100,7 @@ class ShowResponse(TypedDict):
     system: str
     details: OllamaModelDetails
     model_info: dict[str, Any]
+    tensors: list[OllamaTensor]
     capabilities: list[str]
     modified_at: str
     messages: list[dict[str, str]]

@@ -80,7 +80,7 @@ def _message(item: OllamaChatMessage, index: int) -> Message:
     given = images_of(item.images or (), f"messages.{index}.images")
     content, images = join_parts([*given, item.content or ""])
     return Message(
-        role=item.role.lower(),
+        role=item.role.lower() or "user",
         content=content,
         images=images,
         reasoning=without_placeholders(item.thinking or "") or None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from modelfile.description import Description, Instructions
@@ -25,6 +25,7 @@ async def create(http: HttpRequest, body: CreateRequest) -> StatusResponse | Non
     answer = ProgressStream(http, body.stream is not False)
     description = Description(parse_name(body.model_name), **_given(body, Instructions))
     sources = CreateSources(**_given(body, CreateSources))
+    sources = replace(sources, quantize=sources.quantize or body.quantization)
     reach = Reach(private=current_caller().trusted)
     async with http.cancelled_on_disconnect():
         await create_model(http.services.library, description, sources, reach, answer.report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from runner.models.options import check_options
 from runner.server.embedding_inputs import inputs_of, truncate_dimensions
@@ -17,24 +18,30 @@ from runner.server.routes import route
 @route("POST", "/api/embed", scope="inference")
 async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
     """One vector for each input; without input the model is loaded only."""
-    inputs = [] if body.input is None else inputs_of(body.input)
+    inputs = inputs_of(body.input) if body.input else []
     options = check_options(body.options)
     began_s = asyncio.get_running_loop().time()
     async with leased(http, body.model_name, body.keep_alive, options) as lease:
+        load_s = asyncio.get_running_loop().time() - began_s
         vectors: list[list[float]] = []
         tokens = 0
         if inputs:
             require_embedding(lease)
             result = await embeddings_of(lease, inputs, truncate=body.truncate is not False)
-            vectors = [truncate_dimensions(vector, body.dimensions) for vector in result.vectors]
+            vectors = [_cut(vector, body.dimensions or 0) for vector in result.vectors]
             tokens = result.prompt_tokens
         return OllamaEmbedResponse(
             model=body.model_name,
             embeddings=vectors,
             total_duration=nanoseconds(asyncio.get_running_loop().time() - began_s),
-            load_duration=nanoseconds(lease.load_s),
+            load_duration=nanoseconds(load_s),
             prompt_eval_count=tokens,
         )
+
+
+def _cut(vector: Sequence[float], dimensions: int) -> list[float]:
+    """The first dimensions values; all where there are not more."""
+    return truncate_dimensions(vector, dimensions if 0 < dimensions < len(vector) else None)
 
 
 @route("POST", "/api/embeddings", scope="inference")

@@ -7,6 +7,7 @@ import contextlib
 import math
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from modelfile.render import render
@@ -16,8 +17,11 @@ from runner.library.descriptions import (
     bundle_details,
     describe_modelfile,
     parameter_lines,
+    read_if_whole,
     stored_details,
+    with_lengths,
 )
+from runner.library.library import Library
 from runner.library.lookup import parse_name
 from runner.library.models import BundleFile, GgufHeader, LazyArray, StoredModel
 from runner.models.capabilities import model_capabilities, template_of
@@ -31,6 +35,7 @@ from runner.server.ollama.answers import OllamaModelFile, PsResponse, ShowRespon
 from runner.server.ollama.wire import CopyRequest, OllamaModelRequest, ShowRequest
 from runner.server.routes import route
 
+FOREVER_S = 2**63 / 1e9
 _STATS_TIMEOUT_S = 1.0
 _ELIDED = 5  # longer arrays of metadata are left out of /api/show unless verbose
 
@@ -43,13 +48,15 @@ async def tags(http: HttpRequest) -> TagsResponse:
 
 
 def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
+    capabilities, details = _capabilities_and_details(http.services.library, stored)
     entry: OllamaModelEntry = {
         "name": stored.name.short_with_tag,
         "model": stored.name.short_with_tag,
         "modified_at": stored.modified_at.isoformat(),
         "size": stored.size_bytes,
         "digest": stored.digest.hex,
-        "details": _details(stored_details(http.services.library, stored)),
+        "details": _details(details),
+        "capabilities": capabilities,
     }
     if stored.fault is not None:
         entry["fault"] = stored.fault
@@ -58,8 +65,19 @@ def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
     return entry
 
 
+@lru_cache(maxsize=1024)
+def _capabilities_and_details(
+    library: Library, stored: StoredModel
+) -> tuple[list[str], ModelDetails]:
+    """Of an installed model. Blocks on the disk."""
+    details, bundle = stored_details(library, stored), read_if_whole(library, stored)
+    if bundle is None:
+        return [], details
+    return model_capabilities(bundle).names(), with_lengths(details, bundle)
+
+
 def _details(details: ModelDetails) -> OllamaModelDetails:
-    return {
+    shown: OllamaModelDetails = {
         "parent_model": "",
         "format": "gguf",
         "family": details.family,
@@ -67,6 +85,11 @@ def _details(details: ModelDetails) -> OllamaModelDetails:
         "parameter_size": details.parameter_size,
         "quantization_level": details.quantization,
     }
+    if details.context_length is not None:
+        shown["context_length"] = details.context_length
+    if details.embedding_length is not None:
+        shown["embedding_length"] = details.embedding_length
+    return shown
 
 
 @route("GET", "/api/ps", scope="inference")
@@ -115,11 +138,9 @@ def _name(item: Resident) -> str:
     return parse_name(min(item.names, default=item.bundle.name.short)).short_with_tag
 
 
-def _expiry(left_s: float) -> str | None:
-    """When an idle model goes; null: never."""
-    if math.isinf(left_s) or left_s > 1e9:
-        return None
-    return (datetime.now(UTC) + timedelta(seconds=left_s)).isoformat()
+def _expiry(left_s: float) -> str:
+    """When an idle model goes; for one that stays in 292 years, as Ollama has it."""
+    return (datetime.now(UTC) + timedelta(seconds=min(left_s, FOREVER_S))).isoformat()
 
 
 @route("POST", "/api/show", scope="inference")
@@ -143,6 +164,10 @@ async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
         "messages": [{"role": m.role, "content": m.content} for m in bundle.messages],
         "details": _details(bundle_details(bundle)),
         "model_info": _model_info(bundle.header, verbose=verbose),
+        "tensors": [
+            {"name": each.name, "type": each.type, "shape": list(each.dimensions)}
+            for each in bundle.header.tensors
+        ],
         "capabilities": list(model_capabilities(bundle).names()),
         "modified_at": stored.modified_at.isoformat(),
         "digest": stored.digest.hex,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -20,7 +20,7 @@ from runner.server.ollama.wire import OllamaGenerateFields
 from runner.server.openai.logprobs import chat_logprobs
 from runner.server.sse import NDJSON
 from runner.server.stream import Deltas, StreamRenderer, collect, progress_fields
-from runner.types import Delta, Finish
+from runner.types import Delta, Finish, TokenLogprob
 
 Wording = Callable[[OutputDelta], dict[str, Any]]
 
@@ -58,6 +58,7 @@ class OllamaRenderer(StreamRenderer):
         self._word = word
         self.parser = parser
         self._began_s = began_s
+        self._load_s = asyncio.get_running_loop().time() - began_s  # also where it was loaded
         self._lease = lease
         self._head = b'{"model":' + to_json(model) + b',"created_at":"'
 
@@ -78,7 +79,7 @@ class OllamaRenderer(StreamRenderer):
             "done": True,
             "done_reason": finish.reason,
             **({"context": finish.tokens} if finish.tokens else {}),
-            **timings(finish, total_s, self._lease.load_s),
+            **timings(finish, total_s, self._load_s),
             **clamped_num_ctx(self._lease),
         }
 
@@ -89,10 +90,11 @@ class OllamaRenderer(StreamRenderer):
             progress = progress_fields(delta.progress)
             fields = {**self._word(OutputDelta()), "done": False, "prompt_progress": progress}
             lines = self._line(fields)
-        if parts.content or parts.reasoning or parts.calls or delta.logprobs:
+        logprobs = _logprobs(delta.logprobs)
+        if parts.content or parts.reasoning or parts.calls or logprobs:
             fields = {**self._word(parts), "done": False}
-            if delta.logprobs:
-                fields["logprobs"] = chat_logprobs(delta.logprobs)["content"]
+            if logprobs:
+                fields["logprobs"] = logprobs
             lines += self._line(fields)
         if delta.finish is not None:
             lines += self._line(self.last(delta.finish, OutputDelta()))
@@ -102,12 +104,19 @@ class OllamaRenderer(StreamRenderer):
         return self._head + now_text().encode() + b'",' + to_json(fields)[1:] + b"\n"
 
 
+def _logprobs(items: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+    """Those of tokens that the client sees, which the end token is not; with alternatives where
+    they were asked for."""
+    content = chat_logprobs([item for item in items if item.piece])["content"]
+    return [{key: value for key, value in one.items() if value != []} for one in content]
+
+
 async def whole_answer(generation: DeltaStream, renderer: OllamaRenderer) -> dict[str, Any]:
     """The answer as one object."""
     (answer,) = await collect(generation, 1)
     assert answer.finish is not None
     parts = parse_delta(renderer.parser, Delta(answer.text, finish=answer.finish))
     fields = renderer.last(answer.finish, parts)
-    if answer.logprobs:
-        fields["logprobs"] = chat_logprobs(answer.logprobs)["content"]
+    if logprobs := _logprobs(answer.logprobs):
+        fields["logprobs"] = logprobs
     return {"model": renderer.model, "created_at": now_text(), **fields}

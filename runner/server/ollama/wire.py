@@ -13,6 +13,7 @@ from runner.chat.conversation import open_turn
 from runner.errors import InvalidRequest, Unsupported
 from runner.library.models import BundleMessage
 from runner.models.options import check_options
+from runner.server.closed_schema import closed_schema
 from runner.server.grammars import json_object_grammar, json_schema_grammar
 from runner.server.images import MAX_IMAGES, without_placeholders
 from runner.server.keep_alive import keep_alive_s
@@ -80,7 +81,7 @@ class OllamaGenerateFields(OllamaModelRequest):
                 f'format must be "json" or a JSON schema (got {reprlib.repr(self.format)})',
                 param="format",
             )
-        return json_schema_grammar(self.format, "format")
+        return json_schema_grammar(closed_schema(self.format), "format")
 
     def _logprob_count(self) -> int | None:
         """Alternatives for each token; None: no log-probabilities."""
@@ -104,7 +105,7 @@ class OllamaToolCall(WireModel):
 class OllamaChatMessage(WireModel):
     """One message."""
 
-    role: str = Field(min_length=1)
+    role: str = "user"
     content: str | None = None
     thinking: str | None = None
     images: list[str] | None = Field(None, max_length=MAX_IMAGES)
@@ -183,7 +184,7 @@ class EmbedRequest(OllamaModelRequest):
 
     input: str | list[str] | list[int] | list[list[int]] | None = None
     truncate: bool | None = None
-    dimensions: int | None = Field(None, ge=1)
+    dimensions: int | None = None  # Ollama takes any, and ignores what cuts nothing
     keep_alive: Any = None
     options: dict[str, Any] | None = None
 
@@ -232,6 +233,7 @@ class CreateRequest(OllamaModelRequest):
     parser: str | None = None
     requires: str | None = None
     quantize: str | None = None
+    quantization: str | None = None  # what quantize was called
     draft: str | None = None
     draft_files: dict[str, str] | None = None
     draft_quantize: str | None = None

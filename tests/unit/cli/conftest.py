@@ -14,7 +14,7 @@ from cli import connection
 from runner.client import Client
 from tests.http_handlers import HandlerTransport
 
-VERSION = {"version": "0.1.0", "name": "hearth"}
+VERSION = {"version": "0.32.0", "hearth": "0.1.0", "name": "hearth"}
 
 
 class FakeDaemon:

@@ -27,7 +27,7 @@ with open(starts, "a") as file:
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        body = json.dumps({"version": "0", "name": "hearth"}).encode()
+        body = json.dumps({"version": "0.32.0", "hearth": "0", "name": "hearth"}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -29,7 +29,7 @@ def ndjson(*lines: Any) -> Handler:
 
 
 def test_the_version_of_a_hearth_daemon_is_returned() -> None:
-    body = {"version": "0.1.0", "name": "hearth"}
+    body = {"version": "0.32.0", "hearth": "0.1.0", "name": "hearth"}
     assert client_of(always(httpx.Response(200, json=body))).version() == "0.1.0"
 
 

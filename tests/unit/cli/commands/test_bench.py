@@ -26,7 +26,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.reply(200, {"version": "0.1.0", "name": "hearth", "pid": os.getpid()})
+        self.reply(200, {"hearth": "0.1.0", "name": "hearth", "pid": os.getpid()})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
