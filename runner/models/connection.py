@@ -7,63 +7,19 @@ it sends is checked; the first thing that is no frame ends the connection.
 from __future__ import annotations
 
 import asyncio
-import base64
-import secrets
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
-from runner.worker.json_codec import LargeBytes
+from runner.models.encoded_frame import EncodedFrame
 from runner.worker.protocol import (
     LENGTH,
     MAX_FRAME_BYTES,
     ProtocolError,
     checked_frame,
     decode_body,
-    encode_frame,
 )
-
-_MARK: Final = secrets.token_hex(16)  # stands where large bytes go; nobody can guess it
-_STEP_BYTES: Final = 3 << 16
-
-
-def _encoded(frame: Mapping[str, Any]) -> tuple[list[bytes], list[bytes]]:
-    """The JSON of a frame, parted where its large bytes go, and these. Takes a fifth of the time of
-    encode_frame. Raises ProtocolError."""
-    large: list[bytes] = []
-
-    def mark(value: Any) -> str:
-        if not isinstance(value, LargeBytes):
-            raise TypeError(f"{type(value).__name__} is no JSON")
-        large.append(value.data)
-        return _MARK
-
-    try:
-        body = to_json(frame, inf_nan_mode="constants", fallback=mark)
-    except (ValueError, TypeError):  # a lone surrogate, which JSON of clients may have
-        large.clear()
-        body = encode_frame(frame, default=mark)[LENGTH.size :]
-    parts = body.split(_MARK.encode()) if large else [body]
-    size = len(body) + sum(_base64_size(data) - len(_MARK) for data in large)
-    if size > MAX_FRAME_BYTES:
-        raise ProtocolError(f"frame of {size} bytes, at most {MAX_FRAME_BYTES} are allowed")
-    parts[0] = LENGTH.pack(size) + parts[0]
-    return parts, large
-
-
-def _pieces(parts: Sequence[bytes], large: Sequence[bytes]) -> Iterator[bytes]:
-    """The bytes of a frame, none of its pieces much work."""
-    yield parts[0]
-    for data, part in zip(large, parts[1:], strict=True):
-        for start in range(0, len(data), _STEP_BYTES):
-            yield base64.b64encode(data[start : start + _STEP_BYTES])
-        yield part
-
-
-def _base64_size(data: bytes) -> int:
-    return -(-len(data) // 3) * 4
 
 
 def _decoded(body: bytes) -> dict[str, Any]:
@@ -89,43 +45,49 @@ class FrameConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._fault: str | None = None
         self._transport: asyncio.Transport | None = None
-        self._queue: deque[Iterator[bytes]] = deque()  # after one with large bytes
+        self._queue: dict[Any, list[Iterator[bytes]]] = {}  # large ones, and what follows, by id
         self._sending: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
 
     def send(self, frame: Mapping[str, Any]) -> int:
-        """Queue a frame and return its size but for large bytes; one to a lost connection is
-        dropped. Raises ProtocolError when it is too long."""
-        parts, large = _encoded(frame)
-        if self._queue or large:
-            self._queue.append(_pieces(parts, large))
-            if self._sending is None:
-                self._sending = asyncio.create_task(self._send_queued())
-        else:
-            self._write(parts[0])
-        return sum(map(len, parts))
+        """Queue a frame and return its size; one to a lost connection is dropped. A small one goes
+        before large ones of other requests. Raises ProtocolError when it is too long."""
+        encoded, id = EncodedFrame(frame), frame.get("id")
+        queued = self._queue.get(id)
+        if queued is None and not encoded.is_large:
+            self._write(encoded.whole())
+            return encoded.size
+        if queued is None or frame["op"] == "cancel":  # the worker forgets what it has a part of
+            queued = self._queue[id] = []
+        queued.append(encoded.pieces())
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send_queued())
+        return encoded.size
 
     async def _send_queued(self) -> None:
         """Write what is queued, piece by piece, as the worker reads it."""
         while self._queue:
-            for piece in self._queue[0]:
-                await self.drained()
-                await asyncio.sleep(0)
-                if not self._write(piece):
-                    break
-            self._queue.popleft()
+            id, queued = next(iter(self._queue.items()))
+            piece = next(queued[0], None)
+            if piece is not None:
+                self._write(piece)
+            elif len(queued) > 1:
+                del queued[0]
+            else:
+                del self._queue[id]
+            await self._writable.wait()
+            await asyncio.sleep(0)
         self._sending = None
 
-    def _write(self, data: bytes) -> bool:
-        """Whether the connection is still there."""
-        if self._transport is None or self._transport.is_closing():
-            return False
-        self._transport.write(data)
-        return True
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     async def drained(self) -> None:
         """Wait until most of what is queued has been taken, or the connection is lost."""
+        if self._sending is not None:
+            await asyncio.wait({self._sending})
         await self._writable.wait()
 
     def pause_writing(self) -> None:
@@ -148,6 +110,7 @@ class FrameConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
+        self._queue.clear()
         self._writable.set()
         self._on_lost(self._fault)
 

@@ -29,13 +29,12 @@ from runner.models.watchdog import Timeouts, Watchdog
 from runner.models.worker_process import WorkerProcess
 from runner.turns import take_turn
 from runner.types import Embeddings, GenerateRequest, LoadPlan, WorkerStats
-from runner.worker.json_codec import from_json, to_json
+from runner.worker.json_codec import LARGE, from_json, text_to_json, to_json
 from runner.worker.protocol import ProtocolError, WorkerInfo, delta_from_wire
 
 log = logging.getLogger("hearth.worker")
 
 _EXIT_GRACE_S = 2.0
-_LARGE_FRAME_BYTES = 64 * 1024  # several of these in one step would hold up the loop
 _DEATH_GRACE_S = 0.5  # from a lost connection to SIGKILL
 _MAX_LOST_THREADS = 3  # with fewer, a worker ends what it has begun
 
@@ -117,7 +116,7 @@ class WorkerHandle:
             self._sequences[request.id] = (stream, index, request.model)
         self._watchdog.touch()
         for index, request in enumerate(requests):
-            if self._begin(request, stream, ids) > _LARGE_FRAME_BYTES:
+            if self._begin(request, stream, ids) > LARGE:
                 rest = self._loop.create_task(self._begin_rest(requests[index + 1 :], stream, ids))
                 self._sending.add(rest)
                 rest.add_done_callback(self._sending.discard)
@@ -162,7 +161,8 @@ class WorkerHandle:
             "cache_salt": cache_salt,
             "context_length": context_length,
         }
-        reply = await self.call("embed", inputs=list(inputs), truncate=truncate, **shares)
+        given = [text_to_json(one) if isinstance(one, str) else one for one in inputs]
+        reply = await self.call("embed", inputs=given, truncate=truncate, **shares)
         vectors = tuple(tuple(map(float, vector)) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 
@@ -172,7 +172,8 @@ class WorkerHandle:
         """The score of each query with its document, from 0 to 1, as a vector of one number.
         truncate: read only the beginning of documents that are too long. Raises what the worker
         reports."""
-        reply = await self.call("rank", pairs=list(pairs), truncate=truncate, client=client)
+        given = [(text_to_json(query), text_to_json(document)) for query, document in pairs]
+        reply = await self.call("rank", pairs=given, truncate=truncate, client=client)
         vectors = tuple((float(vector[0]),) for vector in reply["vectors"])
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 
@@ -194,7 +195,7 @@ class WorkerHandle:
     async def tokenize(self, text: str, *, add_special: bool) -> list[int]:
         """The token ids of a text. add_special: as those of a prompt. Raises what the worker
         reports."""
-        reply = await self.call("tokenize", text=text, add_special=add_special)
+        reply = await self.call("tokenize", text=text_to_json(text), add_special=add_special)
         return list(reply["tokens"])
 
     async def detokenize(self, tokens: Sequence[int]) -> str:

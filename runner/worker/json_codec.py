@@ -1,7 +1,8 @@
 """Dataclasses as JSON values and back, by the types of their fields.
 
 A new field needs nothing here, unless its type is new: what is known are numbers, texts, bytes (as
-base64), Literal, tuples, mappings of JSON values, dataclasses, and all of these or None.
+base64), Literal, tuples, mappings of JSON values, dataclasses, and all of these or None. Large
+texts and bytes stay what they are, for whoever sends the JSON.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
-_LARGE_BYTES = 192 * 1024
+LARGE = 64 * 1024  # characters or bytes
 _SCALARS = (int, float, str, bool)
 
 
-class LargeBytes:
-    """Bytes that whoever sends the JSON puts into it as base64, piece by piece: all of an image at
-    once would hold up everything else."""
+class Large:
+    """A text or bytes that go beside the JSON, piece by piece: all at once they would hold up
+    everything else, and be there several times."""
 
-    __slots__ = ("data",)
+    __slots__ = ("value",)
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    def __init__(self, value: str | bytes) -> None:
+        self.value = value
 
 
 class _Codec(NamedTuple):
@@ -55,7 +56,7 @@ def _codec(hint: Any) -> _Codec:
     if dataclasses.is_dataclass(hint):
         return _dataclass(hint)
     if hint is bytes:
-        return _Codec(_bytes_to_json, base64.b64decode)
+        return _Codec(_bytes_to_json, _bytes_from_json)
     if origin in (UnionType, Union):  # a Literal or None is the latter
         kinds = [item for item in arguments if item is not NoneType]
         if len(kinds) == 1:
@@ -65,10 +66,12 @@ def _codec(hint: Any) -> _Codec:
     if origin is tuple:
         return _sequence(arguments[0]) if arguments[-1] is ... else _tuple(arguments)
     if origin is Literal:  # of texts; a wrong one is refused where it is used
-        return _codec(str)
+        return _Codec(None, _codec(str).decode)
     if hint is float:
         return _Codec(None, _checked(lambda value: type(value) in (float, int), hint))
-    if hint in (int, str, bool):
+    if hint is str:
+        return _Codec(text_to_json, _checked(lambda value: type(value) is str, hint))
+    if hint in (int, bool):
         return _Codec(None, _checked(lambda value: type(value) is hint, hint))
     if origin is Mapping and arguments[0] is int:
         return _numbered(arguments[1])
@@ -77,10 +80,17 @@ def _codec(hint: Any) -> _Codec:
     raise TypeError(f"no JSON for {hint}")
 
 
-def _bytes_to_json(value: bytes) -> str | LargeBytes:
-    if len(value) > _LARGE_BYTES:
-        return LargeBytes(value)
-    return base64.b64encode(value).decode("ascii")
+def text_to_json(value: str) -> str | Large:
+    """A text as it is, unless it is a large one."""
+    return Large(value) if len(value) > LARGE else value
+
+
+def _bytes_to_json(value: bytes) -> str | Large:
+    return Large(value) if len(value) > LARGE else base64.b64encode(value).decode("ascii")
+
+
+def _bytes_from_json(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else base64.b64decode(value)
 
 
 def _checked(fits: Callable[[Any], bool], hint: Any) -> Callable[[Any], Any]:

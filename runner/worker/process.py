@@ -23,11 +23,12 @@ from runner.engine.engine import Engine
 from runner.errors import HearthError, InternalError, InvalidRequest
 from runner.types import GenerateRequest, LoadPlan
 from runner.worker.engine_thread import EngineThread
+from runner.worker.frame_reader import FrameReader
 from runner.worker.frame_writer import FrameWriter
 from runner.worker.json_codec import from_json, to_json
 from runner.worker.loader import ModelRuntime, load
 from runner.worker.preparation import Preparation
-from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo, read_frame
+from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo
 from runner.worker.sandbox import enter_sandbox
 from runner.worker.text_replies import TEXT_REPLIES, Frame
 
@@ -39,10 +40,11 @@ Work = Coroutine[Any, Any, None]
 async def serve(connection: socket.socket) -> int:
     """Serve the daemon at the other end. Returns the exit code of the process."""
     connection.setblocking(False)
-    reader, writer = await asyncio.open_connection(sock=connection)
+    stream, writer = await asyncio.open_connection(sock=connection)
+    reader = FrameReader(stream)
     frames = FrameWriter(connection, asyncio.get_running_loop())
     try:
-        first = await read_frame(reader)
+        first = await reader.read()
         if first is None:
             return 0
         if first["op"] != "load":
@@ -59,8 +61,8 @@ async def serve(connection: socket.socket) -> int:
         writer.close()
 
 
-async def _read(reader: asyncio.StreamReader, worker: Worker) -> int:
-    while (frame := await read_frame(reader)) is not None:
+async def _read(reader: FrameReader, worker: Worker) -> int:
+    while (frame := await reader.read()) is not None:
         if frame["op"] == "shutdown":
             break
         worker.take(frame)

@@ -4,6 +4,12 @@ A frame is four bytes of length (big-endian) and that many bytes of UTF-8 JSON, 
 "op". Nothing else crosses: no pickles, no file descriptors. Either side ends the connection on
 a frame that is too long or not an object with a known op.
 
+A large frame of the daemon comes in pieces, between which small ones go. The length of a piece has
+the bit PIECE; then come PIECE_HEAD, the id of the request, of which there is one large frame at a
+time, and a part of a value. The first value is a mark that nobody can guess, the next ones are the
+frame's large texts and bytes, and the last one is its JSON, in which the mark and a number stand
+for each of them. A small frame with the same id takes the place of one that is not complete.
+
 Daemon to worker
     load      plan                         first frame; LoadPlan as an object
     generate  id, request                  GenerateRequest as an object; images as base64
@@ -36,14 +42,13 @@ from __future__ import annotations
 
 import json
 import struct
-from asyncio import IncompleteReadError, StreamReader
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from runner.types import Delta
-from runner.worker.json_codec import from_json, to_json
+from runner.worker.json_codec import Large, from_json, to_json
 
 
 class ExitCode(IntEnum):
@@ -57,18 +62,27 @@ class ExitCode(IntEnum):
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # images travel in them
 MAX_ANSWER_BYTES = 16 * 1024 * 1024  # what a worker sends
 LENGTH = struct.Struct(">I")  # before the body of each frame
+PIECE = 1 << 31
+PIECE_HEAD = struct.Struct(">BBB")  # the bytes of the id, what the value is, whether it ends here
+BYTES, TEXT, JSON = range(3)  # what a value is
 
 
 class ProtocolError(Exception):
     """The other side sent something that is no frame."""
 
 
+def _whole(value: Any) -> str:
+    if isinstance(value, Large) and isinstance(value.value, str):
+        return value.value
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
 def encode_frame(
     frame: Mapping[str, Any],
     max_bytes: int | None = None,
-    default: Callable[[Any], str] | None = None,
+    default: Callable[[Any], str] = _whole,
 ) -> bytes:
-    """The bytes of a frame. default: gives what stands for something that is not JSON. Raises
+    """The bytes of a frame. default: gives what stands for a large value. Raises
     ProtocolError when it is longer than max_bytes (None: MAX_FRAME_BYTES), or holds what is not
     JSON or nests too deeply."""
     limit = MAX_FRAME_BYTES if max_bytes is None else max_bytes
@@ -82,7 +96,7 @@ def encode_frame(
     return LENGTH.pack(len(body)) + body
 
 
-def decode_body(body: bytes) -> dict[str, Any]:
+def decode_body(body: bytes | bytearray) -> dict[str, Any]:
     """The frame in body. Raises ProtocolError."""
     try:
         frame = json.loads(body.decode("utf-8", "surrogatepass"))
@@ -96,18 +110,6 @@ def checked_frame(frame: Any) -> dict[str, Any]:
     if not isinstance(frame, dict) or not isinstance(frame.get("op"), str):
         raise ProtocolError('a frame is an object with "op"')
     return frame
-
-
-async def read_frame(reader: StreamReader) -> dict[str, Any] | None:
-    """The next frame, None at the end of the stream. Raises ProtocolError."""
-    try:
-        head = await reader.readexactly(LENGTH.size)
-        (size,) = LENGTH.unpack(head)
-        if size > MAX_FRAME_BYTES:
-            raise ProtocolError(f"frame of {size} bytes, at most {MAX_FRAME_BYTES} are allowed")
-        return decode_body(await reader.readexactly(size))
-    except (IncompleteReadError, ConnectionError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import secrets
 import socket
 import struct
@@ -10,8 +9,9 @@ from typing import Any
 import pytest
 
 from runner.models.connection import FrameConnection
-from runner.worker.json_codec import LargeBytes
-from runner.worker.protocol import MAX_FRAME_BYTES, ProtocolError, encode_frame, read_frame
+from runner.worker.frame_reader import FrameReader
+from runner.worker.json_codec import Large
+from runner.worker.protocol import MAX_FRAME_BYTES, ProtocolError, encode_frame
 
 
 class Ends:
@@ -82,40 +82,72 @@ async def test_sent_frames_arrive() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "\ud800"])  # the latter is no UTF-8
-async def test_large_bytes_go_piece_by_piece_and_nothing_comes_between(text: str) -> None:
+async def test_large_values_go_piece_by_piece_and_what_is_of_the_same_request_after_them(
+    text: str,
+) -> None:
     ends = await Ends().open()
-    images = [secrets.token_bytes(size) for size in (1 << 20, 200_001, 10, 3 << 16)]
+    values = [secrets.token_bytes(size) for size in (1 << 20, 200_001, 10, 3 << 16)]
+    texts = ["\U0001f600" + "a" * (1 << 20), "\n" * 300_000, text * 100_000]
+    large: list[str | bytes] = [*values, *texts]
     frames = [
-        {"op": "generate", "text": text, "images": [LargeBytes(data) for data in images], "n": 7},
-        {"op": "cancel", "text": text},
-        {"op": "generate", "images": LargeBytes(images[0])},
-        {"op": "stats"},
+        {"op": "generate", "id": "a", "text": text, "large": [*map(Large, large)], "n": 7},
+        {"op": "pause", "id": "a", "text": text},
+        {"op": "generate", "id": "b", "large": Large(values[0])},
+        {"op": "generate", "id": "c", "json": [text] * 100_000},
     ]
     for frame in frames:
         ends.connection.send(frame)
-    reader, writer = await asyncio.open_connection(sock=ends.theirs, limit=1 << 16)
-    found = [await asyncio.wait_for(read_frame(reader), 60) for _ in frames]
-    coded = [base64.b64encode(data).decode() for data in images]
-    assert found == [{**frames[0], "images": coded}, frames[1],
-                     {"op": "generate", "images": coded[0]}, frames[3]]  # fmt: skip
+    stream, writer = await asyncio.open_connection(sock=ends.theirs, limit=1 << 16)
+    reader = FrameReader(stream)
+    found = [await asyncio.wait_for(reader.read(), 60) for _ in frames]
+    assert found == [{**frames[0], "large": large}, frames[1],
+                     {**frames[2], "large": values[0]}, frames[3]]  # fmt: skip
     ends.connection.send({"op": "shutdown"})
-    assert await asyncio.wait_for(read_frame(reader), 60) == {"op": "shutdown"}
+    assert await asyncio.wait_for(reader.read(), 60) == {"op": "shutdown"}
     writer.close()
     assert await ends.lost is None
 
 
+async def test_a_small_frame_goes_before_large_ones_of_others() -> None:
+    ends = await Ends().open()
+    for number in range(8):
+        frame = {"op": "generate", "id": f"{number}", "text": Large("\n" * (1 << 20))}
+        ends.connection.send(frame)
+    small = {"op": "generate", "id": "small"}
+    ends.connection.send(small)
+    stream, writer = await asyncio.open_connection(sock=ends.theirs, limit=1 << 16)
+    reader = FrameReader(stream)
+    assert await asyncio.wait_for(reader.read(), 60) == small
+    writer.close()
+    await ends.lost
+
+
+async def test_of_a_cancelled_request_no_more_is_sent() -> None:
+    ends = await Ends().open()
+    ends.connection.send({"op": "generate", "id": "a", "text": Large("a" * (32 << 20))})
+    ends.connection.send({"op": "pause", "id": "a"})
+    ends.connection.send({"op": "cancel", "id": "a"})
+    await asyncio.wait_for(ends.connection.drained(), 60)
+    ends.connection.close()
+    ends.theirs.setblocking(False)
+    sent = ends.theirs.recv(1 << 20)
+    assert sent.endswith(encode_frame({"op": "cancel", "id": "a"}))
+    assert b"pause" not in sent
+    await ends.finish()
+
+
 async def test_large_bytes_to_a_lost_connection_are_dropped() -> None:
     ends = await Ends().open()
-    ends.connection.send({"op": "generate", "image": LargeBytes(bytes(8 << 20))})
+    ends.connection.send({"op": "generate", "image": Large(bytes(8 << 20))})
     await asyncio.sleep(0)
     await ends.finish()
-    ends.connection.send({"op": "generate", "image": LargeBytes(bytes(1 << 20))})
+    ends.connection.send({"op": "generate", "image": Large(bytes(1 << 20))})
     await asyncio.wait_for(ends.connection.drained(), 60)
 
 
 def test_a_frame_too_long_with_its_large_bytes_is_refused() -> None:
     connection = FrameConnection(lambda _: None, lambda _: None)
     with pytest.raises(ProtocolError, match="at most"):
-        connection.send({"op": "generate", "image": LargeBytes(bytes(MAX_FRAME_BYTES * 3 // 4))})
+        connection.send({"op": "generate", "image": Large(bytes(MAX_FRAME_BYTES))})
     with pytest.raises(ProtocolError, match="cannot be JSON"):
         connection.send({"op": "generate", "image": object()})

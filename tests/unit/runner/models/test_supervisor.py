@@ -17,7 +17,7 @@ from runner.errors import (
     WorkerCrashed,
     WorkerTimeout,
 )
-from runner.models import connection, watchdog, worker_process
+from runner.models import encoded_frame, watchdog, worker_process
 from runner.models.supervisor import WorkerHandle
 from runner.models.watchdog import Timeouts
 from runner.models.worker_process import WorkerProcess
@@ -290,7 +290,7 @@ async def test_a_request_that_no_frame_can_hold_is_refused_and_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker = await start(monkeypatch, READY + "while receive()['op'] != 'shutdown': pass")
-    monkeypatch.setattr(connection, "MAX_FRAME_BYTES", 4000)
+    monkeypatch.setattr(encoded_frame, "MAX_FRAME_BYTES", 4000)
     asked = [GenerateRequest(id=str(number), text="x" * 5000) for number in range(2)]
     generation = worker.generate(asked)
     with pytest.raises(InvalidRequest, match="too large for one message"):

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from runner.worker.frame_reader import FrameReader
 from runner.worker.frame_writer import PAUSE_BYTES, FrameWriter
-from runner.worker.protocol import ProtocolError, encode_frame, read_frame
+from runner.worker.protocol import ProtocolError, encode_frame
 
 TIMEOUT_S = 60
 
@@ -35,10 +36,11 @@ async def test_frames_arrive_in_order_from_many_threads_through_a_full_socket(
     threads = [threading.Thread(target=send, args=(sender,)) for sender in range(4)]
     for thread in threads:
         thread.start()
-    reader, writer = await asyncio.open_connection(sock=pair[1])
+    stream, writer = await asyncio.open_connection(sock=pair[1])
+    reader = FrameReader(stream)
     seen: dict[int, list[int]] = {}
     for _ in range(800):
-        frame = await asyncio.wait_for(read_frame(reader), TIMEOUT_S)
+        frame = await asyncio.wait_for(reader.read(), TIMEOUT_S)
         assert frame is not None
         seen.setdefault(frame["sender"], []).append(frame["number"])
     assert seen == {sender: list(range(200)) for sender in range(4)}
@@ -61,9 +63,10 @@ async def test_a_sender_far_ahead_waits_until_the_reader_has_caught_up(
     waiting = threading.Thread(target=outbox.wait_for_room)
     waiting.start()
     assert waiting.is_alive()
-    reader, writer = await asyncio.open_connection(sock=pair[1])
+    stream, writer = await asyncio.open_connection(sock=pair[1])
+    reader = FrameReader(stream)
     for _ in range(count):
-        assert await asyncio.wait_for(read_frame(reader), TIMEOUT_S) == frame
+        assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == frame
     await asyncio.to_thread(waiting.join, TIMEOUT_S)
     assert not waiting.is_alive()
     outbox.wait_for_room()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 import socket
@@ -16,8 +15,9 @@ from typing import Any
 import pytest
 
 from runner.errors import HearthError, from_wire
+from runner.models.encoded_frame import EncodedFrame
 from runner.types import Delta, GenerateRequest, LoadPlan, Message, SamplingParams, WorkerStats
-from runner.worker.json_codec import LargeBytes, to_json
+from runner.worker.json_codec import to_json
 from runner.worker.protocol import (
     MAX_FRAME_BYTES,
     decode_body,
@@ -28,10 +28,6 @@ from tests.fake_backend import STUCK, VOCABULARY
 
 TIMEOUT_S = 60
 PLAN = LoadPlan("/nowhere", "echo", 2048, 16384, 32)
-
-
-def in_base64(large: LargeBytes) -> str:
-    return base64.b64encode(large.data).decode()
 
 
 class Client:
@@ -59,7 +55,8 @@ class Client:
         self.process.wait(TIMEOUT_S)
 
     def send(self, op: str, **values: Any) -> None:
-        self.socket.sendall(encode_frame({"op": op, **values}, default=in_base64))
+        for piece in EncodedFrame({"op": op, **values}).pieces():
+            self.socket.sendall(piece)
 
     def receive(self) -> dict[str, Any] | None:
         """The next frame, None when the worker is gone."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -28,7 +27,6 @@ from runner.worker.protocol import (
     delta_from_wire,
     delta_to_wire,
     encode_frame,
-    read_frame,
 )
 
 
@@ -153,25 +151,3 @@ def test_what_is_not_json_is_not_sent() -> None:
 def test_a_frame_that_is_too_long_is_not_made() -> None:
     with pytest.raises(ProtocolError, match="at most"):
         encode_frame({"op": "x", "fill": "y" * MAX_FRAME_BYTES})
-
-
-async def read_all(data: bytes) -> list[dict[str, Any]]:
-    reader = asyncio.StreamReader()
-    reader.feed_data(data)
-    reader.feed_eof()
-    frames = []
-    while (frame := await read_frame(reader)) is not None:
-        frames.append(frame)
-    return frames
-
-
-async def test_frames_are_read_one_after_the_other_until_the_end() -> None:
-    data = encode_frame({"op": "a"}) + encode_frame({"op": "b", "x": 1})
-    assert await read_all(data) == [{"op": "a"}, {"op": "b", "x": 1}]
-    assert await read_all(data[:-1]) == [{"op": "a"}]
-    assert await read_all(b"") == []
-
-
-async def test_a_length_that_is_too_great_is_refused_before_reading_on() -> None:
-    with pytest.raises(ProtocolError, match="at most"):
-        await read_all((MAX_FRAME_BYTES + 1).to_bytes(4))
