@@ -48,6 +48,7 @@ from runner.backends.backend import (
     SavedState,
     TargetLogprobs,
     TokenMask,
+    TooManyTokens,
 )
 from runner.types import LoadPlan, SamplingParams
 
@@ -95,6 +96,8 @@ class FakeTokenizer:
         """See Tokenizer."""
         if STUCK in text:
             threading.Event().wait()
+        if max_tokens is not None and self.min_tokens(text) > max_tokens:
+            raise TooManyTokens(self.min_tokens(text), list(text[: max_tokens + 1].encode()))
         tokens = [BOS] if add_bos else []
         start = 0
         for match in _SPECIAL.finditer(text) if parse_special else ():
@@ -103,6 +106,10 @@ class FakeTokenizer:
             start = match.end()
         tokens += text[start:].encode("utf-8", "replace")
         return tokens
+
+    def min_tokens(self, text: str) -> int:
+        """See Tokenizer."""
+        return len(text) if len(text) > 1 << 16 else 0
 
     def piece(self, token: int) -> bytes:
         """See Tokenizer."""

@@ -252,6 +252,9 @@ class Tokenizer(Protocol):
         runner.backends.turns.pause between them; where max_tokens do not suffice for it, the rest
         is not read: TooManyTokens. Raises InvalidRequest for what would take too long."""
 
+    def min_tokens(self, text: str) -> int:
+        """At least how many tokens text has, from a look at it; 0: not known."""
+
     def piece(self, token: int) -> bytes:
         """The bytes a token stands for in output; control tokens give b""."""
 

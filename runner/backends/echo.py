@@ -17,10 +17,12 @@ from runner.backends.backend import (
     SampledToken,
     Sampler,
     Tokenizer,
+    TooManyTokens,
 )
 from runner.types import LoadPlan, SamplingParams
 
 EOS = 256
+MAX_UNREAD = 32 << 10  # tokens that are made though they do not fit
 CHAT_TEMPLATE = "{{ messages[-1].content }}"
 
 
@@ -34,7 +36,13 @@ class EchoTokenizer(Tokenizer):
     def encode(
         self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
     ) -> list[int]:
-        return list(text.encode("utf-8", "replace"))
+        data = text.encode("utf-8", "replace")
+        if max_tokens is not None and len(data) > max(max_tokens, MAX_UNREAD):
+            raise TooManyTokens(len(data), list(data[: max_tokens + 1]))
+        return list(data)
+
+    def min_tokens(self, text: str) -> int:
+        return len(text) if len(text) > MAX_UNREAD else 0
 
     def piece(self, token: int) -> bytes:
         return b"" if token == EOS else bytes([token])

@@ -203,6 +203,8 @@ class PromptEncoder:
             return list(request.tokens), ""
         if request.infill is not None:
             return self.fill_in(request.infill), ""
+        if max_tokens is not None:
+            self._check_length(request, max_tokens)
         text = self.render(request)
         end = text.rstrip() if request.messages is not None else ""
         prefix = next((one for one in request.answer_prefixes if end.endswith(one)), "")
@@ -216,6 +218,14 @@ class PromptEncoder:
             tokens += self._images.tokens(image)
             tokens += self._encode(piece, max_tokens)
         return tokens, prefix
+
+    def _check_length(self, request: GenerateRequest, max_tokens: int) -> None:
+        """Refuse what cannot fit before a template makes copies of it. What an assistant has said
+        may be left out by the template, and blanks around a message. Raises TooManyTokens."""
+        told = [one.content for one in request.messages or () if one.role != "assistant"]
+        least = sum(self._tokenizer.min_tokens(content.strip()) for content in told)
+        if least > max_tokens:
+            raise TooManyTokens(least, [])
 
     def fill_in(self, infill: Infill, max_tokens: int | None = None) -> list[int]:
         """See infill_tokens."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 from llama_cpp import llama_cpp as native
 
 from runner.backends.turns import in_turns, pause
@@ -83,6 +85,7 @@ class TextCuts:
                 self._specials.append((text, attributes))
             texts += {pieces(token), text.replace(_ESCAPED_SPACE, _SPACE)}
         self._tokens = _END + _END.join(texts) + _END
+        self._token_lengths, self._bytes_of_tokens = _byte_sets(self._tokens)
         self._strip = any(attributes & _STRIPS for _, attributes in self._specials)
         self._ends = tuple(text for text, _ in self._specials)
         self._margin = max((len(text) for text, _ in self._specials), default=0)
@@ -107,14 +110,19 @@ class TextCuts:
             start, lead = cut
         yield Part(data[start:], lead)
 
-    def min_tokens(self, data: bytes) -> int:
-        """At least how many tokens data has, by the longest one of the bytes in it."""
+    def min_tokens(self, text: str | bytes) -> int:
+        """At least how many tokens a text has, by the longest one of the bytes in it."""
         if self._kind not in _KEEPS_ALL:
             return 0
-        these = b"".join(b"\\x%02x" % byte for byte in set(data))
-        found = re.finditer(rb"(?<=\xff)[" + these + rb"]+(?=\xff)", self._tokens)
-        longest = max((match.end() - match.start() for match in found), default=1)
-        return -(-len(data) // longest)
+        size, seen = 0, np.zeros(256, bool)
+        for start in range(0, len(text), WHOLE_BYTES):
+            part = text[start : start + WHOLE_BYTES]
+            data = part.encode("utf-8", "replace") if isinstance(part, str) else part
+            size += len(data)
+            seen[np.frombuffer(data, np.uint8)] = True
+        others = np.packbits(~seen, bitorder="little").view(np.uint64)
+        fits = ~(self._bytes_of_tokens & others).any(axis=1)
+        return -(-size // max(int(self._token_lengths[fits].max(initial=1)), 1))
 
     def _next(self, data: bytes, start: int, parse_special: bool) -> tuple[int, bytes] | None:
         """The first cut after start, and the lead of what follows. None: the rest is one part."""
@@ -199,6 +207,19 @@ class TextCuts:
             if alone and strips != _STRIPS and begin < cut < end:
                 return cut
         return None
+
+
+def _byte_sets(tokens: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    """Of tokens with _END around each: their lengths, and the bytes in them as 256 bits."""
+    data = np.frombuffer(tokens, np.uint8)
+    ends = np.flatnonzero(data == _END[0])
+    bits = np.left_shift(np.uint64(1), data & 63, dtype=np.uint64)
+    sets = np.empty((len(ends) - 1, 4), np.uint64)
+    for word in range(4):
+        pause()
+        here = np.where((data >> 6 == word) & (data != _END[0]), bits, np.uint64(0))
+        sets[:, word] = np.bitwise_or.reduceat(here, ends[:-1] + 1)
+    return np.diff(ends) - 1, sets
 
 
 def _character_before(data: bytes, at: int) -> bytes:

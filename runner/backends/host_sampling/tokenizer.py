@@ -49,6 +49,9 @@ class LlamaCppTokenizer(Tokenizer):
             pause()
         return tokens + around[head:]
 
+    def min_tokens(self, text: str) -> int:
+        return self._text_cuts().min_tokens(text) if len(text) > WHOLE_BYTES else 0
+
     def _check(self, part: Part, tokens: list[int], max_tokens: int | None) -> None:
         """Raises for what takes too long in one: TooManyTokens where it cannot be few, else
         InvalidRequest."""

@@ -44,6 +44,10 @@ class Plain:
         """See Tokenizer."""
         return [ord(letter) % self.vocabulary for letter in text]
 
+    def min_tokens(self, text: str) -> int:
+        """See Tokenizer."""
+        return 0
+
     def piece(self, token: int) -> bytes:
         """See Tokenizer."""
         return b"x"
