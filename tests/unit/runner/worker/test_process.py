@@ -263,7 +263,7 @@ def test_a_bad_request_is_an_error_of_that_request_only(
 
 def test_an_answer_that_is_too_long_is_an_error_of_its_request(loaded: Client) -> None:
     with pytest.raises(HearthError, match="request less"):
-        loaded.call("tokenize", text="x" * 4_500_000, add_special=False)
+        loaded.call("pieces", tokens=[1] * 2_500_000)
     with pytest.raises(HearthError, match="send fewer"):
         loaded.call("embed", inputs=[[1]] * 60_000, truncate=True)
     loaded.generate("good", "still here")
