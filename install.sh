@@ -364,7 +364,7 @@ choose_extras() {
         torch=yes
         say "- an NVIDIA GPU is here: PyTorch is installed as well (several GB)"
     fi
-    extras=vision
+    extras=vision,websockets
     [ "$torch" != yes ] || extras=$extras,torch
     [ "$dev" != yes ] || extras=dev,$extras
     extras="[$extras]"

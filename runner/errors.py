@@ -3,7 +3,8 @@
 * HearthError
   * RequestError      the caller can mend it
     + InvalidRequest, ModelNotFound (RemoteModelNotFound), ModelInvalid, ContextOverflow,
-      Unsupported, Conflict, RegistryDenied, NetworkForbidden, KeyNotFound, ResponseNotFound
+      Unsupported, Conflict, RegistryDenied, NetworkForbidden, KeyNotFound, ResponseNotFound,
+      PreviousResponseNotFound
   * CapacityError     the same request may work later
     + QueueFull, InsufficientMemory, ShuttingDown, RegistryUnreachable
   * InternalError     a fault of hearth, the model file or the machine
@@ -92,6 +93,12 @@ class ResponseNotFound(RequestError):
     """No stored response has that id."""
 
     code = "response_not_found"
+
+
+class PreviousResponseNotFound(RequestError):
+    """The response that a request goes on from is not there. details: param."""
+
+    code = "previous_response_not_found"
 
 
 class Unsupported(RequestError):

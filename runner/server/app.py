@@ -34,11 +34,13 @@ from runner.server.openai.batches.endpoint_call import call as call_endpoint
 from runner.server.openai.batches.executor import BatchExecutor, Traffic
 from runner.server.openai.batches.journal import TABLES as BATCH_TABLES
 from runner.server.openai.batches.journal import BatchJournal
+from runner.server.openai.conversations import handlers as conversations
 from runner.server.openai.database import Database
 from runner.server.openai.files import handlers as files
 from runner.server.openai.files.file_store import TABLES as FILE_TABLES
 from runner.server.openai.files.file_store import FileStore
 from runner.server.openai.responses import handlers as responses
+from runner.server.openai.responses import websocket as response_sockets
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.responses.response_store import FILE_NAME as RESPONSES_FILE
 from runner.server.openai.responses.response_store import ResponseStore
@@ -54,7 +56,8 @@ log = logging.getLogger("hearth")
 
 _SERVED = (
     *routes_of(health, key_routes, apply_template, tokenize, infill, rerank, perplexity),
-    *routes_of(chat, completions, responses, embeddings, files, batches, messages, models),
+    *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),
+    *routes_of(files, batches, messages, models),
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
     *routes_of(fsck, gc, imports),
 )
@@ -87,7 +90,9 @@ def build_services(
         metrics=metrics,
         library=library,
         models=models,
-        background=BackgroundResponses(ResponseStore(settings.data_dir / RESPONSES_FILE)),
+        background=BackgroundResponses(
+            ResponseStore(settings.data_dir / RESPONSES_FILE, settings.max_files_size // 2)
+        ),
         batches=BatchExecutor(FileStore(folder, database), BatchJournal(database), traffic),
     )
     return services

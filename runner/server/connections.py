@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic_core import to_json
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -32,6 +32,19 @@ LINGER_S = 5.0  # for a client to notice that it was answered and shall stop sen
 MAX_WAITING_BYTES = 64 * 1024  # of later requests while one is answered; then nothing more is read
 
 
+CONNECTION = "connection"  # the name under which it is in its requests' scope["state"]
+
+
+class Receiver(Protocol):
+    """What a connection's bytes are for once they are no HTTP any more."""
+
+    def data_received(self, data: bytes) -> None:
+        """More of them."""
+
+    def connection_lost(self) -> None:
+        """There are no more."""
+
+
 class ConnectionBounds(asyncio.Protocol):
     """To be put before one of uvicorn's protocols."""
 
@@ -48,13 +61,14 @@ class ConnectionBounds(asyncio.Protocol):
         self._framing = RequestFraming()
         self._buffer = bytearray()
         self._refused = self._read_paused = False
+        self._receiver: Receiver | None = None
         self._deadline_s: float | None = None  # for what the client has to do next
         self._unsent_bytes = 0  # at the beginning of the time to read some of it
         self._unsent_until_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time for the first head, or refuse."""
-        self.app_state = {**self.app_state, STATE: Peer(transport)}
+        self.app_state = {**self.app_state, STATE: Peer(transport), CONNECTION: self}
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES)
         self.address = client_at((self.client or ("",))[0])
@@ -66,11 +80,16 @@ class ConnectionBounds(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Make room."""
         self._table.leave(self)
+        if self._receiver is not None:
+            self._receiver.connection_lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Pass on what is a request."""
         if self._refused:
+            return
+        if self._receiver is not None:
+            self._receiver.data_received(data)
             return
         self._buffer += data
         self._advance()
@@ -93,6 +112,48 @@ class ConnectionBounds(asyncio.Protocol):
         if self._read_paused and not self.transport.is_closing():
             self._read_paused = False
             self.transport.resume_reading()
+
+    @property
+    def upgrade(self) -> bytes:
+        """The protocol that the request offers to go on in; empty: none."""
+        fields = self._framing.fields
+        options = [option.strip().lower() for name, value in fields if name == b"connection"
+                   for option in value.split(b",")]  # fmt: skip
+        offered = [value.lower() for name, value in fields if name == b"upgrade"]
+        return offered[0] if b"upgrade" in options and len(offered) == 1 else b""
+
+    def take_over(self, receiver: Receiver) -> None:
+        """The request is answered by another protocol, which has all that comes from now on, and
+        closes the transport when it ends."""
+        self._receiver = receiver
+        self.cycle.disconnected = True  # uvicorn sends nothing
+        early = bytes(self._buffer)
+        self._buffer.clear()
+        if self._read_paused:
+            self._read_paused = False
+            self.transport.resume_reading()
+        if early:
+            receiver.data_received(early)
+
+    def rest(self) -> None:
+        """Nothing is to be answered: the connection counts as idle."""
+        self._table.end(self)
+
+    def work(self) -> bool:
+        """Something is to be answered. False: there is no place for it."""
+        return self._table.begin(self, self._framing.path, self._framing.fields)
+
+    async def send(self, data: bytes) -> None:
+        """Send after take_over. Waits while the client does not read."""
+        if self.flow.write_paused:
+            await self.flow.drain()
+        self.transport.write(data)
+
+    def finish(self) -> None:
+        """Close the connection after take_over, once the client has what was sent."""
+        if not self.transport.is_closing():
+            self._refused = True
+            self._end()
 
     def drop(self) -> None:
         """Close the connection; what the client has not read is lost."""
@@ -164,15 +225,18 @@ class ConnectionBounds(asyncio.Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
             self.flow.resume_writing()
+        if not begun:
+            self.transport.write(_response(status, code, message))
+        self._end(at_once=begun)
+
+    def _end(self, *, at_once: bool = False) -> None:
+        """Send nothing more, and read nothing more of what comes."""
         self._table.end(self)
         self._expect(LINGER_S)
-        if begun or not self.transport.can_write_eof():
-            if not begun:
-                self.transport.write(_response(status, code, message))
+        if at_once or not self.transport.can_write_eof():
             self.transport.close()
             return
-        self.transport.write(_response(status, code, message))
-        self.transport.write_eof()  # an unread rest would take the answer away from the client
+        self.transport.write_eof()  # an unread rest would take what was sent away from the client
         self.flow.resume_reading()
 
 

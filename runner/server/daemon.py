@@ -200,6 +200,8 @@ class DaemonServer(uvicorn.Server):
         log.info("stopping: waiting for running requests to finish")
         services.models.stop_admitting()
         services.library.transfers.cancel_all()
+        for opened in list(services.websockets):
+            opened.leave()
         drain_s = services.settings.drain_timeout
         if drain_s is not None:
             loop = asyncio.get_running_loop()

@@ -110,6 +110,10 @@ class OpenAIErrors(ErrorSurface):
     framing = b"data: %s\n\n"
 
     def body(self, failure: HttpFailure) -> bytes:
+        return to_json({"error": self.error(failure)})
+
+    def error(self, failure: HttpFailure) -> dict[str, Any]:
+        """What is told under error."""
         error = OpenAIErrorBody(
             message=failure.message,
             type=_type(_OPENAI_TYPES, failure.status, "server_error"),
@@ -117,7 +121,7 @@ class OpenAIErrors(ErrorSurface):
             code=failure.code,
         )
         extras = {name: value for name, value in failure.details.items() if name != "param"}
-        return to_json({"error": {**error, **extras}})
+        return {**error, **extras}
 
 
 class OllamaErrors(ErrorSurface):

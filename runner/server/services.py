@@ -6,6 +6,7 @@ import os
 import secrets
 import time
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from runner.library.library import Library
 from runner.models.manager import Manager
@@ -16,6 +17,13 @@ from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.rate_limits import RateLimiter
 from runner.settings import Address, Settings
+
+
+class OpenSocket(Protocol):
+    """A connection that lasts beyond a request."""
+
+    def leave(self) -> None:
+        """The daemon is stopping."""
 
 
 @dataclass(slots=True)
@@ -34,6 +42,7 @@ class Services:
     background: BackgroundResponses
     batches: BatchExecutor
     bodies: BodyBudget = field(default_factory=BodyBudget)
+    websockets: set[OpenSocket] = field(default_factory=set)
     draining: bool = False
     owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     pid: int = field(default_factory=os.getpid)

@@ -13,6 +13,7 @@ from pydantic_core import to_json
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 NDJSON = "application/x-ndjson"
 KEEP_ALIVE = b": keep-alive\n\n"
+DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE_S = 10.0
 
 

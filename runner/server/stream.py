@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from runner.errors import Unsupported
 from runner.models.delta_stream import DeltaStream
-from runner.server.http_request import HttpRequest
 from runner.server.sse import KEEP_ALIVE_S
 from runner.types import Delta, Finish, PromptProgress, PromptToken, TokenLogprob
 
@@ -35,8 +34,25 @@ class StreamRenderer(Protocol):
         """The bytes after the last delta."""
 
 
+class StreamTarget(Protocol):
+    """Where a stream goes: HttpRequest is one."""
+
+    request_id: str
+    started: bool
+    finished: bool
+
+    async def start(self, content_type: str) -> None:
+        """Begin."""
+
+    async def write(self, data: bytes) -> None:
+        """Send a part, whole events. Waits while the client does not read."""
+
+    async def finish(self, data: bytes = b"") -> None:
+        """Send the last part."""
+
+
 async def send_stream(
-    http: HttpRequest,
+    target: StreamTarget,
     generation: DeltaStream,
     renderer: StreamRenderer,
     before_end: Callable[[], Awaitable[None]] | None = None,
@@ -52,15 +68,15 @@ async def send_stream(
                 data = data or renderer.keep_alive()
             if not data:
                 continue
-            if not http.started:
-                await http.start(renderer.content_type)
+            if not target.started:
+                await target.start(renderer.content_type)
             ticker.written = True
-            await http.write(data)
-        if not http.started:
-            await http.start(renderer.content_type)
+            await target.write(data)
+        if not target.started:
+            await target.start(renderer.content_type)
         if before_end is not None:
             await before_end()
-        await http.finish(renderer.end())
+        await target.finish(renderer.end())
     finally:
         ticker.stop()
         generation.cancel()

@@ -102,7 +102,12 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
         batch, file = begin_batch(a, line("1", "a secret"))
         done = until_status(a, f"/v1/batches/{batch}", "completed")
         running = respond(a, input=SLOW, background=True, ignore_eos=True).json()["id"]
+        said = {"items": [{"role": "user", "content": "a secret"}]}
+        conversation = a.post("/v1/conversations", json=said).json()["id"]
+        items = a.get(f"/v1/conversations/{conversation}/items").json()
         things = {
+            "conversation": conversation,
+            "item": items["first_id"],
             "file": file,
             "output": done["output_file_id"],
             "batch": batch,
@@ -132,6 +137,18 @@ PATHS = [
         ("POST", f"/v1/responses/{{{kind}}}/cancel"),
         ("DELETE", f"/v1/responses/{{{kind}}}"),
     )),
+    *((method, path, None) for method, path in (
+        ("GET", "/v1/conversations/{conversation}"),
+        ("DELETE", "/v1/conversations/{conversation}"),
+        ("GET", "/v1/conversations/{conversation}/items"),
+        ("GET", "/v1/conversations/{conversation}/items/{item}"),
+        ("DELETE", "/v1/conversations/{conversation}/items/{item}"),
+    )),
+    ("POST", "/v1/conversations/{conversation}", {"metadata": {}}),
+    ("POST", "/v1/conversations/{conversation}/items",
+     {"items": [{"role": "user", "content": "x"}]}),
+    ("POST", "/v1/responses", {"model": "echo", "input": "x", "conversation": "{conversation}"}),
+    ("POST", "/v1/responses/compact", {"model": "echo", "previous_response_id": "{response}"}),
     ("POST", "/v1/batches",
      {"input_file_id": "{file}", "endpoint": CHAT, "completion_window": "24h"}),
     ("POST", "/v1/responses",
@@ -161,7 +178,8 @@ def test_what_another_key_has_stored_is_as_if_it_were_not_there(
     assert ask(office.b, office.things) == ask(office.b, office.unknown)
     kinds = {office.a.get(f"/v1/{place}/{office.things[kind]}").status_code
              for place, kind in (("files", "file"), ("files", "output"), ("batches", "batch"),
-                                 ("responses", "response"), ("responses", "running"))}  # fmt: skip
+                                 ("responses", "response"), ("responses", "running"),
+                                 ("conversations", "conversation"))}  # fmt: skip
     assert kinds == {200}
 
 

@@ -127,15 +127,15 @@ def test_interrupted_installation_ends_what_it_started(machine: Machine) -> None
 
 def test_gpu_asks_for_torch_and_the_options_decide(machine: Machine) -> None:
     script = 'choose_extras >&2; printf "%s" "$extras"'
-    assert machine.functions(script).stdout == "[vision]"
+    assert machine.functions(script).stdout == "[vision,websockets]"
     machine.add("nvidia-smi", "exit 9")
-    assert machine.functions(script).stdout == "[vision]", "a driver without a GPU"
-    assert machine.functions("torch=yes; " + script).stdout == "[vision,torch]"
+    assert machine.functions(script).stdout == "[vision,websockets]", "a driver without a GPU"
+    assert machine.functions("torch=yes; " + script).stdout == "[vision,websockets,torch]"
     machine.add("nvidia-smi", "echo GPU 0")
-    assert machine.functions(script).stdout == "[vision,torch]"
+    assert machine.functions(script).stdout == "[vision,websockets,torch]"
     assert "PyTorch" in machine.functions(script).stderr
-    assert machine.functions("torch=no; " + script).stdout == "[vision]"
-    assert machine.functions("dev=yes; " + script).stdout == "[dev,vision,torch]"
+    assert machine.functions("torch=no; " + script).stdout == "[vision,websockets]"
+    assert machine.functions("dev=yes; " + script).stdout == "[dev,vision,websockets,torch]"
 
 
 def test_only_what_is_installed_counts_as_a_change(machine: Machine) -> None:

@@ -133,7 +133,9 @@ class ResponseObject(TypedDict):
     completed_at: int | None
     status: ResponseStatus
     background: bool
+    conversation: dict[str, str] | None
     error: dict[str, Any] | None
+    frequency_penalty: float
     incomplete_details: dict[str, Any] | None
     instructions: str | None
     max_output_tokens: int | None
@@ -142,15 +144,19 @@ class ResponseObject(TypedDict):
     model: str
     output: list[dict[str, Any]]
     parallel_tool_calls: bool
+    presence_penalty: float
     previous_response_id: str | None
+    prompt_cache_key: str | None
     reasoning: dict[str, str | None]
+    safety_identifier: str | None
+    service_tier: str
     store: bool
-    temperature: float | None
+    temperature: float
     text: dict[str, Any]
     tool_choice: Any
     tools: list[dict[str, Any]]
     top_logprobs: int
-    top_p: float | None
+    top_p: float
     truncation: str
     usage: dict[str, Any] | None
     user: str | None
@@ -177,6 +183,49 @@ class DeletedResponse(TypedDict):
     id: str
     object: Literal["response"]
     deleted: bool
+
+
+class CompactedResponse(TypedDict):
+    """A conversation made shorter."""
+
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[dict[str, Any]]
+    usage: dict[str, Any]
+
+
+class InputTokens(TypedDict):
+    """How long a prompt would be."""
+
+    object: Literal["response.input_tokens"]
+    input_tokens: int
+
+
+class ConversationObject(TypedDict):
+    """A conversation that is kept."""
+
+    id: str
+    object: Literal["conversation"]
+    created_at: int
+    metadata: dict[str, str]
+
+
+class DeletedConversation(TypedDict):
+    """A conversation that is no more."""
+
+    id: str
+    object: Literal["conversation.deleted"]
+    deleted: bool
+
+
+ConversationItem = dict[str, Any]
+
+
+class ConversationItemList(ListPage):
+    """Items of a conversation."""
+
+    data: list[ConversationItem]
 
 
 class FileObject(TypedDict):

@@ -16,11 +16,9 @@ from runner.server.openai.batches.journal import Batch
 from runner.server.openai.batches.wire import WINDOW_S, BatchRequest, batch_object
 from runner.server.openai.files.handlers import (
     lifetime_s,
-    list_page,
-    page_limit,
-    query_params,
     unknown_file,
 )
+from runner.server.openai.paging import list_page, page_limit, query_params
 from runner.server.routes import route
 
 MAX_PAGE = 100
@@ -61,7 +59,7 @@ async def create_batch(http: HttpRequest, body: BatchRequest) -> BatchObject:
 @route("GET", "/v1/batches", scope="inference")
 async def list_batches(http: HttpRequest) -> BatchList:
     """The batches, the newest first; limit and after choose."""
-    query = query_params(http)
+    query = query_params(http.scope["query_string"])
     limit = page_limit(query, _USUAL_PAGE, MAX_PAGE)
     journal = _batches(http).journal
     owner = current_caller().sees

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import BinaryIO, Literal, get_args
-from urllib.parse import parse_qs
 
 from runner.errors import InvalidRequest
 from runner.server.caller import current_caller
 from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
-from runner.server.openai.answers import BatchObject, DeletedFile, FileList, FileObject, ListPage
+from runner.server.openai.answers import DeletedFile, FileList, FileObject
 from runner.server.openai.files.file_store import (
     FileQuery,
     FileStore,
@@ -23,6 +21,7 @@ from runner.server.openai.files.file_store import (
     new_file_id,
 )
 from runner.server.openai.files.form import FormReader
+from runner.server.openai.paging import list_page, page_limit, query_params
 from runner.server.routes import route
 
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
@@ -56,7 +55,7 @@ async def upload_file(http: HttpRequest) -> FileObject:
 @route("GET", "/v1/files", scope="inference")
 async def list_files(http: HttpRequest) -> FileList:
     """The stored files, the newest first unless order=asc; purpose, limit and after choose."""
-    query = query_params(http)
+    query = query_params(http.scope["query_string"])
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequest(f"order={order[:40]!r}: expected asc or desc", param="order")
@@ -126,29 +125,6 @@ def file_object(file: StoredFile) -> FileObject:
 def unknown_file(ident: str) -> HttpError:
     """There is none with this id."""
     return HttpError(404, "file_not_found", f"no such file: {ident[:80]!r}")
-
-
-def query_params(http: HttpRequest) -> dict[str, str]:
-    """The query's values; the last of several."""
-    text = http.scope["query_string"].decode("latin-1")
-    try:
-        return {name: values[-1] for name, values in parse_qs(text, max_num_fields=50).items()}
-    except ValueError:
-        raise InvalidRequest("the query has more than 50 fields") from None
-
-
-def page_limit(query: Mapping[str, str], usual: int, max_bytes: int) -> int:
-    """limit of a query. Raises InvalidRequest."""
-    text = query.get("limit", str(usual))
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= max_bytes):
-        raise InvalidRequest(f"limit={text[:40]!r}: expected 1 to {max_bytes}", param="limit")
-    return int(text)
-
-
-def list_page(data: Sequence[FileObject] | Sequence[BatchObject], more: bool) -> ListPage:
-    """What a page says of itself."""
-    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
-    return {"object": "list", "has_more": more, "first_id": first, "last_id": last}
 
 
 class _Upload:

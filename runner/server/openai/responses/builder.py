@@ -20,7 +20,7 @@ from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs
 from runner.server.openai.responses.logprobs import PendingTokens
 from runner.server.openai.responses.wire import ResponsesRequest
-from runner.types import Delta, Finish
+from runner.types import Delta, Finish, SamplingParams, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,16 @@ _CALLS = {
 class ResponseBuilder:
     """One response. Each method gives the events of what it does, in order."""
 
-    def __init__(self, body: ResponsesRequest, ident: str, parser: OutputParser | None) -> None:
-        self.output: list[dict[str, Any]] = []
+    def __init__(
+        self, body: ResponsesRequest, ident: str, compaction: dict[str, Any] | None = None
+    ) -> None:
+        """compaction: the item that the response begins with."""
+        self.output: list[dict[str, Any]] = [] if compaction is None else [compaction]
         self.status: ResponseStatus = "in_progress"
         self._body = body
         self._ident = ident
-        self._parser = parser
+        self._parser: OutputParser | None = None
+        self._sampling = SamplingParams()
         self._created_at = int(time.time())
         self._completed_at: int | None = None
         self._error: dict[str, Any] | None = None
@@ -75,19 +79,24 @@ class ResponseBuilder:
         self._tokens = PendingTokens()
         self._custom = CustomCalls(body.custom_names)
 
+    def prepare(self, parser: OutputParser | None, sampling: SamplingParams) -> None:
+        """Before the first delta. parser: of the model's text."""
+        self._parser, self._sampling = parser, sampling
+
     def start(self) -> bytes:
         """The response exists."""
-        return self._whole("response.created") + self._whole("response.in_progress")
+        begun = self._whole("response.created") + self._whole("response.in_progress")
+        return begun + self._first_items()
 
     def queue(self) -> bytes:
         """The response exists, and waits."""
         self.status = "queued"
         return self._whole("response.created") + self._whole("response.queued")
 
-    def begin(self, parser: OutputParser | None) -> bytes:
-        """The response waits no more. parser: of the model's text."""
-        self.status, self._parser = "in_progress", parser
-        return self._whole("response.in_progress")
+    def begin(self) -> bytes:
+        """The response waits no more."""
+        self.status = "in_progress"
+        return self._whole("response.in_progress") + self._first_items()
 
     def add(self, delta: Delta) -> bytes:
         """Take what the model has said."""
@@ -99,6 +108,11 @@ class ResponseBuilder:
             cut = called or delta.finish.reason == "length"
             out += self._close("incomplete" if cut else "completed") + self._end(delta.finish)
         return out
+
+    def without_answer(self, prompt_tokens: int) -> bytes:
+        """All of it, where no answer is wanted."""
+        begun = self.start()
+        return begun + self._end(Finish("stop", Usage(prompt_tokens, 0, 0, 0, 0, 0)))
 
     def fail(self, failure: HttpFailure) -> bytes:
         """It cannot be completed."""
@@ -113,7 +127,7 @@ class ResponseBuilder:
 
     def response(self) -> ResponseObject:
         """The response as it stands."""
-        body, reasoning = self._body, self._body.reasoning
+        body, reasoning, sampling = self._body, self._body.reasoning, self._sampling
         cut = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
         return {
             "id": self._ident,
@@ -122,7 +136,9 @@ class ResponseBuilder:
             "completed_at": self._completed_at,
             "status": self.status,
             "background": bool(body.background),
+            "conversation": body.shown_conversation,
             "error": self._error,
+            "frequency_penalty": sampling.frequency_penalty,
             "incomplete_details": cut,
             "instructions": body.instructions,
             "max_output_tokens": body.max_output_tokens,
@@ -131,22 +147,34 @@ class ResponseBuilder:
             "model": body.model,
             "output": self.output,
             "parallel_tool_calls": body.parallel_tool_calls is not False,
+            "presence_penalty": sampling.presence_penalty,
             "previous_response_id": body.previous_response_id,
+            "prompt_cache_key": body.prompt_cache_key,
             "reasoning": {
                 "effort": reasoning.effort if reasoning else None,
                 "summary": reasoning.summary if reasoning else None,
             },
+            "safety_identifier": body.safety_identifier,
+            "service_tier": "default",
             "store": body.store is not False,
-            "temperature": body.temperature,
-            "text": {"format": (body.text and body.text.format) or {"type": "text"}},
+            "temperature": sampling.temperature,
+            "text": body.shown_text,
             "tool_choice": body.tool_choice if body.tool_choice is not None else "auto",
             "tools": body.shown_tools,
             "top_logprobs": body.top_logprobs or 0,
-            "top_p": body.top_p,
+            "top_p": sampling.top_p,
             "truncation": body.truncation or "disabled",
             "usage": self._usage(),
             "user": body.user,
         }
+
+    def _first_items(self) -> bytes:
+        """Those that were there before the model said anything."""
+        return b"".join(
+            self._item(f"response.output_item.{state}", item, at)
+            for at, item in enumerate(self.output)
+            for state in ("added", "done")
+        )
 
     def _part(self, part: str | ReasoningText | ToolCallDelta) -> bytes:
         if isinstance(part, ToolCallDelta):
@@ -261,15 +289,7 @@ class ResponseBuilder:
     def _usage(self) -> dict[str, Any] | None:
         if self._finish is None:
             return None
-        used = self._finish.usage
-        thought = 0 if self._parser is None else self._parser.reasoning_tokens
-        return {
-            "input_tokens": used.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": used.cached_tokens, "cache_write_tokens": 0},
-            "output_tokens": used.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": thought},
-            "total_tokens": used.prompt_tokens + used.completion_tokens,
-        }
+        return usage_of(self._finish, self._parser.reasoning_tokens if self._parser else 0)
 
     def _whole(self, kind: str) -> bytes:
         return self._event(kind, response=self.response())
@@ -294,6 +314,18 @@ class ResponseBuilder:
     def _event(self, kind: str, **fields: Any) -> bytes:
         self._sequence += 1
         return _sse(kind, self._sequence - 1, **fields)
+
+
+def usage_of(finish: Finish, reasoning_tokens: int) -> dict[str, Any]:
+    """The tokens of one generation."""
+    used = finish.usage
+    return {
+        "input_tokens": used.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": used.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": used.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": reasoning_tokens},
+        "total_tokens": used.prompt_tokens + used.completion_tokens,
+    }
 
 
 def failed(response: ResponseObject) -> bytes:

@@ -4,74 +4,93 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
-from typing import Any
+import time
+from functools import partial
 from urllib.parse import parse_qs
 
-from runner.errors import (
-    Conflict,
-    InvalidRequest,
-    ResponseNotFound,
-    StorageFailed,
-    Unsupported,
-)
-from runner.server.caller import current_caller
-from runner.server.errors import failure_of
-from runner.server.generation import Generation, prepare
+from runner.errors import Conflict, InvalidRequest, ResponseNotFound, Unsupported
+from runner.server.generation import prepare
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
-from runner.server.images import require_vision
-from runner.server.openai.answers import DeletedResponse, InputItemList, ResponseObject
+from runner.server.openai.answers import (
+    CompactedResponse,
+    DeletedResponse,
+    InputItemList,
+    InputTokens,
+    ResponseObject,
+)
 from runner.server.openai.responses.background import BackgroundResponses
-from runner.server.openai.responses.builder import ResponseBuilder, failed
+from runner.server.openai.responses.builder import ResponseBuilder, failed, usage_of
+from runner.server.openai.responses.compaction import summarize
+from runner.server.openai.responses.compaction_item import compaction_item
 from runner.server.openai.responses.events import EventLog
-from runner.server.openai.responses.images import with_files
-from runner.server.openai.responses.items import input_items, left_open, messages_of
+from runner.server.openai.responses.items import messages_of
+from runner.server.openai.responses.new_response import (
+    NewResponse,
+    find_response,
+    items_of,
+    keep,
+    new_response,
+)
 from runner.server.openai.responses.response_store import ResponseStore, StoredResponse
-from runner.server.openai.responses.wire import ResponsesRequest
+from runner.server.openai.responses.streaming import (
+    prepare_builder,
+    run_response,
+    stream_response,
+)
+from runner.server.openai.responses.wire import CompactRequest, ResponsesRequest
 from runner.server.routes import route
-from runner.server.sse import EVENT_STREAM, KEEP_ALIVE
-from runner.server.stream import Deltas, StreamRenderer, send_stream
+from runner.server.sse import DONE, EVENT_STREAM
 from runner.turns import in_steps
 from runner.types import GenerateRequest
-
-
-@dataclass(frozen=True, slots=True)
-class _NewResponse:
-    """A response to be generated. history: all items before its output. owner: whose it is."""
-
-    body: ResponsesRequest
-    ident: str
-    history: list[dict[str, Any]]
-    input_from: int
-    request: GenerateRequest
-    owner: str
-
-    def stored(self, response: ResponseObject) -> StoredResponse:
-        """It with what came of it."""
-        return StoredResponse(response, self.history, self.input_from, self.owner)
 
 
 @route("POST", "/v1/responses", scope="inference", streams=EVENT_STREAM)
 async def create_response(http: HttpRequest, body: ResponsesRequest) -> ResponseObject | None:
     """Answer a conversation."""
-    new = await _new_response(http, body)
+    new = await new_response(http.services, body)
     if body.background:
         return await _begin_in_background(http, new)
+    builder = ResponseBuilder(body, new.ident, new.compaction)
     async with http.cancelled_on_disconnect(), prepare(http.services, new.request) as generation:
-        (parser,) = generation.parsers(call_deltas=True)
-        builder = ResponseBuilder(body, new.ident, parser)
+        prepare_builder(builder, generation)
         if body.stream:
-            await _stream(http, generation, builder, new)
+            await stream_response(http, generation, builder, partial(keep, http.services, new))
             return None
-        await _run(generation, builder, None)
-    await _keep(http, new, builder)
+        await run_response(generation, builder)
+    if not http.gone:
+        await keep(http.services, new, builder.response())
     return builder.response()
 
 
-async def _keep(http: HttpRequest, new: _NewResponse, builder: ResponseBuilder) -> None:
-    if new.body.store is not False and not http.gone:
-        await asyncio.to_thread(_file(http).save, new.stored(builder.response()))
+@route("POST", "/v1/responses/input_tokens", scope="inference")
+async def count_input(http: HttpRequest, body: ResponsesRequest) -> InputTokens:
+    """How many tokens the prompt of a response would have."""
+    new = await new_response(http.services, body)
+    async with http.cancelled_on_disconnect(), prepare(http.services, new.request) as generation:
+        tokens = await generation.count_prompt()
+    return {"object": "response.input_tokens", "input_tokens": tokens}
+
+
+@route("POST", "/v1/responses/compact", scope="inference")
+async def compact_response(http: HttpRequest, body: CompactRequest) -> CompactedResponse:
+    """Make a conversation shorter. What it answers is the input that a response goes on from: the
+    messages of the user, and a summary of everything."""
+    items = (await items_of(http.services, body))[0]
+    messages = await in_steps(messages_of, items, body.instructions)
+    async with http.cancelled_on_disconnect():
+        summary = await summarize(http.services, GenerateRequest(model=body.model), messages)
+    own = [item for item in items if item.get("role") == "user"]
+    return {
+        "id": new_id("resp").replace("-", "_"),
+        "object": "response.compaction",
+        "created_at": int(time.time()),
+        "output": [
+            *({"status": "completed", **item} for item in own),
+            compaction_item(summary.text),
+        ],
+        "usage": usage_of(summary.finish, summary.reasoning_tokens),
+    }
 
 
 @route("GET", "/v1/responses/{id}", scope="inference", streams=EVENT_STREAM)
@@ -117,93 +136,20 @@ async def cancel_response(http: HttpRequest) -> ResponseObject:
     return await _response(http)
 
 
-async def _new_response(http: HttpRequest, body: ResponsesRequest) -> _NewResponse:
-    before: list[dict[str, Any]] = []
-    if body.previous_response_id is not None:
-        previous = await _find(http, body.previous_response_id)
-        before = [*previous.history, *previous.response["output"]]
-    given = await with_files(await in_steps(input_items, body.input), http.services.batches.files)
-    history = [*before, *given]
-    messages = await in_steps(messages_of, history, body.instructions)
-    request = body.generate_request(messages, closed=not left_open(given))
-    await require_vision(http.services.library, body.model, messages, request.options)
-    ident = new_id("resp").replace("-", "_")
-    return _NewResponse(body, ident, history, len(before), request, current_caller().id)
-
-
-async def _run(generation: Generation, builder: ResponseBuilder, log: EventLog | None) -> None:
-    deltas = generation.start()
-    try:
-        while not deltas.done:
-            events = b"".join(builder.add(delta) for _, delta in await deltas.read())
-            if log is not None:
-                log.add(events)
-    finally:
-        deltas.cancel()
-
-
-async def _stream(
-    http: HttpRequest, generation: Generation, builder: ResponseBuilder, new: _NewResponse
-) -> None:
-    """Stream the events; a fault after the first one is an event of the response. It is kept before
-    the last one: a client may go on from it at once."""
-
-    async def keep() -> None:
-        await _keep(http, new, builder)
-
-    try:
-        await send_stream(http, generation.start(), _Renderer(builder), keep)
-    except Exception as error:
-        if not http.started or http.finished:
-            raise
-        last = builder.fail(failure_of(error, http.request_id))
-        with contextlib.suppress(StorageFailed):
-            await keep()
-        await http.finish(last)
-
-
-class _Renderer(StreamRenderer):
-    """The events of a builder as a stream."""
-
-    content_type = EVENT_STREAM
-
-    def __init__(self, builder: ResponseBuilder) -> None:
-        self._builder = builder
-        self._begun = False
-        self._last = b""
-
-    def events(self, arrived: Deltas) -> bytes:
-        out = b"" if self._begun else self._builder.start()
-        self._begun = True
-        for _, delta in arrived:
-            events = self._builder.add(delta)
-            if delta.finish is None:
-                out += events
-            else:
-                self._last = events
-        return out
-
-    def keep_alive(self) -> bytes:
-        return KEEP_ALIVE if self._begun else self.events([])
-
-    def end(self) -> bytes:
-        return self._last
-
-
-async def _begin_in_background(http: HttpRequest, new: _NewResponse) -> ResponseObject | None:
+async def _begin_in_background(http: HttpRequest, new: NewResponse) -> ResponseObject | None:
     """Answer at once with the state "queued", or with the events as they come; the response is
     generated without its client."""
     services = http.services
-    first = ResponseBuilder(new.body, new.ident, None)
+    first = ResponseBuilder(new.body, new.ident, new.compaction)
     waiting = first.response()
     waiting["status"] = "queued"
     await asyncio.to_thread(_file(http).save, new.stored(waiting))
 
     async def make(builder: ResponseBuilder, log: EventLog) -> None:
         async with prepare(services, new.request) as generation:
-            (parser,) = generation.parsers(call_deltas=True)
-            log.add(builder.begin(parser))
-            await _run(generation, builder, log)
+            prepare_builder(builder, generation)
+            log.add(builder.begin())
+            await run_response(generation, builder, log)
 
     log = _background(http).start(new.ident, make, first, new.stored)
     if not new.body.stream:
@@ -234,7 +180,7 @@ async def _log(http: HttpRequest) -> EventLog:
 
 
 async def _find(http: HttpRequest, ident: str) -> StoredResponse:
-    stored = await _background(http).find(ident, current_caller().sees)
+    stored = await find_response(http.services, ident)
     if stored is None:
         raise _unknown(ident)
     return stored
@@ -259,7 +205,7 @@ async def _send_events(http: HttpRequest, log: EventLog, after: int = -1) -> Non
         await http.start(EVENT_STREAM)
         async for data in events:
             await http.write(data)
-        await http.finish()
+        await http.finish(DONE)
 
 
 def _starting_after(query: bytes) -> int | None:

@@ -49,8 +49,11 @@ def fill(database: sqlite3.Connection, items: Items) -> Items:
 
 
 def prune(database: sqlite3.Connection) -> None:
-    """Forget the pictures that no response has any more."""
-    gone = "DELETE FROM picture_holds WHERE response NOT IN (SELECT id FROM responses)"
+    """Forget the pictures that no response and no conversation has any more."""
+    gone = (
+        "DELETE FROM picture_holds WHERE response NOT IN "
+        "(SELECT id FROM responses UNION ALL SELECT id FROM conversations)"
+    )
     if database.execute(gone).rowcount:
         database.execute(
             "DELETE FROM pictures WHERE digest NOT IN (SELECT picture FROM picture_holds)"

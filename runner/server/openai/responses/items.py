@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from runner.chat.tools.free_text import arguments_of_text
 from runner.errors import InvalidRequest, Unsupported
 from runner.server.ids import new_id
 from runner.server.images import join_parts, without_placeholders
 from runner.server.openai.responses import image_store
 from runner.server.openai.responses import images as pictures
+from runner.server.openai.responses.compaction_item import without_compacted
 from runner.server.openai.responses.wire import ResponseItem, ResponsePart
 from runner.types import Image, Message, ToolCall
 
@@ -19,13 +22,15 @@ _IDENTS = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 
-def input_items(given: str | Sequence[ResponseItem]) -> list[dict[str, Any]]:
+def input_items(
+    given: str | Sequence[ResponseItem] | None, *, may_be_empty: bool = False
+) -> list[dict[str, Any]]:
     """The input as items to store, each with an id. Raises InvalidRequest."""
     if isinstance(given, str):
         given = [ResponseItem(role="user", content=given)]
-    if not given:
+    if not given and not may_be_empty:
         raise InvalidRequest("input is empty: send a string or at least one item", param="input")
-    return [_stored(item) for item in given]
+    return [_stored(item) for item in given or ()]
 
 
 def _stored(item: ResponseItem) -> dict[str, Any]:
@@ -47,8 +52,8 @@ def messages_of(items: Sequence[dict[str, Any]], instructions: str | None) -> tu
     )
     turn = _Turn()
     names: dict[str, str] = {}
-    for index, fields in enumerate(items):
-        item, where = ResponseItem.model_validate(fields), f"input.{index}"
+    for where, fields in without_compacted(items):
+        item = _item(fields, where)
         if item.type == "reasoning":
             turn.reasoning += _text(item.content or item.summary, where)
         elif item.type in ("function_call", "custom_tool_call"):
@@ -61,6 +66,14 @@ def messages_of(items: Sequence[dict[str, Any]], instructions: str | None) -> tu
             messages += turn.taken()
             messages.append(_other(item, where, names))
     return (*messages, *turn.taken())
+
+
+def _item(fields: dict[str, Any], where: str) -> ResponseItem:
+    """Raises InvalidRequest, which only what a client has made up of a compaction does."""
+    try:
+        return ResponseItem.model_validate(fields)
+    except ValidationError:
+        raise InvalidRequest(f"{where}: not an item", param=where) from None
 
 
 def left_open(items: Sequence[dict[str, Any]]) -> bool:

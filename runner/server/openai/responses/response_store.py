@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.server.openai.answers import ResponseObject
+from runner.server.openai.conversations.conversation_store import TABLES as CONVERSATION_TABLES
+from runner.server.openai.conversations.conversation_store import ConversationStore
 from runner.server.openai.database import Database, Tables
 from runner.server.openai.responses import image_store
 
@@ -49,9 +51,11 @@ class StoredResponse:
 class ResponseStore:
     """The file; made with the first response."""
 
-    def __init__(self, path: Path) -> None:
-        tables = (_TABLES, Tables(image_store.TABLES))
+    def __init__(self, path: Path, max_conversation_bytes: int = 1 << 40) -> None:
+        """max_conversation_bytes: of all conversations of one owner."""
+        tables = (_TABLES, Tables(image_store.TABLES), CONVERSATION_TABLES)
         self._database = Database(path, tables, "the file of stored responses")
+        self.conversations = ConversationStore(self._database, max_conversation_bytes)
 
     def save(self, stored: StoredResponse, events: bytes | None = None) -> None:
         """Keep a response, in place of an earlier state of it, with its events if there are any;
@@ -75,6 +79,16 @@ class ResponseStore:
                 kept = (ident, now, zlib.compress(events))
                 database.execute("INSERT OR REPLACE INTO response_events VALUES (?, ?, ?)", kept)
             database.execute("DELETE FROM response_events WHERE stored_at < ?", (now - KEEP_S,))
+        self.add_to_conversation(stored)
+
+    def add_to_conversation(self, stored: StoredResponse) -> None:
+        """Put a response that has ended well, and what it was asked, into its conversation, unless
+        that has gone. Raises Conflict, HttpError 413, StorageFailed."""
+        response = stored.response
+        conversation = response.get("conversation")
+        if conversation is not None and response["status"] in ("completed", "incomplete"):
+            items = [*stored.history[stored.input_from :], *response["output"]]
+            self.conversations.add(conversation["id"], None, items)
 
     def find(self, ident: str, owner: str | None = None) -> StoredResponse | None:
         """The response with this id; None also for one whose row is damaged. owner: of whom,

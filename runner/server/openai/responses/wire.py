@@ -5,23 +5,23 @@ besides log-probabilities change nothing here, and max_tool_calls limits tools o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from runner.chat.conversation import open_turn
-from runner.errors import Unsupported
+from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
-from runner.server.openai.sampling import Effort, Priority, Salt, think_of_effort
+from runner.server.openai.sampling import Effort, Penalty, Priority, Salt, think_of_effort
 from runner.server.openai.structured_outputs import format_grammar
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-_REFUSED = ("conversation", "prompt", "context_management")
+_REFUSED = {"prompt": "no prompts are stored here: send instructions and input"}
 _LOGPROBS = "message.output_text.logprobs"
 
 
@@ -46,6 +46,7 @@ class ResponseItem(WireModel):
     status: str | None = None  # in_progress, incomplete: the answer goes on from this message
     summary: list[ResponsePart] | None = None
     call_id: str | None = None
+    encrypted_content: str | None = None  # of a compaction; that of reasoning is not read
     name: str | None = None
     arguments: str | None = None
     input: str | None = None
@@ -77,11 +78,37 @@ class ResponseTextConfig(WireModel):
     verbosity: str | None = None
 
 
+Input = str | Annotated[list[ResponseItem], Field(max_length=MAX_MESSAGES)]
+
+
+class ConversationReference(WireModel):
+    """conversation."""
+
+    id: str
+
+
+class ContextManagement(WireModel):
+    """An entry of context_management. compact_threshold: tokens of the prompt."""
+
+    type: Literal["compaction"]
+    compact_threshold: int | None = Field(None, ge=1)
+
+
+class CompactRequest(WireModel):
+    """POST /v1/responses/compact."""
+
+    model: str = Field(min_length=1)
+    input: Input | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    conversation_id: ClassVar[str | None] = None
+
+
 class ResponsesRequest(WireModel):
     """POST /v1/responses. The last block is hearth's own extension."""
 
     model: str = Field(min_length=1)
-    input: str | Annotated[list[ResponseItem], Field(max_length=MAX_MESSAGES)]
+    input: Input | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
@@ -90,6 +117,8 @@ class ResponsesRequest(WireModel):
     max_output_tokens: int | None = Field(None, ge=1)
     temperature: Finite | None = None
     top_p: Finite | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
     tools: list[ResponseTool] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -99,11 +128,13 @@ class ResponsesRequest(WireModel):
     truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, str] | None = None
     user: str | None = None
-    conversation: Any = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    conversation: str | ConversationReference | None = None
     prompt: Any = None
     include: list[str] | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    context_management: Any = None
+    context_management: list[ContextManagement] | None = Field(None, max_length=1)
 
     options: dict[str, Any] | None = None
     keep_alive: Any = None
@@ -112,9 +143,13 @@ class ResponsesRequest(WireModel):
     shared_prefix: bool | None = None
 
     def refuse_unsupported(self) -> None:
-        for name in _REFUSED:
+        for name, reason in _REFUSED.items():
             if getattr(self, name):
-                raise Unsupported(f"{name} is not supported", param=name)
+                raise Unsupported(f"{name} is not supported; {reason}", param=name)
+        if self.conversation is not None and self.previous_response_id is not None:
+            raise InvalidRequest(
+                "conversation and previous_response_id cannot be combined", param="conversation"
+            )
         for index, tool in enumerate(self.tools or ()):
             if tool.type not in ("function", "custom") or tool.name is None:
                 raise Unsupported(
@@ -154,6 +189,24 @@ class ResponsesRequest(WireModel):
         return frozenset(tool.name or "" for tool in self.tools or () if tool.type == "custom")
 
     @property
+    def conversation_id(self) -> str | None:
+        """Of the conversation that it goes on from."""
+        given = self.conversation
+        return given.id if isinstance(given, ConversationReference) else given
+
+    @property
+    def shown_conversation(self) -> dict[str, str] | None:
+        """conversation as a response tells it."""
+        return None if self.conversation_id is None else {"id": self.conversation_id}
+
+    @property
+    def shown_text(self) -> dict[str, Any]:
+        """text as a response tells it."""
+        text = self.text or ResponseTextConfig()
+        shown = {"verbosity": text.verbosity} if text.verbosity else {}
+        return {"format": text.format or {"type": "text"}, **shown}
+
+    @property
     def shown_tools(self) -> list[dict[str, Any]]:
         """The tools as a response tells them."""
         return [_shown(tool) for tool in self.tools or ()]
@@ -176,6 +229,8 @@ class ResponsesRequest(WireModel):
             num_predict=self.max_output_tokens,
             temperature=self.temperature,
             top_p=self.top_p,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
         )
 
 

@@ -30,7 +30,7 @@ def responses(tmp_path: Path) -> BackgroundResponses:
 @pytest.fixture
 def builder(responses: BackgroundResponses) -> ResponseBuilder:
     """Of a response that is stored as waiting, as by POST /v1/responses."""
-    made = ResponseBuilder(ResponsesRequest(model="m", input="x", background=True), ID, None)
+    made = ResponseBuilder(ResponsesRequest(model="m", input="x", background=True), ID)
     responses.file.save(stored({**made.response(), "status": "queued"}))
     return made
 
@@ -41,7 +41,7 @@ async def endless(builder: ResponseBuilder, log: EventLog) -> None:
 
 async def at_once(builder: ResponseBuilder, log: EventLog) -> None:
     finish = Finish("stop", Usage(1, 0, 1, 0.0, 0.0, 0.0))
-    log.add(builder.begin(None) + builder.add(Delta("yes", 1, finish=finish)))
+    log.add(builder.begin() + builder.add(Delta("yes", 1, finish=finish)))
 
 
 async def status(responses: BackgroundResponses) -> str:
