@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from runner.server.rate_limits import client_at
+from runner.server.request_turns import RequestTurns
+from runner.server.sockets import is_loopback
 
 log = logging.getLogger("hearth.http")
 
@@ -23,9 +25,12 @@ OTHER_FILES = 256  # of the daemon: workers, transfers, the store, databases
 ADDRESS_SHARE = 4  # an address of another machine has at most this part of the connections
 RESERVED_SHARE = 8  # and /health and the owner have this part, up to
 MAX_RESERVED = 32
-ACCEPTS_AT_ONCE = 32  # connections that are open before they are counted
+ACCEPTS_AT_ONCE = 64  # connections that are open before they are counted
+ALWAYS_SERVED = (b"/health", b"/ready")  # whatever else goes on
 CHECK_S = 1.0
 _RELIEF_SHARE = 8  # of the idle connections, closed when the system has no descriptors
+
+_LOCAL = ("", client_at("::1"))  # a Unix socket; nobody else has an address beside ::1
 
 Fields = list[tuple[bytes, bytes]]
 
@@ -59,6 +64,7 @@ class ConnectionTable:
         self._idle: dict[Connection, None] = {}  # the one idle for longest first
         self._by_address: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
+        self.turns = RequestTurns()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -92,11 +98,20 @@ class ConnectionTable:
 
     def begin(self, connection: Connection, path: bytes, fields: Fields) -> bool:
         """Its request is to be answered. False: others have all places that it may use."""
-        busy = len(self._open) - len(self._idle)
+        busy = self._busy - (connection not in self._idle)
         if busy >= self._max_busy and not self._may_use_reserve(path, fields):
             log.warning("%d requests are in progress: refusing more", busy)
             return False
         self._idle.pop(connection, None)
+        return True
+
+    def await_turn(self, connection: Connection, go_on: Callable[[], None]) -> bool:
+        """Let what it has sent wait for its turn, as a request in progress; go_on is called then.
+        False: so many are in progress that it need not wait for the refusal."""
+        if self._busy >= self._max_busy:
+            return False
+        self._idle.pop(connection, None)
+        self.turns.wait(go_on)
         return True
 
     def end(self, connection: Connection) -> None:
@@ -105,6 +120,10 @@ class ConnectionTable:
             self._idle.pop(connection, None)
             self._idle[connection] = None
 
+    @property
+    def _busy(self) -> int:
+        return len(self._open) - len(self._idle)
+
     def relieve(self) -> int:
         """The system has no descriptors: close those idle for longest. Returns how many."""
         count = -(-len(self._idle) // _RELIEF_SHARE)
@@ -112,7 +131,7 @@ class ConnectionTable:
 
     def _max_of(self, address: str) -> int:
         """All of them for this machine, where every client has the same address."""
-        if _is_loopback(address):
+        if address in _LOCAL or is_loopback(address):
             return self.max_connections
         return max(1, self.max_connections // ADDRESS_SHARE)
 
@@ -136,9 +155,3 @@ def connection_limit(max_files: int) -> int:
     """The most connections of a process that may open so many files."""
     spare = min(OTHER_FILES, max_files // 2) + ACCEPTS_AT_ONCE
     return max(8, min(MAX_CONNECTIONS, max_files - spare))
-
-
-def _is_loopback(address: str) -> bool:
-    if address in ("", client_at("::1")):  # a Unix socket; nobody else has an address beside ::1
-        return True
-    return address.startswith("127.")

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from pydantic_core import to_json
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from runner.server.connection_table import ConnectionTable
+from runner.server.connection_table import ALWAYS_SERVED, ConnectionTable
 from runner.server.framing import FramingError, RequestFraming
 from runner.server.peer import STATE, Peer
 from runner.server.rate_limits import client_at
@@ -30,6 +30,7 @@ WRITE_TIMEOUT_S = 60.0  # a client reads MIN_READ_BYTES in it, or it is gone
 MIN_READ_BYTES = 16 * 1024
 LINGER_S = 5.0  # for a client to notice that it was answered and shall stop sending
 MAX_WAITING_BYTES = 64 * 1024  # of later requests while one is answered; then nothing more is read
+_AT_ONCE = tuple(b"GET %s " % path for path in ALWAYS_SERVED)
 
 
 CONNECTION = "connection"  # the name under which it is in its requests' scope["state"]
@@ -60,7 +61,7 @@ class ConnectionBounds(asyncio.Protocol):
         self._table = table
         self._framing = RequestFraming()
         self._buffer = bytearray()
-        self._refused = self._read_paused = False
+        self._refused = self._read_paused = self._waits_for_turn = False
         self._receiver: Receiver | None = None
         self._deadline_s: float | None = None  # for what the client has to do next
         self._unsent_bytes = 0  # at the beginning of the time to read some of it
@@ -92,8 +93,8 @@ class ConnectionBounds(asyncio.Protocol):
             self._receiver.data_received(data)
             return
         self._buffer += data
-        self._advance()
-        if self._framing.done and len(self._buffer) > MAX_WAITING_BYTES:
+        self._take_up()
+        if self._waits_for_turn or self._has_enough:
             self._read_paused = True
             self.transport.pause_reading()
 
@@ -108,10 +109,9 @@ class ConnectionBounds(asyncio.Protocol):
         self._table.end(self)
         if not self._framing.done:
             self._expect(LINGER_S)  # the rest of a body that nobody wanted
-        self._advance()
-        if self._read_paused and not self.transport.is_closing():
-            self._read_paused = False
-            self.transport.resume_reading()
+        if self._buffer:
+            self._take_up()
+        self._read_on()
 
     @property
     def upgrade(self) -> bytes:
@@ -161,7 +161,8 @@ class ConnectionBounds(asyncio.Protocol):
 
     def check(self, now_s: float) -> None:
         """Close the connection if the client has had its time."""
-        if self._deadline_s is not None and now_s > self._deadline_s:
+        is_late = self._deadline_s is not None and now_s > self._deadline_s
+        if is_late and not self._waits_for_turn:
             self.drop()
             return
         unsent_bytes = self.transport.get_write_buffer_size()
@@ -173,6 +174,37 @@ class ConnectionBounds(asyncio.Protocol):
             log.info("%s read %d bytes of its response in %g s, less than %d: closed",
                      self.address, read_bytes, WRITE_TIMEOUT_S, MIN_READ_BYTES)  # fmt: skip
             self.drop()
+
+    @property
+    def _has_enough(self) -> bool:
+        return self._framing.done and len(self._buffer) > MAX_WAITING_BYTES
+
+    def _take_up(self) -> None:
+        """Go on with what has come, now or when its turn comes."""
+        if self._waits_for_turn:
+            return
+        if self._table.turns.take() or self._buffer.startswith(_AT_ONCE):
+            self._advance()
+        elif self._table.await_turn(self, self._go_on):
+            self._waits_for_turn = True
+        else:
+            self._advance()
+
+    def _go_on(self) -> None:
+        self._waits_for_turn = False
+        if not self.transport.is_closing():
+            self._advance()
+            if not self._answering:  # it was no whole head, or the rest of an unwanted body
+                self._table.end(self)
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Read again, unless something still speaks against it."""
+        if not self._read_paused or self._waits_for_turn or self._has_enough:
+            return
+        self._read_paused = False
+        if not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def _advance(self) -> None:
         """Pass on what has come of the current request, and of the next ones once that is

@@ -11,6 +11,7 @@ import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 
 MAX_CLIENTS = 10_000  # about 2 MB
 _MINUTE_S = 60.0
@@ -47,6 +48,7 @@ class RateLimiter:
         return None
 
 
+@lru_cache(1024)
 def client_at(address: str) -> str:
     """Who an address stands for: itself, or its network for IPv6."""
     try:

@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from runner.http_transport import unverified
@@ -84,6 +84,7 @@ def listen(address: Address, guarded: bool) -> tuple[socket.socket, Address]:
     return sock, replace(address, port=sock.getsockname()[1])
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """True for addresses that only this machine reaches."""
     if host.lower() == "localhost":

@@ -50,6 +50,19 @@ async def test_requests_in_progress_are_never_dropped() -> None:
     assert not any(client.dropped for client in busy)
 
 
+async def test_requests_that_wait_for_their_turn_are_in_progress() -> None:
+    table, gone_on = ConnectionTable(8), []
+    clients = [Client() for _ in range(8)]
+    for client in clients:
+        table.admit(client)
+    waits = [table.await_turn(each, lambda each=each: gone_on.append(each)) for each in clients]
+    assert waits == [True] * 7 + [False]
+    assert not table.admit(Client()) or clients[7].dropped
+    assert not any(client.dropped for client in clients[:7])
+    assert all(table.begin(client, b"/", []) for client in clients[:7])
+    assert not table.turns.take()
+
+
 async def test_a_system_without_descriptors_costs_some_idle_connections() -> None:
     table = ConnectionTable(100)
     idle = [Client() for _ in range(20)]
@@ -59,7 +72,7 @@ async def test_a_system_without_descriptors_costs_some_idle_connections() -> Non
     assert [client.dropped for client in idle] == [True] * 3 + [False] * 17
 
 
-@pytest.mark.parametrize(("files", "most"), [(16, 8), (256, 96), (1024, 736), (16_384, 4096)])
+@pytest.mark.parametrize(("files", "most"), [(16, 8), (256, 64), (1024, 704), (16_384, 4096)])
 def test_connections_leave_descriptors_for_the_rest_of_the_daemon(files: int, most: int) -> None:
     assert connection_limit(files) == most
     assert connection_limit(files) <= MAX_CONNECTIONS

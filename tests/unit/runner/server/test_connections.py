@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 import uvicorn
 
-from runner.server import connection_table, connections
+from runner.server import connection_table, connections, request_turns
 from runner.server.connection_table import ConnectionTable
 from runner.server.connections import BoundedProtocol
 
@@ -21,9 +22,13 @@ LARGE = 20_000_000  # more than the system takes by itself
 WAITING = b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
+BEGUN: list[str] = []  # the paths of requests, in the order of their beginning
+
+
 async def app(scope: Any, receive: Any, send: Any) -> None:
     """/large: many megabytes. /wait: an answer once the client has left. Else: ok, whatever the
     body."""
+    BEGUN.append(scope["path"])
     headers = [(b"content-length", b"2")]
     if scope["path"] == "/large":
         headers = [(b"content-length", b"%d" % LARGE)]
@@ -35,9 +40,15 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> ConnectionTable:
+def begun() -> list[str]:
+    BEGUN.clear()
+    return BEGUN
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ConnectionTable:
     monkeypatch.setattr(connection_table, "CHECK_S", 0.01)
-    return ConnectionTable(8, lambda path, _: path == b"/health")
+    return ConnectionTable(getattr(request, "param", 8), lambda path, _: path == b"/health")
 
 
 @pytest.fixture
@@ -159,7 +170,9 @@ async def test_a_client_that_reads_slowly_gets_everything(
         writer.write(REQUEST.replace(b"GET /", b"GET /large"))
         size = 0
         while size < LARGE:
-            size += len(await reader.read(LARGE // 20))
+            data = await reader.read(LARGE // 20)
+            assert data, "the connection was closed"
+            size += len(data)
             await asyncio.sleep(0.02)
 
 
@@ -186,3 +199,56 @@ async def test_requests_sent_together_are_answered_in_order(port: int) -> None:
         writer.write(REQUEST * 500)
         for _ in range(500):
             assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+
+
+def send_at_once(port: int, requests: Sequence[bytes], opened: ExitStack) -> list[socket.socket]:
+    """Each on a connection of its own, before the server sees any of them."""
+    clients = []
+    for request in requests:
+        client = opened.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+        client.sendall(request)
+        clients.append(client)
+    return clients
+
+
+@pytest.mark.parametrize("table", [100], indirect=True)
+async def test_health_is_answered_before_the_requests_that_came_at_once(
+    port: int, begun: list[str]
+) -> None:
+    requests = [REQUEST.replace(b"/", b"/%d" % number, 1) for number in range(50)]
+    with ExitStack() as opened:
+        *others, last = send_at_once(
+            port, [*requests, REQUEST.replace(b"/", b"/health", 1)], opened
+        )
+        assert (await asyncio.to_thread(last.recv, 12)) == b"HTTP/1.1 200"
+        assert begun.index("/health") < 40
+        for client in others:
+            assert (await asyncio.to_thread(client.recv, 12)) == b"HTTP/1.1 200"
+    assert [path for path in begun if path != "/health"] == [f"/{number}" for number in range(50)]
+
+
+@pytest.mark.parametrize("table", [100], indirect=True)
+async def test_what_a_client_sends_while_it_waits_for_its_turn_is_answered_in_order(
+    port: int, begun: list[str]
+) -> None:
+    body = b"x" * 200_000
+    post = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    with ExitStack() as opened:
+        clients = send_at_once(port, [post + REQUEST.replace(b"/", b"/b", 1)] * 30, opened)
+        for client in clients:
+            found = b""
+            while found.count(b"ok") < 2:
+                found += await asyncio.to_thread(client.recv, 4096)
+    assert Counter(begun) == {"/a": 30, "/b": 30}
+
+
+async def test_a_head_that_stops_after_its_turn_is_idle_again(
+    port: int, table: ConnectionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(request_turns, "MAX_TURNS", 1)
+    with ExitStack() as opened:
+        for client in send_at_once(port, [REQUEST[:10]] * 7, opened):
+            with suppress(ConnectionResetError):
+                assert await asyncio.to_thread(client.recv, 1) == b""
+    assert len(table) == 0
