@@ -44,6 +44,8 @@ def ending_lines(last: ReplyChunk, options: Mapping[str, Any]) -> Iterator[str]:
     gave, and a limit among them is not told."""
     if dropped := last.get("messages_dropped"):
         yield f"the conversation is too long for the context; oldest messages left out: {dropped}"
+    if dropped := last.get("tokens_dropped"):
+        yield f"the prompt is too long for the context; tokens left out: {dropped}"
     if shifted := last.get("shifted_tokens"):
         yield f"the context was full: the answer went on without the oldest {shifted} tokens"
     limit = last.get("limit")

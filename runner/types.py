@@ -189,6 +189,7 @@ class GenerateRequest:
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     truncate_messages: bool = False  # leave out the oldest ones of a conversation too long
+    truncate_tokens: bool = False  # and where that is not enough, tokens in the middle; see n_keep
 
     max_tokens: int | None = None  # None: until the end token or the context is full
     stop: tuple[str, ...] = ()
@@ -258,12 +259,14 @@ class Finish:
     """Why a sequence ended. stop_string is the one that matched, if one did. limit: what ended one
     of the reason length; generation is that of answers without a limit (context_shift.py).
     messages_dropped: how many of the conversation's oldest messages were left out to fit the
-    context. shifted_tokens: how many left it for the answer to go on."""
+    context; tokens_dropped: the same of the prompt's tokens, at least. shifted_tokens: how many
+    left it for the answer to go on."""
 
     reason: FinishReason
     usage: Usage
     stop_string: str | None = None
     messages_dropped: int = 0
+    tokens_dropped: int = 0
     tokens: tuple[int, ...] = ()  # of prompt and answer, where the request asks for them
     shifted_tokens: int = 0
     limit: Limit | None = None
@@ -281,11 +284,20 @@ class PromptProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """What was left out of a prompt that is too long; see Finish."""
+
+    messages: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Delta:
     """What one engine step added to one request. text may be empty while a stop string or a
     character is incomplete. The last delta of a request carries finish. prompt: tokens of the
     prompt, where the request asks for their log-probabilities; all of them before the first of
-    the answer. progress: of the prompt, where the request asks for it; such a delta has no text."""
+    the answer. progress: of the prompt, where the request asks for it; such a delta has no text.
+    dropped: with the first delta, where the prompt was too long."""
 
     text: str
     token_count: int = 0
@@ -293,6 +305,7 @@ class Delta:
     finish: Finish | None = None
     prompt: tuple[PromptToken, ...] = ()
     progress: PromptProgress | None = None
+    dropped: Dropped | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class HttpRequest:
         "_receive",
         "_send",
         "_task",
+        "answer_headers",
         "content_type",
         "finished",
         "gone",
@@ -51,6 +52,7 @@ class HttpRequest:
         self.finished = False
         self.gone = False
         self.content_type = ""
+        self.answer_headers: dict[str, str] = {}  # sent with the answer
         self._memory: BodyMemory | None = None
         self._receive = receive
         self._send = send
@@ -166,9 +168,10 @@ class HttpRequest:
     ) -> None:
         self.started = True
         self.content_type = content_type
+        all_headers = {**(headers or {}), **self.answer_headers}
         encoded = [(b"content-type", content_type.encode()), *raw]
         encoded.append((b"x-request-id", self.request_id.encode()))
-        encoded += [(k.encode(), v.encode("latin-1")) for k, v in (headers or {}).items()]
+        encoded += [(k.encode(), v.encode("latin-1")) for k, v in all_headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
 

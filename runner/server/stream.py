@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from runner.errors import Unsupported
 from runner.models.delta_stream import DeltaStream
 from runner.server.sse import KEEP_ALIVE_S
-from runner.types import Delta, Finish, PromptProgress, PromptToken, TokenLogprob
+from runner.types import Delta, Dropped, Finish, PromptProgress, PromptToken, TokenLogprob
 
 Deltas = list[tuple[int, Delta]]
 
@@ -136,6 +136,7 @@ class GeneratedSequence:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt: list[PromptToken] = field(default_factory=list)
     finish: Finish | None = None
+    dropped: Dropped | None = None
 
     @property
     def text(self) -> str:
@@ -155,6 +156,7 @@ async def collect(generation: DeltaStream, count: int) -> list[GeneratedSequence
                 answer.logprobs.extend(delta.logprobs)
                 answer.prompt.extend(delta.prompt)
                 answer.finish = delta.finish or answer.finish
+                answer.dropped = delta.dropped or answer.dropped
     finally:
         generation.cancel()
     return answers

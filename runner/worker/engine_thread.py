@@ -18,7 +18,7 @@ from runner.engine.engine import Engine
 from runner.engine.sequence import GrammarMatcher
 from runner.engine.step_output import StepOutput
 from runner.errors import HearthError, InternalError, InvalidRequest
-from runner.types import Delta, Embeddings, GenerateRequest, WorkerStats
+from runner.types import Delta, Dropped, Embeddings, GenerateRequest, WorkerStats
 from runner.worker.json_codec import to_json
 from runner.worker.memory import resident_bytes
 from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo, delta_to_wire
@@ -52,7 +52,8 @@ class EngineThread(threading.Thread):
         self._engine: Engine | None = None
         self._step_began_s: float | None = None
         self._prefixes: dict[str, str] = {}  # what the prompt has written of an answer; by id
-        self._dropped: dict[str, int] = {}  # messages left out of its prompt; by id
+        self._dropped: dict[str, Dropped] = {}  # what was left out of its prompt; by id
+        self._untold: set[str] = set()  # of these, requests without a delta yet
 
     def submit(
         self,
@@ -67,8 +68,9 @@ class EngineThread(threading.Thread):
         def add(engine: Engine) -> None:
             if prompt.answer_prefix:
                 self._prefixes[request.id] = prompt.answer_prefix
-            if prompt.messages_dropped:
-                self._dropped[request.id] = prompt.messages_dropped
+            if prompt.dropped is not None:
+                self._dropped[request.id] = prompt.dropped
+                self._untold.add(request.id)
             engine.submit(request, prompt.tokens, arrived_s, matcher, prompt.parts)
 
         self._post(request.id, add)
@@ -170,6 +172,7 @@ class EngineThread(threading.Thread):
     def _forget(self, id: str) -> None:
         self._prefixes.pop(id, None)
         self._dropped.pop(id, None)
+        self._untold.discard(id)
 
     def _report(self, output: StepOutput) -> None:
         """Send what a step gave, be it nothing: the daemon knows by it that steps end."""
@@ -187,8 +190,16 @@ class EngineThread(threading.Thread):
         prefix = "" if delta.progress else self._prefixes.pop(id, "")
         if prefix:
             delta = replace(delta, text=prefix + delta.text)
-        if delta.finish is not None and (dropped := self._dropped.pop(id, 0)):
-            delta = replace(delta, finish=replace(delta.finish, messages_dropped=dropped))
+        dropped = self._dropped.get(id)
+        if dropped is not None and id in self._untold:
+            self._untold.discard(id)
+            delta = replace(delta, dropped=dropped)
+        if dropped is not None and delta.finish is not None:
+            del self._dropped[id]
+            told = replace(
+                delta.finish, messages_dropped=dropped.messages, tokens_dropped=dropped.tokens
+            )
+            delta = replace(delta, finish=told)
         return delta
 
     def _send_embeddings(self, id: str, embeddings: Embeddings) -> None:

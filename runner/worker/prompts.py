@@ -194,11 +194,15 @@ class PromptEncoder:
         return self.prepare(request, max_tokens)[0]
 
     def prepare(
-        self, request: GenerateRequest, max_tokens: int | None = None
+        self,
+        request: GenerateRequest,
+        max_tokens: int | None = None,
+        max_chars: int | None = None,
     ) -> tuple[list[int], str]:
         """The prompt's token ids, with negative numbers in place of images (runner.worker.images),
         and the one of the request's answer_prefixes with which the template has begun it, ""
-        when it has not. max_tokens: see Tokenizer.encode. Raises InvalidRequest, TooManyTokens."""
+        when it has not. max_tokens: see Tokenizer.encode. max_chars: of a longer text, only its
+        ends are encoded. Raises InvalidRequest, TooManyTokens."""
         if request.tokens is not None:
             return list(request.tokens), ""
         if request.infill is not None:
@@ -209,6 +213,10 @@ class PromptEncoder:
         end = text.rstrip() if request.messages is not None else ""
         prefix = next((one for one in request.answer_prefixes if end.endswith(one)), "")
         head, *rest = text.split(IMAGE_PLACEHOLDER) if images_of(request) else [text]
+        if max_chars is not None and len(head) > max_chars:
+            half = max_chars // 2
+            tokens = [*request.preceding, *self.encode_text(head[:half])]
+            return tokens + self._encode(head[-half:], None), prefix
         if request.preceding:
             tokens = [*request.preceding, *self._encode(head, max_tokens)]
         else:

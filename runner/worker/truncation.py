@@ -14,11 +14,14 @@ from runner.backends.backend import TooManyTokens
 from runner.backends.turns import pause
 from runner.engine.images import ImageParts
 from runner.errors import InvalidRequest
-from runner.types import GenerateRequest, Message
+from runner.types import Dropped, GenerateRequest, Message
+from runner.worker.images import images_of
 from runner.worker.prompts import PromptEncoder
 
 log = logging.getLogger(__name__)
 
+MIN_WHOLE_CHARS = 1 << 17  # texts up to this are tokenized as a whole before they are cut
+MAX_TOKEN_CHARS = 16  # of longer ones so much for each token of the context
 ANSWER_SHARE = 4  # a dropped conversation leaves at most 1/4 of the context for the answer
 
 
@@ -29,16 +32,17 @@ class EncodedPrompt:
 
     tokens: list[int]
     answer_prefix: str
-    messages_dropped: int = 0
+    dropped: Dropped | None = None
     parts: ImageParts | None = None
 
 
 def fit_prompt(prompts: PromptEncoder, request: GenerateRequest, context: int) -> EncodedPrompt:
     """The prompt of a request. When it does not fit into context tokens and the request allows
     it, the fewest oldest turns are left out with which it does and leaves the answer what that
-    may have at most, or a quarter of the context; around a gap, what is far from it. Where nothing
-    helps, the whole prompt comes back and is for the engine to refuse, or TooManyTokens is raised.
-    Raises InvalidRequest."""
+    may have at most, or a quarter of the context; around a gap, what is far from it. Where that is
+    not enough and the request allows it, the tokens after its n_keep first ones leave. Else the
+    whole prompt comes back and is for the engine to refuse, or TooManyTokens is raised. Raises
+    InvalidRequest."""
     reserve = max(1, min(request.max_tokens or context, context // ANSWER_SHARE))
     if request.infill is not None:
         return EncodedPrompt(prompts.fill_in(request.infill, context - reserve), "")
@@ -46,21 +50,25 @@ def fit_prompt(prompts: PromptEncoder, request: GenerateRequest, context: int) -
     try:
         tokens, answer_prefix = prompts.prepare(request, context)
         whole = EncodedPrompt(tokens, answer_prefix)
-        if not request.truncate_messages or request.messages is None or len(tokens) < context:
+        may_drop = request.truncate_messages and request.messages is not None
+        if len(tokens) < context or not (may_drop or request.truncate_tokens):
             return whole
     except TooManyTokens as long:
         whole = long
     messages = request.messages if request.truncate_messages else None
     turns = droppable_turns(messages or ())
     prompt = _fewest(prompts, request, turns, context - reserve)
+    if prompt is None and request.truncate_tokens and request.n_keep is not None:
+        prompt = _shortened(prompts, request, turns, context - reserve)
     if prompt is None:
         if isinstance(whole, TooManyTokens):
             raise whole
         return whole
+    dropped = prompt.dropped or Dropped()
     log.warning(
         "request %s: its prompt is longer than the context of %d tokens; the %d oldest"
-        " messages were left out, %d tokens remain",
-        *(request.id, context, prompt.messages_dropped, len(prompt.tokens)),
+        " messages and %d tokens were left out, %d tokens remain",
+        *(request.id, context, dropped.messages, dropped.tokens, len(prompt.tokens)),
     )
     return prompt
 
@@ -141,4 +149,28 @@ def _without(
         tokens, answer_prefix = prompts.prepare(replace(request, messages=kept), max_tokens)
     except TooManyTokens:
         return None
-    return EncodedPrompt(tokens, answer_prefix, len(dropped))
+    return EncodedPrompt(tokens, answer_prefix, Dropped(len(dropped)))
+
+
+def _shortened(
+    prompts: PromptEncoder,
+    request: GenerateRequest,
+    turns: Sequence[Sequence[int]],
+    max_tokens: int,
+) -> EncodedPrompt | None:
+    """The prompt without these turns, and without tokens of its middle. None: it has images, or is
+    not written by a template or as a text."""
+    dropped = {index for turn in turns for index in turn}
+    messages = request.messages
+    if messages is not None:
+        messages = tuple(m for index, m in enumerate(messages) if index not in dropped)
+    request = replace(request, messages=messages)
+    if images_of(request) or request.tokens is not None or request.suffix is not None:
+        return None
+    max_chars = max(MIN_WHOLE_CHARS, max_tokens * MAX_TOKEN_CHARS)
+    tokens, answer_prefix = prompts.prepare(request, max_chars=max_chars)
+    keep = n_keep_tokens(prompts, request, EncodedPrompt(tokens, answer_prefix)) or 0
+    keep = min(keep if keep >= 0 else max_tokens, max_tokens // 2)
+    left = tokens[:keep] + tokens[len(tokens) - max_tokens + keep :]
+    gone = Dropped(len(dropped), len(tokens) - len(left))
+    return EncodedPrompt(left, answer_prefix, gone)

@@ -11,6 +11,7 @@ from http.client import HTTPConnection
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from tests.conftest import RunningDaemon, running_daemon
@@ -58,7 +59,7 @@ def test_a_text_that_cannot_fit_is_refused_as_too_long(daemon: RunningDaemon, te
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/api/generate", {"prompt": TEXTS["control tokens"], "raw": True}),
+        ("/api/generate", {"prompt": TEXTS["control tokens"], "raw": True, "truncate": False}),
         ("/v1/completions", {"prompt": TEXTS["letters"]}),
         ("/v1/messages", {"messages": [{"role": "user", "content": TEXTS["zero bytes"]}],
                           "max_tokens": 4}),
@@ -69,6 +70,22 @@ def test_and_on_the_other_surfaces(daemon: RunningDaemon, path: str, body: dict[
         answer = client.post(path, json={"model": "ember", **body})
     assert answer.status_code == 400
     assert "maximum context length is" in answer.text
+
+
+@pytest.mark.parametrize("kind", ["letters", "zero bytes", "control tokens"])
+def test_a_text_that_may_be_cut_costs_no_more_than_its_ends(
+    daemon: RunningDaemon, kind: str
+) -> None:
+    options = {"num_predict": 1}
+    body = {"model": "ember", "prompt": TEXTS[kind], "options": options, "stream": False}
+    with daemon.client() as client:
+        worker = psutil.Process(daemon.pid).children()[0]
+        before_s = sum(worker.cpu_times()[:2])
+        answer = client.post("/api/generate", json=body)
+        took_s = sum(worker.cpu_times()[:2]) - before_s
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["tokens_dropped"] > 0
+    assert took_s < 10  # a prompt of the whole context; 4 MB in whole take longer
 
 
 def test_a_conversation_that_may_be_shortened_leaves_out_what_is_too_long(

@@ -46,6 +46,33 @@ def test_ollama_refuses_with_truncate_false(client: httpx.Client) -> None:
     assert f"maximum context length is {CONTEXT} tokens" in answer.json()["error"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/api/generate", {"prompt": "long " * 200}),
+        ("/api/generate", {"prompt": "long " * 200, "raw": True}),
+        ("/api/chat", {"messages": [{"role": "user", "content": "long " * 200}]}),
+    ],
+)
+def test_ollama_cuts_a_prompt_that_is_too_long_by_itself_and_says_so(
+    client: httpx.Client, path: str, text: dict[str, Any], stream: bool
+) -> None:
+    options = {"num_ctx": CONTEXT, "num_predict": 8}
+    body = {"model": "long", "options": options, "stream": stream, **text}
+    answer = client.post(path, json=body)
+    last = json.loads(answer.text.splitlines()[-1])
+    assert last["truncated"] is True
+    assert last["tokens_dropped"] + last["prompt_eval_count"] >= 1000
+    assert last["prompt_eval_count"] == CONTEXT - 8
+    assert answer.headers["x-hearth-truncated"] == f"messages=0, tokens={last['tokens_dropped']}"
+    for more in ({"truncate": False}, {"shift": False}):
+        refused = client.post(path, json={**body, **more})
+        assert refused.status_code == 400
+        assert f"maximum context length is {CONTEXT} tokens" in refused.json()["error"]
+    assert client.post("/v1/completions", json={**body, "prompt": "long " * 200}).status_code == 400
+
+
 def test_openai_refuses_unless_truncation_is_auto(client: httpx.Client) -> None:
     answer = client.post("/v1/chat/completions", json=talk())
     assert answer.status_code == 400
@@ -62,7 +89,7 @@ def test_a_conversation_that_fits_has_no_such_field(client: httpx.Client) -> Non
     body = talk(stream=False)
     body["messages"] = body["messages"][-1:]
     answer = client.post("/api/chat", json=body).json()
-    assert not {"messages_dropped", "shifted_tokens", "limit"} & set(answer)
+    assert not {"truncated", "messages_dropped", "shifted_tokens", "limit"} & set(answer)
 
 
 def long_answer(client: httpx.Client, **more: Any) -> dict[str, Any]:

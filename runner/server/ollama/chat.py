@@ -60,7 +60,9 @@ async def _answer(
     began_s = asyncio.get_running_loop().time()
     async with http.cancelled_on_disconnect(), prepare(http.services, request) as generation:
         (parser,) = generation.parsers(call_deltas=False)
-        renderer = OllamaRenderer(body.model_name, word, parser, began_s, generation.lease)
+        renderer = OllamaRenderer(
+            http.answer_headers, body.model_name, word, parser, began_s, generation.lease
+        )
         if body.stream is False:
             return await whole_answer(generation.start(), renderer)
         await send_stream(http, generation.start(), renderer)

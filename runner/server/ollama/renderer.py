@@ -20,7 +20,7 @@ from runner.server.ollama.wire import OllamaGenerateFields
 from runner.server.openai.logprobs import chat_logprobs
 from runner.server.sse import NDJSON
 from runner.server.stream import Deltas, StreamRenderer, collect, progress_fields
-from runner.types import Delta, Finish, TokenLogprob
+from runner.types import Delta, Dropped, Finish, TokenLogprob
 
 Wording = Callable[[OutputDelta], dict[str, Any]]
 
@@ -47,13 +47,20 @@ def clamped_num_ctx(lease: Lease) -> dict[str, Any]:
 
 class OllamaRenderer(StreamRenderer):
     """The lines of one answer. word turns what the model said into the surface's fields: response
-    and thinking, or message."""
+    and thinking, or message. headers: those of the answer."""
 
     content_type = NDJSON
 
     def __init__(
-        self, model: str, word: Wording, parser: OutputParser | None, began_s: float, lease: Lease
+        self,
+        headers: dict[str, str],
+        model: str,
+        word: Wording,
+        parser: OutputParser | None,
+        began_s: float,
+        lease: Lease,
     ) -> None:
+        self._headers = headers
         self.model = model
         self._word = word
         self.parser = parser
@@ -83,7 +90,14 @@ class OllamaRenderer(StreamRenderer):
             **clamped_num_ctx(self._lease),
         }
 
+    def tell_dropped(self, dropped: Dropped | None) -> None:
+        """Say in the head of the answer what was left out of the prompt."""
+        if dropped is not None:
+            told = f"messages={dropped.messages}, tokens={dropped.tokens}"
+            self._headers["x-hearth-truncated"] = told
+
     def _lines(self, delta: Delta) -> bytes:
+        self.tell_dropped(delta.dropped)
         parts = parse_delta(self.parser, delta)
         lines = b""
         if delta.progress is not None:
@@ -115,6 +129,7 @@ async def whole_answer(generation: DeltaStream, renderer: OllamaRenderer) -> dic
     """The answer as one object."""
     (answer,) = await collect(generation, 1)
     assert answer.finish is not None
+    renderer.tell_dropped(answer.dropped)
     parts = parse_delta(renderer.parser, Delta(answer.text, finish=answer.finish))
     fields = renderer.last(answer.finish, parts)
     if logprobs := _logprobs(answer.logprobs):

@@ -22,11 +22,14 @@ def timings(finish: Finish, total_s: float, load_s: float) -> dict[str, Any]:
     """The counts and durations of a last event. prompt_eval_count counts the whole prompt. hearth's
     own are cached_count: how much of it was not computed; limit: what ended an answer of the reason
     length; messages_dropped: how many of the oldest messages of a conversation too long were left
-    out; shifted_tokens: how many left the context for the answer to go on."""
+    out, tokens_dropped: how many tokens of the prompt beside them, truncated: either;
+    shifted_tokens: how many left the context for the answer to go on."""
     usage = finish.usage
     own = {
         "limit": finish.limit,
+        "truncated": bool(finish.messages_dropped or finish.tokens_dropped),
         "messages_dropped": finish.messages_dropped,
+        "tokens_dropped": finish.tokens_dropped,
         "shifted_tokens": finish.shifted_tokens,
     }
     return {

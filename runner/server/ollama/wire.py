@@ -66,6 +66,7 @@ class OllamaGenerateFields(OllamaModelRequest):
             think_if_able=self.think is None,
             logprobs=self._logprob_count(),
             truncate_messages=self.truncate is not False,
+            truncate_tokens=self.truncate is not False,
             context_shift=self.shift is not False,
             return_progress=bool(self.return_progress),
         )

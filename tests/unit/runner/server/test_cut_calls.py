@@ -117,7 +117,7 @@ def ollama(text: str, finish: Finish) -> Shown:
     lease = cast("Lease", SimpleNamespace(load_s=0.0, clamped_context=None))
 
     async def run() -> list[dict[str, Any]]:
-        renderer = OllamaRenderer("m", _chat_words(), parser(in_deltas=False), 0.0, lease)
+        renderer = OllamaRenderer({}, "m", _chat_words(), parser(in_deltas=False), 0.0, lease)
         out = b"".join(renderer.events([(0, Delta(char, 1))]) for char in text)
         out += renderer.events([(0, Delta("", 0, finish=finish))])
         return [json.loads(line) for line in out.splitlines()]

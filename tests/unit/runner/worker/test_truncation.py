@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.types import GenerateRequest, Message, ToolCall
+from runner.types import Dropped, GenerateRequest, Message, ToolCall
 from runner.worker.prompts import PromptEncoder
-from runner.worker.truncation import EncodedPrompt, droppable_turns, fit_prompt, n_keep_tokens
+from runner.worker.truncation import (
+    MAX_TOKEN_CHARS,
+    EncodedPrompt,
+    droppable_turns,
+    fit_prompt,
+    n_keep_tokens,
+)
 from tests.fake_backend import CHAT_TEMPLATE, FakeTokenizer
 
 SYSTEM = Message("system", "Be kind.")
@@ -35,7 +41,7 @@ def talk(turns: int) -> list[Message]:
 
 
 def test_a_conversation_that_fits_stays_whole() -> None:
-    assert fitted(talk(3), 10_000).messages_dropped == 0
+    assert fitted(talk(3), 10_000).dropped is None
 
 
 def test_the_fewest_oldest_turns_go_and_system_and_last_message_stay(
@@ -44,12 +50,12 @@ def test_the_fewest_oldest_turns_go_and_system_and_last_message_stay(
     whole = len(fitted(talk(6), 10_000).tokens)
     with caplog.at_level(logging.WARNING):
         result = fitted(talk(6), whole, max_tokens=1)
-    assert result.messages_dropped == 2
+    assert result.dropped == Dropped(2)
     assert "Be kind." in text(result)
     assert "last" in text(result)
     assert "ask 0" not in text(result)
     assert "ask 1" in text(result)
-    assert "the 2 oldest messages were left out" in caplog.text
+    assert "the 2 oldest messages and 0 tokens were left out" in caplog.text
 
 
 def test_room_for_the_answer_is_made_where_turns_are_dropped() -> None:
@@ -65,8 +71,55 @@ def test_nothing_is_dropped_unless_the_request_allows_it() -> None:
 
 def test_what_cannot_fit_comes_back_whole_for_the_engine_to_refuse() -> None:
     result = fitted([Message("user", "a"), Message("user", "x" * 500)], 100)
-    assert result.messages_dropped == 0
+    assert result.dropped is None
     assert len(result.tokens) > 500
+
+
+def shortened(**fields: Any) -> EncodedPrompt:
+    request = GenerateRequest(
+        "x", truncate_messages=True, truncate_tokens=True, **{"n_keep": 4, **fields}
+    )
+    return fit_prompt(PromptEncoder(FakeTokenizer(), CHAT_TEMPLATE), request, 100)
+
+
+def test_tokens_of_the_middle_go_where_dropping_messages_is_not_enough() -> None:
+    last = Message("user", "x" * 300 + " the end")
+    result = shortened(messages=(SYSTEM, Message("user", "old"), last))
+    assert len(result.tokens) == 75
+    assert "Be kind." in text(result)
+    assert "the end" in text(result)
+    assert "old" not in text(result)
+    assert result.dropped is not None
+    assert result.dropped.messages == 1
+    whole = fitted([SYSTEM, last], 10_000).tokens
+    assert result.dropped.tokens == len(whole) - 75
+    plain = shortened(text="begin" + "x" * 300 + "end", max_tokens=10)
+    assert (len(plain.tokens), text(plain)[:3], text(plain)[-3:]) == (90, "beg", "end")
+
+
+def test_a_prompt_stays_whole_where_the_context_may_not_be_shifted() -> None:
+    assert shortened(text="x" * 300, n_keep=None).dropped is None
+    assert shortened(tokens=(97,) * 300).dropped is None
+
+
+def test_of_a_text_far_too_long_only_the_ends_are_tokenized() -> None:
+    seen: list[int] = []
+
+    class Counting(FakeTokenizer):
+        def encode(self, text: str, **options: Any) -> list[int]:
+            seen.append(len(text))
+            return super().encode(text, **options)
+
+    request = GenerateRequest("x", text="b" + "x" * (4 << 20) + "e", truncate_tokens=True, n_keep=4)
+    prompts = PromptEncoder(Counting(), CHAT_TEMPLATE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runner.worker.truncation.MIN_WHOLE_CHARS", 1000)
+        seen.clear()
+        result = fit_prompt(prompts, request, 100)
+    assert seen[0] > 4 << 20  # the fake encodes all; llama.cpp's stops at the context
+    assert sum(seen[1:]) <= max(1000, 100 * MAX_TOKEN_CHARS) + 10
+    assert text(result).startswith("b")
+    assert text(result).endswith("e")
 
 
 def test_a_turn_goes_with_its_tool_calls_and_their_results() -> None:
