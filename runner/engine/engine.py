@@ -27,6 +27,7 @@ from runner.engine.admission import (
     max_context,
     token_limit,
 )
+from runner.engine.call_watch import CallWatch
 from runner.engine.context_shift import context_shift
 from runner.engine.detokenize import TokenTexts
 from runner.engine.embedding import EmbeddingQueue
@@ -126,7 +127,7 @@ class Engine:
         request: GenerateRequest,
         tokens: Tokens[int],
         arrived_s: float | None = None,
-        matcher: GrammarMatcher | None = None,
+        matcher: GrammarMatcher | CallWatch | None = None,
         parts: ImageParts | None = None,
     ) -> None:
         """Queue a request whose prompt is tokens. matcher: of the answer, at its beginning.
@@ -145,7 +146,11 @@ class Engine:
         kept, ends = request.kept_special_tokens, request.sampling.stop_token_ids
         texts = TokenTexts(self._tokenizer, kept, ends) if ends else self._texts_with(kept)
         sequence = Sequence(request, tokens, limit, self._arrivals, arrived_s, texts)
-        sequence.images, sequence.matcher = images, matcher
+        sequence.images = images
+        if isinstance(matcher, CallWatch):
+            sequence.watch = matcher
+        else:
+            sequence.matcher = matcher
         keep = request.n_keep
         if keep is not None and images is None and not sequence.prompt_only:
             context = context_of(request, self.capacity)
@@ -356,6 +361,8 @@ class Engine:
         sequence = running.sequence
         try:
             delta = sequence.push(sampled, now_s)
+            if sequence.watch is not None:
+                running.row.mask = sequence.matcher
         except Exception as error:
             if not isinstance(error, HearthError):
                 log.exception("request %s failed", sequence.id)

@@ -12,11 +12,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from runner.backends.backend import Tokenizer
+from runner.engine.call_watch import CallWatch
 from runner.engine.grammar_trial import compile_in_child
 from runner.engine.lark import LIMITS, first_line, llguidance_source, schema_fault
 from runner.engine.schema import locate, read_schema
@@ -95,6 +97,19 @@ class Grammars:
     def matcher(self, grammar: Grammar, *, opened: bool = False) -> LlguidanceMatcher:
         """A fresh matcher. opened: the prompt has opened the reasoning. Raises InvalidRequest
         with the place of the fault."""
+        compiled = self._compiled_of(grammar, opened)
+        return LlguidanceMatcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
+
+    def watch(self, grammar: Grammar, *, opened: bool = False) -> CallWatch:
+        """Follows an answer by a lazy grammar. opened: see matcher. Raises InvalidRequest."""
+        compiled = self._compiled_of(replace(grammar, reasoning=None), opened=False)
+
+        def begin() -> LlguidanceMatcher:
+            return LlguidanceMatcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
+
+        return CallWatch(begin, grammar.markers[0], grammar.reasoning, opened=opened)
+
+    def _compiled_of(self, grammar: Grammar, opened: bool) -> LLMatcher:
         key = (grammar, opened)
         with self._lock:
             compiled = self._compiled.get(key)
@@ -106,7 +121,7 @@ class Grammars:
                 self._compiled[key] = compiled
                 if len(self._compiled) > MAX_CACHED_GRAMMARS:
                     self._compiled.popitem(last=False)
-        return LlguidanceMatcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
+        return compiled
 
     def close(self) -> None:
         """End the threads."""

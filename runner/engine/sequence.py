@@ -51,6 +51,13 @@ class GrammarMatcher(TokenMask, Protocol):
         does not allow it or has become too much work."""
 
 
+class Watch(Protocol):
+    """Decides from which token on an answer must match a grammar."""
+
+    def follow(self, token: int, piece: bytes) -> GrammarMatcher | None:
+        """The matcher of the tokens after this one, whose bytes are piece; None: they are free."""
+
+
 @dataclass(slots=True)
 class Timing:
     """When things happened to a request, by the engine's clock. None: not yet."""
@@ -98,6 +105,7 @@ class Sequence:
         "timing",
         "tokens",
         "turn_ends",
+        "watch",
     )
 
     def __init__(
@@ -136,6 +144,7 @@ class Sequence:
         self.sampler: Sampler | None = None  # made at the first admission
         self.last = [0]  # the last token, which the next decode row computes
         self.matcher: GrammarMatcher | None = None  # of the output, set before the first step
+        self.watch: Watch | None = None  # that sets the matcher while the answer goes on
         self.detokenizer = Detokenizer()
         self.stops = StopMatcher(request.stop) if request.stop else None
         self.timing = Timing(arrived_s)
@@ -200,6 +209,7 @@ class Sequence:
             entry.delta is not None
             and self.stops is None
             and self.matcher is None
+            and self.watch is None
             and sampled.logprob is None
             and len(tokens) < self._careful_at
             and not self.detokenizer.pending
@@ -211,7 +221,9 @@ class Sequence:
         logprobs = () if sampled.logprob is None else (_logprob(sampled, self._texts),)
         if entry.is_end and self._ends(sampled.token):
             return self._end("", "stop", logprobs, now_s)
-        if self.matcher is not None:
+        if self.watch is not None:
+            self.matcher = self.watch.follow(sampled.token, entry.piece)
+        elif self.matcher is not None:
             self.matcher.accept(sampled.token)
         text = self.detokenizer.push(entry.piece)
         if self.stops is not None and self.output_tokens > self.params.min_tokens:

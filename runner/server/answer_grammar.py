@@ -11,7 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from runner.chat.families import family_of, reasoning_tags_of
-from runner.chat.tools.call_grammar import MAX_CALLS, grammar_of_calls, offered_function
+from runner.chat.tools.call_grammar import (
+    MAX_CALLS,
+    grammar_of_begun_call,
+    grammar_of_calls,
+    offered_function,
+)
 from runner.errors import Unsupported
 from runner.models.capabilities import template_capabilities
 from runner.models.lease import Lease
@@ -73,7 +78,24 @@ def grammar_of_tools(
     limited = choice.mode != "auto" or choice.names is not None
     if functions and (limited or strict or answer is not None):
         return _enforced(lease, functions, choice, answer, think)
-    return after_reasoning(answer, lease, think)
+    return _checked(lease, functions) if functions else after_reasoning(answer, lease, think)
+
+
+def _checked(lease: Lease, functions: Sequence[Mapping[str, Any]]) -> Grammar | None:
+    """What holds calls to the schemas of functions once they have begun, where a marker tells that
+    they have; None: they are the model's own."""
+    family = family_of(lease.template, lease.bundle.parser)
+    calls = None if family is None else family.call_grammar_for(lease.template)
+    if family is None or calls is None or family.headers is not None or not calls.markers:
+        return None
+    offers = [
+        offered_function(each, f"tools.{index}.function") for index, each in enumerate(functions)
+    ]
+    try:
+        grammar = grammar_of_begun_call(calls, offers)
+    except Unsupported:
+        return None
+    return replace(grammar, reasoning=reasoning_tags(lease))
 
 
 def _enforced(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from runner.engine.call_watch import CallWatch
 from runner.engine.engine import Engine
 from runner.engine.sequence import GrammarMatcher
 from runner.engine.step_output import StepOutput
@@ -60,7 +61,7 @@ class EngineThread(threading.Thread):
         request: GenerateRequest,
         prompt: EncodedPrompt,
         arrived_s: float,
-        matcher: GrammarMatcher | None = None,
+        matcher: GrammarMatcher | CallWatch | None = None,
     ) -> None:
         """Generate from a prompt. Its answer_prefix comes before the text of the first delta.
         matcher: of the request's grammar."""

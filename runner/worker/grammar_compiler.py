@@ -5,16 +5,24 @@ The vocabulary is prepared with the first grammar: most models never see one.
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import deque
 from typing import TYPE_CHECKING
 
 from runner.backends.backend import Tokenizer
+from runner.engine.call_watch import CallWatch
 from runner.engine.sequence import GrammarMatcher
+from runner.errors import InvalidRequest
 from runner.types import GenerateRequest, Grammar
 from runner.worker.truncation import EncodedPrompt
 
 if TYPE_CHECKING:
     from runner.engine.grammar import Grammars
+
+log = logging.getLogger(__name__)
+
+MAX_NOT_ENFORCED = 16  # remembered, so as not to be tried with each request
 
 
 class GrammarCompiler:
@@ -24,15 +32,32 @@ class GrammarCompiler:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
         self._grammars: Grammars | None = None
+        self._not_enforced: deque[Grammar] = deque(maxlen=MAX_NOT_ENFORCED)  # lazy ones
 
-    def matcher(self, request: GenerateRequest, prompt: EncodedPrompt) -> GrammarMatcher:
-        """A fresh matcher for the request, which has a grammar. Raises InvalidRequest."""
-        assert request.grammar is not None
-        reasoning = request.grammar.reasoning
-        if self._grammars is None:
-            self._check(request.grammar)
+    def matcher(
+        self, request: GenerateRequest, prompt: EncodedPrompt
+    ) -> GrammarMatcher | CallWatch | None:
+        """A fresh matcher for the request, which has a grammar; None: it is lazy, and cannot be
+        enforced. Raises InvalidRequest."""
+        grammar = request.grammar
+        assert grammar is not None
+        reasoning = grammar.reasoning
         opened = reasoning is not None and prompt.answer_prefix == reasoning[0]
-        return self._ready().matcher(request.grammar, opened=opened)
+        if grammar.lazy:
+            return self._watch(grammar, opened)
+        if self._grammars is None:
+            self._check(grammar)
+        return self._ready().matcher(grammar, opened=opened)
+
+    def _watch(self, grammar: Grammar, opened: bool) -> CallWatch | None:
+        if grammar in self._not_enforced:
+            return None
+        try:
+            return self._ready().watch(grammar, opened=opened)
+        except InvalidRequest as error:
+            log.info("calls are not held to their schemas: %s", error)
+            self._not_enforced.append(grammar)
+            return None
 
     def _check(self, grammar: Grammar) -> None:
         """Refuse at once what the first request may not wait for the vocabulary to be told."""

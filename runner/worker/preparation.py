@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from runner.backends.backend import ImagePart, TooManyTokens
 from runner.backends.turns import pause
 from runner.engine.admission import input_overflow, prompt_overflow
+from runner.engine.call_watch import CallWatch
 from runner.engine.sequence import GrammarMatcher
 from runner.engine.token_constraint import constrains
 from runner.errors import InvalidRequest
@@ -56,7 +57,7 @@ class Preparation:
 
     async def generation(
         self, request: GenerateRequest
-    ) -> tuple[GenerateRequest, EncodedPrompt, GrammarMatcher | None]:
+    ) -> tuple[GenerateRequest, EncodedPrompt, GrammarMatcher | CallWatch | None]:
         """The request with its sampling, what of it stays in a shifted context and what others may
         know, its prompt, and what its answer must match. Raises HearthError."""
         await self.read_images(request)

@@ -16,7 +16,14 @@ from tests.conftest import RunningDaemon
 ARGUMENTS = {"city": "Paris, Île-de-France", "days": [1, 2.5], "now": True}
 CALL = f'<tool_call>\n{{"name": "weather", "arguments": {json.dumps(ARGUMENTS)}}}\n</tool_call>'
 WRITTEN = json.dumps(ARGUMENTS, ensure_ascii=False)
-SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "array", "items": {"type": "number"}},
+        "now": {"type": "boolean"},
+    },
+}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
 CUT = 70  # bytes of CALL that the echo backend writes: inside the first argument
 

@@ -102,10 +102,37 @@ def test_strict_functions_leave_text_free_and_hold_calls_to_their_schema(
     assert is_weather(message["tool_calls"][0]["function"])
 
 
-def test_without_strict_calls_are_the_models_own(client: httpx.Client) -> None:
-    said = '<tool_call>{"name": "get_weather", "arguments": {"town": 3}}</tool_call>'
-    message = chat(client, said, tools=TOOLS)["message"]
-    assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {"town": 3}
+SAID = 'Well. <tool_call>{"name": "get_weather", "arguments": {}}</tool_call> Done.'
+
+
+def test_a_call_that_nobody_asked_for_has_its_required_arguments(client: httpx.Client) -> None:
+    message = chat(client, SAID, tools=TOOLS)["message"]
+    assert message["content"].startswith("Well.")
+    assert is_weather(message["tool_calls"][0]["function"])
+
+
+def test_so_it_has_on_every_surface(client: httpx.Client) -> None:
+    asked = {"model": "tools", "messages": [{"role": "user", "content": SAID}]}
+    ollama = client.post("/api/chat", json={**asked, "tools": TOOLS, "stream": False}).json()
+    called = ollama["message"]["tool_calls"][0]["function"]
+    tool = {"name": "get_weather", "input_schema": WEATHER["parameters"]}
+    body = {**asked, "max_tokens": 300, "tools": [tool]}
+    block = client.post("/v1/messages", json=body).json()["content"][1]
+    given = {"model": "tools", "input": SAID, "tools": [{"type": "function", **WEATHER}]}
+    item = client.post("/v1/responses", json=given).json()["output"][1]
+    for arguments in (called["arguments"], block["input"], json.loads(item["arguments"])):
+        assert set(arguments) == {"city", "unit"}
+
+
+def test_a_schema_that_cannot_be_enforced_leaves_calls_to_the_model(client: httpx.Client) -> None:
+    wrong = {"not": {"type": "string"}}
+    schema = {"type": "object", "properties": {"a": wrong}, "required": ["a"]}
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": schema}}
+    for _ in range(2):
+        message = chat(client, SAID, tools=[tool])["message"]
+        assert message["tool_calls"][0]["function"]["arguments"] == "{}"
+        assert message["content"].startswith("Well.")
+        assert message["content"].endswith("Done.")
 
 
 def test_beside_tools_an_answer_matches_its_format(client: httpx.Client) -> None:

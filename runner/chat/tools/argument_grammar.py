@@ -15,6 +15,7 @@ from runner.chat.tools.free_text import ARGUMENT
 from runner.errors import Unsupported
 
 _MAX_DEPTH = 8
+_REMARKS = ("type", "title", "description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,56 @@ def as_json(each: OfferedFunction, rule: str) -> str:
         return f'{rule}: {begin} "\\"" {rule}_text "\\"" blank "}}"\n{inside}'
     schema = {**each.schema, "x-guidance": {"whitespace_pattern": r" |\r?\n[ \t]{0,16}"}}
     return f"{rule}: %json {json.dumps(schema, ensure_ascii=False)}"
+
+
+def as_usual_json(each: OfferedFunction, rule: str) -> str:
+    """Arguments as a JSON object of the schema's own properties in their order. Its texts may have
+    any escape: with %json a model that escapes all but ASCII can begin \\uXXXX, and not end it as
+    it meant. Other schemas as in as_json."""
+    if not _is_flat(each.schema):
+        return as_json(each, rule)
+    parts = {
+        name: f"{lark_text(json.dumps(name, ensure_ascii=False) + ':')} blank "
+        + _usual(schema, each.schema, f"{rule}_string")
+        for name, schema in _properties(each.schema).items()
+    }
+    return "\n".join(
+        [
+            f'{rule}: "{{" blank {rule}_object blank "}}"',
+            _listed(f"{rule}_object", parts, each.schema, '"," blank'),
+            rf'{rule}_string: /"(\\(["\\\/bfnrt]|u[0-9a-fA-F]{{4}})|[^"\\\x00-\x1f])*"/',
+        ]
+    )
+
+
+def _is_flat(schema: Mapping[str, Any]) -> bool:
+    """Whether all that may be in an object of this schema are its properties."""
+    known = {"type", "properties", "required", "additionalProperties", "title", "description"}
+    known |= {"$schema", "$defs", "definitions"}
+    return (
+        set(schema) <= known
+        and schema.get("additionalProperties") is False
+        and schema.get("type", "object") == "object"
+        and set(schema.get("required") or ()) <= set(_properties(schema))
+    )
+
+
+def _usual(schema: Any, root: Mapping[str, Any], string: str) -> str:
+    if _is_any_text(schema):
+        return string
+    known = schema if isinstance(schema, Mapping) else {}
+    is_list = known.get("type") == "array" and set(known) <= {*_REMARKS, "items", "default"}
+    if is_list and _is_any_text(known.get("items")):
+        return f'"[" blank ({string} ("," blank {string})*)? blank "]"'
+    return _json(schema, root)
+
+
+def _is_any_text(schema: Any) -> bool:
+    return (
+        isinstance(schema, Mapping)
+        and schema.get("type") == "string"
+        and set(schema) <= {*_REMARKS, "default", "examples"}
+    )
 
 
 def bare_values(before: str, between: str, after: str) -> Callable[[OfferedFunction, str], str]:
@@ -84,7 +135,7 @@ def keyword_values(each: OfferedFunction, rule: str) -> str:
         name: f"{lark_text(name + '=')} {_json(schema, each.schema)}"
         for name, schema in _properties(each.schema).items()
     }
-    return _listed(rule, parts, each.schema)
+    return _listed(rule, parts, each.schema, lark_text(", "))
 
 
 def braced_values(quote: str) -> Callable[[OfferedFunction, str], str]:
@@ -96,7 +147,7 @@ def braced_values(quote: str) -> Callable[[OfferedFunction, str], str]:
             name: f"{lark_text(name + ':')} {_braced(schema, quote, f'{place}.{name}', 0)}"
             for name, schema in _properties(each.schema).items()
         }
-        return _listed(rule, parts, each.schema, ",")
+        return _listed(rule, parts, each.schema, lark_text(","))
 
     return arguments
 
@@ -106,11 +157,9 @@ def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _listed(
-    rule: str, parts: Mapping[str, str], schema: Mapping[str, Any], between: str = ", "
-) -> str:
+def _listed(rule: str, parts: Mapping[str, str], schema: Mapping[str, Any], between: str) -> str:
     """Lark of a list of parts, in their order, without those that are not required. A rule for
-    each place and for whether something stands before it."""
+    each place and for whether something stands before it. between: Lark."""
     required, rules = schema.get("required") or (), []
     names = list(parts)
     for number, name in enumerate(names):
@@ -119,7 +168,7 @@ def _listed(
         rules.append(f"{part}: {parts[name]}")
         needed = name in required
         rules.append(f"{first}: {part} {next_later}" + ("" if needed else f" | {next_first}"))
-        given = f"({lark_text(between)} {part})"
+        given = f"({between} {part})"
         rules.append(f"{later}: {given}{'' if needed else '?'} {next_later}")
     end = len(names)
     empty = lark_text("")

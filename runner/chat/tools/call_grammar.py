@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from runner.chat.tools.argument_grammar import OfferedFunction, as_json, lark_text
+from runner.chat.tools.argument_grammar import (
+    OfferedFunction,
+    as_json,
+    as_usual_json,
+    lark_text,
+)
 from runner.errors import Unsupported
 from runner.types import Grammar
 
@@ -83,6 +88,17 @@ def grammar_of_calls(
         rules.append(calls.arguments(each, f"arguments_{number}"))
     schemas = tuple((each.path, json.dumps(each.schema, ensure_ascii=False)) for each in offers)
     return Grammar("lark", "\n".join(rules), "tools", markers=calls.markers, schemas=schemas)
+
+
+def grammar_of_begun_call(calls: CallGrammar, offers: Sequence[OfferedFunction]) -> Grammar:
+    """The lazy grammar of what follows the first marker: one call where each has that marker, else
+    all of them. Raises Unsupported."""
+    arguments = as_usual_json if calls.arguments is as_json else calls.arguments
+    calls = replace(calls, arguments=arguments, single=calls.single or calls.repeated)
+    whole = grammar_of_calls(calls, offers, free=True)
+    _, _, rest = whole.text.partition("\n")
+    _, _, rest = rest.partition("\n")
+    return replace(whole, text=f"start: until_0 rest\n{rest}", lazy=True)
 
 
 def _start(calls: CallGrammar, *, free: bool, max_calls: int, answer: str | None) -> str:

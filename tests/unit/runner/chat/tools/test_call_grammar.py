@@ -5,6 +5,7 @@ import itertools
 import json
 import pkgutil
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from runner.chat import families
 from runner.chat.family import Family
 from runner.chat.output import tool_parser_of
 from runner.chat.tools.call_grammar import (
+    grammar_of_begun_call,
     grammar_of_calls,
     offered_function,
 )
 from runner.engine.grammar import Grammars, LlguidanceMatcher
+from runner.errors import InvalidRequest
 from runner.types import Grammar, ToolCall
 from tests.fake_backend import FakeTokenizer
 
@@ -175,3 +178,37 @@ def test_unlisted_arguments_are_left_out_unless_the_schema_wants_them() -> None:
     open_ended = {"name": "f", "parameters": {"type": "object", "additionalProperties": True}}
     assert offered_function(WEATHER, "tools").schema["additionalProperties"] is False
     assert offered_function(open_ended, "tools").schema["additionalProperties"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "valid"),
+    [
+        ('{"a": "x", "n": 3}', True),
+        ('{"a": "\\u00ce\\ud83d\\ude00 Î"}', True),
+        ('{"a": "x", "l": ["y", "z"]}', True),
+        ('{"n": 3}', False),
+        ("{}", False),
+        ('{"a": "x", "b": 1}', False),
+        ('{"a": "x", "n": "3"}', False),
+    ],
+)
+def test_a_begun_call_has_what_its_schema_requires(arguments: str, valid: bool) -> None:
+    properties = {"a": {"type": "string"}, "n": {"type": "integer"},
+                  "l": {"type": "array", "items": {"type": "string"}}}  # fmt: skip
+    schema = {"type": "object", "properties": properties, "required": ["a"]}
+    offer = offered_function({"name": "f", "parameters": schema}, "tools.0")
+    calls = known("hermes").call_grammar
+    assert calls is not None
+    grammar = replace(grammar_of_begun_call(calls, [offer]), lazy=False)
+    text = f'so <tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
+    grammars = Grammars(FakeTokenizer())
+    matcher = grammars.matcher(grammar)
+    try:
+        for byte in text.encode():
+            matcher.accept(byte)
+    except InvalidRequest:
+        assert not valid
+    else:
+        assert valid
+        assert matcher.complete
+    grammars.close()

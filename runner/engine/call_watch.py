@@ -1,0 +1,86 @@
+"""A grammar that counts from where the model begins a call of a tool, and only for that call.
+
+Until then the answer is free: no mask is computed for it, and it may be drafted. Knows no tool
+format beyond the marker with which calls begin, nor who does the matching.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from runner.engine.sequence import GrammarMatcher
+from runner.errors import InvalidRequest
+
+log = logging.getLogger(__name__)
+
+_QUOTES = b"`'\""
+
+
+class CallWatch:
+    """Follows one answer. What the grammar cannot hold stays as the model wrote it."""
+
+    def __init__(
+        self,
+        begin: Callable[[], GrammarMatcher],
+        marker: str,
+        reasoning: tuple[str, str] | None = None,
+        *,
+        opened: bool = False,
+    ) -> None:
+        """begin: makes a matcher of a text that ends with the marker, and the call after it.
+        reasoning: the tags around text in which nothing is called; opened: it has begun."""
+        self._begin = begin
+        self._marker = marker.encode()
+        self._tags = None if reasoning is None else (reasoning[0].encode(), reasoning[1].encode())
+        self._reasons = opened and reasoning is not None
+        self._kept = 1 + max(map(len, (self._marker, *(self._tags or ()))))
+        self._tokens: list[tuple[int, bytes]] = []  # the last ones, in which a marker may stand
+        self._text = b""  # theirs
+        self._matcher: GrammarMatcher | None = None
+
+    def follow(self, token: int, piece: bytes) -> GrammarMatcher | None:
+        """The matcher that the tokens after this one must match; None: they are free. piece: its
+        bytes; control tokens of the tool format have those of their names."""
+        if self._matcher is not None:
+            self._advance([token])
+        elif piece:
+            self._look(token, piece)
+        return self._matcher
+
+    def _look(self, token: int, piece: bytes) -> None:
+        self._tokens.append((token, piece))
+        self._text += piece
+        while len(self._text) - len(self._tokens[0][1]) >= self._kept:
+            self._text = self._text[len(self._tokens.pop(0)[1]) :]
+        if self._reasons or (self._tags is not None and self._tags[0] in self._text):
+            assert self._tags is not None
+            ended = self._tags[1] in self._text
+            if ended or not self._reasons:
+                self._reasons = not ended
+                self._forget()
+            return
+        at = self._text.rfind(self._marker)
+        if at < 0 or (at and self._text[at - 1] in _QUOTES):
+            return
+        skipped = 0
+        while skipped + len(self._tokens[0][1]) <= at:
+            skipped += len(self._tokens.pop(0)[1])
+        tokens = [one for one, _ in self._tokens]
+        self._forget()
+        self._matcher = self._begin()
+        self._advance(tokens)
+
+    def _advance(self, tokens: list[int]) -> None:
+        assert self._matcher is not None
+        try:
+            for token in tokens:
+                self._matcher.accept(token)
+        except InvalidRequest as error:
+            log.debug("a call is not held to its schema: %s", error)
+            self._matcher = None
+        else:
+            self._matcher = None if self._matcher.complete else self._matcher
+
+    def _forget(self) -> None:
+        self._tokens, self._text = [], b""
