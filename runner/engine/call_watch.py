@@ -84,3 +84,25 @@ class CallWatch:
 
     def _forget(self) -> None:
         self._tokens, self._text = [], b""
+
+
+class WatchedCalls(GrammarMatcher):
+    """A watch as a matcher, for answers that have a mask for other reasons."""
+
+    complete = False
+    ends_answer = False
+
+    def __init__(self, watch: CallWatch, piece: Callable[[int], bytes], vocabulary: int) -> None:
+        """piece: the bytes of a token, as CallWatch has them. vocabulary: the number of logits."""
+        self._watch = watch
+        self._piece = piece
+        self._free = b"\xff" * (4 * -(-vocabulary // 32))
+        self._matcher: GrammarMatcher | None = None
+
+    def bits(self) -> bytes:
+        """See TokenMask."""
+        return self._free if self._matcher is None else self._matcher.bits()
+
+    def accept(self, token: int) -> None:
+        """See GrammarMatcher."""
+        self._matcher = self._watch.follow(token, self._piece(token))

@@ -64,7 +64,7 @@ class Preparation:
         size = _characters(request)
         request, prompt = await self._prompt(_encode, request, self._prefixes, size=size)
         prompt = await self._with_images(request, prompt)
-        matcher: GrammarMatcher | None = None
+        matcher: GrammarMatcher | CallWatch | None = None
         if request.grammar is not None:
             compile_ = self._runtime.grammars.matcher
             matcher = await self._grammars.run(compile_, request, prompt)
@@ -144,8 +144,8 @@ def _constrained(
     runtime: ModelRuntime,
     request: GenerateRequest,
     prompt: EncodedPrompt,
-    matcher: GrammarMatcher | None,
-) -> GrammarMatcher | None:
+    matcher: GrammarMatcher | CallWatch | None,
+) -> GrammarMatcher | CallWatch | None:
     tokenizer, vocabulary = runtime.model.tokenizer, runtime.engine.capacity.vocabulary
     return with_token_constraint(request, prompt, matcher, tokenizer, vocabulary)
 

@@ -6,6 +6,7 @@ Knows no engine and no frames.
 from __future__ import annotations
 
 from runner.backends.backend import Tokenizer
+from runner.engine.call_watch import CallWatch, WatchedCalls
 from runner.engine.detokenize import TokenTexts
 from runner.engine.sequence import GrammarMatcher
 from runner.engine.token_constraint import ReasoningBudget, TokenConstraint, constrains
@@ -16,15 +17,18 @@ from runner.worker.truncation import EncodedPrompt
 def with_token_constraint(
     request: GenerateRequest,
     prompt: EncodedPrompt,
-    matcher: GrammarMatcher | None,
+    matcher: GrammarMatcher | CallWatch | None,
     tokenizer: Tokenizer,
     vocabulary: int,
-) -> GrammarMatcher | None:
+) -> GrammarMatcher | CallWatch | None:
     """What the answer must match, token by token: matcher, that of the request's grammar, with what
     else the request allows. vocabulary: the number of logits."""
     budget = _reasoning_budget(request, prompt, tokenizer)
     if budget is None and not constrains(request.sampling):
         return matcher
+    if isinstance(matcher, CallWatch):
+        texts = TokenTexts(tokenizer, frozenset(request.kept_special_tokens))
+        matcher = WatchedCalls(matcher, lambda token: texts[token].piece, vocabulary)
     return TokenConstraint(request.sampling, vocabulary, prompt.tokens, budget, matcher)
 
 

@@ -16,7 +16,7 @@ from runner.chat.tools.call_grammar import (
     grammar_of_begun_call,
     offered_function,
 )
-from runner.engine.call_watch import CallWatch
+from runner.engine.call_watch import CallWatch, WatchedCalls
 from runner.engine.grammar import Grammars
 from runner.types import Grammar
 
@@ -124,3 +124,13 @@ def fields(grammar: Grammar) -> dict[str, Any]:
 def test_a_lazy_grammar_travels_as_one(grammars: Grammars) -> None:
     assert GRAMMAR.lazy
     assert json.loads(GRAMMAR.schemas[0][1])["additionalProperties"] is False
+
+
+def test_beside_another_mask_a_watch_is_a_matcher(grammars: Grammars) -> None:
+    matcher = WatchedCalls(grammars.watch(GRAMMAR), lambda token: bytes([token]), 257)
+    assert matcher.bits() == b"\xff" * 36
+    for byte in b'<call>{"name": "look", "arguments": {':
+        matcher.accept(byte)
+    bits = matcher.bits()
+    assert not bits[ord("}") >> 3] >> (ord("}") & 7) & 1
+    assert bits[ord('"') >> 3] >> (ord('"') & 7) & 1
