@@ -29,6 +29,7 @@ from runner.server.ollama import account, blobs, create, embed, login, transfers
 from runner.server.ollama import chat as ollama_chat
 from runner.server.ollama import models as ollama_models
 from runner.server.openai import chat, completions, embeddings, models
+from runner.server.openai.absent_routes import advice_for
 from runner.server.openai.batches import handlers as batches
 from runner.server.openai.batches.endpoint_call import call as call_endpoint
 from runner.server.openai.batches.executor import BatchExecutor, Traffic
@@ -44,6 +45,9 @@ from runner.server.openai.responses import websocket as response_sockets
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.responses.response_store import FILE_NAME as RESPONSES_FILE
 from runner.server.openai.responses.response_store import ResponseStore
+from runner.server.openai.uploads import handlers as uploads
+from runner.server.openai.uploads.upload_store import TABLES as UPLOAD_TABLES
+from runner.server.openai.uploads.upload_store import UploadStore
 from runner.server.openapi.handlers import openapi_routes
 from runner.server.rate_limits import RateLimiter
 from runner.server.request_log import logged
@@ -57,7 +61,7 @@ log = logging.getLogger("hearth")
 _SERVED = (
     *routes_of(health, key_routes, apply_template, tokenize, infill, rerank, perplexity),
     *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),
-    *routes_of(files, batches, messages, models),
+    *routes_of(files, uploads, batches, messages, models),
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
     *routes_of(fsck, gc, imports),
 )
@@ -73,8 +77,11 @@ def build_services(
     models.marks = CrashMarks(settings.state_dir / "crashes.json")
     folder = settings.state_dir / "files"
     database = Database(
-        folder / "files.sqlite3", (FILE_TABLES, BATCH_TABLES), "the index of stored files"
+        folder / "files.sqlite3",
+        (FILE_TABLES, BATCH_TABLES, UPLOAD_TABLES),
+        "the index of stored files",
     )
+    files = FileStore(folder, database)
     traffic = Traffic(
         call=lambda endpoint, body: call_endpoint(services, endpoint, body),
         parallel=max(1, settings.num_parallel // 2),
@@ -93,7 +100,8 @@ def build_services(
         background=BackgroundResponses(
             ResponseStore(settings.data_dir / RESPONSES_FILE, settings.max_files_size // 2)
         ),
-        batches=BatchExecutor(FileStore(folder, database), BatchJournal(database), traffic),
+        batches=BatchExecutor(files, BatchJournal(database), traffic),
+        uploads=UploadStore(database, files),
     )
     return services
 
@@ -101,7 +109,7 @@ def build_services(
 def create_app(services: Services, public: bool = False) -> ASGIApp:
     """The application of a daemon. Its lifespan seeds the bundled model, and ends all workers.
     public: it listens beyond this machine."""
-    inner = router(ROUTES, services)
+    inner = router(ROUTES, services, advice_for)
     settings = services.settings
     guarded = logged(Guard(inner, services.address, settings.origins, settings.hosts, public))
 

@@ -8,6 +8,7 @@ and to WebSockets, for which browsers ask nobody.
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterable
 
@@ -23,7 +24,7 @@ from runner.server.request_body import body_limit_bytes, too_large
 from runner.settings import Address, source
 
 _LOCAL_DOMAINS = (".localhost", ".local", ".internal")  # no public name server answers for them
-_FORM_PATH = "/v1/files"  # its form is bounded where it is read
+_FORM_PATHS = re.compile(r"/v1/(files|uploads/[^/]+/parts)")  # bounded where they are read
 _CURL_DEFAULT = "application/x-www-form-urlencoded"
 _FETCH_DEFAULT = "text/plain"
 
@@ -74,7 +75,7 @@ class Guard:
         sites = headers.getlist("sec-fetch-site")
         origin = self._check_origin(headers.getlist("origin"), sites, host)
         writes = scope.get("method") in ("POST", "PUT", "PATCH", "DELETE")
-        if writes and scope["path"] == _FORM_PATH:
+        if writes and _FORM_PATHS.fullmatch(scope["path"]):
             _check_form(headers)
         elif writes and not scope["path"].startswith("/api/blobs/"):
             max_bytes = body_limit_bytes(scope["path"])

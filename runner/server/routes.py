@@ -135,13 +135,27 @@ async def _tell(http: HttpRequest, error: Exception) -> None:
         await http.finish(surface.event(failure))
 
 
-def router(paths: Sequence[RouteSpec], services: Services) -> ASGIApp:
-    """The application of all paths; unknown ones and wrong methods get the surface's error."""
+def router(
+    paths: Sequence[RouteSpec],
+    services: Services,
+    advice_for: Callable[[str], str | None] = lambda _: None,
+) -> ASGIApp:
+    """The application of all paths; unknown ones and wrong methods get the surface's error.
+    advice_for: what to do instead of asking a path that others have."""
+
+    async def unknown(http: HttpRequest) -> None:
+        await check_access(http, None)
+        path = str(http.scope["path"])
+        advice = advice_for(path)
+        if advice is not None:
+            raise HttpError(404, "endpoint_not_supported", f"hearth has no {path[:80]}: {advice}")
+        raise HttpError(404, "not_found", f"no such path: {path[:200]!r}")
+
     by_path: dict[str, dict[str, RouteSpec]] = {}
     for item in paths:
         by_path.setdefault(item.path, {})[item.method] = item
     routes = [Route(path, _dispatch(by_method, services)) for path, by_method in by_path.items()]
-    return Router(routes, redirect_slashes=False, default=Endpoint(_unknown, services))
+    return Router(routes, redirect_slashes=False, default=Endpoint(unknown, services))
 
 
 def _dispatch(by_method: dict[str, RouteSpec], services: Services) -> Endpoint:
@@ -161,9 +175,3 @@ def _dispatch(by_method: dict[str, RouteSpec], services: Services) -> Endpoint:
         await item.answer(http)
 
     return Endpoint(dispatch, services)
-
-
-async def _unknown(http: HttpRequest) -> None:
-    await check_access(http, None)
-    path = str(http.scope["path"])[:200]
-    raise HttpError(404, "not_found", f"no such path: {path!r}")

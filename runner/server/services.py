@@ -15,6 +15,7 @@ from runner.server.keys import KeyRing
 from runner.server.metrics import Metrics
 from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.responses.background import BackgroundResponses
+from runner.server.openai.uploads.upload_store import UploadStore
 from runner.server.rate_limits import RateLimiter
 from runner.settings import Address, Settings
 
@@ -41,6 +42,7 @@ class Services:
     models: Manager
     background: BackgroundResponses
     batches: BatchExecutor
+    uploads: UploadStore
     bodies: BodyBudget = field(default_factory=BodyBudget)
     websockets: set[OpenSocket] = field(default_factory=set)
     draining: bool = False

@@ -20,6 +20,7 @@ from tests.conftest import RunningDaemon, StartDaemon, running_daemon
 DEADLINE_S = 120.0
 CHAT = "/v1/chat/completions"
 SLOW = "<|slow|>" * 50
+UPLOAD = {"bytes": 9, "filename": "f", "mime_type": "text/plain", "purpose": "user_data"}
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -108,6 +109,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
         things = {
             "conversation": conversation,
             "item": items["first_id"],
+            "upload": a.post("/v1/uploads", json=UPLOAD).json()["id"],
             "file": file,
             "output": done["output_file_id"],
             "batch": batch,
@@ -144,6 +146,9 @@ PATHS = [
         ("GET", "/v1/conversations/{conversation}/items/{item}"),
         ("DELETE", "/v1/conversations/{conversation}/items/{item}"),
     )),
+    ("POST", "/v1/uploads/{upload}/complete", {"part_ids": []}),
+    ("POST", "/v1/uploads/{upload}/cancel", None),
+    ("POST", "/v1/uploads/{upload}/parts", None),
     ("POST", "/v1/conversations/{conversation}", {"metadata": {}}),
     ("POST", "/v1/conversations/{conversation}/items",
      {"items": [{"role": "user", "content": "x"}]}),

@@ -256,6 +256,29 @@ class DeletedFile(TypedDict):
     deleted: bool
 
 
+class UploadObject(TypedDict):
+    """A file that comes in parts. file: what became of it."""
+
+    id: str
+    object: Literal["upload"]
+    bytes: int
+    created_at: int
+    expires_at: int
+    filename: str
+    purpose: str
+    status: Literal["pending", "completed", "cancelled", "expired"]
+    file: FileObject | None
+
+
+class UploadPart(TypedDict):
+    """A part of a file."""
+
+    id: str
+    object: Literal["upload.part"]
+    created_at: int
+    upload_id: str
+
+
 BatchStatus = Literal[
     "validating", "in_progress", "finalizing", "completed",
     "failed", "expired", "cancelling", "cancelled",

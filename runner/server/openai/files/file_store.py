@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -41,6 +41,8 @@ _COLUMNS = "id, filename, purpose, size_bytes, created_at, expires_at, owner"
 _OVER = "expires_at IS NOT NULL AND COALESCE(kept_at, created_at) + expires_at - created_at <= ?1"
 _SEEN = "(?2 IS NULL OR owner = ?2)"
 _UNFINISHED = ".part"
+PART = "upload-part"  # the purpose of what is shown to nobody
+_WHOLE = f"purpose <> '{PART}'"
 MAX_FILES = 100_000
 
 
@@ -94,12 +96,21 @@ class FileStore:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             return FileWriter(path, os.fdopen(os.open(path, flags, 0o600), "wb"))
 
-    def keep(self, file: StoredFile, incoming: FileWriter, max_bytes: int) -> None:
-        """Keep what was written. Raises StorageFailed, and HttpError 413 when all files together,
-        or those of its owner, would be more than max_bytes allow."""
+    def keep(
+        self,
+        file: StoredFile,
+        incoming: FileWriter,
+        max_bytes: int,
+        replaces: Sequence[str] = (),
+    ) -> None:
+        """Keep what was written. replaces: files that are forgotten at the same time, but for their
+        bytes. Raises StorageFailed, and HttpError 413 when all files together, or those of its
+        owner, would be more than max_bytes allow."""
         incoming.finish(self.path_of(file.id))
         try:
             with self._database.opened() as database:
+                for ident in replaces:
+                    database.execute("DELETE FROM files WHERE id = ?", (ident,))
                 add_row(database, file, self._database.now(database))
                 if _free(database, max_bytes, file.owner) < 0:
                     raise full(max_bytes)
@@ -117,7 +128,9 @@ class FileStore:
         """The file with this id; None also when it has expired. Raises StorageFailed."""
         if not self._database.exists:
             return None
-        query = f"SELECT {_COLUMNS} FROM files WHERE id = ?3 AND {_SEEN} AND NOT ({_OVER})"
+        query = (
+            f"SELECT {_COLUMNS} FROM files WHERE id = ?3 AND {_SEEN} AND {_WHOLE} AND NOT ({_OVER})"
+        )
         with self._database.opened() as database:
             values = (self._database.now(database), owner, ident)
             row = database.execute(query, values).fetchone()
@@ -131,7 +144,8 @@ class FileStore:
         down = query.order == "desc"
         sign, order = ("<", "DESC") if down else (">", "ASC")
         statement = (
-            f"SELECT {_COLUMNS} FROM files WHERE {_SEEN} AND (?1 IS NULL OR purpose = ?1) AND "
+            f"SELECT {_COLUMNS} FROM files "
+            f"WHERE {_SEEN} AND {_WHOLE} AND (?1 IS NULL OR purpose = ?1) AND "
             f"(?3 IS NULL OR number {sign} (SELECT number FROM files WHERE id = ?3 AND {_SEEN})) "
             f"ORDER BY number {order} LIMIT ?4"
         )
@@ -178,9 +192,10 @@ class FileStore:
         with self._database.opened() as database:
             known = {ident for (ident,) in database.execute("SELECT id FROM files")}
         with _faults():
-            for path in self._folder.glob("file-*"):
-                if path.name not in known:
-                    path.unlink(missing_ok=True)
+            for pattern in ("file-*", "part_*"):
+                for path in self._folder.glob(pattern):
+                    if path.name not in known:
+                        path.unlink(missing_ok=True)
 
 
 class FileWriter:

@@ -21,11 +21,15 @@ class FormReader:
     """Reads one form. fields and filename are what has come so far; filename None: no file has
     begun."""
 
-    def __init__(self, content_type: str, sink: Callable[[bytes], None]) -> None:
-        """sink takes the file's bytes. Raises InvalidRequest when content_type is not a form's."""
+    def __init__(
+        self, content_type: str, sink: Callable[[bytes], None], field: str = "file"
+    ) -> None:
+        """sink takes the file's bytes, which come in the field of that name. Raises InvalidRequest
+        when content_type is not a form's."""
         self.fields: dict[str, str] = {}
         self.filename: str | None = None
         self._sink = sink
+        self._field = field
         self._whole = False
         self._field_bytes = 0
         self._parts = 0
@@ -37,7 +41,7 @@ class FormReader:
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
         if kind != b"multipart/form-data" or not boundary:
-            raise InvalidRequest("send the file as multipart/form-data in a field named file")
+            raise InvalidRequest(f"send the file as multipart/form-data in a field named {field}")
         with _refusals():
             self._parser = MultipartParser(
                 boundary,
@@ -63,7 +67,7 @@ class FormReader:
         if not self._whole:
             raise InvalidRequest("the form data ends before its last boundary")
         if self.filename is None:
-            raise InvalidRequest("the form data contains no file", param="file")
+            raise InvalidRequest("the form data contains no file", param=self._field)
 
     def _begin_part(self) -> None:
         self._parts += 1
@@ -85,10 +89,10 @@ class FormReader:
     def _end_headers(self) -> None:
         _, options = parse_options_header(self._disposition)
         self._name = options.get(b"name", b"").decode("utf-8", "replace")
-        if self._name != "file":
+        if self._name != self._field:
             return
         if self.filename is not None:
-            raise InvalidRequest("the form data contains more than one file", param="file")
+            raise InvalidRequest("the form data contains more than one file", param=self._field)
         self._is_file = True
         self.filename = _filename(options.get(b"filename", b""))
 

@@ -39,12 +39,12 @@ async def upload_file(http: HttpRequest) -> FileObject:
     owner = current_caller().id
     free_bytes = await asyncio.to_thread(store.free_bytes, settings.max_files_size, owner)
     max_bytes = min(settings.max_file_size, free_bytes)
-    upload = _Upload(settings.max_file_size, max_bytes, settings.max_files_size)
+    upload = IncomingFile(settings.max_file_size, max_bytes, settings.max_files_size)
     form = FormReader(http.headers.get("content-type", ""), upload.add)
     ident = new_file_id()
     incoming = await asyncio.to_thread(store.writing, ident)
     try:
-        await _receive(http, form, upload, incoming)
+        await receive(http, form, upload, incoming)
         file = replace(_file(ident, form, incoming.size_bytes), owner=owner)
         await asyncio.to_thread(store.keep, file, incoming, settings.max_files_size)
     finally:
@@ -127,7 +127,7 @@ def unknown_file(ident: str) -> HttpError:
     return HttpError(404, "file_not_found", f"no such file: {ident[:80]!r}")
 
 
-class _Upload:
+class IncomingFile:
     """The bytes of a file between the form and the disk, counted."""
 
     def __init__(self, file_bytes: int, max_bytes: int, total_bytes: int) -> None:
@@ -161,8 +161,8 @@ class _Upload:
         return data
 
 
-async def _receive(
-    http: HttpRequest, form: FormReader, upload: _Upload, incoming: FileWriter
+async def receive(
+    http: HttpRequest, form: FormReader, upload: IncomingFile, incoming: FileWriter
 ) -> None:
     """The whole form, its file into incoming. Raises InvalidRequest, HttpError, ClientDisconnected,
     StorageFailed."""
