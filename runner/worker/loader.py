@@ -15,8 +15,8 @@ from runner.engine.engine import Engine
 from runner.engine.speculation import Drafter, DraftModel, PromptLookup, Speculation
 from runner.errors import HearthError, ModelLoadFailed
 from runner.types import LoadPlan
+from runner.worker.decoder_process import LIMIT_S, DecoderProcess
 from runner.worker.grammar_compiler import GrammarCompiler
-from runner.worker.image_process import LIMIT_S, ImageProcess
 from runner.worker.images import ImageCache
 from runner.worker.prompts import PromptEncoder
 from runner.worker.protocol import WorkerInfo
@@ -49,7 +49,7 @@ def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
     images = None
     if model.vision is not None:
         limit_s = min(LIMIT_S, DECODE_SHARE * (plan.step_limit_s or LIMIT_S / DECODE_SHARE))
-        images = ImageCache(model.vision, ImageProcess(limit_s).decode)
+        images = ImageCache(model.vision, DecoderProcess("image", limit_s).image)
     prompts = PromptEncoder(
         model.tokenizer,
         model.chat_template,

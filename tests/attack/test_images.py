@@ -15,7 +15,7 @@ from modelfile.description import Description
 from registry.names import Name
 from registry.store import Store
 from runner.errors import InvalidRequest
-from runner.worker.image_process import ImageProcess
+from runner.worker.decoder_process import DecoderProcess
 from tests.attack.image_files import file_of, inflated, moving_gif, png_of, scans_of_jpeg
 from tests.conftest import RunningDaemon, running_daemon
 from tests.vision_files import png, write_vision_model
@@ -110,20 +110,20 @@ def test_another_chat_goes_on_while_images_are_decoded(daemon: RunningDaemon) ->
     ids=["time", "memory"],
 )
 def test_what_takes_too_long_or_too_much_ends_with_its_process(limits: Any, bomb: Any) -> None:
-    decoder = ImageProcess(**limits)
+    decoder = DecoderProcess("image", **limits)
     try:
         with pytest.raises(InvalidRequest, match="cannot be decoded"):
-            decoder.decode(bomb())
-        assert decoder.decode(png(9, 4)).width == 9
+            decoder.image(bomb())
+        assert decoder.image(png(9, 4)).width == 9
     finally:
         decoder.close()
 
 
 def test_the_profile_of_a_picture_is_not_inflated_without_bound() -> None:
-    decoder = ImageProcess(memory_bytes=400 << 20)
+    decoder = DecoderProcess("image", memory_bytes=400 << 20)
     try:
         for _ in range(3):
             with pytest.raises(InvalidRequest, match="cannot be decoded"):
-                decoder.decode(png_of(4, 4, (b"iCCP", _ICC)))
+                decoder.image(png_of(4, 4, (b"iCCP", _ICC)))
     finally:
         decoder.close()

@@ -1,9 +1,9 @@
-"""Images decoded in a process of their own: what a file leads a decoder to, in time, memory or a
-crash, costs the request that sent it an error and nobody else anything.
+"""Images and recordings decoded in a process of their own: what a file leads a decoder to, in time,
+memory or a crash, costs the request that sent it an error and nobody else anything.
 
-The process is started with the first image, decodes one after the other and ends when it has been
-idle. `python -I -m runner.worker.image_process` is it: a length and a file on stdin, a head and
-pixels or an error on stdout. Knows no formats and no model.
+The process is started with the first file, decodes one after the other and ends when it has been
+idle. `python -I -m runner.worker.decoder_process` is it: a length and a file on stdin, a head and
+pixels, samples or an error on stdout. Knows no formats and no model.
 """
 
 from __future__ import annotations
@@ -17,34 +17,57 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from typing import IO, Final
+from typing import IO, Any, Final, Literal
 
 from runner.backends.backend import DecodedImage
 from runner.child_process import child_options, exit_status
 from runner.errors import HearthError, InternalError, InvalidRequest, from_wire
-from runner.worker.image_decoder import decode
 from runner.worker.isolation import isolate
 
+Kind = Literal["image", "audio"]
 LIMIT_S: Final = 10.0  # of one image, the start of the process included; 50 million pixels take 3
+AUDIO_LIMIT_S: Final = 60.0  # of one recording; an hour takes 5
 MEMORY_BYTES: Final = 2 << 30  # of addresses; 50 million pixels with transparency take 1.4 GB
 IDLE_S: Final = 60.0
 
 _MAX_ERROR_BYTES: Final = 1 << 16
 _LENGTH: Final = struct.Struct(">Q")
-_HEAD: Final = struct.Struct(">?IIQ")  # decoded?, width, height, bytes that follow
+_HEAD: Final = struct.Struct(">?IIQ")  # decoded?, width, height (samples, 1), bytes that follow
+_WORDS: Final[dict[Kind, tuple[str, str, int]]] = {  # for errors; the bytes of a pixel or sample
+    "image": ("an image", "messages", 3),
+    "audio": ("a recording", "file", 2),
+}
 
 
-class ImageProcess:
-    """The process, as it is needed. decode is for one thread at a time."""
+class DecoderProcess:
+    """The process for one kind of file, as it is needed. It is used by one thread and ends
+    with it."""
 
-    def __init__(self, limit_s: float = LIMIT_S, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._limit_s = limit_s
-        self._memory_bytes = memory_bytes
+    def __init__(
+        self,
+        kind: Kind,
+        limit_s: float | None = None,
+        memory_bytes: int = MEMORY_BYTES,
+        max_audio_s: int = 0,
+    ) -> None:
+        self._kind: Kind = kind
+        self._limit_s = limit_s or (LIMIT_S if kind == "image" else AUDIO_LIMIT_S)
+        self._bounds = (memory_bytes, max_audio_s)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def decode(self, data: bytes) -> DecodedImage:
+    def image(self, data: bytes) -> DecodedImage:
         """See runner.worker.image_decoder.decode. Raises InvalidRequest also for what takes too
         long or ends the process, InternalError where none can be started."""
+        return DecodedImage(*self._decode(data))
+
+    def audio(self, data: bytes) -> Any:
+        """The samples: [samples], int16. See runner.worker.audio_decoder.decode; raises as
+        image."""
+        import numpy as np
+
+        return np.frombuffer(self._decode(data)[2], np.int16)
+
+    def _decode(self, data: bytes) -> tuple[int, int, bytes]:
         process = self._running()
         timed_out = threading.Event()
 
@@ -55,14 +78,15 @@ class ImageProcess:
         timer = threading.Timer(self._limit_s, end)
         timer.start()
         try:
-            return _ask(process, data)
+            return _ask(process, data, _WORDS[self._kind][2])
         except (EOFError, OSError):
             self.close()
             how = f"more than {self._limit_s:g} s" if timed_out.is_set() else "too much memory"
+            what, param, _ = _WORDS[self._kind]
             raise InvalidRequest(
-                f"an image of {len(data)} bytes cannot be decoded: it took {how} "
+                f"{what} of {len(data)} bytes cannot be decoded: it took {how} "
                 f"({exit_status(process.returncode)}); send it smaller, or saved anew",
-                param="messages",
+                param=param,
             ) from None
         except HearthError:
             raise
@@ -91,14 +115,14 @@ class ImageProcess:
         self.close()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-m", __name__, str(self._memory_bytes)],
+                [sys.executable, "-I", "-m", __name__, self._kind, *map(str, self._bounds)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 **child_options(),
             )
         except OSError as error:
-            raise InternalError(f"no process could be started for images: {error}") from error
+            raise InternalError(f"no process could be started for decoding: {error}") from error
         return self._process
 
 
@@ -108,18 +132,18 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
     return bool(select.select([process.stdout], [], [], 0)[0])
 
 
-def _ask(process: subprocess.Popen[bytes], data: bytes) -> DecodedImage:
+def _ask(process: subprocess.Popen[bytes], data: bytes, width_bytes: int) -> tuple[int, int, bytes]:
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(_LENGTH.pack(len(data)) + data)
     process.stdin.flush()
     decoded, width, height, size = _HEAD.unpack(_exactly(process.stdout, _HEAD.size))
-    if size != width * height * 3 if decoded else size > _MAX_ERROR_BYTES:
+    if size != width * height * width_bytes if decoded else size > _MAX_ERROR_BYTES:
         raise EOFError  # it is no longer itself
     body = _exactly(process.stdout, size)
     if not decoded:
         raise from_wire(json.loads(body))
-    return DecodedImage(width, height, body)
+    return width, height, body
 
 
 def _exactly(pipe: IO[bytes], size: int) -> bytes:
@@ -129,16 +153,28 @@ def _exactly(pipe: IO[bytes], size: int) -> bytes:
     return data
 
 
-def _answer(data: bytes) -> tuple[bytes, bytes]:
+def _answer(kind: str, data: bytes, max_audio_s: int) -> tuple[bytes, bytes]:
     try:
-        image = decode(data)
+        width, height, body = _decoded(kind, data, max_audio_s)
     except HearthError as error:
         body = json.dumps(error.to_wire()).encode()
         return _HEAD.pack(False, 0, 0, len(body)), body
-    return _HEAD.pack(True, image.width, image.height, len(image.rgb)), image.rgb
+    return _HEAD.pack(True, width, height, len(body)), body
 
 
-def _serve(memory_bytes: int) -> None:
+def _decoded(kind: str, data: bytes, max_audio_s: int) -> tuple[int, int, bytes]:
+    if kind == "audio":
+        from runner.worker import audio_decoder
+
+        samples = audio_decoder.decode(data, max_audio_s)
+        return len(samples) // audio_decoder.SAMPLE_BYTES, 1, samples
+    from runner.worker import image_decoder
+
+    image = image_decoder.decode(data)
+    return image.width, image.height, image.rgb
+
+
+def _serve(kind: str, memory_bytes: int, max_audio_s: int) -> None:
     isolate()
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     with os.fdopen(0, "rb") as questions, os.fdopen(os.dup(1), "wb") as answers:
@@ -146,10 +182,11 @@ def _serve(memory_bytes: int) -> None:
             head = questions.read(_LENGTH.size)
             if not head:
                 return
-            for part in _answer(questions.read(_LENGTH.unpack(head)[0])):
+            data = questions.read(_LENGTH.unpack(head)[0])
+            for part in _answer(kind, data, max_audio_s):
                 answers.write(part)
             answers.flush()
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]))
+    _serve(sys.argv[1], *map(int, sys.argv[2:]))
