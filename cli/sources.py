@@ -1,4 +1,5 @@
-"""Which files FROM, ADAPTER and DRAFT name: a GGUF, the parts of one, or a folder of safetensors.
+"""Which files FROM, ADAPTER and DRAFT name: a GGUF, the parts of one, a folder of safetensors, or
+a speech model: a folder of CTranslate2, or a voice of Piper.
 
 Owns the refusals that spare the reading of gigabytes: missing parts, pickles, links that leave
 the folder. What the files hold is checked where the model is built.
@@ -14,12 +15,14 @@ from pathlib import Path
 
 from cli.errors import CliError
 from cli.terminal import status
+from modelfile.speech.ctranslate2_file import is_model_file
+from modelfile.speech.whisper import FILES as WHISPER_FILES
 
 MAX_FILES = 4096
 _START_BYTES = 9  # the length of a header of safetensors, and its brace
 _MAX_INDEX_BYTES = 64 << 20
 _PATH_STARTS = ("/", "./", "../", "~", ".\\", "..\\")
-_PATH_ENDS = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+_PATH_ENDS = (".gguf", ".onnx", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _PICKLE_ENDS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _PICKLE_STARTS = (*(bytes((0x80, protocol)) for protocol in range(1, 6)), b"PK\x03\x04")
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.\w+)", re.ASCII)
@@ -58,6 +61,8 @@ def find(text: str, folder: Path, instruction: str = "FROM") -> dict[str, Path] 
     if path.is_dir():
         return _of_folder(path, path if own_words else folder)
     require_file(path)
+    if path.name.lower().endswith(".onnx"):
+        return _voice(path, None if own_words else folder)
     names = _parts(path)
     for part in names.values():
         if not own_words:
@@ -70,7 +75,7 @@ def find(text: str, folder: Path, instruction: str = "FROM") -> dict[str, Path] 
 
 def has_model(folder: Path) -> bool:
     """Whether a folder holds what FROM could name."""
-    return bool(_matching(folder, (*_TENSORS, "*.gguf")))
+    return bool(_matching(folder, (*_TENSORS, "*.gguf"))) or _is_whisper(folder)
 
 
 def model_at(path: Path) -> str | None:
@@ -136,7 +141,7 @@ def _is_path(text: str, path: Path, instruction: str) -> bool:
     if "://" in text:
         return False
     if path.is_dir():  # a name may be that of a folder that has nothing to do with it
-        return any(_matching(path, (*_TENSORS, "*.gguf", *_ends(_PICKLE_ENDS))))
+        return any(_matching(path, (*_TENSORS, "*.gguf", "*.onnx", *_ends(_PICKLE_ENDS))))
     return text.lower().endswith(_PATH_ENDS) or path.is_file()
 
 
@@ -159,6 +164,12 @@ def _parts(path: Path) -> dict[str, Path]:
 
 def _of_folder(path: Path, border: Path) -> dict[str, Path]:
     """The model files of a folder. border: what no link may leave."""
+    if _is_whisper(path):
+        own = (path / name for name in WHISPER_FILES)
+        return {file.name: _checked(file, border, False) for file in own if file.exists()}
+    voices = _matching(path, ("*.onnx",))
+    if len(voices) == 1:
+        return _voice(voices[0], border)
     tensors = next((found for p in _TENSORS if (found := _matching(path, (p,)))), [])
     tensors = tensors or _matching(path, ("*.safetensors",))
     if tensors:
@@ -184,6 +195,27 @@ def _of_folder(path: Path, border: Path) -> dict[str, Path]:
     for pickle in _matching(path, _ends(_PICKLE_ENDS)):
         check_start(pickle)
     raise CliError(f"{path} contains no model: no safetensors and no GGUF file")
+
+
+def _is_whisper(folder: Path) -> bool:
+    """Whether a folder holds Whisper as CTranslate2 keeps it."""
+    path = folder / WHISPER_FILES[0]
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return is_model_file(file.read(_START_BYTES))
+
+
+def _voice(path: Path, border: Path | None) -> dict[str, Path]:
+    """A voice of Piper and the JSON beside it. border: what no link may leave. Raises CliError."""
+    beside = path.with_name(f"{path.name}.json")
+    if not beside.is_file():
+        raise CliError(f"{beside} is missing: a Piper voice has it beside its .onnx file")
+    for file in (path, beside):
+        require_file(file)
+        if border is not None:
+            _check_inside(file, border)
+    return {file.name: file for file in (path, beside)}
 
 
 def _one_projector(folder: Path, projectors: list[Path]) -> dict[str, Path]:

@@ -26,6 +26,7 @@ from registry.digest import Digest
 from registry.errors import InvalidGguf
 from registry.formats.gguf import GgufHeader
 from registry.formats.gguf.architectures import check_model
+from registry.formats.gguf.header import SPEECH
 from registry.manifest import (
     ADAPTER_TYPE,
     CONFIG_TYPE,
@@ -168,6 +169,11 @@ def check_header(header: GgufHeader) -> None:
     if kind in ("adapter", "imatrix") or header.architecture == "clip":
         raise BuildError(
             f"the GGUF file is of type {kind or header.architecture}; name that of a language model"
+        )
+    if header.architecture in SPEECH and not header.is_speech:
+        raise BuildError(
+            f"the GGUF file is a {header.architecture} model of another program; give a folder of"
+            " CTranslate2 for Whisper, and the .onnx file of a Piper voice"
         )
     if not header.tensors and header.architecture != ECHO_ARCHITECTURE:
         raise InvalidGguf("the file has a vocabulary and no tensors; use the whole model's file")

@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 
 from modelfile.errors import BuildError
 from modelfile.projectors import is_projector
+from modelfile.speech.ctranslate2_file import is_model_file
+from modelfile.speech.package import is_speech
 from registry.bundle import model_header
 from registry.digest import Digest
 from registry.errors import InvalidGguf
@@ -24,11 +26,13 @@ _START_BYTES = 9  # the length of a header of safetensors, and its brace
 
 
 class WeightsFormat(enum.Enum):
-    """GGUF: one file. PARTS: of a split GGUF. SAFETENSORS: a folder of Hugging Face's layout."""
+    """GGUF: one file. PARTS: of a split GGUF. SAFETENSORS: a folder of Hugging Face's layout.
+    SPEECH: a folder of CTranslate2, or a voice and its JSON."""
 
     GGUF = "one GGUF"
     PARTS = "parts of a GGUF"
     SAFETENSORS = "safetensors"
+    SPEECH = "a speech model"
 
 
 def check_names(files: Mapping[str, object]) -> None:
@@ -48,6 +52,8 @@ def weights_format(store: Store, files: Mapping[str, Digest]) -> WeightsFormat:
     starts = {name: _start(store, digest) for name, digest in files.items()}
     for name, start in starts.items():
         _refuse_pickle(name, start)
+    if is_speech(files):
+        return WeightsFormat.SPEECH
     gguf = [name for name, start in starts.items() if start[:4] == b"GGUF"]
     tensors = [name for name in starts if name.lower().endswith(".safetensors")]
     if gguf and len(gguf) != len(files):
@@ -95,7 +101,8 @@ def _start(store: Store, digest: Digest) -> bytes:
 
 
 def _refuse_pickle(name: str, start: bytes) -> None:
-    named = name.lower().endswith(_PICKLE_ENDS) and start[:4] != b"GGUF"
+    known = start[:4] == b"GGUF" or is_model_file(start)
+    named = name.lower().endswith(_PICKLE_ENDS) and not known
     is_safetensors = start[8:] == b"{" and name.lower().endswith(".safetensors")
     if named or (start.startswith(_PICKLE_STARTS) and not is_safetensors):
         raise BuildError(

@@ -148,6 +148,8 @@ class WeightsBuilder:
             return None
         header = model_header(path)
         check_header(header)
+        if inputs.quantization is not None and header.is_speech:
+            raise BuildError("a speech model stays as it is; create it without quantizing")
         if inputs.quantization is not None and header.keeps_checkpoint:
             raise BuildError(
                 f"the model's weights are already quantized ({header.quantization}); they cannot be"
@@ -184,6 +186,8 @@ class WeightsBuilder:
     async def _whole(self, target: Path) -> Path:
         """Merge the parts, or convert the safetensors, into target."""
         files, quantization = self._input.files, self._input.quantization
+        if weights_format(self._store, files) is WeightsFormat.SPEECH:
+            return await self._packed(target)
         if weights_format(self._store, files) is WeightsFormat.PARTS:
             parts = list(self._paths(files).values())
             await self._job("merge", {"parts": parts, "target": str(target)})
@@ -192,6 +196,13 @@ class WeightsBuilder:
         if quantization is not None and quantization.type in PLAIN_TYPES:
             kind = quantization.type
         await self._convert(files, target, kind, None)
+        return target
+
+    async def _packed(self, target: Path) -> Path:
+        """The files of a speech model in one, target."""
+        if self._input.quantization is not None:
+            raise BuildError("a speech model stays as it is; create it without quantizing")
+        await self._job("speech", {"files": self._paths(self._input.files), "target": str(target)})
         return target
 
     async def _convert(

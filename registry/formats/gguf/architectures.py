@@ -187,7 +187,7 @@ def check_model(header: GgufHeader) -> None:
     """Refuse a whole model's file that llama.cpp cannot load: a key or a tensor missing, a tensor
     too many, of another shape or of a type that no operation takes. Raises InvalidGguf, naming the
     key or the tensor."""
-    if header.keeps_checkpoint:
+    if header.keeps_checkpoint or header.is_speech:
         return  # its tensors have other names; the backend that knows them compares them
     if header.tensors and "tokenizer.ggml.model" not in header.metadata:
         raise InvalidGguf("tokenizer.ggml.model is missing")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from registry.formats.gguf.fim import FimTokens
 from registry.formats.gguf.types import FILE_TYPES, TENSOR_TYPES
@@ -22,10 +22,14 @@ _UNITS = {"T": 10**12, "B": 10**9, "M": 10**6, "K": 10**3}
 _SIZE_LABEL = re.compile(r"(?:(\d{1,4})x)?(\d{1,4}(?:\.\d{1,3})?)([TBMK])(?:-\w{1,12})?", re.ASCII)
 
 
+SPEECH: Final = ("whisper", "piper")  # architectures that read or make sound
+
+
 class CHECKPOINT:
     """Keys of a file that holds a quantized checkpoint as it was: its
     config.json, the type of each tensor in safetensors' words, the number of weights, and what the
-    quantization is called."""
+    quantization is called. The last two also of one that holds the files of a speech model, each
+    as a tensor of bytes."""
 
     config = "hearth.checkpoint.config"
     types = "hearth.checkpoint.types"
@@ -80,10 +84,15 @@ class GgufHeader:
         return self._text(CHECKPOINT.config) is not None
 
     @property
+    def is_speech(self) -> bool:
+        """The tensors are the files of a speech model."""
+        return self.architecture in SPEECH and CHECKPOINT.parameters in self.metadata
+
+    @property
     def parameter_count(self) -> int:
         """The weights of all tensors; of a checkpoint kept as it was, what it says."""
         kept = self.metadata.get(CHECKPOINT.parameters)
-        if self.keeps_checkpoint and type(kept) is int and kept > 0:
+        if (self.keeps_checkpoint or self.is_speech) and type(kept) is int and kept > 0:
             return kept
         return sum(tensor.elements for tensor in self.tensors)
 
@@ -191,7 +200,8 @@ class GgufHeader:
     def quantization(self) -> str:
         """What the file is called: "Q4_K_M"; the type of most weights when it does not say."""
         kept = self._text(CHECKPOINT.quantization)
-        if self.keeps_checkpoint and kept and len(kept) <= _NAME_CHARACTERS and kept.isprintable():
+        is_kept = self.keeps_checkpoint or self.is_speech
+        if is_kept and kept and len(kept) <= _NAME_CHARACTERS and kept.isprintable():
             return kept
         file_type = self.metadata.get("general.file_type")
         if isinstance(file_type, int) and file_type in FILE_TYPES:

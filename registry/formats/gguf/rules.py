@@ -23,7 +23,7 @@ MAX_WIDTH = 2**24
 _NO_DECODER: Final = frozenset(
     (
         *("hearth-echo", "clip", "mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"),
-        *("t5", "t5encoder", "wavtokenizer-dec", "adapter"),
+        *("t5", "t5encoder", "wavtokenizer-dec", "adapter", "whisper", "piper"),
     )
 )
 _REQUIRED: Final = ("block_count", "context_length", "embedding_length", "attention.head_count")
