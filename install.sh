@@ -16,6 +16,7 @@ Installs hearth into an environment of its own, without root, and links the comm
   --python PATH     the Python to use, 3.11 or newer
   --with-torch      also install PyTorch (a machine with an NVIDIA GPU gets it by itself)
   --without-torch   no PyTorch, not even on a machine with an NVIDIA GPU
+  --with-speech     also install what hears and speaks (140 MB; Piper, which speaks, is GPL)
   --dev             for work on hearth: editable, with the tools, in ./.venv, no launcher
   --uninstall       remove hearth and its launcher; models stay
   --purge           with --uninstall: remove models, logs, history and built wheels too
@@ -366,6 +367,7 @@ choose_extras() {
     fi
     extras=vision,websockets
     [ "$torch" != yes ] || extras=$extras,torch
+    [ "${speech:-no}" != yes ] || extras=$extras,speech
     [ "$dev" != yes ] || extras=dev,$extras
     extras="[$extras]"
 }
@@ -486,7 +488,7 @@ uninstall() {
 }
 
 parse() {
-    action=install dev=no torch=auto purge=no python='' prefix=${HEARTH_PREFIX:-}
+    action=install dev=no torch=auto speech=no purge=no python='' prefix=${HEARTH_PREFIX:-}
     while [ $# -gt 0 ]; do
         case $1 in
         --prefix | --python)
@@ -496,6 +498,7 @@ parse() {
             ;;
         --with-torch) torch=yes ;;
         --without-torch) torch=no ;;
+        --with-speech) speech=yes ;;
         --dev) dev=yes ;;
         --uninstall) action=uninstall ;;
         --purge) purge=yes ;;

@@ -14,7 +14,8 @@ Limit = Literal["num_predict", "context", "generation", "repetition"]
 GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
 THINK_LEVELS: Final = ("minimal", "low", "medium", "high", "max")
 ToolChoiceMode = Literal["none", "auto", "required"]
-BackendName = Literal["llamacpp", "torch", "echo"]
+BackendName = Literal["llamacpp", "torch", "echo", "whisper", "piper"]
+SPEECH_BACKENDS: Final = ("whisper", "piper")
 
 IMAGE_PLACEHOLDER: Final = "<|hearth_image|>"  # stands in a message's content where an image is
 

@@ -33,6 +33,8 @@ class ModelCapabilities:
     thinking: bool = False
     rerank: bool = False  # scores pairs of texts, and gives no embeddings
     vision: bool = False  # reads images
+    transcription: bool = False  # hears speech
+    speech: bool = False  # speaks texts
 
     def names(self) -> list[str]:
         """The capabilities in Ollama's words."""
@@ -69,6 +71,9 @@ def template_capabilities(bundle: Bundle) -> Capabilities:
 
 def model_capabilities(bundle: Bundle) -> ModelCapabilities:
     """What the model can be asked for."""
+    if bundle.header.is_speech:
+        hears = bundle.header.architecture == "whisper"
+        return ModelCapabilities(False, False, False, transcription=hears, speech=not hears)
     pools = bundle.header.is_embedding or bundle.header.architecture in _ENCODERS
     echo = bundle.header.architecture == ECHO_ARCHITECTURE
     found = template_capabilities(bundle)

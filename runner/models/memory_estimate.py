@@ -62,7 +62,7 @@ def compute_bytes(shape: ModelShape, batch: int, pool: int, flash_attention: boo
     row = shape.vocabulary + 6 * shape.embedding_length + 3 * shape.feed_forward_length + pool
     if flash_attention is False:
         row += shape.heads * pool
-    own = 4 * batch * row + PROCESS_BYTES
+    own = 4 * batch * row + PROCESS_BYTES + shape.work_bytes
     if shape.projector is not None:
         own += shape.projector.compute_bytes(flash_attention)
     if shape.draft is None:

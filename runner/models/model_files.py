@@ -48,7 +48,7 @@ def model_files(bundle: Bundle, backend: str | None = None) -> ModelFiles:
     return ModelFiles(
         path=str(bundle.model_path),
         backend=_backend(bundle, backend),
-        embedding=not capabilities.completion,
+        embedding=not capabilities.completion and not bundle.header.is_speech,
         ranking=capabilities.rerank,
         adapters=_adapters(bundle),
         draft=_path(draft_model(bundle, backend)),
@@ -66,6 +66,8 @@ def _backend(bundle: Bundle, requested: str | None) -> BackendName:
         own = "torch"
     elif bundle.header.architecture == ECHO_ARCHITECTURE:
         own = "echo"
+    elif bundle.header.is_speech:
+        own = "whisper" if bundle.header.architecture == "whisper" else "piper"
     if requested == "torch" and own == "llamacpp":
         own = "torch"
     elif requested not in (None, "auto", own):

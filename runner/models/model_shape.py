@@ -16,6 +16,10 @@ from runner.errors import ModelInvalid
 from runner.models.model_files import draft_model, runs_on_torch
 from runner.models.vision import ProjectorShape, projector_of, projector_shape
 
+_FLOAT_BYTES = 4
+# Of requests, upper estimates: four recordings of an hour; sentences of 250 phonemes
+TRANSCRIBING_BYTES = 800 << 20
+SPEAKING_BYTES = 500 << 20
 _TORCH_BYTES = 4  # of a weight on a CPU, where it computes GGUF files in float32
 # Queries, keys and values are one map, whose adapters lie in one matrix with zeros between them
 _ADAPTER_FILL = 3
@@ -26,7 +30,8 @@ class ModelShape:
     """A model in numbers. heads_kv: one number for each layer, 0 where a
     layer has no cache of keys and values. weights_bytes: with those of the adapters. draft: of the
     model that proposes tokens, loaded beside it; projector likewise. stored_bytes: what torch has
-    of the weights on a GPU, where that is not weights_bytes."""
+    of the weights on a GPU, where that is not weights_bytes. work_bytes: what requests take beside
+    the cache and the buffers of a step."""
 
     weights_bytes: int
     context_length: int
@@ -40,6 +45,7 @@ class ModelShape:
     draft: ModelShape | None = None
     projector: ProjectorShape | None = None
     stored_bytes: int | None = None
+    work_bytes: int = 0
 
     @property
     def all_weights_bytes(self) -> int:
@@ -61,6 +67,8 @@ class ModelShape:
 def model_shape(bundle: Bundle, backend: str | None = None) -> ModelShape:
     """The numbers of the memory plan. backend: the requested one. Raises ModelInvalid when the
     header lacks one."""
+    if bundle.header.is_speech:
+        return _speech_shape(bundle.header)
     own = _shape(bundle.header, _weights_bytes(bundle, backend))
     if runs_on_torch(bundle, backend):
         own = dataclasses.replace(own, stored_bytes=_stored_bytes(bundle))
@@ -69,6 +77,25 @@ def model_shape(bundle: Bundle, backend: str | None = None) -> ModelShape:
     if draft is None:
         return own
     return dataclasses.replace(own, draft=_shape(draft.header, draft.size_bytes))
+
+
+def _speech_shape(header: GgufHeader) -> ModelShape:
+    """A CPU computes with floats of 32 bits, unless the weights are whole numbers."""
+    floats = header.quantization in ("F32", "F16", "BF16")
+    weights = _FLOAT_BYTES * header.parameter_count if floats else header.file_size_bytes
+    hears = header.architecture == "whisper"
+    return ModelShape(
+        weights_bytes=weights,
+        context_length=header.context_length or 1,
+        vocabulary=header.vocabulary_size or 0,
+        embedding_length=header.embedding_length or 0,
+        feed_forward_length=0,
+        heads=1,
+        heads_kv=(0,),
+        key_length=0,
+        value_length=0,
+        work_bytes=header.file_size_bytes + (TRANSCRIBING_BYTES if hears else SPEAKING_BYTES),
+    )
 
 
 def _shape(header: GgufHeader, weights_bytes: int) -> ModelShape:

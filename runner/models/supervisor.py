@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 from runner.errors import (
@@ -53,6 +53,7 @@ class WorkerHandle:
         self._ids = itertools.count(1)
         self._sequences: dict[str, tuple[DeltaStream, int, str]] = {}
         self._calls: dict[str, asyncio.Future[Any]] = {}
+        self._parts: dict[str, Callable[[Any], None]] = {}  # of replies that come in parts
         self._sending: set[asyncio.Task[None]] = set()
         self._ready: asyncio.Future[WorkerInfo] = self._loop.create_future()
         self._failed: asyncio.Future[None] = self._loop.create_future()
@@ -213,9 +214,11 @@ class WorkerHandle:
     async def call(self, op: str, **values: Any) -> Any:
         """The result of a frame that is answered by one reply. Raises what the worker reports,
         WorkerCrashed, WorkerTimeout."""
+        return await self._call(f"call-{next(self._ids)}", op, values)
+
+    async def _call(self, ident: str, op: str, values: Mapping[str, Any]) -> Any:
         if (error := self._dead()) is not None:
             raise error
-        ident = f"call-{next(self._ids)}"
         future: asyncio.Future[Any] = self._loop.create_future()
         self._calls[ident] = future
         self._watchdog.touch()
@@ -225,6 +228,23 @@ class WorkerHandle:
         finally:
             if self._calls.pop(ident, None) is not None:
                 self._send({"op": "cancel", "id": ident})
+
+    async def stream(self, op: str, request: Any) -> AsyncGenerator[Any]:
+        """The parts of the reply to a frame as they come, and last the reply. Closing it cancels
+        the request. Raises what the worker reports, WorkerCrashed, WorkerTimeout."""
+        parts: asyncio.Queue[Any] = asyncio.Queue()
+        ident = f"stream-{next(self._ids)}"
+        self._parts[ident] = parts.put_nowait
+        reply = asyncio.create_task(self._call(ident, op, {"request": to_json(request)}))
+        reply.add_done_callback(lambda _: parts.put_nowait(None))
+        try:
+            while (part := await parts.get()) is not None:
+                yield part
+            yield await reply
+        finally:
+            del self._parts[ident]
+            reply.cancel()
+            await asyncio.wait({reply})
 
     def fail_all(self, error: HearthError) -> None:
         """End every request in flight with error; the worker forgets them."""
@@ -313,6 +333,9 @@ class WorkerHandle:
             future = self._calls.pop(frame["id"], None)
             if future is not None and not future.done():
                 future.set_result(frame["result"])
+        elif op == "part":
+            if (take := self._parts.get(frame["id"])) is not None:
+                take(frame["result"])
         elif op == "error":
             self._on_error(frame["id"], from_wire(frame["error"]))
         elif op == "loading":

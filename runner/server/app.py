@@ -30,6 +30,7 @@ from runner.server.ollama import chat as ollama_chat
 from runner.server.ollama import models as ollama_models
 from runner.server.openai import chat, completions, embeddings, models
 from runner.server.openai.absent_routes import advice_for
+from runner.server.openai.audio import speech, transcriptions
 from runner.server.openai.batches import handlers as batches
 from runner.server.openai.batches.endpoint_call import call as call_endpoint
 from runner.server.openai.batches.executor import BatchExecutor, Traffic
@@ -62,6 +63,7 @@ _SERVED = (
     *routes_of(health, key_routes, apply_template, tokenize, infill, rerank, perplexity),
     *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),
     *routes_of(files, uploads, batches, messages, models),
+    *routes_of(transcriptions, speech),
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
     *routes_of(fsck, gc, imports),
 )

@@ -32,6 +32,7 @@ from runner.server.images import require_vision, without_placeholders
 from runner.server.leases import (
     allowed_priority,
     cache_salt,
+    refuse_speech,
     require_embedding,
     require_may_share,
 )
@@ -151,6 +152,7 @@ def _sequences(
 ) -> tuple[GenerateRequest, ...]:
     if lease.plan.ranking:
         require_embedding(lease)
+    refuse_speech(lease)
     if lease.plan.embedding:
         name = lease.bundle.name.short
         raise Unsupported(f"{name} is an embedding model and cannot generate text")

@@ -24,7 +24,8 @@ from runner.server.request_body import body_limit_bytes, too_large
 from runner.settings import Address, source
 
 _LOCAL_DOMAINS = (".localhost", ".local", ".internal")  # no public name server answers for them
-_FORM_PATHS = re.compile(r"/v1/(files|uploads/[^/]+/parts)")  # bounded where they are read
+# Their forms are bounded where they are read.
+_FORM_PATHS = re.compile(r"/v1/(files|uploads/[^/]+/parts|audio/(transcriptions|translations))")
 _CURL_DEFAULT = "application/x-www-form-urlencoded"
 _FETCH_DEFAULT = "text/plain"
 

@@ -99,6 +99,12 @@ class HttpRequest:
             return parse_body(body, model)
         return await parse_large(body, self._memory, model)
 
+    def hold(self, size_bytes: int) -> None:
+        """Have memory for a body that the handler reads itself. Raises HttpError 503."""
+        if self._memory is None:
+            self._memory = BodyMemory(self.services.bodies)
+        self._memory.hold(size_bytes)
+
     def release(self) -> None:
         """Give back the memory for its body: the request is over."""
         if self._memory is not None:

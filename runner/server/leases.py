@@ -73,9 +73,19 @@ async def embeddings_of(
     )
 
 
+def refuse_speech(lease: Lease) -> None:
+    """Raises Unsupported for a speech model, which reads and writes no text."""
+    name = lease.bundle.name.short
+    if lease.capabilities.transcription:
+        raise Unsupported(f"{name} transcribes speech; use /v1/audio/transcriptions", param="model")
+    if lease.capabilities.speech:
+        raise Unsupported(f"{name} speaks texts; use /v1/audio/speech", param="model")
+
+
 def require_embedding(lease: Lease, *, trained: bool = False) -> None:
     """Raises Unsupported when the model gives no embeddings. trained: a model that generates, whose
     states tell texts apart badly, will not do."""
+    refuse_speech(lease)
     name = lease.bundle.name.short
     if lease.capabilities.rerank:
         raise Unsupported(f"{name} is a reranker; use /v1/rerank or /v1/score")

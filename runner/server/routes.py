@@ -131,6 +131,8 @@ async def _tell(http: HttpRequest, error: Exception) -> None:
     if not http.started:
         body = surface.body(failure)
         await http.reply_bytes(body, "application/json", failure.status, failure.headers)
+    elif http.content_type.startswith("audio/"):
+        return  # a file cannot say it: its connection ends before its end
     elif not http.finished:
         await http.finish(surface.event(failure))
 

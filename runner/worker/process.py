@@ -21,7 +21,7 @@ from typing import Any
 
 from runner.engine.engine import Engine
 from runner.errors import HearthError, InternalError, InvalidRequest
-from runner.types import GenerateRequest, LoadPlan
+from runner.types import SPEECH_BACKENDS, GenerateRequest, LoadPlan
 from runner.worker.engine_thread import EngineThread
 from runner.worker.frame_reader import FrameReader
 from runner.worker.frame_writer import FrameWriter
@@ -30,6 +30,7 @@ from runner.worker.loader import ModelRuntime, load
 from runner.worker.preparation import Preparation
 from runner.worker.protocol import ExitCode, ProtocolError, WorkerInfo
 from runner.worker.sandbox import enter_sandbox
+from runner.worker.speech.process import SpeechWorker
 from runner.worker.text_replies import TEXT_REPLIES, Frame
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,9 @@ async def serve(connection: socket.socket) -> int:
         if first["op"] != "load":
             raise ProtocolError(f"the first frame is {first['op']!r}, not load")
         plan = _plan(first)
-        worker = Worker(plan, frames, enter_sandbox(_files(plan), _caches(plan)))
+        unconfined = enter_sandbox(_files(plan), _caches(plan))
+        kind = SpeechWorker if plan.backend in SPEECH_BACKENDS else Worker
+        worker = kind(plan, frames, unconfined)
         reading = asyncio.ensure_future(_read(reader, worker))
         await asyncio.wait({worker.failed, reading}, return_when=asyncio.FIRST_COMPLETED)
         return worker.failed.result() if worker.failed.done() else await reading
@@ -61,7 +64,7 @@ async def serve(connection: socket.socket) -> int:
         writer.close()
 
 
-async def _read(reader: FrameReader, worker: Worker) -> int:
+async def _read(reader: FrameReader, worker: Worker | SpeechWorker) -> int:
     while (frame := await reader.read()) is not None:
         if frame["op"] == "shutdown":
             break

@@ -25,6 +25,10 @@ Daemon to worker
     pieces    id, tokens                   answer: reply {"pieces": [...]}
     count     id, request                  answer: reply {"count": tokens of the prompt}
     encode    id, request                  answer: reply {"tokens": [...]}
+    transcribe id, request                 TranscriptionRequest; answer: parts, each a Segment, and
+                                           reply, a Recording
+    synthesize id, request                 SynthesisRequest; answer: parts, each an AudioPiece, and
+                                           reply, a Recording
     stats     id                           answer: reply, WorkerStats as an object
     shutdown                               finish nothing, exit 0
 
@@ -33,6 +37,7 @@ Worker to daemon
     ready     info                         WorkerInfo as an object
     failed    error                        loading the model failed; the worker exits
     step      deltas                       [[id, delta], ...] of one engine step; may be none
+    part      id, result                   what is there of a reply so far
     reply     id, result
     error     id, error                    the request with this id has ended
     lost                                   a thread does not come back from what it does

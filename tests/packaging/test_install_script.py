@@ -22,7 +22,15 @@ def _sole_line(text: str) -> str:
 def test_help_lists_every_option_and_needs_no_python(machine: Machine) -> None:
     done = machine.install_sh("--help")
     assert done.returncode == 0
-    for option in ("--prefix", "--python", "--with-torch", "--uninstall", "--purge", "--dev"):
+    for option in (
+        "--prefix",
+        "--python",
+        "--with-torch",
+        "--with-speech",
+        "--uninstall",
+        "--purge",
+        "--dev",
+    ):
         assert option in done.stdout
 
 
@@ -136,6 +144,8 @@ def test_gpu_asks_for_torch_and_the_options_decide(machine: Machine) -> None:
     assert "PyTorch" in machine.functions(script).stderr
     assert machine.functions("torch=no; " + script).stdout == "[vision,websockets]"
     assert machine.functions("dev=yes; " + script).stdout == "[dev,vision,websockets,torch]"
+    script = "speech=yes; " + script
+    assert machine.functions(script).stdout == "[vision,websockets,torch,speech]"
 
 
 def test_only_what_is_installed_counts_as_a_change(machine: Machine) -> None:

@@ -62,6 +62,13 @@ class ChatCompletionResponse(TypedDict):
     prompt_logprobs: NotRequired[PromptLogprobs]
 
 
+class TranscriptionResponse(TypedDict):
+    """What is said in a recording."""
+
+    text: str
+    usage: dict[str, Any]
+
+
 class CompletionChoice(TypedDict):
     """One of n continuations."""
 

@@ -18,15 +18,15 @@ MAX_FIELD_BYTES = 64 * 1024  # of all fields but the file
 
 
 class FormReader:
-    """Reads one form. fields and filename are what has come so far; filename None: no file has
-    begun."""
+    """Reads one form. items, its small fields, and filename are what has come so far; filename
+    None: no file has begun."""
 
     def __init__(
         self, content_type: str, sink: Callable[[bytes], None], field: str = "file"
     ) -> None:
         """sink takes the file's bytes, which come in the field of that name. Raises InvalidRequest
         when content_type is not a form's."""
-        self.fields: dict[str, str] = {}
+        self.items: list[tuple[str, str]] = []
         self.filename: str | None = None
         self._sink = sink
         self._field = field
@@ -109,7 +109,7 @@ class FormReader:
 
     def _end_part(self) -> None:
         if not self._is_file and self._name:
-            self.fields[self._name] = self._value.decode("utf-8", "replace")
+            self.items.append((self._name, self._value.decode("utf-8", "replace")))
 
     def _end(self) -> None:
         self._whole = True

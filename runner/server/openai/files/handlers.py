@@ -176,7 +176,7 @@ async def receive(
 
 def _file(ident: str, form: FormReader, size_bytes: int) -> StoredFile:
     """The file of a form. Raises InvalidRequest."""
-    fields = form.fields
+    fields = dict(form.items)
     purpose = fields.get("purpose")
     known = get_args(Purpose)
     if purpose is None or purpose not in known:

@@ -23,6 +23,7 @@ def bundle(
     header = SimpleNamespace(
         architecture="llama",
         is_embedding=False,
+        is_speech=False,
         chat_template=own,
         metadata=metadata,
         fim=FimTokens(),
@@ -83,6 +84,7 @@ def test_only_with_its_head_a_model_ranks(tensors: list[str], expected: list[str
     header = SimpleNamespace(
         architecture="bert",
         is_embedding=True,
+        is_speech=False,
         chat_template=None,
         metadata={},
         tensors=[SimpleNamespace(name=name) for name in tensors],

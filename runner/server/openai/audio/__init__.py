@@ -1,0 +1,1 @@
+"""/v1/audio: speech to text, and text to speech."""

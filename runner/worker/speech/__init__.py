@@ -1,0 +1,1 @@
+"""The process around one speech model: Whisper, which hears, or a voice of Piper, which speaks."""
