@@ -124,4 +124,5 @@ class TaskProgress(TypedDict, total=False):
     completed: int
     resumed: int
     model: str
+    unchecked: str
     unit: str

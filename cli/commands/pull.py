@@ -48,7 +48,7 @@ def command(
         except ClientError as error:
             worst = max(worst, report(error))
         else:
-            if style not in ("json", "quiet"):
+            if style not in ("json", "quiet") and "unchecked" not in pulled:
                 print(f"pulled '{pulled.get('model', source)}'")
     if worst != OK:
         raise typer.Exit(worst)

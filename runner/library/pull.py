@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
-from registry.errors import InvalidName, ModelMissing, RemoteMissing
+from registry.errors import InvalidName, ModelMissing, Offline, RemoteMissing, RemoteUnreachable
 from registry.hosts.references import Reference, parse
 from registry.names import Name
 from registry.progress import Progress
+from registry.store import Store
+from registry.transfer.download import BlobProgress
 from runner.errors import InvalidRequest, ModelNotFound
 from runner.library.library import Library
 from runner.library.lookup import parse_name
 from runner.library.progress import ReportProgress
 from runner.library.transfer_progress import follow
-from runner.library.transfers import Reach
+from runner.library.transfers import Reach, Transfer
+
+
+@dataclass(frozen=True, slots=True)
+class PulledModel:
+    """A model in the store, under this name. unchecked: why it is as it was before the pull."""
+
+    name: Name
+    unchecked: str | None = None
 
 
 async def pull_model(
@@ -24,9 +35,10 @@ async def pull_model(
     reach: Reach,
     insecure: bool = False,
     destination: str | None = None,
-) -> Name:
-    """Bring the model that text names into the store; its name there, destination where that is
-    given. A caller that is cancelled ends the pull unless another one waits for it.
+) -> PulledModel:
+    """Bring the model that text names into the store, under the name destination where that is
+    given. One that is there stays, and is all there is, when nobody can be asked whether it has
+    changed. A caller that is cancelled ends the pull unless another one waits for it.
 
     Raises InvalidRequest, Offline, RemoteError, StoreError, ShuttingDown, and what building
     raises.
@@ -34,15 +46,37 @@ async def pull_model(
     place = await asyncio.to_thread(library.short_names.expand, text)
     reference = reference_of(place, insecure, reach.paths)
     name = None if destination is None else parse_name(destination, "destination")
-    transfer = library.transfers.pull(reference, reach, insecure, name)
+    transfer: Transfer | None = None
     try:
+        transfer = library.transfers.pull(reference, reach, insecure, name)
         if place != text:
             await report(Progress(f"{text} is {place}"))
         name = await follow(transfer, "pulling", report)
+    except (Offline, RemoteUnreachable) as error:
+        kept = await asyncio.to_thread(_installed, library.store, name or reference.name)
+        if kept is None or (transfer is not None and _has_begun(transfer)):
+            raise
+        unchecked = f"{kept.short} stays as it is and could not be checked: {error.message}"
+        await report(Progress(unchecked))
+        return PulledModel(kept, unchecked)
     finally:
-        await library.transfers.leave(transfer)
+        if transfer is not None:
+            await library.transfers.leave(transfer)
     await library.on_change(name.short)
-    return name
+    return PulledModel(name)
+
+
+def _installed(store: Store, name: Name) -> Name | None:
+    try:
+        stored = store.get(name)
+    except ModelMissing:
+        return None
+    return stored.name if stored.fault is None else None
+
+
+def _has_begun(transfer: Transfer) -> bool:
+    """Whether files were on their way, so that the model has changed where it comes from."""
+    return any(isinstance(step, BlobProgress) for step in transfer.state.steps)
 
 
 async def push_model(
@@ -78,7 +112,7 @@ async def find_or_pull(
     if library.settings.offline:
         raise missing
     try:
-        return await pull_model(library, text, report, reach=reach)
+        return (await pull_model(library, text, report, reach=reach)).name
     except RemoteMissing as error:
         near = missing.details.get("suggestions") or []
         hint = f". Did you mean {' or '.join(near)}?" if near else ""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
 
 class StatusResponse(TypedDict):
-    """What came of it."""
+    """What came of it. unchecked: why a pull left an installed model as it was."""
 
     status: str
+    unchecked: NotRequired[str]
 
 
 class LogoutResponse(StatusResponse):

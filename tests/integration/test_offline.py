@@ -65,6 +65,23 @@ def test_run_create_push_and_login_say_the_same(daemon: RunningDaemon, closed: s
     assert refused in hearth(env, "push", f"{closed}/user/m").stderr
 
 
+def test_a_model_that_is_there_stays_and_is_said_to_be_unchecked(
+    daemon: RunningDaemon, closed: str
+) -> None:
+    env, name = of_daemon(daemon), f"{closed}/user/there"
+    assert hearth(env, "cp", "echo", name).returncode == 0
+    ran = hearth(env, "pull", name)
+    said = f"{name} stays as it is and could not be checked: cannot reach {closed}"
+    assert (ran.returncode, said in ran.stdout + ran.stderr) == (0, True)
+    assert "pulled" not in ran.stdout
+    with daemon.client() as client:
+        whole = client.post("/api/pull", json={"model": name, "stream": False}).json()
+        absent = {"model": f"{closed}/user/absent", "stream": False}
+        missing = client.post("/api/pull", json=absent)
+    assert (whole["status"], said in whole["unchecked"]) == ("success", True)
+    assert missing.status_code == 502
+
+
 def test_a_server_that_is_no_registry_is_told(daemon: RunningDaemon) -> None:
     login = ("login", f"127.0.0.1:{daemon.port}", "-u", "me", "--password-stdin", "--insecure")
     ran = hearth(of_daemon(daemon), *login, stdin=b"secret")

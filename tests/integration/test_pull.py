@@ -136,7 +136,9 @@ def test_a_name_that_is_none_and_plain_http_are_refused_before_the_stream(
 def test_an_offline_daemon_asks_nobody(shared_daemon: RunningDaemon, remote: FakeRegistry) -> None:
     with shared_daemon.client() as http:
         refused = http.post("/api/pull", json={"model": f"{remote.address}/t/m"})
+        kept = http.post("/api/pull", json={"model": "echo", "stream": False}).json()
     assert (refused.status_code, refused.json()["code"]) == (400, "offline")
+    assert "echo stays as it is and could not be checked" in kept["unchecked"]
     assert remote.seen == []
 
 

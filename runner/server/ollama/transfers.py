@@ -21,13 +21,14 @@ from runner.server.sse import NDJSON
 
 @route("POST", "/api/pull", scope="pull", streams=NDJSON)
 async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | None:
-    """Bring a model into the store. The last line also has the name that it has there.
+    """Bring a model into the store. The last line also has the name that it has there,
+    and for a model that is there already and could not be checked unchecked, why not.
     destination, which may be that of another model, needs the scope admin."""
     if body.destination is not None and not current_caller().admin:
         raise HttpError(403, "insufficient_scope", "destination needs a key with the scope admin")
     answer = ProgressStream(http, body.stream is not False)
     async with http.cancelled_on_disconnect():
-        name = await pull_model(
+        pulled = await pull_model(
             http.services.library,
             body.model_name,
             answer.report,
@@ -35,7 +36,9 @@ async def pull(http: HttpRequest, body: TransferRequest) -> StatusResponse | Non
             insecure=bool(body.insecure),
             destination=body.destination,
         )
-        return await answer.finish({"status": "success"}, model=name.short)
+        unchecked = {} if pulled.unchecked is None else {"unchecked": pulled.unchecked}
+        last = {"status": "success", **unchecked}
+        return await answer.finish(last, model=pulled.name.short)
 
 
 @route("POST", "/api/push", streams=NDJSON)
