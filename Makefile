@@ -192,7 +192,7 @@ dist: .venv-dist/bin/uv
 LOCK = .venv-dist/bin/uv pip compile --quiet --constraint constraints.txt --generate-hashes \
 	--universal --python-version 3.11 --no-annotate --no-header
 lock: .venv-dist/bin/uv
-	echo hatchling | $(LOCK) pyproject.toml - --extra vision --extra websockets \
+	echo hatchling | $(LOCK) pyproject.toml - --extra vision --extra websockets --extra mcp \
 		--no-emit-package llama-cpp-python --output-file requirements.txt
 	echo llama-cpp-python | $(LOCK) - --no-deps --output-file requirements-engine.txt
 

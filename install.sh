@@ -365,7 +365,7 @@ choose_extras() {
         torch=yes
         say "- an NVIDIA GPU is here: PyTorch is installed as well (several GB)"
     fi
-    extras=vision,websockets
+    extras=vision,websockets,mcp
     [ "$torch" != yes ] || extras=$extras,torch
     [ "${speech:-no}" != yes ] || extras=$extras,speech
     [ "$dev" != yes ] || extras=dev,$extras

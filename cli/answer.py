@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from cli.render import duration
 from cli.spinner import Spinner
@@ -23,11 +23,12 @@ _LABEL_WIDTH = 22
 
 @dataclass(slots=True)
 class StreamedAnswer:
-    """An answer: its text, its reasoning, and the last chunk with the counts and durations.
-    stopped: by Ctrl-C, before its end."""
+    """An answer: its text, its reasoning, its calls of tools, and the last chunk with the counts
+    and durations. stopped: by Ctrl-C, before its end."""
 
     text: str = ""
     thought: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
     last: ReplyChunk = field(default_factory=lambda: cast("ReplyChunk", {}))
     stopped: bool = False
 
@@ -73,6 +74,7 @@ def _show_chunk(
     thought = chunk.get("thinking") or message.get("thinking") or ""
     if (progress := chunk.get("prompt_progress")) is not None:
         spinner.update(_progress_text(progress))
+    answer.calls += message.get("tool_calls") or ()
     shown = thought if show_thinking else ""
     if text or shown or chunk.get("done"):
         spinner.stop()

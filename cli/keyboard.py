@@ -104,6 +104,17 @@ class Keyboard:
         text = self._prompt.prompt(PROMPT, placeholder=_placeholder())
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
+    def confirm(self, question: str) -> str:
+        """A line in answer to a question, nothing for Ctrl-D. What was typed before it was shown
+        does not answer it, and stays for the next message. Raises KeyboardInterrupt."""
+        keys = get_typeahead(self._prompt.input)
+        try:
+            return PromptSession[str]().prompt(question)
+        except EOFError:
+            return ""
+        finally:
+            store_typeahead(self._prompt.input, keys)
+
     @contextmanager
     def answering(self) -> Iterator[None]:
         """What is typed or pasted within the block becomes one input of the next prompt."""

@@ -25,6 +25,13 @@ class LineKeyboard:
     def set_history(self, keep: bool) -> None:
         """See Keyboard."""
 
+    def confirm(self, question: str) -> str:
+        """See Keyboard."""
+        try:
+            return input(question)
+        except EOFError:
+            return ""
+
     def ask(self) -> str:
         """See Keyboard."""
         try:

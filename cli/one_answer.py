@@ -18,7 +18,10 @@ from cli.wrap import PlainWriter
 from runner.client import ClientError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from cli.session import Session
+    from runner.replies import ReplyChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,15 @@ def answer(session: Session, prompt: Prompt, as_json: bool) -> None:
     typed, images = extract_images(session, prompt.typed)
     text = " ".join(part for part in (prompt.piped, typed) if part)
     out = PlainWriter(io.StringIO()) if as_json else writer(session.word_wrap)
+
+    def show(chunks: Generator[ReplyChunk, None, None]) -> StreamedAnswer:
+        return show_answer(chunks, out, session.show_thinking)
+
     try:
-        given = show_answer(session.complete(text, images), out, session.show_thinking)
+        if session.toolbox is None:
+            given = show(session.complete(text, images))
+        else:
+            given = session.toolbox.answered(session, session.asked(text, images), show)
     except ClientError as error:
         if error.code != "unsupported" or session.can("completion"):
             raise

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.answer import print_timing, show_answer, writer
+from cli.answer import StreamedAnswer, print_timing, show_answer, writer
 from cli.chat_start import introduce
 from cli.endings import report_ending
 from cli.errors import explain
@@ -18,8 +18,10 @@ from cli.slash import execute, is_command
 from cli.terminal import can_move, status
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from cli.keyboard import Keyboard
-    from runner.replies import JsonObject
+    from runner.replies import JsonObject, ReplyChunk
 
 HINT = "Use Ctrl + d or /bye to exit."
 _STOPPED = "stopped; the question and this part of the answer stay in the conversation"
@@ -30,6 +32,8 @@ def chat(session: Session, shown: JsonObject, history_file: Path | None) -> None
     """Talk until /bye or Ctrl-D. shown: see chat_start. history_file None: nothing that is typed
     is kept."""
     keyboard = _keyboard(history_file)
+    if session.toolbox is not None:
+        session.toolbox.ask = keyboard.confirm
     with keyboard.open():
         introduce(session, shown)
         while _turn(session, keyboard):
@@ -59,24 +63,29 @@ def _turn(session: Session, keyboard: Keyboard | LineKeyboard) -> bool:
         if is_command(text):
             return execute(session, unquoted(text))
         if unquoted(text).strip():
-            with keyboard.answering():
-                _answer(session, unquoted(text))
+            _answer(session, unquoted(text), keyboard)
     except KeyboardInterrupt:
         print()
     return True
 
 
-def _answer(session: Session, text: str) -> None:
+def _answer(session: Session, text: str, keyboard: Keyboard | LineKeyboard) -> None:
+    def show(chunks: Generator[ReplyChunk, None, None]) -> StreamedAnswer:
+        with keyboard.answering():
+            return show_answer(chunks, writer(session.word_wrap), session.show_thinking)
+
     try:
         text, images = extract_images(session, text)
-        chunks = session.ask(text, images)
-        answer = show_answer(chunks, writer(session.word_wrap), session.show_thinking)
+        if session.toolbox is not None and not session.alone:
+            answer = session.toolbox.answered(session, session.asked(text, images), show)
+        else:
+            answer = show(session.ask(text, images))
     except Exception as error:
         sys.stdout.flush()
         status(f"Error: {explain(error)[0]}")
         return
     print() if answer.stopped else print("\n")
-    if not session.alone:
+    if not session.alone and session.toolbox is None:
         session.remember(text, answer.text, images)
         if answer.stopped:
             status(f"({_STOPPED if answer.text else _STOPPED_EARLY})")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from cli.tool_calls import Toolbox
     from runner.client import Client
     from runner.replies import ReplyChunk, ReplyMessage
 
@@ -18,7 +19,8 @@ class Session:
     """One conversation with one model, as /set, /load and /clear change it. own: the model's own
     messages, with which every conversation begins. alone: each message goes to the model without
     the others; raw: and without a template. progress: have chunks say how far a prompt is.
-    clamped_context: the num_ctx in place of a larger one that the user was told of."""
+    toolbox: tools that the model may call. clamped_context: the num_ctx in place of a larger one
+    that the user was told of."""
 
     client: Client
     model: str
@@ -34,6 +36,7 @@ class Session:
     alone: bool = False
     raw: bool = False
     progress: bool = False
+    toolbox: Toolbox | None = None
     clamped_context: int | None = None
     own: list[ReplyMessage] = field(default_factory=list)
     turns: list[ReplyMessage] = field(default_factory=list)
@@ -51,11 +54,18 @@ class Session:
         `remember`."""
         if self.alone:
             return self.complete(text, images)
+        return self.chat(self.asked(text, images))
+
+    def chat(self, turns: Sequence[ReplyMessage]) -> Generator[ReplyChunk, None, None]:
+        """What the model says after turns, which may be calls of tools."""
         # The daemon puts the model's own messages before those without a system message only.
         first: list[ReplyMessage] = (
             [{"role": "system", "content": self.system}, *self.own] if self.system else []
         )
-        return self.client.chat(self._body() | {"messages": [*first, *self._asked(text, images)]})
+        body = self._body() | {"messages": [*first, *turns]}
+        if self.toolbox is not None:
+            body["tools"] = self.toolbox.functions
+        return self.client.chat(body)
 
     def complete(self, text: str, images: Sequence[str] = ()) -> Generator[ReplyChunk, None, None]:
         """The answer to a single prompt, outside of the conversation; images: base64."""
@@ -70,7 +80,7 @@ class Session:
 
     def remember(self, text: str, answer: str, images: Sequence[str] = ()) -> None:
         """Add a question and what came of its answer to the conversation."""
-        self.turns = self._asked(text, images)
+        self.turns = self.asked(text, images)
         if answer:
             self.turns.append({"role": "assistant", "content": answer})
 
@@ -90,7 +100,11 @@ class Session:
     def save(self, name: str) -> None:
         """Make a model of this one, the system message, the parameters and what was said, without
         images. One of that name is replaced."""
-        said = [{"role": turn["role"], "content": turn["content"]} for turn in self.turns]
+        said = [
+            {"role": turn["role"], "content": turn["content"]}
+            for turn in self.turns
+            if turn["role"] != "tool" and "tool_calls" not in turn
+        ]
         body = {
             "model": name,
             "from": self.model,
@@ -102,7 +116,7 @@ class Session:
             for _ in lines:
                 pass
 
-    def _asked(self, text: str, images: Sequence[str]) -> list[ReplyMessage]:
+    def asked(self, text: str, images: Sequence[str]) -> list[ReplyMessage]:
         """The turns with a message of the user at the end. It continues one that got no answer:
         templates want the roles to alternate."""
         turn: ReplyMessage = {"role": "user", "content": text}

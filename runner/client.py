@@ -135,6 +135,19 @@ class Client:
         """Take an API key away."""
         self._call("DELETE", f"/api/keys/{quote(name, safe='')}")
 
+    def mcp_servers(self) -> JsonObject:
+        """The MCP servers of mcp.json: "servers", and the file's "path"."""
+        return self._call("GET", "/api/mcp")
+
+    def mcp_tools(self, servers: Iterable[str]) -> JsonObject:
+        """What MCP servers offer: "tools", and "problems" with some of them. Starts them."""
+        return self._call("POST", "/api/mcp/tools", {"servers": list(servers)}, None)
+
+    def mcp_call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> JsonObject:
+        """Call a tool of an MCP server: its "text", and whether it is_error."""
+        body = {"tool": tool, "arguments": dict(arguments)}
+        return self._call("POST", f"/api/mcp/{quote(server, safe='')}/call", body, None)
+
     def tags(self) -> list[OllamaModelEntry]:
         """The models of the store."""
         models: list[OllamaModelEntry] = self._call("GET", "/api/tags").get("models") or []

@@ -4,9 +4,9 @@
   * RequestError      the caller can mend it
     + InvalidRequest, ModelNotFound (RemoteModelNotFound), ModelInvalid, ContextOverflow,
       Unsupported, Conflict, RegistryDenied, NetworkForbidden, KeyNotFound, ResponseNotFound,
-      PreviousResponseNotFound
+      PreviousResponseNotFound, McpServerNotFound
   * CapacityError     the same request may work later
-    + QueueFull, InsufficientMemory, ShuttingDown, RegistryUnreachable
+    + QueueFull, InsufficientMemory, ShuttingDown, RegistryUnreachable, McpFailed
   * InternalError     a fault of hearth, the model file or the machine
     + WorkerCrashed, WorkerTimeout, ModelLoadFailed, StorageFailed
 
@@ -101,6 +101,12 @@ class PreviousResponseNotFound(RequestError):
     code = "previous_response_not_found"
 
 
+class McpServerNotFound(RequestError):
+    """No MCP server has that name."""
+
+    code = "mcp_server_not_found"
+
+
 class Unsupported(RequestError):
     """The model or this version cannot do it."""
 
@@ -141,6 +147,12 @@ class RegistryUnreachable(CapacityError):
     """A registry does not answer, or stopped answering; a pull goes on from where it was."""
 
     code = "registry_unreachable"
+
+
+class McpFailed(CapacityError):
+    """An MCP server cannot be started, does not answer, or answers what is no answer."""
+
+    code = "mcp_server_failed"
 
 
 class InternalError(HearthError):

@@ -71,6 +71,8 @@ class ReplyMessage(OllamaMessage):
     """A message as the client sends it back."""
 
     images: NotRequired[list[str]]
+    tool_name: NotRequired[str]
+    tool_call_id: NotRequired[str]
 
 
 class PromptProgressReply(TypedDict):

@@ -334,6 +334,11 @@ class Settings:
         return self.home / "state" if self.home is not None else _platform_dir("state")
 
     @property
+    def config_dir(self) -> Path:
+        """Where mcp.json is looked for."""
+        return self.home if self.home is not None else _platform_dir("config")
+
+    @property
     def models_dir(self) -> Path:
         """The root of the store."""
         return self.models if self.models is not None else self.data_dir / "models"
@@ -342,7 +347,11 @@ class Settings:
 def _platform_dir(kind: str) -> Path:
     import platformdirs
 
-    of = {"data": platformdirs.user_data_path, "state": platformdirs.user_state_path}[kind]
+    of = {
+        "data": platformdirs.user_data_path,
+        "state": platformdirs.user_state_path,
+        "config": platformdirs.user_config_path,
+    }[kind]
     return of("hearth", appauthor=False)
 
 

@@ -85,6 +85,14 @@ _HidethinkingOption = Annotated[
     bool, typer.Option("--hidethinking", help="Do not show the reasoning")
 ]
 _VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show timings after the answer")]
+_McpOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mcp",
+        metavar="NAME",
+        help="Let the model call the tools of this MCP server, of `hearth mcp`; may be repeated",
+    ),
+]
 _NowordwrapOption = Annotated[bool, typer.Option("--nowordwrap", help="Do not wrap lines at words")]
 
 
@@ -103,6 +111,7 @@ def command(
     as_json: _JsonOption = False,
     verbose: _VerboseOption = False,
     nowordwrap: _NowordwrapOption = False,
+    mcp: _McpOption = None,
 ) -> None:
     """Chat with a model, or answer one prompt.
 
@@ -121,8 +130,8 @@ def command(
     from runner.settings import load
 
     _check_duration(keepalive)
-    if raw and system:
-        raise CliError("--raw gives the model the prompt alone; leave out --system", USAGE)
+    if raw and (system or mcp):
+        raise CliError("--raw gives the model the prompt alone; leave out --system, --mcp", USAGE)
     named = [f"{name}={value}" for name, value in (("seed", seed), ("temperature", temperature))
              if value is not None]  # fmt: skip
     session_settings: dict[str, Any] = {
@@ -142,6 +151,10 @@ def command(
     client = connect(settings)
     name = model_of_path(client, model) if is_path(model) else model  # that of a file is made
     session = Session(client, name, **session_settings)
+    if mcp:
+        from cli.tool_calls import Toolbox, person
+
+        session.toolbox = Toolbox.of(client, mcp, person())
     _with_model(session, lambda: _begin(session, given, settings, as_json))
 
 

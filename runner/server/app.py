@@ -14,9 +14,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runner.errors import StorageFailed
 from runner.library.library import Library
+from runner.mcp.config import FILE_NAME as MCP_FILE
+from runner.mcp.host import McpHost
 from runner.models.crash_marks import CrashMarks
 from runner.models.manager import Manager
-from runner.server import health, key_routes, perplexity
+from runner.server import health, key_routes, mcp_routes, perplexity
 from runner.server.access import caller_of
 from runner.server.anthropic import messages
 from runner.server.caller import current_caller
@@ -65,7 +67,7 @@ _SERVED = (
     *routes_of(files, uploads, batches, messages, models),
     *routes_of(transcriptions, speech),
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
-    *routes_of(fsck, gc, imports),
+    *routes_of(fsck, gc, imports, mcp_routes),
 )
 ROUTES = (*_SERVED, *openapi_routes(_SERVED))
 
@@ -104,6 +106,7 @@ def build_services(
         ),
         batches=BatchExecutor(files, BatchJournal(database), traffic),
         uploads=UploadStore(database, files),
+        mcp=McpHost(settings.config_dir / MCP_FILE),
     )
     return services
 
@@ -147,6 +150,7 @@ async def opened(services: Services) -> AsyncIterator[None]:
             trimming.cancel()
             await services.batches.close()
             await services.background.close()
+            await services.mcp.close()
             await services.models.close()
     finally:
         await services.library.close()

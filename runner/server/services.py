@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from runner.library.library import Library
+from runner.mcp.host import McpHost
 from runner.models.manager import Manager
 from runner.server.body_budget import BodyBudget
 from runner.server.keys import KeyRing
@@ -43,6 +44,7 @@ class Services:
     background: BackgroundResponses
     batches: BatchExecutor
     uploads: UploadStore
+    mcp: McpHost
     bodies: BodyBudget = field(default_factory=BodyBudget)
     websockets: set[OpenSocket] = field(default_factory=set)
     draining: bool = False

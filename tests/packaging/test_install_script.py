@@ -135,17 +135,17 @@ def test_interrupted_installation_ends_what_it_started(machine: Machine) -> None
 
 def test_gpu_asks_for_torch_and_the_options_decide(machine: Machine) -> None:
     script = 'choose_extras >&2; printf "%s" "$extras"'
-    assert machine.functions(script).stdout == "[vision,websockets]"
+    assert machine.functions(script).stdout == "[vision,websockets,mcp]"
     machine.add("nvidia-smi", "exit 9")
-    assert machine.functions(script).stdout == "[vision,websockets]", "a driver without a GPU"
-    assert machine.functions("torch=yes; " + script).stdout == "[vision,websockets,torch]"
+    assert machine.functions(script).stdout == "[vision,websockets,mcp]", "a driver without a GPU"
+    assert machine.functions("torch=yes; " + script).stdout == "[vision,websockets,mcp,torch]"
     machine.add("nvidia-smi", "echo GPU 0")
-    assert machine.functions(script).stdout == "[vision,websockets,torch]"
+    assert machine.functions(script).stdout == "[vision,websockets,mcp,torch]"
     assert "PyTorch" in machine.functions(script).stderr
-    assert machine.functions("torch=no; " + script).stdout == "[vision,websockets]"
-    assert machine.functions("dev=yes; " + script).stdout == "[dev,vision,websockets,torch]"
+    assert machine.functions("torch=no; " + script).stdout == "[vision,websockets,mcp]"
+    assert machine.functions("dev=yes; " + script).stdout == "[dev,vision,websockets,mcp,torch]"
     script = "speech=yes; " + script
-    assert machine.functions(script).stdout == "[vision,websockets,torch,speech]"
+    assert machine.functions(script).stdout == "[vision,websockets,mcp,torch,speech]"
 
 
 def test_only_what_is_installed_counts_as_a_change(machine: Machine) -> None:

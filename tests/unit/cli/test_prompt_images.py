@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cli import prompt_images, repl
 from cli.connection import connect
 from cli.errors import CliError
+from cli.line_keyboard import LineKeyboard
 from cli.main import execute
 from cli.prompt_images import extract_images, find_images
 from cli.session import Session
@@ -157,7 +158,7 @@ def test_a_chat_sends_and_remembers_its_pictures(folder: Path, daemon: FakeDaemo
     daemon.reply("POST", "/api/show", {"capabilities": ["vision"]})
     daemon.stream("/api/chat", {"message": {"content": "a cat"}}, DONE)
     session = Session(connect(), "m")
-    repl._answer(session, "what is ./cat.png")
+    repl._answer(session, "what is ./cat.png", LineKeyboard())
     said = {"role": "user", "content": "what is", "images": [CODED]}
     assert daemon.asked("/api/chat")[0]["messages"] == [said]
     assert session.turns == [said, {"role": "assistant", "content": "a cat"}]

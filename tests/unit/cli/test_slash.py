@@ -83,7 +83,7 @@ def test_set_changes_the_session_and_says_so(
     [
         ("/set parameter temprature 1", "did you mean temperature"),
         ("/set parameter temperature hot", "temperature"),
-        ("/set parameter", "temperature, top_k"),
+        ("/set parameter", "top_k, top_n_sigma"),
         ("/set parameter temprature", "did you mean temperature"),
         ("/set parameter temperature", "Accepts a number from 0 to 100"),
         ("/set parameter temperature 1 2", "one value, not 2"),

@@ -1,0 +1,22 @@
+"""python -I -m runner.mcp.launch PROGRAM [ARGUMENT]...: becomes the program of an MCP server, which
+ends with the process that speaks with it and has not its limit of memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+
+from runner.worker.isolation import isolate
+
+
+def main() -> None:
+    """Does not return. Raises OSError."""
+    isolate()
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    os.execvp(sys.argv[1], sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()
