@@ -80,7 +80,9 @@ def _local(
                 USAGE,
             )
         messages = body["messages"]
-        prompt = compiled.render(messages, body.get("tools"), body["add_generation_prompt"])
+        tools = body.get("tools")
+        defaults = compiled.defaults(tools)
+        prompt = compiled.render(messages, tools, body["add_generation_prompt"], **defaults)
         refuse_dropped(messages, prompt)
         return prompt
     except TemplateError as error:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelfile.errors import TemplateError
+from modelfile.templates.publisher_defaults import default_values
 
 _THINKING = re.compile(
     r"\b(?:enable_thinking|reasoning_content|reasoning_effort|thinking)\b|<think>"
 )
-_TOOLS = re.compile(r"\btools\b")
+_TOOLS = re.compile(r"\btools\b|[+~]\s*functions\b")
 _ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -52,9 +53,14 @@ class Conversation:
 
 
 class ChatTemplate(ABC):
-    """A compiled template."""
+    """A compiled template. default_names: see publisher_defaults."""
 
     capabilities: Capabilities
+    default_names: tuple[str, ...] = ()
+
+    def defaults(self, tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+        """The options that its publisher gives it for a conversation with these tools."""
+        return default_values(self.default_names, tools)
 
     def render(
         self,

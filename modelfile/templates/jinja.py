@@ -17,6 +17,7 @@ from jinja2.exceptions import TemplateSyntaxError as JinjaSyntaxError
 from modelfile.errors import TemplateError
 from modelfile.templates.budget import Budget, LimitExceeded, measure
 from modelfile.templates.chat_template import ChatTemplate, Conversation, jinja_capabilities
+from modelfile.templates.publisher_defaults import read_names
 from modelfile.templates.sandbox import RaisedByTemplate, Sandbox
 
 MAX_SOURCE_BYTES = 64 * 1024  # compiling costs up to 15 µs a byte; real ones have up to 20 KB
@@ -37,6 +38,7 @@ class JinjaChatTemplate(ChatTemplate):
         self._constants = {name: text for name, text in given.items() if text is not None}
         self._lock = threading.Lock()
         self._template = _compile(self._environment, source)
+        self.default_names = read_names(source)
         self.capabilities = jinja_capabilities(source)
 
     def _render(self, given: Conversation) -> str:

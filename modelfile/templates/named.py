@@ -53,7 +53,9 @@ class NamedTemplates(ChatTemplate):
             for name in (DEFAULT, TOOL_USE)
             if name in sources
         }
-        found = [template.capabilities for template in self._by_name.values()]
+        templates = self._by_name.values()
+        self.default_names = tuple({name for each in templates for name in each.default_names})
+        found = [template.capabilities for template in templates]
         self.capabilities = replace(
             found[0],
             tools=any(each.tools for each in found),

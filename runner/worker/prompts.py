@@ -88,6 +88,7 @@ class PromptEncoder:
     ) -> str:
         tools = [dict(tool) for tool in request.tools] or None
         template = self._template_for(request)
+        options = {**template.defaults(tools), **options}
         if request.continues:
             text = self._continued(messages, tools, options, template)
         else:

@@ -54,6 +54,7 @@ TEMPLATES = {
     "granite": "<|tool_call|>",
     "glimmer": "<atem:function_calls>",
     "tagged_json": "<TOOLCALL>",
+    "firefunction": 'as functools[{"name": [function name], ...}]',
 }
 ARGUMENTS = {"a": 5, "s": "7 {x}", "on": True, "items": [1, "b"]}
 AS_JSON = json.dumps(ARGUMENTS)
@@ -125,6 +126,7 @@ ONE_CALL = [
     ("glimmer", ATEM),
     ("tagged_json", f'<TOOLCALL>[{{"name": "add", "arguments": {AS_JSON}}}]</TOOLCALL>'),
     ("qwen3_coder", f"<function=add>{AS_JSON}</function>"),
+    ("firefunction", f'functools[{{"name": "add", "arguments": {AS_JSON}}}]'),
     ("granite", f'<|tool_call|>[{{"name": "add", "arguments": {AS_JSON}}}]'),
     ("qwen3_coder", XML.removeprefix("<tool_call>\n").removesuffix("\n</tool_call>")),
     ("deepseek", V31.removeprefix("<｜tool▁calls▁begin｜>").removesuffix("<｜tool▁calls▁end｜>")),
@@ -144,6 +146,7 @@ TWO_CALLS = [
      "<tool_call><function=f><parameter=a>1</parameter></function></tool_call>\n"
      "<tool_call><function=g></function></tool_call>"),
     ("olmo3", "<function_calls>f(a=1)\ng()</function_calls>"),
+    ("firefunction", 'functools[{"name": "f", "arguments": {"a": 1}}, {"name": "g"}]'),
     ("lfm2", "<|tool_call_start|>[f(a=1), g()]<|tool_call_end|>"),
     ("gemma4", "<|tool_call>call:f{a:1}<tool_call|><|tool_call>call:g{}<tool_call|>"),
     ("minimax",
