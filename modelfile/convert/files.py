@@ -53,6 +53,20 @@ def read_object(
         raise ConvertError(f"{prefix}{message}") from None
 
 
+def read_list(files: Mapping[str, Path], name: str) -> list[Any]:
+    """The JSON array in a file; empty where there is none. Raises ConvertError, OSError."""
+    if name not in files:
+        return []
+    content = read_bytes(files, name, MAX_CONFIG_BYTES)
+    try:
+        found = parse_object(b'{"items":' + content + b"}", name).get("items")
+    except InvalidSafetensors as error:
+        raise ConvertError(error.message.removeprefix("invalid safetensors: ")) from None
+    if not isinstance(found, list):
+        raise ConvertError(f"{name} is not a JSON array")
+    return found
+
+
 def refusal(file: str, field: str, message: str) -> ConvertError:
     """The error about one field of a file."""
     return ConvertError(f"{file}: {field}: {message}")

@@ -1,15 +1,20 @@
-"""How an embedder makes one vector of many: modules.json of sentence-transformers."""
+"""How an embedder makes one vector of many: modules.json of sentence-transformers.
+
+What of its modules cannot be had is refused: without it the vectors would be others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from modelfile.convert.config import Config, read_json
+from modelfile.convert.files import read_list
 from modelfile.convert.metadata import MetadataValue
 from modelfile.convert.plan import ConversionPlan
 from modelfile.errors import ConvertError
+from registry.errors import shown
 
 _MEAN: Final = 1
 _RANK: Final = 4
@@ -17,11 +22,12 @@ _KINDS: Final = {  # llama.cpp's enum llama_pooling_type
     "mean": _MEAN,
     "cls": 2,
     "lasttoken": 3,
-    "pooling_mode_mean_tokens": _MEAN,
-    "pooling_mode_cls_token": 2,
-    "pooling_mode_lasttoken": 3,
 }
-_USUAL = "1_Pooling/config.json"
+_OLD_MODE: Final = "pooling_mode_"
+_OLD_NAMES: Final = {"mean_tokens": "mean", "cls_token": "cls"}
+_MODULES: Final = "modules.json"
+_USUAL: Final = "1_Pooling"
+_HARMLESS: Final = ("Transformer", "Normalize", "Dropout")  # vectors are normalised when asked for
 
 
 def pooling_metadata(plan: ConversionPlan, files: Mapping[str, Path]) -> tuple[MetadataValue, ...]:
@@ -31,15 +37,61 @@ def pooling_metadata(plan: ConversionPlan, files: Mapping[str, Path]) -> tuple[M
     kind = _MEAN if plan.embeds else None
     if plan.ranks:
         kind = _RANK
-    elif _USUAL in files:
-        kind = _pooling_type(Config(read_json(files, _USUAL), _USUAL))
+    else:
+        folder = _pooling_folder(files)
+        name = f"{folder}/config.json"
+        if name in files:
+            kind = _pooling_type(Config(read_json(files, name), name))
     if kind is None:
         return ()
     return (MetadataValue(f"{plan.architecture}.pooling_type", "u32", kind),)
 
 
+def _pooling_folder(files: Mapping[str, Path]) -> str:
+    """Where the pooling is described. Raises ConvertError for a module that is not supported."""
+    folder = _USUAL
+    for module in read_list(files, _MODULES):
+        kind, path = _module(module)
+        if kind == "Pooling":
+            folder = path
+        elif kind not in _HARMLESS:
+            raise _unsupported(kind, path)
+    for name in files:
+        path, separator, _ = name.partition("/")
+        if separator and path.endswith("_Dense"):
+            raise _unsupported("Dense", path)
+    return folder
+
+
+def _module(given: Any) -> tuple[str, str]:
+    """The class of a module and its folder. Raises ConvertError."""
+    module = given if isinstance(given, dict) else {}
+    kind, path = module.get("type"), module.get("path")
+    if not isinstance(kind, str) or not isinstance(path, str):
+        raise ConvertError(f"{_MODULES}: expected objects with type and path")
+    return kind.rpartition(".")[2], path.rstrip("/")
+
+
+def _unsupported(kind: str, path: str) -> ConvertError:
+    return ConvertError(
+        f"{_MODULES}: the module {shown(path or kind)} ({shown(kind)}) changes the vectors and is"
+        " not supported; use a GGUF file of this model that has it, or another model"
+    )
+
+
 def _pooling_type(config: Config) -> int:
-    for key, kind in _KINDS.items():
-        if config.values.get(key) is True or config.values.get("pooling_mode") == key:
-            return kind
-    raise ConvertError(f"{config.file}: only mean, cls and lasttoken pooling are supported")
+    """Raises ConvertError for a kind that is not supported, and for several."""
+    given = config.values.get("pooling_mode")
+    named = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    modes = [mode for mode in named if isinstance(mode, str)]
+    for key, value in config.values.items():
+        if key.startswith(_OLD_MODE) and value is True:
+            old = key.removeprefix(_OLD_MODE)
+            modes.append(_OLD_NAMES.get(old, old))
+    if len(modes) != 1 or modes[0] not in _KINDS:
+        found = ", ".join(map(shown, modes)) or "none"
+        raise ConvertError(
+            f"{config.file}: only mean, cls and lasttoken pooling are supported, one of them (got"
+            f" {found})"
+        )
+    return _KINDS[modes[0]]

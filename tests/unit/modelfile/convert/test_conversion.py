@@ -292,17 +292,19 @@ def test_progress_counts_up_to_the_size_of_the_file(tmp_path: Path) -> None:
     assert seen[-1][1:] == (target.stat().st_size, target.stat().st_size)
 
 
+ENCODER: dict[str, Any] = {
+    "model_type": "bert",
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 8,
+}
+
+
 def test_pooling_comes_from_the_folder_of_sentence_transformers(tmp_path: Path) -> None:
-    config = {
-        "model_type": "bert",
-        "vocab_size": 32,
-        "hidden_size": 16,
-        "intermediate_size": 24,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "max_position_embeddings": 8,
-    }
-    files, target = write_checkpoint(tmp_path, config), tmp_path / "model.gguf"
+    files, target = write_checkpoint(tmp_path, ENCODER), tmp_path / "model.gguf"
     convert(files, target, "F16", ignore, no_vocabulary)
     assert read_header(target).architecture_value("pooling_type") == 1
     pooling = tmp_path / "pooling.json"
@@ -310,6 +312,71 @@ def test_pooling_comes_from_the_folder_of_sentence_transformers(tmp_path: Path) 
     files["1_Pooling/config.json"] = pooling
     convert(files, target, "F16", ignore, no_vocabulary)
     assert read_header(target).architecture_value("pooling_type") == 2
-    pooling.write_text('{"pooling_mode_max_tokens": true}')
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        {"pooling_mode_max_tokens": True},
+        {"pooling_mode": "weightedmean"},
+        {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+        {"pooling_mode": ["mean", "cls"]},
+        {},
+    ],
+)
+def test_pooling_of_another_kind_and_several_kinds_are_refused(
+    tmp_path: Path, pooling: dict[str, Any]
+) -> None:
+    files = write_checkpoint(tmp_path, ENCODER)
+    files["1_Pooling/config.json"] = tmp_path / "pooling.json"
+    files["1_Pooling/config.json"].write_text(json.dumps(pooling))
     with pytest.raises(ConvertError, match="only mean, cls and lasttoken"):
-        convert(files, target, "F16", ignore, no_vocabulary)
+        convert(files, tmp_path / "model.gguf", "F16", ignore, no_vocabulary)
+
+
+def modules(tmp_path: Path, *kinds: tuple[str, str]) -> Path:
+    listed = [
+        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for at, (kind, path) in enumerate(kinds)
+    ]
+    file = tmp_path / "modules.json"
+    file.write_text(json.dumps(listed))
+    return file
+
+
+def test_pooling_is_read_where_modules_json_says_it_is(tmp_path: Path) -> None:
+    files, target = write_checkpoint(tmp_path, ENCODER), tmp_path / "model.gguf"
+    files["modules.json"] = modules(
+        tmp_path, ("Transformer", ""), ("Pooling", "2_Pooling"), ("Normalize", "3_Normalize")
+    )
+    for folder, mode in (("1_Pooling", "cls"), ("2_Pooling", "lasttoken")):
+        files[f"{folder}/config.json"] = tmp_path / f"{folder}.json"
+        files[f"{folder}/config.json"].write_text(json.dumps({"pooling_mode": mode}))
+    convert(files, target, "F16", ignore, no_vocabulary)
+    assert read_header(target).architecture_value("pooling_type") == 3
+
+
+@pytest.mark.parametrize("kind", ["Dense", "LayerNorm", "WeightedLayerPooling", "LSTM"])
+def test_a_module_that_changes_the_vectors_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+    files = write_checkpoint(tmp_path, ENCODER)
+    files["modules.json"] = modules(
+        tmp_path, ("Transformer", ""), ("Pooling", "1_Pooling"), (kind, f"2_{kind}")
+    )
+    with pytest.raises(ConvertError, match=f"the module '2_{kind}' .'{kind}'. changes the vectors"):
+        convert(files, tmp_path / "model.gguf", "F16", ignore, no_vocabulary)
+
+
+def test_the_weights_of_a_dense_module_are_refused_without_modules_json_too(tmp_path: Path) -> None:
+    files = write_checkpoint(tmp_path, ENCODER)
+    files["2_Dense/config.json"] = tmp_path / "dense.json"
+    with pytest.raises(ConvertError, match="'2_Dense'"):
+        convert(files, tmp_path / "model.gguf", "F16", ignore, no_vocabulary)
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", '[{"type": 1, "path": ""}]', "[", "7"])
+def test_a_damaged_modules_json_is_refused(tmp_path: Path, text: str) -> None:
+    files = write_checkpoint(tmp_path, ENCODER)
+    files["modules.json"] = tmp_path / "modules.json"
+    files["modules.json"].write_text(text)
+    with pytest.raises(ConvertError, match=r"modules\.json"):
+        convert(files, tmp_path / "model.gguf", "F16", ignore, no_vocabulary)
