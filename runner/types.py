@@ -14,6 +14,7 @@ Limit = Literal["num_predict", "context", "generation", "repetition"]
 GrammarKind = Literal["json_schema", "regex", "choice", "lark", "gbnf"]
 THINK_LEVELS: Final = ("minimal", "low", "medium", "high", "max")
 ToolChoiceMode = Literal["none", "auto", "required"]
+Pooling = Literal["mean", "cls", "last"]
 BackendName = Literal["llamacpp", "torch", "echo", "whisper", "piper"]
 SPEECH_BACKENDS: Final = ("whisper", "piper")
 
@@ -157,6 +158,18 @@ class Infill:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingForm:
+    """How the vector of a text is made. pooling: how the states of its tokens become one; None: as
+    the model was trained."""
+
+    pooling: Pooling | None = None
+    normalize: bool = True
+
+
+OWN_FORM: Final = EmbeddingForm()
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """What is to be generated, from the surface that read it to the engine. Exactly one of
     messages, infill, text and tokens is given: messages are rendered by the model's chat template;
@@ -217,6 +230,7 @@ class GenerateRequest:
     shared_prefix: bool = False  # but all may have that of the system messages, or of the text
     public_messages: int = 0  # so many first ones hold nothing that others may not know
     public_tokens: int = 0  # of the prompt, which requests of any salt may have
+    form: EmbeddingForm = OWN_FORM  # of vectors, where nothing is generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +327,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """One vector for each input, in order, L2-normalised, and the tokens they cost."""
+    """One vector for each input, in order, and the tokens they cost."""
 
     vectors: tuple[tuple[float, ...], ...]
     prompt_tokens: int

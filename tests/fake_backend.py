@@ -50,7 +50,7 @@ from runner.backends.backend import (
     TokenMask,
     TooManyTokens,
 )
-from runner.types import LoadPlan, SamplingParams
+from runner.types import OWN_FORM, EmbeddingForm, LoadPlan, SamplingParams
 
 CONTROL = (
     "<|begin|>",
@@ -333,7 +333,9 @@ class FakeBackend:
         self._sequences.clear()
         self._holders.clear()
 
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
+    def embed(
+        self, inputs: Sequence[Sequence[int]], form: EmbeddingForm = OWN_FORM
+    ) -> list[list[float]]:
         """A unit vector for each input, by a hash of its tokens."""
         self.embedded_inputs += len(inputs)
         return [_unit_vector(tokens) for tokens in inputs]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from runner.types import SamplingParams
+from runner.types import OWN_FORM, EmbeddingForm, SamplingParams
 
 if TYPE_CHECKING:
     import numpy as np
@@ -226,10 +226,12 @@ class Backend(Protocol):
     def reset(self) -> None:
         """Forget all sequences."""
 
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        """One L2-normalised vector per input, with the model's own pooling; of a model that
-        ranks pairs of texts, its score of 0 to 1 as the only value. Must not disturb sequences.
-        Raises BackendError when the model has no embeddings."""
+    def embed(
+        self, inputs: Sequence[Sequence[int]], form: EmbeddingForm = OWN_FORM
+    ) -> list[list[float]]:
+        """One vector per input; of a model that ranks pairs of texts, its score of 0 to 1 as the
+        only value, whatever the form. Must not disturb sequences. Raises BackendError when the
+        model has no embeddings."""
         raise BackendError("this model is not an embedding model")
 
     def close(self) -> None:

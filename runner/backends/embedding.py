@@ -13,7 +13,7 @@ from runner.backends.backend import (
     Sampler,
     SavedState,
 )
-from runner.types import SamplingParams
+from runner.types import OWN_FORM, EmbeddingForm, SamplingParams
 
 _NO_GENERATION = "this model was loaded for embeddings and cannot generate text"
 
@@ -29,7 +29,9 @@ class EmbeddingBackend(Backend):
         self._step_tokens = step_tokens
         self._max_inputs = max_inputs
 
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
+    def embed(
+        self, inputs: Sequence[Sequence[int]], form: EmbeddingForm = OWN_FORM
+    ) -> list[list[float]]:
         max_tokens, vocabulary = self.capacity.context_length, self.capacity.vocabulary
         for tokens in inputs:
             if not 0 < len(tokens) <= max_tokens:
@@ -40,9 +42,12 @@ class EmbeddingBackend(Backend):
                 raise BackendError(
                     f"a token outside of 0 to {vocabulary - 1}, which is all of the vocabulary"
                 )
-        return [vector for group in self._groups(inputs) for vector in self._embed_group(group)]
+        groups = self._groups(inputs)
+        return [vector for group in groups for vector in self._embed_group(group, form)]
 
-    def _embed_group(self, group: Sequence[Sequence[int]]) -> list[list[float]]:
+    def _embed_group(
+        self, group: Sequence[Sequence[int]], form: EmbeddingForm
+    ) -> list[list[float]]:
         """The vectors of inputs that are computed together. Raises BackendError."""
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from runner.backends.backend import Capacity
 from runner.engine.images import ImageParts, SequenceImages
 from runner.errors import ContextOverflow, InvalidRequest, Unsupported
-from runner.types import GenerateRequest
+from runner.types import EmbeddingForm, GenerateRequest
 
 
 def max_context(capacity: Capacity) -> int:
@@ -90,6 +90,16 @@ def embedding_inputs(
         if len(tokens) > max_tokens and not truncate:
             raise input_overflow(f"{len(tokens)}", len(tokens), max_tokens)
     return [tokens[:max_tokens] for tokens in inputs]
+
+
+def check_pooling(form: EmbeddingForm) -> None:
+    """Raises Unsupported for what a model that generates does not compute."""
+    if form.pooling not in (None, "last"):
+        raise Unsupported(
+            f"pooling={form.pooling}: this model generates text, and its vector is the state of the"
+            " last token; use pooling last, or an embedding model",
+            param="pooling",
+        )
 
 
 def input_overflow(number: str, tokens: int, max_tokens: int) -> ContextOverflow:

@@ -13,7 +13,7 @@ from runner.backends.backend import Backend
 from runner.engine.fair_share import FairShare
 from runner.engine.step_output import StepOutput
 from runner.errors import HearthError, InternalError
-from runner.types import Embeddings, GenerateRequest
+from runner.types import EmbeddingForm, Embeddings, GenerateRequest
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +24,7 @@ class _EmbedRequest:
     inputs: list[list[int]]
     priority: int
     client: str
+    form: EmbeddingForm
     vectors: list[tuple[float, ...]] = field(default_factory=list)
 
 
@@ -39,11 +40,12 @@ class EmbeddingQueue:
         return len(self._waiting)
 
     def add(self, request: GenerateRequest, inputs: Sequence[Sequence[int]]) -> None:
-        """Queue inputs, each of which fits in a batch, with the id, priority and client of
+        """Queue inputs, each of which fits in a batch, with the id, priority, client and form of
         request."""
         lists = [list(tokens) for tokens in inputs]
         self._share.enter(request.client)
-        self._waiting.append(_EmbedRequest(request.id, lists, request.priority, request.client))
+        shares = (request.priority, request.client, request.form)
+        self._waiting.append(_EmbedRequest(request.id, lists, *shares))
 
     def cancel(self, id: str) -> bool:
         """Forget the request. False: there is none of that id."""
@@ -57,7 +59,7 @@ class EmbeddingQueue:
         request = min(self._waiting, key=lambda one: (one.priority, self._share.turn(one.client)))
         batch = self._next_batch(request)
         try:
-            vectors = self._backend.embed(batch)
+            vectors = self._backend.embed(batch, request.form)
         except Exception as error:
             log.error("an embedding request failed", exc_info=error)
             self._remove(request)

@@ -21,6 +21,7 @@ from runner.backends.backend import (
     Tokenizer,
 )
 from runner.engine.admission import (
+    check_pooling,
     check_prompt,
     context_of,
     embedding_inputs,
@@ -202,16 +203,18 @@ class Engine:
             self.scheduler.add(sequence)
 
     def embed(self, request: GenerateRequest, inputs: Tokens[Tokens[int]], truncate: bool) -> None:
-        """Queue inputs to embed, with the id, priority, client, salt and context length of request.
-        truncate: cut
-        what is longer than the context, rather than raise ContextOverflow. Raises
-        InvalidRequest."""
+        """Queue inputs to embed, with the id, priority, client, salt, context length and form of
+        request. truncate: cut what is longer than the context, rather than raise ContextOverflow.
+        Raises InvalidRequest, Unsupported."""
         limit = min(request.context_length or self.max_input_tokens, self.max_input_tokens)
         checked = embedding_inputs(inputs, limit, self.capacity, truncate=truncate)
         if not self.capacity.hidden_states:
             self._embeddings.add(request, checked)
             return
-        parts, texts = self._prompt_embeddings.add(request.id, checked), self._texts_with(())
+        check_pooling(request.form)
+        normalize = request.form.normalize
+        parts = self._prompt_embeddings.add(request.id, checked, normalize=normalize)
+        texts = self._texts_with(())
         for id, tokens in zip(parts, checked, strict=True):
             part = replace(request, id=id, max_tokens=0)
             sequence = Sequence(part, tokens, len(tokens), self._arrivals, self._clock(), texts)

@@ -19,6 +19,7 @@ class _Request:
     vectors: dict[str, tuple[float, ...]]  # by sequence, in the order of the inputs
     waiting: set[str]  # sequences
     tokens: int
+    normalize: bool
 
 
 class PromptEmbeddings:
@@ -28,11 +29,11 @@ class PromptEmbeddings:
         self._requests: dict[str, _Request] = {}
         self._owners: dict[str, str] = {}  # requests by their sequences
 
-    def add(self, id: str, inputs: Sequence[Sequence[int]]) -> list[str]:
+    def add(self, id: str, inputs: Sequence[Sequence[int]], *, normalize: bool) -> list[str]:
         """The ids of the sequences that a request is made of, one for each input."""
         sequences = [f"{id}/{index}" for index in range(len(inputs))]
         vectors: dict[str, tuple[float, ...]] = dict.fromkeys(sequences, ())
-        self._requests[id] = _Request(vectors, set(sequences), sum(map(len, inputs)))
+        self._requests[id] = _Request(vectors, set(sequences), sum(map(len, inputs)), normalize)
         self._owners.update(dict.fromkeys(sequences, id))
         return sequences
 
@@ -48,7 +49,8 @@ class PromptEmbeddings:
             raise InternalError("the model produced an invalid embedding (NaN or all zeros)")
         id = self._owners[sequence]
         request = self._requests[id]
-        request.vectors[sequence] = tuple(value / length for value in values)
+        size = length if request.normalize else 1.0
+        request.vectors[sequence] = tuple(value / size for value in values)
         request.waiting.discard(sequence)
         if request.waiting:
             return None

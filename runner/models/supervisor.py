@@ -147,21 +147,13 @@ class WorkerHandle:
     async def embed(
         self,
         inputs: Sequence[str] | Sequence[Sequence[int]],
+        request: GenerateRequest,
         *,
         truncate: bool,
-        priority: int = 0,
-        client: str = "",
-        cache_salt: str | None = None,
-        context_length: int | None = None,
     ) -> Embeddings:
-        """One vector for each input; context_length: the most tokens of one. The rest
-        is as in GenerateRequest. Raises what the worker reports."""
-        shares = {
-            "priority": priority,
-            "client": client,
-            "cache_salt": cache_salt,
-            "context_length": context_length,
-        }
+        """One vector for each input. Of request the priority, client, salt, form and context
+        length count, the most tokens of an input. Raises what the worker reports."""
+        shares = to_json(request)
         given = [text_to_json(one) if isinstance(one, str) else one for one in inputs]
         reply = await self.call("embed", inputs=given, truncate=truncate, **shares)
         vectors = tuple(tuple(map(float, vector)) for vector in reply["vectors"])

@@ -27,9 +27,11 @@ def inputs_of(given: str | list[str] | list[int] | list[list[int]]) -> list[str]
     return cast("list[str] | list[list[int]]", given)
 
 
-def truncate_dimensions(vector: Sequence[float], dimensions: int | None) -> list[float]:
-    """The first dimensions values, of length 1 again. Raises InvalidRequest when the vector has
-    fewer."""
+def truncate_dimensions(
+    vector: Sequence[float], dimensions: int | None, *, normalize: bool = True
+) -> list[float]:
+    """The first dimensions values, of length 1 again where vectors are normalised. Raises
+    InvalidRequest when the vector has fewer."""
     if dimensions is None or dimensions == len(vector):
         return list(vector)
     if dimensions > len(vector):
@@ -38,6 +40,8 @@ def truncate_dimensions(vector: Sequence[float], dimensions: int | None) -> list
             param="dimensions",
         )
     cut = vector[:dimensions]
+    if not normalize:
+        return list(cut)
     norm = math.sqrt(sum(value * value for value in cut)) or 1.0
     return [value / norm for value in cut]
 

@@ -72,6 +72,10 @@ class Generation:
             stream.on_finish = record.finished.append
         return stream
 
+    async def prompt_tokens(self) -> list[int]:
+        """Those of the first request's prompt. Raises Unsupported for one with images."""
+        return await self.lease.worker.encode(self.requests[0])
+
     async def count_prompt(self) -> int:
         """The tokens of the first request's prompt."""
         return await self.lease.worker.count(self.requests[0])

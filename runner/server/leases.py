@@ -11,7 +11,7 @@ from runner.models.lease import Lease
 from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest
 from runner.server.keep_alive import keep_alive_s
-from runner.types import Embeddings
+from runner.types import OWN_FORM, EmbeddingForm, Embeddings, GenerateRequest
 
 
 @asynccontextmanager
@@ -61,16 +61,18 @@ async def embeddings_of(
     *,
     truncate: bool,
     priority: int = 0,
+    salt: str | None = None,
+    form: EmbeddingForm = OWN_FORM,
 ) -> Embeddings:
-    """See WorkerHandle.embed; the work counts for the caller."""
-    return await lease.worker.embed(
-        inputs,
-        truncate=truncate,
+    """See WorkerHandle.embed; the work counts for the caller. salt: what the request asks for."""
+    request = GenerateRequest(
         priority=allowed_priority(priority),
         client=current_caller().share,
-        cache_salt=cache_salt(lease),
+        cache_salt=cache_salt(lease, salt),
         context_length=lease.context_length,
+        form=form,
     )
+    return await lease.worker.embed(inputs, request, truncate=truncate)
 
 
 def refuse_speech(lease: Lease) -> None:

@@ -3,6 +3,7 @@ long it may reason."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -156,3 +157,38 @@ def test_a_text_has_no_reasoning_to_end(client: httpx.Client) -> None:
     refused = client.post("/v1/completions", json=body)
     assert refused.status_code == 400
     assert "thinking_budget" in refused.json()["error"]["message"]
+
+
+def test_tokens_of_prompt_and_answer_come_by_their_ids(client: httpx.Client) -> None:
+    body = {"model": "echo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9,
+            "return_token_ids": True}  # fmt: skip
+    whole = client.post("/v1/chat/completions", json=body).json()
+    assert whole["choices"][0]["token_ids"] == [*b"hi", EOS]
+    assert bytes(token for token in whole["prompt_token_ids"] if token < 256).startswith(
+        b"user\nhi"
+    )
+    assert whole["choices"][0]["logprobs"] is None
+    told, ids = [], []
+    with client.stream("POST", "/v1/chat/completions", json={**body, "stream": True}) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data: {"):
+                event = json.loads(line.removeprefix("data: "))
+                told += [event["prompt_token_ids"]] if "prompt_token_ids" in event else []
+                ids += event["choices"][0].get("token_ids", [])
+    assert told == [whole["prompt_token_ids"]]
+    assert ids == [*b"hi", EOS]
+
+
+def test_tokens_of_completions_come_with_each_choice(client: httpx.Client) -> None:
+    body = {"model": "echo", "prompt": ["a", "bc"], "max_tokens": 9, "return_token_ids": True}
+    first, second = client.post("/v1/completions", json=body).json()["choices"]
+    assert (first["token_ids"], second["token_ids"]) == ([*b"a", EOS], [*b"bc", EOS])
+    assert second["prompt_token_ids"][-2:] == [*b"bc"]
+    assert second["logprobs"] is None
+
+
+def test_reasoning_stays_out_where_it_is_not_wanted(client: httpx.Client) -> None:
+    for fields in ({"include_reasoning": False}, {"reasoning": {"exclude": True}}):
+        message = chat(client, THOUGHT, "thinker", **fields)["message"]
+        assert message["content"] == "done"
+        assert "reasoning" not in message

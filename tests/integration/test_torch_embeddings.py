@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,3 +78,20 @@ def test_an_encoder_generates_nothing(client: httpx.Client) -> None:
     answer = client.post("/api/generate", json=body, timeout=60)
     assert answer.status_code == 400
     assert "glow" in answer.json()["error"]
+
+
+def test_pooling_and_length_are_as_the_request_has_them(client: httpx.Client) -> None:
+    def embedded(**fields: object) -> list[list[float]]:
+        body = {"model": "glow", "input": TEXTS, **fields}
+        response = client.post("/v1/embeddings", json=body, timeout=60)
+        assert response.status_code == 200, response.text
+        return [item["embedding"] for item in response.json()["data"]]
+
+    own, mean, cls = embedded(), embedded(pooling="mean"), embedded(pooling="cls")
+    assert own == mean != cls
+    raw = embedded(normalize=False)
+    for vector, unit in zip(raw, own, strict=True):
+        length = math.hypot(*vector)
+        assert length != pytest.approx(1.0, abs=1e-3)
+        assert [value / length for value in vector] == pytest.approx(unit, abs=1e-5)
+    assert embedded(normalize=False, dimensions=8) == [vector[:8] for vector in raw]

@@ -25,7 +25,8 @@ _NO_KV_SLOT, _ABORTED, _INVALID = 1, 2, -1
 class Context:
     """Takes over model and context. close gives them back, at the latest at exit."""
 
-    def __init__(self, model: Any, handle: Any) -> None:
+    def __init__(self, model: Any, handle: Any, *, owns_model: bool = True) -> None:
+        """owns_model False: the model is another context's, which lives longer."""
         self.model = model
         self.handle = handle
         self.memory = native.llama_get_memory(handle)  # None for encoder-only models
@@ -33,7 +34,8 @@ class Context:
         self.vocabulary_size: int = native.llama_vocab_n_tokens(self.vocabulary)
         self._rows: tuple[int, LogitRows] | None = None
         resources = ExitStack()
-        resources.callback(native.llama_model_free, model)
+        if owns_model:
+            resources.callback(native.llama_model_free, model)
         resources.callback(native.llama_free, handle)
         self.close: Callable[[], object] = weakref.finalize(self, resources.close)
 

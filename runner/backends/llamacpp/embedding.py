@@ -7,7 +7,7 @@ purpose: its hidden states are no trained embeddings, and a second context would
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,32 +18,64 @@ from runner.backends.backend import BackendError, Capacity, Row
 from runner.backends.embedding import EmbeddingBackend
 from runner.backends.llamacpp.batch import TokenBatch
 from runner.backends.llamacpp.context import Context
+from runner.types import OWN_FORM, EmbeddingForm
 
 _MEAN: int = native.LLAMA_POOLING_TYPE_MEAN
 _CLS: int = native.LLAMA_POOLING_TYPE_CLS
 _LAST: int = native.LLAMA_POOLING_TYPE_LAST
 _RANK: int = native.LLAMA_POOLING_TYPE_RANK
+_BY_NAME = {"mean": _MEAN, "cls": _CLS, "last": _LAST}
 
 
 class LlamaCppEmbeddingBackend(EmbeddingBackend):
     """A context of llama.cpp that gives a vector for each sequence."""
 
-    def __init__(self, context: Context, capacity: Capacity, *, step_tokens: int) -> None:
-        """step_tokens: how many tokens of several inputs are computed at a time."""
+    def __init__(
+        self,
+        context: Context,
+        capacity: Capacity,
+        *,
+        step_tokens: int,
+        with_pooling: Callable[[int], LlamaCppEmbeddingBackend] | None = None,
+    ) -> None:
+        """step_tokens: how many tokens of several inputs are computed at a time. with_pooling:
+        makes another one of the same model, since llama.cpp pools as its context was made; None:
+        there is only one way."""
         super().__init__(
             capacity,
             step_tokens=min(step_tokens, capacity.batch_tokens),
             max_inputs=capacity.max_sequences,
         )
         self._context = context
+        self._with_pooling = with_pooling
+        self._other: tuple[int, LlamaCppEmbeddingBackend] | None = None  # the last one wanted
         self._batch = TokenBatch(capacity.batch_tokens)
 
-    def _embed_group(self, group: Sequence[Sequence[int]]) -> list[list[float]]:
+    def embed(
+        self, inputs: Sequence[Sequence[int]], form: EmbeddingForm = OWN_FORM
+    ) -> list[list[float]]:
+        kind = None if form.pooling is None else _BY_NAME[form.pooling]
+        own = native.llama_pooling_type(self._context.handle)
+        if kind is None or kind == own or self._with_pooling is None:
+            return super().embed(inputs, form)
+        if self._other is None or self._other[0] != kind:
+            self._close_other()
+            self._other = kind, self._with_pooling(kind)
+        return self._other[1].embed(inputs, form)
+
+    def _close_other(self) -> None:
+        if self._other is not None:
+            self._other[1].close()
+            self._other = None
+
+    def _embed_group(
+        self, group: Sequence[Sequence[int]], form: EmbeddingForm
+    ) -> list[list[float]]:
         try:
             for rows in self._pieces(group):
                 self._fill(rows)
                 self._context.decode(self._batch)
-            return [self._vector(sequence) for sequence in range(len(group))]
+            return [self._vector(sequence, form) for sequence in range(len(group))]
         finally:
             if self._context.memory:
                 native.llama_memory_clear(self._context.memory, False)
@@ -61,23 +93,24 @@ class LlamaCppEmbeddingBackend(EmbeddingBackend):
         for start in range(0, len(tokens), size):
             yield [Row(0, tokens[start : start + size], start)]
 
-    def _vector(self, sequence: int) -> list[float]:
+    def _vector(self, sequence: int, form: EmbeddingForm) -> list[float]:
         pointer = native.llama_get_embeddings_seq(self._context.handle, sequence)
         if not pointer:
             raise BackendError("llama.cpp returned no embedding")
         size = native.llama_model_n_embd_out(self._context.model)
-        return _normalised(np.ctypeslib.as_array(pointer, shape=(size,)))
+        return _checked(np.ctypeslib.as_array(pointer, shape=(size,)), form)
 
     def close(self) -> None:
         """See Backend.close. Calling it twice is allowed."""
+        self._close_other()
         self._context.close()
 
 
-def _normalised(vector: NDArray[np.float32]) -> list[float]:
+def _checked(vector: NDArray[np.float32], form: EmbeddingForm) -> list[float]:
     length = float(np.linalg.norm(vector.astype(np.float64)))
     if not np.isfinite(length) or length == 0.0:
         raise BackendError("the model produced an invalid embedding (NaN or all zeros)")
-    return [float(value) for value in vector / np.float32(length)]
+    return [float(value) for value in vector / np.float32(length if form.normalize else 1.0)]
 
 
 def metadata(model: Any, key: str) -> str | None:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from llama_cpp import llama_cpp as native
 
-from runner.backends.backend import Backend, Capacity, LoadedBackend, LoadProgress, PairEncoder
+from runner.backends.backend import (
+    Backend,
+    BackendError,
+    Capacity,
+    LoadedBackend,
+    LoadProgress,
+    PairEncoder,
+)
 from runner.backends.host_sampling import native_log
 from runner.backends.host_sampling.library import chat_template, start_library
 from runner.backends.host_sampling.logprobs import MAX_SCORE_TOKENS
@@ -103,12 +110,29 @@ def _backend(
         return _generation(plan, context, vision), None
     capacity = _embedding_capacity(plan, context)
     if not plan.ranking:
-        return LlamaCppEmbeddingBackend(context, capacity, step_tokens=plan.batch_tokens), None
+        return LlamaCppEmbeddingBackend(
+            context,
+            capacity,
+            step_tokens=plan.batch_tokens,
+            with_pooling=lambda kind: _pooled(plan, context.model, kind),
+        ), None
     try:
         return create_reranker(Path(plan.path), context, capacity, plan.batch_tokens)
     except BaseException:
         context.close()
         raise
+
+
+def _pooled(plan: LoadPlan, model: Any, pooling: int) -> LlamaCppEmbeddingBackend:
+    """A backend of a loaded model that pools in another way. Raises BackendError."""
+    whole_inputs = needs_whole_inputs(model, pooling)
+    params = embedding_parameters(plan, model, pooling=pooling, whole_inputs=whole_inputs)
+    handle = native.llama_init_from_model(model, params)
+    if not handle:
+        raise BackendError("no context could be created for this pooling; memory may be short")
+    context = Context(model, handle, owns_model=False)
+    capacity = _embedding_capacity(plan, context)
+    return LlamaCppEmbeddingBackend(context, capacity, step_tokens=plan.batch_tokens)
 
 
 def load_model(plan: LoadPlan, progress: LoadProgress, library_errors: Sequence[str] = ()) -> Any:

@@ -21,6 +21,7 @@ from runner.backends.llamacpp.context import Context
 from runner.backends.llamacpp.embedding import LlamaCppEmbeddingBackend, metadata
 from runner.backends.llamacpp.segment_embeddings import SegmentEmbeddings, read_segment_embeddings
 from runner.errors import ModelLoadFailed
+from runner.types import EmbeddingForm
 
 _YES_NO_ARCHITECTURES = ("qwen3", "qwen3vl")  # llama.cpp gives the probabilities of "yes" and "no"
 _PLACEHOLDER = re.compile(r"\{(query|document)\}")
@@ -59,7 +60,7 @@ class RerankerBackend(LlamaCppEmbeddingBackend):
         wanted = self._separator
         return next((at + 1 for at, token in enumerate(tokens) if token == wanted), len(tokens))
 
-    def _vector(self, sequence: int) -> list[float]:
+    def _vector(self, sequence: int, form: EmbeddingForm) -> list[float]:
         pointer = native.llama_get_embeddings_seq(self._context.handle, sequence)
         if not pointer:
             raise BackendError("llama.cpp returned no score")

@@ -16,6 +16,7 @@ from runner.backends.backend import BackendError, Capacity
 from runner.backends.embedding import EmbeddingBackend
 from runner.backends.torch.layers.encoder import Encoder
 from runner.errors import ModelLoadFailed
+from runner.types import EmbeddingForm
 
 Tensor = Any
 Pooling = Callable[[Tensor, Tensor], Tensor]  # states [T, N], starts [S + 1] -> [S, N]
@@ -30,14 +31,17 @@ class TorchEmbeddingBackend(EmbeddingBackend):
         self._pooling = pooling
         self._device = device
 
-    def _embed_group(self, group: Sequence[Sequence[int]]) -> list[list[float]]:
+    def _embed_group(
+        self, group: Sequence[Sequence[int]], form: EmbeddingForm
+    ) -> list[list[float]]:
         assert self._model is not None
         tokens = torch.tensor([token for each in group for token in each], device=self._device)
         lengths = torch.tensor([0, *map(len, group)])
         starts = lengths.cumsum(0).int().to(self._device)
         try:
             with torch.inference_mode():
-                vectors = self._pooling(self._model.forward(tokens, starts).float(), starts)
+                pooling = self._pooling if form.pooling is None else _BY_NAME[form.pooling]
+                vectors = pooling(self._model.forward(tokens, starts).float(), starts)
         except (torch.OutOfMemoryError, MemoryError) as error:
             raise BackendError(
                 f"not enough memory for inputs of {len(tokens)} tokens: {error}"
@@ -45,7 +49,7 @@ class TorchEmbeddingBackend(EmbeddingBackend):
         sizes = vectors.norm(dim=-1, keepdim=True)
         if not bool((sizes.isfinite() & (sizes > 0)).all()):
             raise BackendError("the model produced an invalid embedding (NaN or all zeros)")
-        found: list[list[float]] = (vectors / sizes).tolist()
+        found: list[list[float]] = (vectors / sizes if form.normalize else vectors).tolist()
         return found
 
     def close(self) -> None:
@@ -84,3 +88,6 @@ def _last(states: Tensor, starts: Tensor) -> Tensor:
 
 # By llama.cpp's numbers (enum llama_pooling_type)
 _KINDS: Final[Mapping[int, Pooling]] = MappingProxyType({1: _mean, 2: _first, 3: _last})
+_BY_NAME: Final[Mapping[str, Pooling]] = MappingProxyType(
+    {"mean": _mean, "cls": _first, "last": _last}
+)

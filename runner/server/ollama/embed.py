@@ -13,6 +13,7 @@ from runner.server.ollama.answers import LegacyEmbedResponse, OllamaEmbedRespons
 from runner.server.ollama.timings import nanoseconds
 from runner.server.ollama.wire import EmbedRequest, LegacyEmbedRequest
 from runner.server.routes import route
+from runner.types import EmbeddingForm
 
 
 @route("POST", "/api/embed", scope="inference")
@@ -27,8 +28,10 @@ async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
         tokens = 0
         if inputs:
             require_embedding(lease)
-            result = await embeddings_of(lease, inputs, truncate=body.truncate is not False)
-            vectors = [_cut(vector, body.dimensions or 0) for vector in result.vectors]
+            form = EmbeddingForm(body.pooling, normalize=body.normalize is not False)
+            truncate = body.truncate is not False
+            result = await embeddings_of(lease, inputs, truncate=truncate, form=form)
+            vectors = [_cut(vector, body.dimensions or 0, form) for vector in result.vectors]
             tokens = result.prompt_tokens
         return OllamaEmbedResponse(
             model=body.model_name,
@@ -39,9 +42,10 @@ async def embed(http: HttpRequest, body: EmbedRequest) -> OllamaEmbedResponse:
         )
 
 
-def _cut(vector: Sequence[float], dimensions: int) -> list[float]:
+def _cut(vector: Sequence[float], dimensions: int, form: EmbeddingForm) -> list[float]:
     """The first dimensions values; all where there are not more."""
-    return truncate_dimensions(vector, dimensions if 0 < dimensions < len(vector) else None)
+    wanted = dimensions if 0 < dimensions < len(vector) else None
+    return truncate_dimensions(vector, wanted, normalize=form.normalize)
 
 
 @route("POST", "/api/embeddings", scope="inference")

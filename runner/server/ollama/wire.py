@@ -22,7 +22,7 @@ from runner.server.refused_fields import Refusals
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
-from runner.types import GenerateRequest, Grammar, Infill, Message
+from runner.types import GenerateRequest, Grammar, Infill, Message, Pooling
 
 
 class OllamaModelRequest(WireModel):
@@ -185,6 +185,8 @@ class EmbedRequest(OllamaModelRequest):
 
     input: str | list[str] | list[int] | list[list[int]] | None = None
     truncate: bool | None = None
+    pooling: Pooling | None = None  # this and normalize are hearth's own
+    normalize: bool | None = None
     dimensions: int | None = None  # Ollama takes any, and ignores what cuts nothing
     keep_alive: Any = None
     options: dict[str, Any] | None = None

@@ -47,6 +47,7 @@ class ChatChoice(TypedDict):
     message: ChatCompletionMessage
     logprobs: dict[str, Any] | None
     finish_reason: str | None
+    token_ids: NotRequired[list[int]]
 
 
 class ChatCompletionResponse(TypedDict):
@@ -59,6 +60,7 @@ class ChatCompletionResponse(TypedDict):
     choices: list[ChatChoice]
     usage: CompletionUsage
     truncated: NotRequired[dict[str, int]]
+    prompt_token_ids: NotRequired[list[int]]
     prompt_logprobs: NotRequired[PromptLogprobs]
 
 
@@ -77,6 +79,8 @@ class CompletionChoice(TypedDict):
     logprobs: dict[str, Any] | None
     finish_reason: str | None
     prompt_logprobs: NotRequired[PromptLogprobs]
+    prompt_token_ids: NotRequired[list[int]]
+    token_ids: NotRequired[list[int]]
 
 
 class CompletionHeadFields(TypedDict):

@@ -50,11 +50,15 @@ async def chat_completions(
         prepare(http.services, request, n=body.n or 1) as generation,
     ):
         parsers = generation.parsers(call_deltas=True)
+        prompt = await generation.prompt_tokens() if body.return_token_ids else None
         if body.stream:
-            await send_stream(http, generation.start(), ChatRenderer(body, parsers))
+            await send_stream(http, generation.start(), ChatRenderer(body, parsers, prompt))
             return None
         answers = await collect(generation.start(), len(parsers))
-        return _completion(body, answers, parsers)
+        completion = _completion(body, answers, parsers)
+        if prompt is not None:
+            completion["prompt_token_ids"] = prompt
+        return completion
 
 
 def _completion(
@@ -91,7 +95,7 @@ def _choice(
         "content": parts.content,
         "refusal": None,
     }
-    if parts.reasoning:
+    if parts.reasoning and body.shows_reasoning:
         message["reasoning"] = message["reasoning_content"] = parts.reasoning
     calls = [_call(call, body.custom_names) for call in parts.calls]
     if parts.cut_call is not None:
@@ -99,12 +103,15 @@ def _choice(
     if calls:
         message["content"] = parts.content or None
         message["tool_calls"] = calls
-    return {
+    choice: ChatChoice = {
         "index": index,
         "message": message,
         "logprobs": chat_logprobs(answer.logprobs) if body.logprobs else None,
         "finish_reason": finish_reason(answer.finish, bool(calls) and parts.cut_call is None),
     }
+    if body.return_token_ids:
+        choice["token_ids"] = [item.token for item in answer.logprobs]
+    return choice
 
 
 def _parsed(answer: GeneratedSequence, parser: OutputParser) -> OutputDelta:
@@ -144,8 +151,17 @@ class ChatRenderer(StreamRenderer):
 
     content_type = EVENT_STREAM
 
-    def __init__(self, body: ChatCompletionRequest, parsers: Sequence[OutputParser | None]) -> None:
+    def __init__(
+        self,
+        body: ChatCompletionRequest,
+        parsers: Sequence[OutputParser | None],
+        prompt: list[int] | None = None,
+    ) -> None:
+        """prompt: its tokens, where they are asked for."""
         self._logprobs = bool(body.logprobs)
+        self._token_ids = bool(body.return_token_ids)
+        self._shows_reasoning = body.shows_reasoning
+        self._prompt = prompt
         self._include_usage = body.include_usage
         self._parsers = parsers
         self._calls: list[dict[str, int]] = [{} for _ in parsers]  # places of calls by their ids
@@ -175,7 +191,10 @@ class ChatRenderer(StreamRenderer):
         for index, delta in arrived:
             if not self._begun[index]:
                 self._begun[index] = True
-                out.append(self._chunk(index, {"role": "assistant", "content": ""}))
+                chunk = self._chunk(index, {"role": "assistant", "content": ""})
+                if self._prompt is not None:
+                    chunk = with_field(chunk, "prompt_token_ids", self._prompt)
+                out.append(chunk)
             if delta.progress is not None:
                 progress = progress_fields(delta.progress)
                 out.append(with_field(self._chunk(index, {}), "prompt_progress", progress))
@@ -200,12 +219,14 @@ class ChatRenderer(StreamRenderer):
 
     def _add_parsed(self, out: list[bytes], index: int, delta: Delta) -> None:
         parts = parse_delta(self._parsers[index], delta)
-        if parts.reasoning:
+        if parts.reasoning and self._shows_reasoning:
             thought = {"reasoning": parts.reasoning, "reasoning_content": parts.reasoning}
             out.append(self._chunk(index, thought))
         if parts.content or delta.logprobs:
             logprobs = chat_logprobs(delta.logprobs) if self._logprobs else None
-            out.append(self._chunk(index, {"content": parts.content}, logprobs=logprobs))
+            ids = [item.token for item in delta.logprobs] if self._token_ids else None
+            content = {"content": parts.content}
+            out.append(self._chunk(index, content, logprobs=logprobs, ids=ids))
         for piece in parts.in_order:
             if not isinstance(piece, ToolCallDelta):
                 continue
@@ -237,7 +258,15 @@ class ChatRenderer(StreamRenderer):
         out.append(chunk)
 
     def _chunk(
-        self, index: int, delta: dict[str, Any], *, logprobs: Any = None, reason: str | None = None
+        self,
+        index: int,
+        delta: dict[str, Any],
+        *,
+        logprobs: Any = None,
+        reason: str | None = None,
+        ids: list[int] | None = None,
     ) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        if ids is not None:
+            choice["token_ids"] = ids
         return self._head + b',"choices":[' + to_json(choice) + b"]" + self._tail

@@ -37,8 +37,10 @@ async def completions(http: HttpRequest, body: CompletionRequest) -> CompletionR
         http.cancelled_on_disconnect(),
         prepare(http.services, *requests, n=n) as generation,
     ):
+        ids = body.return_token_ids
         echoes = [await _echo(generation, request) if body.echo else "" for request in requests]
-        head = CompletionHead(new_id("cmpl"), int(time.time()), body.model, n, echoes)
+        prompts = [await generation.lease.worker.encode(each) for each in requests] if ids else []
+        head = CompletionHead(new_id("cmpl"), int(time.time()), body.model, n, echoes, prompts)
         count = len(generation.requests)
         if body.stream:
             await send_stream(http, generation.start(), CompletionRenderer(head, body, count))
@@ -58,13 +60,18 @@ async def _echo(generation: Generation, request: GenerateRequest) -> str:
 @dataclass(frozen=True, slots=True)
 class CompletionHead:
     """What all events of one answer have in common. echoes: the text before each prompt's
-    answers."""
+    answers. prompts: the tokens of each, where they are asked for."""
 
     id: str
     created: int
     model: str
     n: int
     echoes: Sequence[str]
+    prompts: Sequence[list[int]] = ()
+
+    def prompt(self, index: int) -> list[int]:
+        """The tokens of the prompt of the choice with this index."""
+        return self.prompts[index // self.n]
 
     def echo(self, index: int) -> str:
         """The text before the choice with this index."""
@@ -93,6 +100,9 @@ def _completion(
         )
         if body.prompt_logprobs is not None:
             choice["prompt_logprobs"] = prompt_logprobs(answer.prompt, body.prompt_logprobs)
+        if body.return_token_ids:
+            choice["prompt_token_ids"] = head.prompt(place)
+            choice["token_ids"] = [item.token for item in answer.logprobs]
         choices.append(choice)
     usage = usage_of([answer.finish for answer in answers], head.n)
     return {**head.fields(), "choices": choices, "usage": usage}
@@ -125,10 +135,12 @@ class CompletionRenderer(StreamRenderer):
     def __init__(self, head: CompletionHead, body: CompletionRequest, count: int) -> None:
         self._common = head
         self._include_usage = body.include_usage
+        self._logprobs_shown = body.logprobs is not None
         self._finishes: list[Finish | None] = [None] * count
         self._offsets = [0] * count
         self._echoed = [EchoedText(head.echo(index)) for index in range(count)]
         self._begun = [False] * count
+        self._told = [False] * count  # of which prompt_token_ids are out
         self._head = b"data: " + to_json(head.fields())[:-1]
         self._tail = (b',"usage":null' if self._include_usage else b"") + b"}\n\n"
         self._before_text = [
@@ -174,10 +186,15 @@ class CompletionRenderer(StreamRenderer):
             "logprobs": self._logprobs(index, delta),
             "finish_reason": None if delta.finish is None else delta.finish.reason,
         }
+        if self._common.prompts:
+            choice["token_ids"] = [item.token for item in delta.logprobs]
+            if not self._told[index]:
+                self._told[index] = True
+                choice["prompt_token_ids"] = self._common.prompt(index)
         return self._head + b',"choices":[' + to_json(choice) + b"]" + self._tail
 
     def _logprobs(self, index: int, delta: Delta) -> dict[str, Any] | None:
-        if not delta.logprobs and not delta.prompt:
+        if not self._logprobs_shown or not (delta.logprobs or delta.prompt):
             return None
         echoed, offset = self._echoed[index], self._offsets[index]
         return echoed_logprobs(delta.prompt, echoed, delta.logprobs, offset)

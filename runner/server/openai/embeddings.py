@@ -19,8 +19,18 @@ async def embeddings(http: HttpRequest, body: EmbeddingRequest) -> EmbeddingResp
         raise InvalidRequest("input is empty or contains an empty entry", param="input")
     async with leased(http, body.model, body.keep_alive) as lease:
         require_embedding(lease)
-        result = await embeddings_of(lease, inputs, truncate=False, priority=body.priority or 0)
-        vectors = [truncate_dimensions(vector, body.dimensions) for vector in result.vectors]
+        result = await embeddings_of(
+            lease,
+            inputs,
+            truncate=bool(body.truncate),
+            priority=body.priority or 0,
+            salt=body.cache_salt,
+            form=body.form,
+        )
+        vectors = [
+            truncate_dimensions(vector, body.dimensions, normalize=body.form.normalize)
+            for vector in result.vectors
+        ]
         base64 = body.encoding_format == "base64"
         data = [
             EmbeddingObject(

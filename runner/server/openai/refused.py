@@ -56,6 +56,7 @@ GENERATE_REFUSED: Final[Refusals] = {
     "reasoning_format": Refusal("reasoning comes in reasoning_content", ("auto", "deepseek")),
     "thinking_forced_open": Refusal("the chat template decides how an answer begins"),
     "reasoning_budget_message": Refusal("reasoning is ended by the model's own end tag"),
+    "reasoning_control": Refusal("reasoning goes on until its budget, or the client leaves"),
     "parse_tool_calls": Refusal("leave tools out to get calls as text", (True,)),
     "verbose": Refusal("`hearth render` and POST /apply-template show the prompt"),
     "t_max_predict_ms": Refusal("use max_tokens, or close the connection"),
@@ -110,6 +111,34 @@ CHAT_REFUSED: Final[Refusals] = {
 COMPLETION_REFUSED: Final[Refusals] = {
     **GENERATE_REFUSED,
     "add_special_tokens": Refusal(_BOS, (True,)),
+}
+
+RESPONSES_REFUSED: Final[Refusals] = {
+    "access_programs": Refusal("it is only available on OpenAI's servers"),
+    "background_options": Refusal("background answers begin at once"),
+    "image": Refusal(_MEDIA),
+    "moderation": Refusal("there is no moderation here"),
+    "include_reasoning": Refusal("reasoning is an item of its own; leave it out", (True,)),
+    "enable_response_messages": Refusal("POST /apply-template shows the prompt"),
+    "previous_input_messages": Refusal("send the conversation as input"),
+    **{
+        name: GENERATE_REFUSED[name]
+        for name in (
+            *("skip_special_tokens", "include_stop_str_in_output", "request_id", "mm_payload"),
+            *("media_io_kwargs", "mm_processor_kwargs", "return_mm_kwargs", "vllm_xargs"),
+            *("kv_transfer_params", "ec_transfer_params", "watermarking"),
+        )
+    },
+    **dict.fromkeys(
+        (
+            *("top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
+            *("seed", "stop", "stop_token_ids", "logit_bias"),
+        ),
+        Refusal("send it in options, by the name that parameters have"),
+    ),
+    "ignore_eos": Refusal("use /v1/chat/completions"),
+    "structured_outputs": Refusal("it is text.format here"),
+    "chat_template_kwargs": Refusal("use /v1/chat/completions"),
 }
 
 STREAM_OPTIONS_REFUSED: Final[Refusals] = {

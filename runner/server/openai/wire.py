@@ -37,7 +37,7 @@ from runner.server.refused_fields import Refusals, refuse_fields
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
-from runner.types import GenerateRequest, Message, ToolChoice
+from runner.types import EmbeddingForm, GenerateRequest, Message, Pooling, ToolChoice
 
 
 class StreamOptions(WireModel):
@@ -62,7 +62,7 @@ class OpenAIGenerateFields(SamplingFields):
     stop: str | list[str] | None = None
     seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
 
-    repetition_penalty: Finite | None = None
+    repetition_penalty: Finite | None = Field(None, ge=0.01, le=100)
     repeat_penalty: Finite | None = None
     ignore_eos: bool = False
     priority: Priority | None = None
@@ -352,7 +352,8 @@ class ChatCompletionRequest(OpenAIGenerateFields):
                 param="continue_final_message",
             )
         if self.audio is not None or (self.modalities or ["text"]) != ["text"]:
-            raise unsupported("modalities", "only text output is supported")
+            name = "modalities" if self.audio is None else "audio"
+            raise unsupported(name, f"{name}: only text output is supported")
 
     @property
     def _closed(self) -> bool:
@@ -401,6 +402,11 @@ class CompletionRequest(OpenAIGenerateFields):
             )
         if self.best_of is not None and self.best_of > 1 and self.stream:
             raise unsupported("best_of", "best_of and stream cannot be combined")
+        for name in ("thinking_token_budget", "thinking_budget_tokens", "reasoning_budget_tokens"):
+            if (given := getattr(self, name)) is not None and given >= 0:
+                raise unsupported(
+                    name, f"{name} is not supported: a text has no reasoning; send messages"
+                )
         if self.scores_prompt and self.suffix:
             raise unsupported("suffix", "suffix cannot be combined with echo and logprobs")
 
@@ -451,7 +457,8 @@ class CompletionRequest(OpenAIGenerateFields):
 
 
 class EmbeddingRequest(WireModel):
-    """POST /v1/embeddings."""
+    """POST /v1/embeddings. normalize is TEI's name, use_activation vLLM's, embd_normalize
+    llama.cpp's: -1 for not, 2 for the length 1."""
 
     refused: ClassVar[Refusals] = EMBEDDING_REFUSED
 
@@ -459,8 +466,20 @@ class EmbeddingRequest(WireModel):
     input: str | list[str] | list[int] | list[list[int]]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = Field(None, ge=1)
+    truncate: bool | None = None
+    pooling: Pooling | None = None
+    normalize: bool | None = None
+    use_activation: bool | None = None
+    embd_normalize: Literal[-1, 2] | None = None
     keep_alive: Any = None
     priority: Priority | None = None
+    cache_salt: Salt | None = None
+
+    @property
+    def form(self) -> EmbeddingForm:
+        """How the vectors are made."""
+        plain = self.embd_normalize == -1 or False in (self.normalize, self.use_activation)
+        return EmbeddingForm(self.pooling, normalize=not plain)
 
 
 def unsupported(param: str, message: str) -> Unsupported:

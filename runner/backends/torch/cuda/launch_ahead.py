@@ -22,7 +22,7 @@ from runner.backends.backend import (
     Sampler,
     SavedState,
 )
-from runner.types import SamplingParams
+from runner.types import OWN_FORM, EmbeddingForm, SamplingParams
 
 
 class PendingStep(Protocol):
@@ -230,8 +230,10 @@ class LaunchAheadBackend(Backend):
         self._pending, self._expected = None, {}
         self._backend.reset()
 
-    def embed(self, inputs: Sequence[Sequence[int]]) -> list[list[float]]:
-        return self._backend.embed(inputs)
+    def embed(
+        self, inputs: Sequence[Sequence[int]], form: EmbeddingForm = OWN_FORM
+    ) -> list[list[float]]:
+        return self._backend.embed(inputs, form)
 
     def close(self) -> None:
         self._pending, self._expected = None, {}

@@ -14,8 +14,10 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
+from runner.server.openai.refused import RESPONSES_REFUSED
 from runner.server.openai.sampling import Effort, Penalty, Priority, Salt, think_of_effort
 from runner.server.openai.structured_outputs import format_grammar
+from runner.server.refused_fields import Refusals
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import GenerateRequest, Grammar, Message, ToolChoice
@@ -72,10 +74,10 @@ class ReasoningConfig(WireModel):
 
 
 class ResponseTextConfig(WireModel):
-    """text."""
+    """text. Of verbosity there is one."""
 
     format: dict[str, Any] | None = None
-    verbosity: str | None = None
+    verbosity: Literal["medium"] | None = None
 
 
 Input = str | Annotated[list[ResponseItem], Field(max_length=MAX_MESSAGES)]
@@ -106,6 +108,8 @@ class CompactRequest(WireModel):
 
 class ResponsesRequest(WireModel):
     """POST /v1/responses. The last block is hearth's own extension."""
+
+    refused: ClassVar[Refusals] = RESPONSES_REFUSED
 
     model: str = Field(min_length=1)
     input: Input | None = None
@@ -178,6 +182,7 @@ class ResponsesRequest(WireModel):
             grammar=self._grammar(),
             logprobs=logprobs,
             truncate_messages=self.truncation == "auto",
+            sampled_penalties=True,
             priority=self.priority or 0,
             cache_salt=self.cache_salt,
             shared_prefix=bool(self.shared_prefix),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.backends.backend import Backend, BackendError, LoadedBackend, Row
-from runner.types import SamplingParams
+from runner.types import EmbeddingForm, Pooling, SamplingParams
 
 Open = Callable[..., LoadedBackend]
 
@@ -113,3 +113,29 @@ def test_it_generates_nothing(open_model: Open) -> None:
     backend.reset()
     backend.close()
     backend.close()
+
+
+@pytest.mark.parametrize("own", [{**ENCODER, "pooling": 1}, {**ENCODER, "pooling": 3}, LAST_TOKEN])
+@pytest.mark.parametrize(("pooling", "kind"), [("mean", 1), ("cls", 2), ("last", 3)])
+def test_a_pooling_that_is_asked_for_is_that_of_a_model_made_so(
+    open_model: Open, own: dict[str, Any], pooling: Pooling, kind: int
+) -> None:
+    backend = open_model(own, embedding=True).backend
+    made_so = open_model({**own, "pooling": kind}, embedding=True).backend
+    before = backend.embed(INPUTS)
+    asked = backend.embed(INPUTS, EmbeddingForm(pooling))
+    for vector, wanted in zip(asked, made_so.embed(INPUTS), strict=True):
+        assert vector == pytest.approx(wanted, abs=2e-3)
+    assert backend.embed(INPUTS) == before
+
+
+@MODELS
+def test_vectors_that_are_not_normalised_point_the_same_way(
+    open_model: Open, model: dict[str, Any]
+) -> None:
+    backend = open_model(model, embedding=True).backend
+    (unit,) = backend.embed(INPUTS[:1])
+    (raw,) = backend.embed(INPUTS[:1], EmbeddingForm(normalize=False))
+    length = math.hypot(*raw)
+    assert length != pytest.approx(1.0, abs=1e-3)
+    assert [value / length for value in raw] == pytest.approx(unit, abs=1e-5)
