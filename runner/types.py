@@ -115,9 +115,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture as the client sent it: PNG, JPEG, WebP, GIF (the first frame counts) or BMP."""
+    """A picture as the client sent it: PNG, JPEG, WebP, GIF (the first frame counts) or BMP. salt:
+    what is computed of it is shared with requests of the same one only, as cache_salt has it."""
 
     data: bytes
+    salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

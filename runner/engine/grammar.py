@@ -91,26 +91,31 @@ class Grammars:
         self._tokenizer = tokenizer
         self._vocabulary = _vocabulary(tokenizer)
         self._pool = ThreadPoolExecutor(MASK_THREADS, thread_name_prefix="masks")
-        self._compiled: OrderedDict[tuple[Grammar, bool], LLMatcher] = OrderedDict()
+        self._compiled: OrderedDict[tuple[Grammar, bool, str | None], LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
 
-    def matcher(self, grammar: Grammar, *, opened: bool = False) -> LlguidanceMatcher:
-        """A fresh matcher. opened: the prompt has opened the reasoning. Raises InvalidRequest
-        with the place of the fault."""
-        compiled = self._compiled_of(grammar, opened)
+    def matcher(
+        self, grammar: Grammar, *, opened: bool = False, salt: str | None = None
+    ) -> LlguidanceMatcher:
+        """A fresh matcher. opened: the prompt has opened the reasoning. salt: a compiled grammar is
+        used again by those of the same one, so that nobody learns by the time that it takes which
+        grammars others use. Raises InvalidRequest with the place of the fault."""
+        compiled = self._compiled_of(grammar, opened, salt)
         return LlguidanceMatcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
 
-    def watch(self, grammar: Grammar, *, opened: bool = False) -> CallWatch:
-        """Follows an answer by a lazy grammar. opened: see matcher. Raises InvalidRequest."""
-        compiled = self._compiled_of(replace(grammar, reasoning=None), opened=False)
+    def watch(
+        self, grammar: Grammar, *, opened: bool = False, salt: str | None = None
+    ) -> CallWatch:
+        """Follows an answer by a lazy grammar. opened, salt: see matcher. Raises InvalidRequest."""
+        compiled = self._compiled_of(replace(grammar, reasoning=None), False, salt)
 
         def begin() -> LlguidanceMatcher:
             return LlguidanceMatcher(compiled.deep_copy(), self._pool, grammar.param or "grammar")
 
         return CallWatch(begin, grammar.markers[0], grammar.reasoning, opened=opened)
 
-    def _compiled_of(self, grammar: Grammar, opened: bool) -> LLMatcher:
-        key = (grammar, opened)
+    def _compiled_of(self, grammar: Grammar, opened: bool, salt: str | None) -> LLMatcher:
+        key = (grammar, opened, salt)
         with self._lock:
             compiled = self._compiled.get(key)
             if compiled is not None:

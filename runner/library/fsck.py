@@ -22,6 +22,7 @@ from runner.errors import HearthError
 from runner.library.batches import batches
 from runner.library.blob_sources import bundled_files, lost_blob
 from runner.library.library import Library
+from runner.library.transfers import Reach
 
 __all__ = ["Finding", "FsckEvent", "FsckOutcome", "FsckTotals", "check_store"]
 
@@ -60,18 +61,21 @@ class FsckTotals:
 FsckEvent = Finding | Progress | FsckOutcome | FsckTotals
 
 
-async def check_store(library: Library, quick: bool, repair: bool) -> AsyncGenerator[FsckEvent]:
+async def check_store(
+    library: Library, quick: bool, repair: Reach | None
+) -> AsyncGenerator[FsckEvent]:
     """Check the store: its findings, how far it is, with repair what became of each finding, and
-    last the totals. quick: sizes only. Closing it ends it; what was repaired stays repaired.
+    last the totals. quick: sizes only. repair: what it may be repaired from; None: it is not.
+    Closing it ends it; what was repaired stays repaired.
 
     Raises StoreReadOnly.
     """
-    if repair and library.read_only:
+    if repair is not None and library.read_only:
         raise StoreReadOnly("repair the store")
     totals = FsckTotals()
     steps = [_check(library, quick, totals)]
-    if repair:
-        steps = [_repair_manifests(library, totals), *steps, _repair_all(library, totals)]
+    if repair is not None:
+        steps = [_repair_manifests(library, totals), *steps, _repair_all(library, repair, totals)]
     for step in steps:
         async with aclosing(step) as events:
             async for event in events:
@@ -104,13 +108,15 @@ async def _repair_manifests(library: Library, totals: FsckTotals) -> AsyncGenera
             yield FsckOutcome(finding, "from a copy")
 
 
-async def _repair_all(library: Library, totals: FsckTotals) -> AsyncGenerator[FsckEvent]:
+async def _repair_all(
+    library: Library, reach: Reach, totals: FsckTotals
+) -> AsyncGenerator[FsckEvent]:
     for finding in totals.findings:
         if finding in totals.repaired or finding.kind == "stray":
             continue
         outcome = FsckOutcome(finding, reason=_advice(finding))
         try:
-            async for step in _repair(library, finding):
+            async for step in _repair(library, reach, finding):
                 if isinstance(step, str):
                     outcome = FsckOutcome(finding, step)
                     totals.repaired.append(finding)
@@ -121,16 +127,20 @@ async def _repair_all(library: Library, totals: FsckTotals) -> AsyncGenerator[Fs
         yield outcome
 
 
-async def _repair(library: Library, finding: Finding) -> AsyncIterator[Progress | str]:
+async def _repair(
+    library: Library, reach: Reach, finding: Finding
+) -> AsyncIterator[Progress | str]:
     """Repair one finding: how far it is, and at last in words from what it was repaired."""
     if finding.is_damage and finding.kind != "manifest":
-        async for step in _repair_blob(library, finding):
+        async for step in _repair_blob(library, reach, finding):
             yield step
     elif await asyncio.to_thread(repair_locally, library.store, finding):
         yield "here"
 
 
-async def _repair_blob(library: Library, finding: Finding) -> AsyncIterator[Progress | str]:
+async def _repair_blob(
+    library: Library, reach: Reach, finding: Finding
+) -> AsyncIterator[Progress | str]:
     """Raises RemoteError when nobody has the blob, Offline, StoreFull, StoreFault."""
     store, digest = library.store, finding.digest
     assert digest is not None
@@ -139,7 +149,7 @@ async def _repair_blob(library: Library, finding: Finding) -> AsyncIterator[Prog
     if await asyncio.to_thread(restore_from_files, store, digest, bundled) is not None:
         yield "from the built-in model"
         return
-    transfer = library.transfers.refetch(lost)
+    transfer = library.transfers.refetch(lost, reach)
     try:
         while not transfer.task.done():
             await asyncio.wait({transfer.task}, timeout=_TICK_S)

@@ -4,6 +4,7 @@ HTTP client with it."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from registry.digest import Digest
@@ -21,9 +22,11 @@ from runner.library.hosts import HttpClient
 
 @dataclass(frozen=True, slots=True)
 class RefetchContext:
-    """How sources are asked."""
+    """How sources are asked. open_client: with insecure or not, still to be entered. paths: also
+    files of this machine."""
 
-    agent: str
+    open_client: Callable[[bool], Awaitable[HttpClient]]
+    paths: bool
     access: HostAccess
     fetcher: Fetcher
     state: PullState
@@ -48,7 +51,9 @@ async def refetch(context: RefetchContext, lost: LostBlob) -> str:
 
 
 async def _from_source(context: RefetchContext, lost: LostBlob, source: BlobSource) -> None:
-    async with HttpClient(context.agent, source.insecure) as client:
+    if source.reference.kind.is_local and not context.paths:
+        raise RemoteMissing("files of this machine are read for the daemon's own user only")
+    async with await context.open_client(source.insecure) as client:
         file = await _file(client, context.access, lost, source)
         progress = BlobProgress(lost.digest.short, lost.digest, lost.size_bytes)
         context.state.steps.append(progress)

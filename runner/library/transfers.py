@@ -129,7 +129,7 @@ class Transfers:
 
         return self._tasks.join(f"push {insecure} {reach.private} {reference.key}", PullState, run)
 
-    def refetch(self, lost: LostBlob) -> Transfer:
+    def refetch(self, lost: LostBlob, reach: Reach) -> Transfer:
         """Fetch a damaged blob again, or join that; the task's result says where it came from.
         Give it back with leave. Raises Offline."""
         self._require_network(f"fetch blob {lost.digest.short} again")
@@ -138,10 +138,12 @@ class Transfers:
             await _import("runner.library.refetch")
             from runner.library.refetch import RefetchContext, refetch
 
-            context = RefetchContext(self._agent, self._access(), self._fetcher, state)
+            open_client = partial(self._client, reach=reach)
+            context = RefetchContext(open_client, reach.paths, self._access(), self._fetcher, state)
             return await refetch(context, lost)
 
-        return self._tasks.join(f"refetch {lost.digest}", PullState, run)
+        key = f"refetch {reach.private} {reach.paths} {lost.digest}"
+        return self._tasks.join(key, PullState, run)
 
     async def leave(self, transfer: Transfer) -> None:
         """Wait for it no longer; what nobody waits for is cancelled."""

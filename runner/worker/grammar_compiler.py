@@ -32,7 +32,9 @@ class GrammarCompiler:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
         self._grammars: Grammars | None = None
-        self._not_enforced: deque[Grammar] = deque(maxlen=MAX_NOT_ENFORCED)  # lazy ones
+        self._not_enforced: deque[tuple[Grammar, str | None]] = deque(
+            maxlen=MAX_NOT_ENFORCED
+        )  # lazy ones
 
     def matcher(
         self, request: GenerateRequest, prompt: EncodedPrompt
@@ -44,19 +46,19 @@ class GrammarCompiler:
         reasoning = grammar.reasoning
         opened = reasoning is not None and prompt.answer_prefix == reasoning[0]
         if grammar.lazy:
-            return self._watch(grammar, opened)
+            return self._watch(grammar, opened, request.cache_salt)
         if self._grammars is None:
             self._check(grammar)
-        return self._ready().matcher(grammar, opened=opened)
+        return self._ready().matcher(grammar, opened=opened, salt=request.cache_salt)
 
-    def _watch(self, grammar: Grammar, opened: bool) -> CallWatch | None:
-        if grammar in self._not_enforced:
+    def _watch(self, grammar: Grammar, opened: bool, salt: str | None) -> CallWatch | None:
+        if (grammar, salt) in self._not_enforced:
             return None
         try:
-            return self._ready().watch(grammar, opened=opened)
+            return self._ready().watch(grammar, opened=opened, salt=salt)
         except InvalidRequest as error:
             log.info("calls are not held to their schemas: %s", error)
-            self._not_enforced.append(grammar)
+            self._not_enforced.append((grammar, salt))
             return None
 
     def _check(self, grammar: Grammar) -> None:

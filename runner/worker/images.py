@@ -1,6 +1,7 @@
 """The images that a worker has seen: what stands for them in a prompt, and their embeddings.
 
-An image is known by the SHA-256 and the size of its file. Each part of it has a run of negative
+An image is known by the SHA-256 and the size of its file, and by its salt: nobody learns by the
+time that an answer takes which images others have sent. Each part of it has a run of negative
 numbers of its own for the life of the worker (runner.engine.images), which are told from the file
 alone; embeddings are computed when a request needs them and kept while there is room, so that the
 images of a conversation are encoded once. Knows neither templates nor the engine.
@@ -13,7 +14,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from runner.backends.backend import BackendError, DecodedImage, ImagePart, ImageSlot, VisionEncoder
@@ -26,7 +27,7 @@ MAX_KNOWN: Final = 4096  # images whose numbers are kept: a few hundred bytes ea
 MAX_PREPARED: Final = 4  # images that are prepared and not encoded: some 10 MB each
 MAX_NUMBER: Final = (1 << 31) - 1
 
-Key = tuple[bytes, int]
+Key = tuple[bytes, int, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +146,13 @@ class ImageCache:
 
 
 def images_of(request: GenerateRequest) -> list[Image]:
-    """The images of the request's messages, in order."""
-    return [image for message in request.messages or () for image in message.images]
+    """The images of the request's messages, in order. Those that everybody may know have no
+    salt."""
+    return [
+        replace(image, salt=None if at < request.public_messages else request.cache_salt)
+        for at, message in enumerate(request.messages or ())
+        for image in message.images
+    ]
 
 
 def images_in(images: Sequence[Image], tokens: Sequence[int], cache: ImageCache) -> list[Image]:
@@ -156,4 +162,4 @@ def images_in(images: Sequence[Image], tokens: Sequence[int], cache: ImageCache)
 
 
 def _key(image: Image) -> Key:
-    return hashlib.sha256(image.data).digest(), len(image.data)
+    return hashlib.sha256(image.data).digest(), len(image.data), image.salt

@@ -13,9 +13,11 @@ from typing import Any
 
 import httpx
 
+from registry.digest import Digest
 from tests.attack.test_access import add_key
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
+from tests.other_user import Asked, ask, needs_two_users
 from tests.registry_server import Handler, fake_registry
 
 ONLINE = {"HEARTH_OFFLINE": "0"}
@@ -83,6 +85,27 @@ def test_no_spelling_of_loopback_leads_a_pull_there(
         assert "HEARTH_PRIVATE_REGISTRIES" in refused.text
         assert not remote.seen
         assert pull(daemon, f"{remote.address}/t/m", admin).status_code == 200
+
+
+@needs_two_users
+def test_a_repair_goes_where_a_pull_of_who_asks_for_it_may(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(env={**ONLINE, "HEARTH_INSECURE_LOCAL": "1"})
+    repair: Asked = ("POST", "/api/fsck", {}, {"repair": True})
+    with fake_registry() as remote, daemon.client() as owner:
+        remote.add_model("t/m", (content := echo_gguf()))
+        model = f"{remote.address}/t/m"
+        assert pull(daemon, model, {}).status_code == 200
+        name = Digest.of(content).file_name
+        damaged = daemon.home / "models" / "blobs" / name
+        damaged.unlink()
+        remote.seen.clear()
+        ((status, told),) = ask(daemon.port, [repair])
+        assert status == 200
+        assert '"mended":false' in told.replace(" ", "")
+        assert "HEARTH_PRIVATE_REGISTRIES" in told
+        assert not remote.seen
+        assert '"mended":true' in owner.post("/api/fsck", json={"repair": True}).text
+        assert damaged.read_bytes() == content
 
 
 def test_a_named_registry_is_pulled_from_and_leads_nowhere_else(

@@ -12,6 +12,9 @@ from typing import Any
 
 from runner.library.fsck import Finding, FsckOutcome, FsckTotals, check_store
 from runner.library.progress import Progress
+from runner.library.transfers import Reach
+from runner.server.access import opens_paths
+from runner.server.caller import current_caller
 from runner.server.http_request import HttpRequest
 from runner.server.ollama.progress import ProgressStream
 from runner.server.routes import route
@@ -23,8 +26,11 @@ from runner.server.upkeep.wire import FsckRequest
 async def fsck(http: HttpRequest, body: FsckRequest) -> None:
     """Check the store. A client that leaves ends it; what was repaired stays repaired."""
     answer = ProgressStream(http)
+    library = http.services.library
+    reach = Reach(private=current_caller().trusted, paths=opens_paths(http))
+    repair = reach if body.repair else None
     async with http.cancelled_on_disconnect():
-        async with aclosing(check_store(http.services.library, body.quick, body.repair)) as events:
+        async with aclosing(check_store(library, body.quick, repair)) as events:
             async for event in events:
                 if isinstance(event, Progress):
                     await answer.report(event)

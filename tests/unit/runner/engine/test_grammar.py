@@ -203,6 +203,20 @@ def test_a_grammar_is_compiled_once_while_it_is_remembered(grammars: Grammars) -
     assert accepted(grammars.matcher(first), '"first"') == '"first"'
 
 
+def test_a_grammar_that_another_key_has_used_is_compiled_again(
+    grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Grammar] = []
+    original = grammars._compile
+    monkeypatch.setattr(
+        grammars, "_compile", lambda *asked: (compiled.append(asked[0]), original(*asked))[1]
+    )
+    secret = schema({"const": "secret"})
+    for salt in ("a", "a", "b", None, "b", None):
+        assert accepted(grammars.matcher(secret, salt=salt), '"secret"') == '"secret"'
+    assert compiled == [secret] * 3
+
+
 def test_matchers_of_one_grammar_do_not_disturb_each_other(grammars: Grammars) -> None:
     grammar = Grammar("regex", "abc")
     one, other = grammars.matcher(grammar), grammars.matcher(grammar)

@@ -87,6 +87,6 @@ async def test_a_login_that_cannot_be_is_refused_before_anybody_is_asked(
 
 
 async def test_a_check_ends_with_the_totals(library: Library) -> None:
-    events = [event async for event in check_store(library, quick=False, repair=False)]
+    events = [event async for event in check_store(library, quick=False, repair=None)]
     assert isinstance(events[-1], FsckTotals)
     assert (events[-1].seen.models, events[-1].damage) == (1, [])

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from runner.engine.grammar import Grammars
 from runner.errors import InvalidRequest
 from runner.types import GenerateRequest, Grammar
 from runner.worker.grammar_compiler import GrammarCompiler
@@ -37,6 +39,20 @@ def test_the_vocabulary_is_prepared_with_the_first_good_grammar_and_once() -> No
     assert first > 0
     matchers.matcher(request("b"), EncodedPrompt([1], ""))
     assert tokenizer.asked == first
+
+
+def test_a_compiled_grammar_is_used_again_by_requests_of_one_salt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled = []
+    original = Grammars._compile
+    monkeypatch.setattr(
+        Grammars, "_compile", lambda *asked: (compiled.append(asked[1]), original(*asked))[1]
+    )
+    matchers = GrammarCompiler(FakeTokenizer())
+    for salt in ("a", "b", "a"):
+        matchers.matcher(replace(request("a"), cache_salt=salt), EncodedPrompt([1], ""))
+    assert len(compiled) == 2
 
 
 @pytest.mark.parametrize(("begun", "allowed"), [("", False), ("<t>", True)])

@@ -119,6 +119,28 @@ def test_numbers_end_with_an_error(library: ImageCache, monkeypatch: pytest.Monk
         library.read(LARGE)
 
 
+def test_a_picture_that_another_key_has_sent_is_one_that_nobody_has(
+    library: ImageCache, vision: Vision
+) -> None:
+    found = []
+    for salt in ("a", "b", "a"):
+        asked = GenerateRequest(
+            "x", messages=(Message("user", "", images=(SMALL,)),), cache_salt=salt
+        )
+        (image,) = images_of(asked)
+        library.read(image)
+        library.encode(image)
+        found.append(library.tokens(image))
+    assert (vision.reads, vision.encoded) == ([5, 5], [5, 5])
+    assert found[0] == found[2] != found[1], "nor does the prefix cache find it"
+
+
+def test_the_pictures_of_public_messages_are_everybodys() -> None:
+    message = Message("user", "", images=(SMALL,))
+    asked = GenerateRequest("x", messages=(message, message), public_messages=1, cache_salt="a")
+    assert [image.salt for image in images_of(asked)] == [None, "a"]
+
+
 def test_only_pictures_in_the_prompt_are_used(library: ImageCache) -> None:
     messages = (Message("user", "", images=(SMALL, LARGE)), Message("user", "", images=(SLICED,)))
     images = images_of(GenerateRequest("x", messages=messages))
