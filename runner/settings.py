@@ -216,7 +216,10 @@ class Settings:
         parse_size, 512 << 20, "maximum size of an uploaded file, such as 1GiB"
     )
     max_files_size: int = _setting(
-        parse_size, 8 << 30, "maximum total size of uploaded files; further uploads are rejected"
+        parse_size,
+        8 << 30,
+        "maximum total size of uploaded files; further uploads are rejected. Half of it for the "
+        "files of one key, and as much for its responses: the oldest ones go",
     )
     kv_cache_type: str = _setting(
         _choice(*_CACHE_TYPES),

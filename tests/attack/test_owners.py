@@ -289,3 +289,25 @@ def test_what_was_stored_before_there_were_owners_is_the_admins(
             assert seen(a) == set()
             assert a.get("/v1/files/file-old/content").status_code == 404
             assert boss.get("/v1/files/file-old/content").content == b"x"
+
+
+def test_a_key_that_stores_without_end_takes_from_itself_only(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(env={"HEARTH_MAX_FILES_SIZE": "200000"})
+    with daemon.client() as first, client_of(daemon, make_key(first, "boss", "admin")) as boss:
+        keys = [make_key(boss, name) for name in ("a", "b")]
+    with client_of(daemon, keys[0]) as a, client_of(daemon, keys[1]) as b:
+        input_file = upload(a, line("1", "x")).json()["id"]
+        mine, others = respond(a).json()["id"], respond(b).json()["id"]
+        many = [respond(a, input="x" * 3000).json()["id"] for _ in range(40)]
+        assert a.get(f"/v1/responses/{mine}").status_code == 404
+        assert a.get(f"/v1/responses/{many[-1]}").status_code == 200
+        assert b.get(f"/v1/responses/{others}").status_code == 200
+        while (last := upload(a, bytes(30_000))).status_code == 200:
+            pass
+        assert last.status_code == 413
+        free = 100_000 - sum(item["bytes"] for item in a.get("/v1/files").json()["data"])
+        assert upload(a, bytes(max(0, free))).status_code == 200
+        refused = create_batch(a, input_file)
+        assert refused.status_code == 413
+        assert "HEARTH_MAX_FILES_SIZE" in refused.json()["error"]["message"]
+        assert upload(b, bytes(30_000)).status_code == 200

@@ -38,10 +38,11 @@ _UNWRITABLE = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE,
 @dataclass(frozen=True, slots=True)
 class Tables:
     """statements make the tables where they are missing. added: columns that came later, as
-    {table: {column: definition}}."""
+    {table: {column: definition}}. indexes: statements that come after these."""
 
     statements: Sequence[str]
     added: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    indexes: Sequence[str] = ()
 
     def make(self, database: sqlite3.Connection) -> None:
         """Bring a file up to date."""
@@ -52,6 +53,8 @@ class Tables:
             for table, column, definition in self._missing(database):
                 database.execute(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
             database.commit()
+        for statement in self.indexes:
+            database.execute(statement)
 
     def _missing(self, database: sqlite3.Connection) -> list[tuple[str, str, str]]:
         """Table, column and definition of what has to be added."""

@@ -14,6 +14,7 @@ from runner.server.openai.answers import BatchList, BatchObject
 from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.batches.journal import Batch
 from runner.server.openai.batches.wire import WINDOW_S, BatchRequest, batch_object
+from runner.server.openai.files.file_store import full
 from runner.server.openai.files.handlers import (
     lifetime_s,
     unknown_file,
@@ -41,6 +42,9 @@ async def create_batch(http: HttpRequest, body: BatchRequest) -> BatchObject:
             f"the file has purpose={file.purpose!r}; upload it with purpose='batch'",
             param="input_file_id",
         )
+    max_bytes = http.services.settings.max_files_size
+    if not await asyncio.to_thread(batches.files.free_bytes, max_bytes, caller.id):
+        raise full(max_bytes)  # its results are files
     now = int(time.time())
     batch = Batch(
         id=new_id("batch").replace("-", "_"),

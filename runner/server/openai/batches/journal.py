@@ -20,6 +20,7 @@ from runner.server.openai.files.file_store import StoredFile, add_row
 
 Ending = Literal["completed", "expired", "cancelled"]
 KEEP_S = 30 * 86400.0
+MAX_ENDED = 10_000  # batches of one owner
 log = logging.getLogger("hearth.batches")
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 _STATEMENTS = (
@@ -161,7 +162,8 @@ class BatchJournal:
 
     def finish(self, batch: Batch, files: Sequence[StoredFile]) -> None:
         """Keep the end of a batch together with its files, whose bytes are in their places. Ended
-        batches older than KEEP_S go; files stay."""
+        batches older than KEEP_S go, and the oldest of an owner with more than MAX_ENDED; files
+        stay."""
         with self._database.opened() as database:
             now = self._database.now(database)
             for file in files:
@@ -175,6 +177,13 @@ class BatchJournal:
             )
             old = "NOT is_open AND stored_at < ?"
             database.execute(f"DELETE FROM batches WHERE {old}", (now - KEEP_S,))
+            surplus = (
+                "SELECT number FROM batches WHERE owner = ? AND NOT is_open "
+                "ORDER BY number DESC LIMIT -1 OFFSET ?"
+            )
+            database.execute(
+                f"DELETE FROM batches WHERE number IN ({surplus})", (batch.owner, MAX_ENDED)
+            )
 
 
 def _save(database: sqlite3.Connection, batch: Batch, now: float) -> None:

@@ -11,7 +11,9 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-TABLES = (
+from runner.server.openai.database import Tables
+
+_STATEMENTS = (
     "CREATE TABLE IF NOT EXISTS pictures (digest TEXT PRIMARY KEY, url TEXT NOT NULL)",
     """
 CREATE TABLE IF NOT EXISTS picture_holds (
@@ -19,6 +21,7 @@ CREATE TABLE IF NOT EXISTS picture_holds (
 ) WITHOUT ROWID
 """,
 )
+TABLES = Tables(_STATEMENTS, {"picture_holds": {"size_bytes": "INTEGER NOT NULL DEFAULT 0"}})
 TYPE = "input_image"
 _REFERENCE = "picture:"
 
@@ -32,7 +35,8 @@ def put(database: sqlite3.Connection, ident: str, items: Items) -> Items:
         url = part["image_url"]
         digest = hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
         database.execute("INSERT OR IGNORE INTO pictures VALUES (?, ?)", (digest, url))
-        database.execute("INSERT OR IGNORE INTO picture_holds VALUES (?, ?)", (ident, digest))
+        held = (ident, digest, len(url))
+        database.execute("INSERT OR IGNORE INTO picture_holds VALUES (?, ?, ?)", held)
         part["image_url"] = _REFERENCE + digest
     return kept
 
@@ -46,6 +50,15 @@ def fill(database: sqlite3.Connection, items: Items) -> Items:
         if row is not None:
             part["image_url"] = row[0]
     return items
+
+
+def size_bytes(database: sqlite3.Connection, owner: str) -> int:
+    """Of all pictures that the responses of an owner have."""
+    query = (
+        "SELECT COALESCE(SUM(size_bytes), 0) FROM (SELECT DISTINCT picture, size_bytes FROM "
+        "picture_holds WHERE response IN (SELECT id FROM responses WHERE owner = ?))"
+    )
+    return int(database.execute(query, (owner,)).fetchone()[0])
 
 
 def prune(database: sqlite3.Connection) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from runner.server.openai.responses import image_store
 log = logging.getLogger("hearth")
 
 KEEP_S = 30 * 86400.0
+MAX_RESPONSES = 20_000  # of one owner
 FILE_NAME = "responses.sqlite3"
 _TABLE = """
 CREATE TABLE IF NOT EXISTS responses (
@@ -34,7 +37,11 @@ CREATE TABLE IF NOT EXISTS response_events (
     id TEXT PRIMARY KEY, stored_at REAL NOT NULL, events BLOB NOT NULL
 )
 """
-_TABLES = Tables((_TABLE, _EVENTS_TABLE), {"responses": {"owner": "TEXT NOT NULL DEFAULT ''"}})
+_ADDED = {"owner": "TEXT NOT NULL DEFAULT ''", "size_bytes": "INTEGER NOT NULL DEFAULT 0"}
+_INDEX = (
+    "CREATE INDEX IF NOT EXISTS responses_of_owner ON responses (owner, stored_at, id, size_bytes)"
+)
+_TABLES = Tables((_TABLE, _EVENTS_TABLE), {"responses": _ADDED}, (_INDEX,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +58,35 @@ class StoredResponse:
 class ResponseStore:
     """The file; made with the first response."""
 
-    def __init__(self, path: Path, max_conversation_bytes: int = 1 << 40) -> None:
-        """max_conversation_bytes: of all conversations of one owner."""
-        tables = (_TABLES, Tables(image_store.TABLES), CONVERSATION_TABLES)
+    def __init__(self, path: Path, max_owner_bytes: int = 1 << 40) -> None:
+        """max_owner_bytes: of all responses of one owner, and of all its conversations."""
+        self._max_owner_bytes = max_owner_bytes
+        tables = (_TABLES, image_store.TABLES, CONVERSATION_TABLES)
         self._database = Database(path, tables, "the file of stored responses")
-        self.conversations = ConversationStore(self._database, max_conversation_bytes)
+        self.conversations = ConversationStore(self._database, max_owner_bytes)
 
     def save(self, stored: StoredResponse, events: bytes | None = None) -> None:
         """Keep a response, in place of an earlier state of it, with its events if there are any;
-        those older than KEEP_S go. Raises StorageFailed."""
+        those older than KEEP_S go, and the oldest of an owner that has more than one may. Raises
+        StorageFailed."""
         ident = stored.response["id"]
         with self._database.opened() as database:
             now = self._database.now(database)
             history = json.dumps(image_store.put(database, ident, stored.history))
-            row = (ident, now, json.dumps(stored.response), history, stored.input_from,
-                   stored.owner)  # fmt: skip
+            response, packed = json.dumps(stored.response), zlib.compress(events or b"")
+            row = (ident, now, response, history, stored.input_from, stored.owner,
+                   len(response) + len(history) + len(packed))  # fmt: skip
             database.execute(
                 "INSERT OR REPLACE INTO responses (id, stored_at, response, history, input_from, "
-                "owner) VALUES (?, ?, ?, ?, ?, ?)",
+                "owner, size_bytes) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
-            if database.execute(
-                "DELETE FROM responses WHERE stored_at < ?", (now - KEEP_S,)
-            ).rowcount:
-                image_store.prune(database)
             if events is not None:
-                kept = (ident, now, zlib.compress(events))
+                kept = (ident, now, packed)
                 database.execute("INSERT OR REPLACE INTO response_events VALUES (?, ?, ?)", kept)
-            database.execute("DELETE FROM response_events WHERE stored_at < ?", (now - KEEP_S,))
+            old = database.execute("SELECT id FROM responses WHERE stored_at < ?", (now - KEEP_S,))
+            _forget(database, [each for (each,) in old])
+            self._make_room(database, stored.owner, ident)
         self.add_to_conversation(stored)
 
     def add_to_conversation(self, stored: StoredResponse) -> None:
@@ -129,7 +137,29 @@ class ResponseStore:
         if not self._database.exists:
             return False
         with self._database.opened() as database:
-            database.execute("DELETE FROM response_events WHERE id = ?", (ident,))
-            deleted = database.execute("DELETE FROM responses WHERE id = ?", (ident,)).rowcount > 0
-            image_store.prune(database)
-        return deleted
+            return _forget(database, [ident])
+
+    def _make_room(self, database: sqlite3.Connection, owner: str, newest: str) -> None:
+        """The owner's oldest responses go, until it has no more than one owner may."""
+        query = "SELECT COALESCE(SUM(size_bytes), 0), COUNT(*) FROM responses WHERE owner = ?"
+        size_bytes, count = database.execute(query, (owner,)).fetchone()
+        query = "SELECT id, size_bytes FROM responses WHERE owner = ? ORDER BY stored_at LIMIT 1"
+        while (
+            size_bytes + image_store.size_bytes(database, owner) > self._max_owner_bytes
+            or count > MAX_RESPONSES
+        ):
+            oldest, oldest_bytes = database.execute(query, (owner,)).fetchone()
+            if oldest == newest:
+                return
+            _forget(database, [oldest])
+            size_bytes, count = size_bytes - oldest_bytes, count - 1
+
+
+def _forget(database: sqlite3.Connection, idents: Sequence[str]) -> bool:
+    """Whether there was one of these responses."""
+    given = [(ident,) for ident in idents]
+    database.executemany("DELETE FROM response_events WHERE id = ?", given)
+    deleted = database.executemany("DELETE FROM responses WHERE id = ?", given).rowcount > 0
+    if deleted:
+        image_store.prune(database)
+    return deleted

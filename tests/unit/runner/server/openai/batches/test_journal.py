@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.errors import Conflict
+from runner.server.openai.batches import journal
 from runner.server.openai.batches.input_file import InputLine
 from runner.server.openai.batches.journal import TABLES, Batch, BatchJournal, LineResult
 from runner.server.openai.batches.results import LineResponse, finish, result_of
@@ -157,3 +158,16 @@ def test_a_batch_whose_row_is_damaged_is_left_out(place: Place) -> None:
     assert [batch.id for batch in place.journal.page(None, 9)[0]] == ["batch_1"]
     assert place.journal.open_batches() == [place.batch]
     place.end("cancelled")
+
+
+def test_the_oldest_ended_batches_of_an_owner_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MAX_ENDED", 2)
+    place = Place(tmp_path)
+    for owner in ("a", "b"):
+        for number in range(4):
+            ended = replace(place.batch, id=f"{owner}{number}", owner=owner, status="completed")
+            place.journal.finish(ended, [])
+    ids = [batch.id for batch in place.journal.page(None, 100)[0]]
+    assert ids == ["b3", "b2", "a3", "a2", "batch_1"]
