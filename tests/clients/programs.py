@@ -58,6 +58,7 @@ CLIENTS = (
     _node("ai_sdk"),
     _python(".venv-clients-openai3", "langchain_openai"),
     _python(".venv-clients-openai3", "langchain_ollama"),
+    _python(".venv-clients-openai3", "llm_ollama", leaves_early=False),
     _python(".venv-clients-openai3", "pydantic_ai"),
     _python(".venv-clients-openai2", "litellm"),
     _python(".venv-clients-openai2", "instructor", leaves_early=False),

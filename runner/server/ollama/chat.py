@@ -13,6 +13,7 @@ from runner.server.generation import prepare
 from runner.server.http_request import HttpRequest
 from runner.server.images import images_of, join_parts, without_placeholders
 from runner.server.ollama.answers import OllamaChatResponse, OllamaGenerateResponse
+from runner.server.ollama.image_places import placed
 from runner.server.ollama.renderer import OllamaRenderer, Wording, load_or_unload, whole_answer
 from runner.server.ollama.wire import (
     OllamaChatMessage,
@@ -48,7 +49,7 @@ async def generate(http: HttpRequest, body: OllamaGenerateRequest) -> OllamaGene
         answer = await load_or_unload(http, body, {"response": ""})
         return answer
     given = await in_steps(images_of, body.images or (), "images")
-    content, images = join_parts([*given, body.prompt or ""])
+    content, images = join_parts(placed(given, body.prompt or ""))
     request = body.generate_request(Message("user", content, images=images))
     answer = await _answer(http, body, request, _word_generate)
     return answer
@@ -70,17 +71,22 @@ async def _answer(
 
 
 def _messages(given: Sequence[OllamaChatMessage]) -> tuple[Message, ...]:
-    return tuple(_message(item, index) for index, item in enumerate(given))
+    before = itertools.accumulate((len(item.images or ()) for item in given), initial=0)
+    return tuple(
+        _message(item, index, first)
+        for index, (item, first) in enumerate(zip(given, before, strict=False))
+    )
 
 
-def _message(item: OllamaChatMessage, index: int) -> Message:
+def _message(item: OllamaChatMessage, index: int, first: int) -> Message:
+    """first: the number of its first image in the conversation."""
     calls = tuple(
         ToolCall(call.id or f"call_{number}", call.function.name,
                  json.dumps(call.function.arguments or {}, ensure_ascii=False))
         for number, call in enumerate(item.tool_calls or ())
     )  # fmt: skip
     given = images_of(item.images or (), f"messages.{index}.images")
-    content, images = join_parts([*given, item.content or ""])
+    content, images = join_parts(placed(given, item.content or "", first))
     return Message(
         role=item.role.lower() or "user",
         content=content,
