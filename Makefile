@@ -126,6 +126,13 @@ $(CLIENTS_NODE)/node_modules/.package-lock.json: $(CLIENTS_NODE)/package-lock.js
 	npm ci --no-audit --no-fund --prefix $(CLIENTS_NODE)
 	@touch $@
 
+# llama-server's own pytest suite, out of the source archive of the pinned llama-cpp-python, against
+# a daemon: 40 minutes; LLAMA_SERVER=PATH runs it against that program as well, as the control.
+SUITE_ARGS ?=
+.PHONY: llama-server-suite
+llama-server-suite: dev
+	$(PYTHON_BIN)/python -m tests.conformance.llama_server $(SUITE_ARGS)
+
 # The daemon's page and hostile pages in a real browser, 20 s.
 .PHONY: browser
 browser: dev

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from registry.formats.gguf.header import TensorInfo
 from registry.formats.gguf.merge import SplitPart, read_part
-from registry.formats.gguf.types import TENSOR_NUMBERS
-from tests.gguf_files import Value, encode, string, u32
+from registry.formats.gguf.types import TENSOR_NUMBERS, UINT16
+from tests.gguf_files import Value, encode, string
 
 
 def parts_of(path: Path, count: int, stem: str) -> dict[str, bytes]:
@@ -18,7 +18,7 @@ def parts_of(path: Path, count: int, stem: str) -> dict[str, bytes]:
     size = -(-len(whole.tensors) // count)
     parts = {}
     for number in range(count):
-        keys = {"split.no": u32(number), "split.count": u32(count)}
+        keys = {"split.no": Value(UINT16, number), "split.count": Value(UINT16, count)}
         keys["split.tensors.count"] = Value(5, len(whole.tensors))
         entries = b"".join(whole.entries.values()) if number == 0 else b""
         tensors = whole.tensors[number * size : (number + 1) * size]
