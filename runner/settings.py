@@ -64,6 +64,10 @@ def parse_address(text: str) -> Address:
     return Address(parts.hostname or "127.0.0.1", port, scheme)
 
 
+def _addresses(text: str) -> tuple[Address, ...]:
+    return tuple(parse_address(word) for word in _words(text))
+
+
 _DURATION = re.compile(r"(?<!\d)(\d++(?:\.\d++)?+)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -177,9 +181,20 @@ class Settings:
         "address that the daemon listens on",
         "OLLAMA_HOST",
     )
+    listen: tuple[Address, ...] = _setting(
+        _addresses,
+        (),
+        "further addresses that the daemon listens on, comma-separated, such as [::1]:4327",
+    )
     home: Path | None = _setting(_path, None, "folder for all of hearth's files")
     models: Path | None = _setting(
         _path, None, "folder in which models are stored", "OLLAMA_MODELS"
+    )
+    default_model: str | None = _setting(
+        str.strip,
+        None,
+        "model of requests to /v1 and to llama-server's paths that name none, or one that is not "
+        "installed",
     )
     keep_alive: float | None = _setting(
         parse_duration,
@@ -204,6 +219,12 @@ class Settings:
         None,
         "maximum number of loaded models, shared weights once; 0: as many as fit in memory",
         "OLLAMA_MAX_LOADED_MODELS",
+    )
+    context_shift: bool = _setting(
+        _flag,
+        False,
+        "1: answers of llama-server's paths continue when the context is full, by dropping its "
+        "oldest tokens",
     )
     max_queue: int = _setting(_count, 512, "maximum number of waiting requests", "OLLAMA_MAX_QUEUE")
     rate_limit: int | None = _setting(

@@ -223,6 +223,7 @@ class GenerateRequest:
     logprobs: int | None = None  # alternatives for each token; None: off
     prompt_logprobs: int | None = None  # the same of the prompt
     return_tokens: bool = False  # the last delta has all tokens, without the end token
+    stream_tokens: bool = False  # each delta has the tokens that it stands for
     return_progress: bool = False  # deltas before the first text say how much is computed
     answer_prefixes: tuple[str, ...] = ()  # a prompt that ends with one has begun the answer so
     kept_special_tokens: tuple[str, ...] = ()  # control tokens that stay in the text
@@ -271,6 +272,8 @@ class Usage:
     queue_s: float
     prefill_s: float
     decode_s: float
+    drafted_tokens: int = 0  # proposed before they were computed
+    confirmed_tokens: int = 0  # of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +319,8 @@ class Delta:
     character is incomplete. The last delta of a request carries finish. prompt: tokens of the
     prompt, where the request asks for their log-probabilities; all of them before the first of
     the answer. progress: of the prompt, where the request asks for it; such a delta has no text.
-    dropped: with the first delta, where the prompt was too long."""
+    dropped: with the first delta, where the prompt was too long. tokens: where the request asks
+    for them, an end token too."""
 
     text: str
     token_count: int = 0
@@ -325,6 +329,7 @@ class Delta:
     prompt: tuple[PromptToken, ...] = ()
     progress: PromptProgress | None = None
     dropped: Dropped | None = None
+    tokens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

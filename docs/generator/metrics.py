@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from docs.generator.markdown import cell, code, table
+from runner.server.llamacpp.metrics import LlamaServerMetrics
 from runner.server.metrics import WORKER_METRICS, Metrics
 
 _INTRO = """\
@@ -18,7 +19,8 @@ and meaning, so that its dashboards work; the rest begins with `hearth:`. Reques
 they end, and the state of the workers is read when somebody asks, so metrics cost nothing per
 token. The label is `model_name`, and for `vllm:request_success_total` also `finished_reason`:
 `stop`, `length` or `abort`. `hearth:models_loaded` and `hearth:uptime_seconds` have no label.
-What is about a worker has the name of the first of the models that share it.
+What is about a worker has the name of the first of the models that share it. What begins with
+`llamacpp:` has the names of llama-server: sums over all models, without labels.
 """
 
 
@@ -37,8 +39,19 @@ def _families() -> Iterator[Metric]:
     for metric in WORKER_METRICS:
         metric.collector(now)
     yield from now.collect()
+    yield from llama_server_metrics()
     yield Metric("hearth:models_loaded", "Loaded models", "gauge")
     yield Metric("hearth:uptime_seconds", "Uptime of the daemon", "gauge")
+
+
+def llama_server_metrics() -> Iterator[Metric]:
+    """Those that are written by hand."""
+    lines = LlamaServerMetrics().text(()).decode().splitlines()
+    for about, kind in zip(lines[::3], lines[1::3], strict=False):
+        _, _, name, text = about.split(" ", 3)
+        plain = kind.rsplit(" ", 1)[1]
+        counted = plain == "counter" and name.endswith("_total")
+        yield Metric(name.removesuffix("_total"), text, "counter" if counted else "gauge")
 
 
 def _name(family: Metric) -> str:

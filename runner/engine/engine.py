@@ -250,7 +250,7 @@ class Engine:
     def _generate(self, output: StepOutput) -> None:
         began_s = self._clock()
         step = self.scheduler.schedule()
-        self._count_started(step)
+        self._count_started(step, output)
         self._report_failed(output)
         if not step.rows:
             return
@@ -277,13 +277,15 @@ class Engine:
         except RowFault as fault:
             return fault.sampled, fault
 
-    def _count_started(self, step: ScheduledStep) -> None:
+    def _count_started(self, step: ScheduledStep, output: StepOutput) -> None:
         for running, _ in step.chunks:
             sequence = running.sequence
             if sequence.timing.started_s is None:
-                sequence.timing.started_s = self._clock()
+                sequence.timing.started_s = now_s = self._clock()
                 self.counters.prompt_tokens += sequence.prompt_length
                 self.counters.cached_tokens += sequence.cached or 0
+                if (progress := sequence.progress(sequence.cached or 0, now_s)) is not None:
+                    output.deltas.append((sequence.id, Delta("", progress=progress)))
 
     def _postprocess(
         self, step: ScheduledStep, sampled: Tokens[SampledToken], now_s: float, output: StepOutput
@@ -344,6 +346,8 @@ class Engine:
             start = end
             while end < len(sampled) and sampled[end].sequence == running.slot:
                 end += 1
+            running.sequence.drafted += len(running.row.draft)
+            running.sequence.confirmed += end - start - 1
             self.scheduler.confirm(running, end - start - 1)
             for at in range(start, end):
                 self.counters.completion_tokens += 1
@@ -366,6 +370,8 @@ class Engine:
             delta = sequence.push(sampled, now_s)
             if sequence.watch is not None:
                 running.row.mask = sequence.matcher
+            if sequence.stream_tokens:
+                delta = replace(delta, tokens=(sampled.token,))
         except Exception as error:
             if not isinstance(error, HearthError):
                 log.exception("request %s failed", sequence.id)

@@ -78,7 +78,9 @@ class Sequence:
         "cached",
         "charged",
         "client",
+        "confirmed",
         "detokenizer",
+        "drafted",
         "held_by",
         "held_until",
         "hidden",
@@ -102,6 +104,7 @@ class Sequence:
         "sampler",
         "shift",
         "stops",
+        "stream_tokens",
         "timing",
         "tokens",
         "turn_ends",
@@ -126,6 +129,7 @@ class Sequence:
         self.salt = request.cache_salt
         self.public = request.public_tokens
         self.return_tokens = request.return_tokens
+        self.stream_tokens = request.stream_tokens
         self.return_progress = request.return_progress
         self.max_tokens = request.max_tokens
         self.arrival = arrival
@@ -140,6 +144,7 @@ class Sequence:
         self.charged = 0  # so many first tokens were counted for the client
         self.queued_step = 0  # since when it waits
         self.turn_ends = 0  # it goes before all others until it has so many tokens; 0: it does not
+        self.drafted = self.confirmed = 0  # tokens proposed for the answer, and those of them right
         self.cached: int | None = None  # prompt tokens that the first admission found computed
         self.sampler: Sampler | None = None  # made at the first admission
         self.last = [0]  # the last token, which the next decode row computes
@@ -332,6 +337,8 @@ class Sequence:
             queue_s=started_s - timing.arrived_s,
             prefill_s=first_s - started_s,
             decode_s=now_s - first_s,
+            drafted_tokens=self.drafted,
+            confirmed_tokens=self.confirmed,
         )
 
 

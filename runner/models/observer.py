@@ -12,6 +12,9 @@ class Observer:
     def finished(self, model: str, finish: Finish) -> None:
         """A sequence has ended by itself."""
 
+    def embedded(self, tokens: int) -> None:
+        """Inputs of so many tokens were embedded."""
+
     def aborted(self, model: str) -> None:
         """A sequence was cancelled by its client."""
 

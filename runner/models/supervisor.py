@@ -157,6 +157,7 @@ class WorkerHandle:
         given = [text_to_json(one) if isinstance(one, str) else one for one in inputs]
         reply = await self.call("embed", inputs=given, truncate=truncate, **shares)
         vectors = tuple(tuple(map(float, vector)) for vector in reply["vectors"])
+        self.observer.embedded(int(reply["prompt_tokens"]))
         return Embeddings(vectors, int(reply["prompt_tokens"]))
 
     async def rank(
@@ -191,9 +192,10 @@ class WorkerHandle:
         reply = await self.call("tokenize", text=text_to_json(text), add_special=add_special)
         return list(reply["tokens"])
 
-    async def detokenize(self, tokens: Sequence[int]) -> str:
-        """The text of token ids. Raises what the worker reports."""
-        return str((await self.call("detokenize", tokens=list(tokens)))["text"])
+    async def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """The text of token ids; special: control tokens by their names, else they have none.
+        Raises what the worker reports."""
+        return str((await self.call("detokenize", tokens=list(tokens), special=special))["text"])
 
     async def pieces(self, tokens: Sequence[int]) -> list[str]:
         """The text of each token by itself. Raises what the worker reports."""

@@ -25,7 +25,17 @@ from runner.server.caller import current_caller
 from runner.server.freed_memory import return_small_blocks
 from runner.server.guard import Guard
 from runner.server.keys import KeyRing
-from runner.server.llamacpp import apply_template, infill, rerank, tokenize
+from runner.server.llamacpp import (
+    adapters,
+    apply_template,
+    completion,
+    embedding,
+    infill,
+    props,
+    rerank,
+    tokenize,
+)
+from runner.server.llamacpp import models as llamacpp_models
 from runner.server.metrics import Metrics
 from runner.server.ollama import account, blobs, create, embed, login, transfers
 from runner.server.ollama import chat as ollama_chat
@@ -62,7 +72,9 @@ from runner.settings import Address, Settings
 log = logging.getLogger("hearth")
 
 _SERVED = (
-    *routes_of(health, key_routes, apply_template, tokenize, infill, rerank, perplexity),
+    *routes_of(health, key_routes, perplexity),
+    *routes_of(apply_template, tokenize, completion, infill, rerank, embedding),
+    *routes_of(props, llamacpp_models, adapters),
     *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),
     *routes_of(files, uploads, batches, messages, models),
     *routes_of(transcriptions, speech),

@@ -46,7 +46,6 @@ from runner.server.sockets import (
     QUEUE,
     ListenError,
     PortTaken,
-    is_loopback,
     listen,
     raise_file_limit,
 )
@@ -76,13 +75,17 @@ def main() -> int:
         tls = tls_context(settings)
         _close_folders(settings)
         keys = KeyRing(settings.data_dir / FILE_NAME)
-        sock, address = listen(settings.address, settings.insecure_public or bool(keys))
+        is_guarded = settings.insecure_public or bool(keys)
+        sock, address = listen(settings.address, is_guarded)
+        sockets = [sock, *_listen_elsewhere(settings, sock, is_guarded)]
     except HearthError as error:
         return _give_up(error.message, EXIT_FAULT)
     except ListenError as error:
         taken = isinstance(error, PortTaken)
         return _give_up(str(error), EXIT_PORT_TAKEN if taken else EXIT_FAULT)
-    with sock:
+    with contextlib.ExitStack() as opened:
+        for each in sockets:
+            opened.enter_context(each)
         version = importlib.metadata.version("hearth")
         try:
             library = Library.open(settings, version)
@@ -94,7 +97,22 @@ def main() -> int:
             )
         services = build_services(settings, address, keys, library)
         with _state_file(services):
-            return _serve(services, sock, tls)
+            return _serve(services, sockets, tls)
+
+
+def _listen_elsewhere(
+    settings: Settings, first: socket.socket, is_guarded: bool
+) -> list[socket.socket]:
+    """The sockets of the further addresses. Raises ListenError; then first is closed too."""
+    found = [first]
+    try:
+        for address in settings.listen:
+            found.append(listen(address, is_guarded)[0])
+    except ListenError:
+        for each in found:
+            each.close()
+        raise
+    return found[1:]
 
 
 def _close_folders(settings: Settings) -> None:
@@ -118,7 +136,7 @@ def _give_up(message: str, code: int) -> int:
     return code
 
 
-def _serve(services: Services, sock: socket.socket, tls: ssl.SSLContext | None) -> int:
+def _serve(services: Services, sockets: list[socket.socket], tls: ssl.SSLContext | None) -> int:
     settings = services.settings
     drain_s = settings.drain_timeout
     table = ConnectionTable(
@@ -128,7 +146,7 @@ def _serve(services: Services, sock: socket.socket, tls: ssl.SSLContext | None) 
         ),
     )
     config = uvicorn.Config(
-        create_app(services, public=not is_loopback(services.address.host)),
+        create_app(services, public=services.is_public),
         http=_protocol(table, tls),  # type: ignore[arg-type]
         backlog=ACCEPTS_AT_ONCE,  # asyncio accepts so many before it counts them
         access_log=False,
@@ -142,7 +160,7 @@ def _serve(services: Services, sock: socket.socket, tls: ssl.SSLContext | None) 
         h11_max_incomplete_event_size=2 * MAX_HEAD_BYTES,  # connections.py has the limit
     )
     server = DaemonServer(config, services, table)
-    server.run(sockets=[sock])
+    server.run(sockets=sockets)
     return server.exit_code
 
 
@@ -178,6 +196,8 @@ class DaemonServer(uvicorn.Server):
         await super().startup(sockets)
         for sock in sockets or ():
             sock.listen(QUEUE)
+        for address in self._services.settings.listen:
+            log.info("it answers at %s too", address.url)
         self.exit_code = 0
         gc.collect()
         gc.freeze()  # a full collection took 35 ms, each time, for what lasts as long as the daemon

@@ -29,6 +29,20 @@ class OpenAIError(TypedDict):
     error: OpenAIErrorBody
 
 
+class LlamaServerErrorBody(TypedDict):
+    """error of llama-server's errors. code: the HTTP status."""
+
+    code: int
+    message: str
+    type: str
+
+
+class LlamaServerError(TypedDict):
+    """An error of llama-server's paths."""
+
+    error: LlamaServerErrorBody
+
+
 class AnthropicErrorBody(TypedDict):
     """error of Anthropic's errors."""
 

@@ -15,7 +15,12 @@ from pydantic_core import to_json
 
 from runner import errors as runner
 from runner.leaf_errors import as_hearth_error
-from runner.server.error_bodies import AnthropicErrorBody, OllamaError, OpenAIErrorBody
+from runner.server.error_bodies import (
+    AnthropicErrorBody,
+    LlamaServerErrorBody,
+    OllamaError,
+    OpenAIErrorBody,
+)
 
 log = logging.getLogger("hearth.http")
 
@@ -42,6 +47,20 @@ _OPENAI_TYPES = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
+_LLAMA_SERVER_TYPES = {
+    **_OPENAI_TYPES,
+    501: "not_supported_error",
+    503: "unavailable_error",
+}
+_LLAMA_SERVER_NAMES = {"prompt_tokens": "n_prompt_tokens", "context_length": "n_ctx"}
+_LLAMA_SERVER_PATHS = frozenset(
+    (
+        *("/completion", "/completions", "/infill", "/chat/completions", "/responses", "/predict"),
+        *("/chat/completions/input_tokens", "/responses/input_tokens", "/embedding", "/embeddings"),
+        *("/rerank", "/reranking", "/score", "/tokenize", "/detokenize", "/apply-template"),
+        *("/props", "/slots", "/models", "/models/load", "/models/unload", "/lora-adapters"),
+    )
+)
 _ANTHROPIC_TYPES = {**_OPENAI_TYPES, 413: "request_too_large", 504: "timeout_error"}
 
 
@@ -150,10 +169,29 @@ class AnthropicErrors(ErrorSurface):
         return to_json({"type": "error", "error": {**failure.details, **error}})
 
 
+class LlamaServerErrors(ErrorSurface):
+    """{"error": {"code", "message", "type"}}, where the code is the status."""
+
+    framing = b"data: %s\n\n"
+
+    def body(self, failure: HttpFailure) -> bytes:
+        error = LlamaServerErrorBody(
+            code=failure.status,
+            message=failure.message,
+            type="exceed_context_size_error"
+            if failure.code == runner.ContextOverflow.code
+            else _type(_LLAMA_SERVER_TYPES, failure.status, "server_error"),
+        )
+        extras = {_LLAMA_SERVER_NAMES.get(k, k): value for k, value in failure.details.items()}
+        return to_json({"error": {**extras, **error}})
+
+
 def surface_of(path: str) -> ErrorSurface:
     """The surface that a path belongs to."""
-    if path.startswith("/v1/messages"):
+    if path.startswith(("/v1/messages", "/messages")):
         return AnthropicErrors()
+    if path in _LLAMA_SERVER_PATHS or path.startswith("/slots/"):
+        return LlamaServerErrors()
     return OpenAIErrors() if path.startswith("/v1") else OllamaErrors()
 
 

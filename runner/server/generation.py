@@ -28,6 +28,7 @@ from runner.server.answer_grammar import (
     reasoning_tags,
 )
 from runner.server.caller import current_caller
+from runner.server.http_request import HttpRequest
 from runner.server.images import require_vision, without_placeholders
 from runner.server.leases import (
     allowed_priority,
@@ -116,6 +117,17 @@ async def prepare(
         sequences = _sequences(lease, requests, n)
         await take_turn()
         yield Generation(lease, sequences)
+
+
+async def count_tokens(http: HttpRequest, request: GenerateRequest) -> int:
+    """How many tokens the prompt of a request has; the client is waited for. Raises as prepare."""
+    services, messages = http.services, request.messages or ()
+    await require_vision(services.library, request.model, messages, request.options)
+    async with (
+        http.cancelled_on_disconnect(),
+        services.models.lease(request.model, request.options, request.keep_alive_s) as lease,
+    ):
+        return await lease.worker.count(complete_prompt(lease, request))
 
 
 def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from modelfile.check import OLLAMA_LEVEL
 from runner.server.answers import StatusResponse, VersionResponse
 from runner.server.http_request import HttpRequest
@@ -56,4 +58,5 @@ async def metrics(http: HttpRequest) -> None:
     """All metrics. A worker that does not tell its state in time is left out."""
     services = http.services
     text = await services.metrics.text(services.models.present, services.uptime_s)
-    await http.reply_bytes(text, CONTENT_TYPE)
+    started_s = int(time.time() - services.uptime_s)
+    await http.reply_bytes(text, CONTENT_TYPE, headers={"process-start-time-unix": str(started_s)})

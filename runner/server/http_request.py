@@ -19,7 +19,13 @@ from starlette.types import Receive, Scope, Send
 
 from runner.server.body_budget import BodyMemory
 from runner.server.body_pace import MAX_BODY_S, MAX_UPLOAD_S, BodyPace
-from runner.server.request_body import BodyReader, WireT, parse_body, parse_large
+from runner.server.request_body import (
+    BodyReader,
+    Completion,
+    WireT,
+    parse_body,
+    parse_large,
+)
 from runner.server.services import Services
 from runner.turns import LARGE_BYTES
 
@@ -92,12 +98,13 @@ class HttpRequest:
             reader.add(chunk)
         return reader.body
 
-    async def read(self, model: type[WireT]) -> WireT:
-        """The JSON body as model. Raises InvalidRequest, Unsupported naming the field."""
+    async def read(self, model: type[WireT], complete: Completion | None = None) -> WireT:
+        """The JSON body as model; complete adds what it leaves out. Raises InvalidRequest,
+        Unsupported naming the field."""
         body = await self.body()
         if self._memory is None or len(body) <= LARGE_BYTES:
-            return parse_body(body, model)
-        return await parse_large(body, self._memory, model)
+            return parse_body(body, model, complete)
+        return await parse_large(body, self._memory, model, complete)
 
     def hold(self, size_bytes: int) -> None:
         """Have memory for a body that the handler reads itself. Raises HttpError 503."""

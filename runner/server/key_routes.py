@@ -11,7 +11,6 @@ from runner.server.http_request import HttpRequest
 from runner.server.keys import ApiKey, Scope
 from runner.server.request_body import WireModel
 from runner.server.routes import route
-from runner.server.sockets import is_loopback
 
 
 class KeyRequest(WireModel):
@@ -41,8 +40,7 @@ async def remove_key(http: HttpRequest) -> RemovedKey:
     has in the making ends: batches and responses in the background are cancelled."""
     services, name = http.services, http.parameter("name")
     owners = [key.id for key in services.keys.keys if key.name == name]
-    is_public = not is_loopback(services.address.host)
-    keep_one = is_public and not services.settings.insecure_public
+    keep_one = services.is_public and not services.settings.insecure_public
     await asyncio.to_thread(services.keys.remove, name, keep_one=keep_one)
     for owner in owners:
         await services.batches.cancel_of(owner)

@@ -20,6 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 from runner.errors import HearthError
 from runner.models.observer import Observer
 from runner.models.resident import Load
+from runner.server.llamacpp.metrics import LlamaServerMetrics
 from runner.types import Finish, Usage, WorkerStats
 
 __all__ = ["CONTENT_TYPE", "WORKER_METRICS", "Metrics", "RequestMetric", "WorkerMetric"]
@@ -150,9 +151,11 @@ class Metrics(Observer):
         self._load_s = self._histogram("hearth:model_load_seconds", _SECONDS)
         self._evictions = self._counter("hearth:model_evictions", "Models evicted to free memory")
         self._crashes = self._counter("hearth:worker_crashes", "Workers that crashed")
+        self._llama_server = LlamaServerMetrics()
 
     def finished(self, model: str, finish: Finish) -> None:
         self._success.labels(model, finish.reason).inc()
+        self._llama_server.finished(finish.usage)
         for metric, collector in self._of_requests:
             value = metric.value(finish.usage)
             if value is None:
@@ -161,6 +164,9 @@ class Metrics(Observer):
                 collector.labels(model).observe(value)
             else:
                 collector.labels(model).inc(value)
+
+    def embedded(self, tokens: int) -> None:
+        self._llama_server.embedded(tokens)
 
     def aborted(self, model: str) -> None:
         self._success.labels(model, "abort").inc()
@@ -190,7 +196,11 @@ class Metrics(Observer):
                 if stats is not None:
                     labelled = collector.labels(load.first_name)
                     labelled.inc(metric.value(stats))
-        return generate_latest(self.registry) + generate_latest(now)
+        told = zip((load.worker.pid for load in loads), states, strict=True)
+        known = [(pid, stats) for pid, stats in told if stats is not None]
+        return b"".join(
+            (generate_latest(self.registry), generate_latest(now), self._llama_server.text(known))
+        )
 
     def _collector(self, metric: RequestMetric) -> Counter | Histogram:
         if metric.buckets:

@@ -5,6 +5,7 @@ Knows no connection and no surface.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -26,6 +27,9 @@ _PROSE_SHARE = 16  # of the bytes of a text at least every 16th is a space, a si
 _WITH_IMAGES = frozenset(
     (
         *("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
+        *("/chat/completions", "/responses", "/messages", "/messages/count_tokens"),
+        *("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"),
+        *("/v1/responses/input_tokens", "/responses/input_tokens"),
         *("/api/chat", "/api/generate", "/tokenize", "/apply-template"),
     )
 )
@@ -50,6 +54,7 @@ _SHOWN_ITEMS = 30
 _SHOWN_DEPTH = 2
 
 WireT = TypeVar("WireT", bound="WireModel")
+Completion = Callable[[dict[str, Any]], None]  # adds to the JSON of a body what it leaves out
 
 
 def _fail_fast(schema: Any) -> None:
@@ -85,9 +90,11 @@ class WireModel(BaseModel):
         InvalidRequest for those that do not go together."""
 
 
-def parse_body(body: bytes | bytearray, model: type[WireT]) -> WireT:
+def parse_body(
+    body: bytes | bytearray, model: type[WireT], complete: Completion | None = None
+) -> WireT:
     """The JSON in body as model. Raises InvalidRequest, Unsupported naming the field."""
-    return validate(parse_object(body), model)
+    return validate(parse_object(body), model, complete)
 
 
 def parse_object(body: bytes | bytearray) -> dict[str, Any]:
@@ -103,9 +110,13 @@ def parse_object(body: bytes | bytearray) -> dict[str, Any]:
     return value
 
 
-def validate(value: dict[str, Any], model: type[WireT]) -> WireT:
+def validate(
+    value: dict[str, Any], model: type[WireT], complete: Completion | None = None
+) -> WireT:
     """value as model. Raises InvalidRequest, Unsupported naming the field."""
     refuse_fields(value, model.refused, own=model.model_fields)
+    if complete is not None and "model" in model.model_fields:
+        complete(value)
     try:
         parsed = model.model_validate(value)
     except ValidationError as error:
@@ -114,7 +125,12 @@ def validate(value: dict[str, Any], model: type[WireT]) -> WireT:
     return parsed
 
 
-async def parse_large(body: bytearray, memory: BodyMemory, model: type[WireT]) -> WireT:
+async def parse_large(
+    body: bytearray,
+    memory: BodyMemory,
+    model: type[WireT],
+    complete: Completion | None = None,
+) -> WireT:
     """A large body as model, in turns; body is empty afterwards. Raises as parse_body, and
     HttpError 503."""
     mark_large()
@@ -126,7 +142,7 @@ async def parse_large(body: bytearray, memory: BodyMemory, model: type[WireT]) -
     value = parse_object(data)
     del data
     await take_turn()
-    return validate(value, model)
+    return validate(value, model, complete)
 
 
 async def parse_message(data: bytes, path: str, memory: BodyMemory, model: type[WireT]) -> WireT:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType, NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runner.server.access import Needed, check_access
 from runner.server.caller import set_caller
+from runner.server.default_model import complete_model
 from runner.server.errors import HttpError, failure_of, surface_of
 from runner.server.http_request import ClientDisconnected, HttpRequest
 from runner.server.request_body import WireModel
@@ -44,7 +46,8 @@ class RouteSpec:
         if self.takes is None or isinstance(self.takes, str):
             answer = await self.handler(http)
         else:
-            body = await http.read(self.takes)
+            complete = partial(complete_model, http.services, self.path)
+            body = await http.read(self.takes, complete)
             record = current_record()
             if record is not None:
                 record.model = getattr(body, "model_name", None) or getattr(body, "model", None)

@@ -18,6 +18,7 @@ from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.uploads.upload_store import UploadStore
 from runner.server.rate_limits import RateLimiter
+from runner.server.sockets import is_loopback
 from runner.settings import Address, Settings
 
 
@@ -51,6 +52,12 @@ class Services:
     owner_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     pid: int = field(default_factory=os.getpid)
     started_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether other machines can reach the daemon at one of its addresses."""
+        hosts = (self.address.host, *(address.host for address in self.settings.listen))
+        return not all(map(is_loopback, hosts))
 
     @property
     def uptime_s(self) -> float:

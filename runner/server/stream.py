@@ -135,6 +135,7 @@ class GeneratedSequence:
     token_counts: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt: list[PromptToken] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
     finish: Finish | None = None
     dropped: Dropped | None = None
 
@@ -155,6 +156,7 @@ async def collect(generation: DeltaStream, count: int) -> list[GeneratedSequence
                 answer.token_counts.append(delta.token_count)
                 answer.logprobs.extend(delta.logprobs)
                 answer.prompt.extend(delta.prompt)
+                answer.tokens.extend(delta.tokens)
                 answer.finish = delta.finish or answer.finish
                 answer.dropped = delta.dropped or answer.dropped
     finally:

@@ -129,7 +129,8 @@ class WorkerInfo:
 def delta_to_wire(delta: Delta) -> Any:
     """A delta as [text, token_count], or as an object when there is more: this is the hot frame,
     and the usual one is two values."""
-    if not (delta.logprobs or delta.finish or delta.prompt or delta.progress or delta.dropped):
+    more = delta.logprobs or delta.finish or delta.prompt or delta.progress or delta.dropped
+    if not (more or delta.tokens):
         return [delta.text, delta.token_count]
     return to_json(delta)
 

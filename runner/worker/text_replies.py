@@ -46,6 +46,12 @@ def _tokenize(runtime: ModelRuntime, frame: Frame) -> Frame:
 
 def _detokenize(runtime: ModelRuntime, frame: Frame) -> Frame:
     pieces = _token_bytes(runtime, frame["tokens"])
+    if frame.get("special", False):
+        name = runtime.model.tokenizer.text
+        pieces = [
+            piece or name(token).encode()
+            for piece, token in zip(pieces, frame["tokens"], strict=True)
+        ]
     return {"text": b"".join(pieces).decode("utf-8", "replace")}
 
 

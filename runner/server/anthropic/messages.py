@@ -5,15 +5,17 @@ Thinking is a permission here, as it is at Anthropic: a model that cannot reason
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from runner.chat.output import parse_delta
 from runner.server.anthropic.answers import CountTokensResponse, MessagesResponse
 from runner.server.anthropic.conversation import messages_of
 from runner.server.anthropic.renderer import MessageRenderer, message
 from runner.server.anthropic.wire import CountTokensRequest, MessagesRequest
-from runner.server.generation import complete_prompt, prepare
+from runner.server.generation import count_tokens as count_tokens_of
+from runner.server.generation import prepare
 from runner.server.http_request import HttpRequest
-from runner.server.images import require_vision
-from runner.server.leases import leased
+from runner.server.keep_alive import keep_alive_s
 from runner.server.routes import route
 from runner.server.sse import EVENT_STREAM
 from runner.server.stream import collect, send_stream
@@ -21,7 +23,7 @@ from runner.turns import in_steps
 from runner.types import Delta
 
 
-@route("POST", "/v1/messages", scope="inference", streams=EVENT_STREAM)
+@route("POST", "/v1/messages", "/messages", scope="inference", streams=EVENT_STREAM)
 async def messages(http: HttpRequest, body: MessagesRequest) -> MessagesResponse | None:
     """Answer a conversation."""
     request = body.generate_request(await in_steps(messages_of, body))
@@ -37,11 +39,9 @@ async def messages(http: HttpRequest, body: MessagesRequest) -> MessagesResponse
         return message(body, answer, parts)
 
 
-@route("POST", "/v1/messages/count_tokens", scope="inference")
+@route("POST", "/v1/messages/count_tokens", "/messages/count_tokens", scope="inference")
 async def count_tokens(http: HttpRequest, body: CountTokensRequest) -> CountTokensResponse:
     """Answer how many tokens the prompt of a conversation has."""
     request = body.prompt_request(await in_steps(messages_of, body))
-    await require_vision(http.services.library, body.model, request.messages or (), {})
-    async with leased(http, body.model, body.keep_alive) as lease:
-        count = await lease.worker.count(complete_prompt(lease, request))
-        return {"input_tokens": count}
+    kept = replace(request, keep_alive_s=keep_alive_s(body.keep_alive))
+    return {"input_tokens": await count_tokens_of(http, kept)}

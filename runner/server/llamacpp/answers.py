@@ -6,6 +6,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from runner.server.timings import Timings
+
 
 class ApplyTemplateResponse(TypedDict):
     """The prompt of a conversation."""
@@ -72,22 +74,18 @@ class ScoreResponse(TypedDict):
     usage: dict[str, int]
 
 
-class LlamaCppTimings(TypedDict):
-    """What an answer took. prompt_n: tokens of the prompt that were computed."""
+class TokenProbability(TypedDict):
+    """A token with the logarithm of its probability, and the likeliest ones in its place."""
 
-    cache_n: int
-    prompt_n: int
-    prompt_ms: float
-    prompt_per_token_ms: float
-    prompt_per_second: float
-    predicted_n: int
-    predicted_ms: float
-    predicted_per_token_ms: float
-    predicted_per_second: float
+    id: int
+    token: str
+    bytes: list[int]
+    logprob: float
+    top_logprobs: NotRequired[list[TokenProbability]]
 
 
-class InfillPart(TypedDict):
-    """A piece of what stands between a prefix and a suffix."""
+class NativePart(TypedDict):
+    """A piece of an answer."""
 
     index: int
     content: str
@@ -97,15 +95,75 @@ class InfillPart(TypedDict):
     tokens_predicted: int
 
 
-class InfillResponse(InfillPart):
+class CompletionResponse(NativePart):
     """The whole answer, or the end of a streamed one."""
 
     model: str
     tokens_evaluated: int
     tokens_cached: int
-    generation_settings: dict[str, int | None]
+    generation_settings: dict[str, Any]
+    prompt: str
     has_new_line: bool
     truncated: bool
     stop_type: Literal["eos", "limit", "word"]
     stopping_word: str
-    timings: LlamaCppTimings
+    timings: Timings
+    completion_probabilities: NotRequired[list[TokenProbability]]
+
+
+class Success(TypedDict):
+    """It is done, or has begun."""
+
+    success: bool
+
+
+class PropsResponse(TypedDict):
+    """The model that is served, with its defaults; role router: there are several."""
+
+    role: Literal["model", "router"]
+    default_generation_settings: dict[str, Any]
+    total_slots: int
+    build_info: str
+    is_sleeping: bool
+    model_alias: NotRequired[str]
+    model_path: NotRequired[str]
+    modalities: NotRequired[dict[str, bool]]
+    chat_template: NotRequired[str]
+    chat_template_caps: NotRequired[dict[str, bool]]
+    endpoint_slots: NotRequired[bool]
+    endpoint_props: NotRequired[bool]
+    endpoint_metrics: NotRequired[bool]
+    max_instances: NotRequired[int]
+    models_autoload: NotRequired[bool]
+
+
+class SlotState(TypedDict):
+    """One of the requests that a model answers at once."""
+
+    id: int
+    n_ctx: int
+    speculative: bool
+    is_processing: bool
+
+
+class NativeEmbedding(TypedDict):
+    """The vectors of an input: one, or one for each token."""
+
+    index: int
+    embedding: list[list[float]]
+
+
+class TeiScore(TypedDict):
+    """A text's place, as Text Embeddings Inference has it."""
+
+    index: int
+    score: float
+    text: NotRequired[str]
+
+
+class AdapterState(TypedDict):
+    """A LoRA adapter of a model."""
+
+    id: int
+    path: str
+    scale: float

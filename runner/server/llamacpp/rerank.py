@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -20,7 +20,13 @@ from runner.server.embedding_inputs import MAX_INPUTS
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
 from runner.server.leases import embeddings_of, leased, require_embedding
-from runner.server.llamacpp.answers import PairScore, RerankResponse, RerankResult, ScoreResponse
+from runner.server.llamacpp.answers import (
+    PairScore,
+    RerankResponse,
+    RerankResult,
+    ScoreResponse,
+    TeiScore,
+)
 from runner.server.request_body import WireModel
 from runner.server.routes import route
 
@@ -31,14 +37,20 @@ class RerankDocument(WireModel):
     text: str
 
 
+Documents = Annotated[list[str | RerankDocument], Field(min_length=1, max_length=MAX_INPUTS - 1)]
+
+
 class RerankRequest(WireModel):
-    """POST /v1/rerank."""
+    """POST /v1/rerank. texts in the place of documents: the answer is a list of scores, as that of
+    Text Embeddings Inference."""
 
     model: str = Field(min_length=1)
     query: str = Field(min_length=1)
-    documents: list[str | RerankDocument] = Field(min_length=1, max_length=MAX_INPUTS - 1)
+    documents: Documents | None = None
+    texts: Documents | None = None
     top_n: int | None = Field(None, ge=1)
     return_documents: bool | None = None
+    return_text: bool = False  # with texts
     truncate: bool = False
     keep_alive: Any = None
 
@@ -53,13 +65,21 @@ class ScoreRequest(WireModel):
     keep_alive: Any = None
 
 
-@route("POST", "/v1/rerank", "/rerank", scope="inference")
-async def rerank(http: HttpRequest, body: RerankRequest) -> RerankResponse:
+@route("POST", "/v1/rerank", "/rerank", "/reranking", "/v1/reranking", scope="inference")
+async def rerank(http: HttpRequest, body: RerankRequest) -> RerankResponse | list[TeiScore]:
     """The documents, the nearest to the query first."""
-    texts = [each if isinstance(each, str) else each.text for each in body.documents]
+    given = body.texts or body.documents
+    if given is None or (body.texts and body.documents):
+        raise InvalidRequest("send exactly one of documents and texts", param="documents")
+    texts = [each if isinstance(each, str) else each.text for each in given]
     async with leased(http, body.model, body.keep_alive) as lease:
         scores, tokens = await _scores(lease, [body.query], texts, body.truncate)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
+    if body.texts:
+        found = [TeiScore(index=index, score=scores[index]) for index in order]
+        if body.return_text:
+            found = [{**item, "text": texts[item["index"]]} for item in found]
+        return found
     results = [RerankResult(index=index, relevance_score=scores[index]) for index in order]
     if body.return_documents is not False:
         for result in results:

@@ -120,5 +120,5 @@ async def _with_pieces(tokens: Sequence[int], pieces: Sequence[str]) -> list[Tok
 async def detokenize(http: HttpRequest, body: DetokenizeRequest) -> DetokenizeResponse:
     """Answer {"prompt", "content"}, the same text."""
     async with leased(http, body.model, body.keep_alive) as lease:
-        text = await lease.worker.detokenize(body.tokens)
+        text = await lease.worker.detokenize(body.tokens, special=True)
         return {"prompt": text, "content": text}

@@ -6,6 +6,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from runner.server.timings import Timings
+
 PromptLogprobs = list[dict[str, Any] | None]
 
 
@@ -57,8 +59,10 @@ class ChatCompletionResponse(TypedDict):
     object: Literal["chat.completion"]
     created: int
     model: str
+    system_fingerprint: str
     choices: list[ChatChoice]
     usage: CompletionUsage
+    timings: NotRequired[Timings]
     truncated: NotRequired[dict[str, int]]
     prompt_token_ids: NotRequired[list[int]]
     prompt_logprobs: NotRequired[PromptLogprobs]
@@ -90,6 +94,7 @@ class CompletionHeadFields(TypedDict):
     object: Literal["text_completion"]
     created: int
     model: str
+    system_fingerprint: str
 
 
 class CompletionResponse(CompletionHeadFields):
@@ -97,6 +102,14 @@ class CompletionResponse(CompletionHeadFields):
 
     choices: list[CompletionChoice]
     usage: CompletionUsage
+    timings: NotRequired[Timings]
+
+
+class InputTokens(TypedDict):
+    """How many tokens a prompt has."""
+
+    object: Literal["chat.input_tokens", "response.input_tokens"]
+    input_tokens: int
 
 
 class EmbeddingObject(TypedDict):
@@ -117,12 +130,16 @@ class EmbeddingResponse(TypedDict):
 
 
 class ModelCard(TypedDict):
-    """An installed model."""
+    """An installed model. status: whether it is loaded."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
+    aliases: list[str]
+    capabilities: list[str]
+    meta: dict[str, int]
+    status: dict[str, str]
 
 
 class ModelList(TypedDict):
@@ -204,13 +221,6 @@ class CompactedResponse(TypedDict):
     created_at: int
     output: list[dict[str, Any]]
     usage: dict[str, Any]
-
-
-class InputTokens(TypedDict):
-    """How long a prompt would be."""
-
-    object: Literal["response.input_tokens"]
-    input_tokens: int
 
 
 class ConversationObject(TypedDict):

@@ -11,7 +11,8 @@ from pydantic_core import to_json
 from runner.chat.output import OutputDelta, OutputParser, parse_delta
 from runner.chat.tools.call_stream import ToolCallDelta
 from runner.chat.tools.free_text import text_of_arguments
-from runner.server.generation import prepare
+from runner.server.build_info import build_info
+from runner.server.generation import count_tokens, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
 from runner.server.openai.answers import (
@@ -19,6 +20,7 @@ from runner.server.openai.answers import (
     ChatCompletionMessage,
     ChatCompletionResponse,
     ChatToolCall,
+    InputTokens,
 )
 from runner.server.openai.conversation import messages_of
 from runner.server.openai.custom_tools import CustomCalls
@@ -35,11 +37,12 @@ from runner.server.stream import (
     progress_fields,
     send_stream,
 )
+from runner.server.timings import RunningTimings, timings_of
 from runner.turns import in_steps
 from runner.types import Delta, Finish, ToolCall
 
 
-@route("POST", "/v1/chat/completions", scope="inference", streams=EVENT_STREAM)
+@route("POST", "/v1/chat/completions", "/chat/completions", scope="inference", streams=EVENT_STREAM)
 async def chat_completions(
     http: HttpRequest, body: ChatCompletionRequest
 ) -> ChatCompletionResponse | None:
@@ -52,13 +55,25 @@ async def chat_completions(
         parsers = generation.parsers(call_deltas=True)
         prompt = await generation.prompt_tokens() if body.return_token_ids else None
         if body.stream:
-            await send_stream(http, generation.start(), ChatRenderer(body, parsers, prompt))
+            native = not http.scope["path"].startswith("/v1")
+            renderer = ChatRenderer(body, parsers, prompt, null_content=native)
+            await send_stream(http, generation.start(), renderer)
             return None
         answers = await collect(generation.start(), len(parsers))
         completion = _completion(body, answers, parsers)
         if prompt is not None:
             completion["prompt_token_ids"] = prompt
         return completion
+
+
+@route(
+    *("POST", "/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"),
+    scope="inference",
+)
+async def chat_input_tokens(http: HttpRequest, body: ChatCompletionRequest) -> InputTokens:
+    """Answer how many tokens the prompt of a conversation has."""
+    request = body.generate_request(await in_steps(messages_of, body.messages))
+    return {"object": "chat.input_tokens", "input_tokens": await count_tokens(http, request)}
 
 
 def _completion(
@@ -76,9 +91,12 @@ def _completion(
         "object": "chat.completion",
         "created": int(time.time()),
         "model": body.model,
+        "system_fingerprint": build_info(),
         "choices": choices,
         "usage": usage_of(finishes, reasoning_tokens=_reasoning_tokens(parsers)),
     }
+    if (finish := finishes[0]) is not None:
+        completion["timings"] = timings_of(finish)
     if dropped := _messages_dropped(finishes):
         completion["truncated"] = {"messages_dropped": dropped}
     if body.prompt_logprobs is not None:
@@ -156,12 +174,18 @@ class ChatRenderer(StreamRenderer):
         body: ChatCompletionRequest,
         parsers: Sequence[OutputParser | None],
         prompt: list[int] | None = None,
+        *,
+        null_content: bool = False,
     ) -> None:
-        """prompt: its tokens, where they are asked for."""
+        """prompt: its tokens, where they are asked for. null_content: the first event has null for
+        the content, as llama-server has it, and not an empty text, as OpenAI."""
         self._logprobs = bool(body.logprobs)
         self._token_ids = bool(body.return_token_ids)
         self._shows_reasoning = body.shows_reasoning
         self._prompt = prompt
+        self._first_content = None if null_content else ""
+        self._show_progress = bool(body.return_progress)
+        self._timings = [RunningTimings() for _ in parsers] if body.timings_per_token else None
         self._include_usage = body.include_usage
         self._parsers = parsers
         self._calls: list[dict[str, int]] = [{} for _ in parsers]  # places of calls by their ids
@@ -175,6 +199,7 @@ class ChatRenderer(StreamRenderer):
                 "object": "chat.completion.chunk",
                 "created": int(time.time()),
                 "model": body.model,
+                "system_fingerprint": build_info(),
             }
         )
         self._head = b"data: " + head[:-1]
@@ -191,11 +216,13 @@ class ChatRenderer(StreamRenderer):
         for index, delta in arrived:
             if not self._begun[index]:
                 self._begun[index] = True
-                chunk = self._chunk(index, {"role": "assistant", "content": ""})
+                chunk = self._chunk(index, {"role": "assistant", "content": self._first_content})
                 if self._prompt is not None:
                     chunk = with_field(chunk, "prompt_token_ids", self._prompt)
                 out.append(chunk)
-            if delta.progress is not None:
+            timings = None if self._timings is None else self._timings[index].add(delta)
+            before = len(out)
+            if delta.progress is not None and self._show_progress:
                 progress = progress_fields(delta.progress)
                 out.append(with_field(self._chunk(index, {}), "prompt_progress", progress))
             if self._parsers[index] is None and not delta.logprobs:
@@ -205,6 +232,8 @@ class ChatRenderer(StreamRenderer):
                 self._add_parsed(out, index, delta)
             if delta.finish is not None:
                 self._add_finish(out, index, delta.finish)
+            if timings is not None and len(out) > before:
+                out[-1] = with_field(out[-1], "timings", timings)
         return b"".join(out)
 
     def keep_alive(self) -> bytes:
@@ -215,7 +244,10 @@ class ChatRenderer(StreamRenderer):
             return event(b"[DONE]")
         reasoning = _reasoning_tokens(self._parsers)
         usage = to_json(usage_of(self._finishes, reasoning_tokens=reasoning))
-        return self._head + b',"choices":[],"usage":' + usage + b"}\n\n" + event(b"[DONE]")
+        last = self._head + b',"choices":[],"usage":' + usage + b"}\n\n"
+        if (finish := self._finishes[0]) is not None:
+            last = with_field(last, "timings", timings_of(finish))
+        return last + event(b"[DONE]")
 
     def _add_parsed(self, out: list[bytes], index: int, delta: Delta) -> None:
         parts = parse_delta(self._parsers[index], delta)
@@ -255,6 +287,8 @@ class ChatRenderer(StreamRenderer):
         chunk = self._chunk(index, {}, reason=reason)
         if dropped := finish.messages_dropped:
             chunk = with_field(chunk, "truncated", {"messages_dropped": dropped})
+        if not self._include_usage and self._timings is None:
+            chunk = with_field(chunk, "timings", timings_of(finish))
         out.append(chunk)
 
     def _chunk(

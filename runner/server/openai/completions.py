@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_json
 
+from runner.server.build_info import build_info
 from runner.server.generation import Generation, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.ids import new_id
@@ -26,6 +27,7 @@ from runner.server.stream import (
     progress_fields,
     send_stream,
 )
+from runner.server.timings import RunningTimings, timings_of
 from runner.types import Delta, Finish, GenerateRequest
 
 
@@ -80,7 +82,7 @@ class CompletionHead:
     def fields(self) -> CompletionHeadFields:
         """The common fields."""
         return {"id": self.id, "object": "text_completion", "created": self.created,
-                "model": self.model}  # fmt: skip
+                "model": self.model, "system_fingerprint": build_info()}  # fmt: skip
 
 
 def _completion(
@@ -105,7 +107,10 @@ def _completion(
             choice["token_ids"] = [item.token for item in answer.logprobs]
         choices.append(choice)
     usage = usage_of([answer.finish for answer in answers], head.n)
-    return {**head.fields(), "choices": choices, "usage": usage}
+    completion: dict[str, Any] = {**head.fields(), "choices": choices, "usage": usage}
+    if (finish := answers[0].finish) is not None:
+        completion["timings"] = timings_of(finish)
+    return cast("CompletionResponse", completion)
 
 
 def _best(answers: Sequence[GeneratedSequence], made: int, wanted: int) -> list[int]:
@@ -136,6 +141,8 @@ class CompletionRenderer(StreamRenderer):
         self._common = head
         self._include_usage = body.include_usage
         self._logprobs_shown = body.logprobs is not None
+        self._show_progress = bool(body.return_progress)
+        self._timings = [RunningTimings() for _ in range(count)] if body.timings_per_token else None
         self._finishes: list[Finish | None] = [None] * count
         self._offsets = [0] * count
         self._echoed = [EchoedText(head.echo(index)) for index in range(count)]
@@ -152,11 +159,13 @@ class CompletionRenderer(StreamRenderer):
         out: list[bytes] = []
         for index, delta in arrived:
             text = delta.text
+            timings = None if self._timings is None else self._timings[index].add(delta)
+            before = len(out)
             if not self._begun[index]:
                 self._begun[index] = True
                 text = self._common.echo(index) + text
                 self._offsets[index] = len(self._common.echo(index))
-            if delta.progress is not None:
+            if delta.progress is not None and self._show_progress:
                 progress = progress_fields(delta.progress)
                 chunk = self._whole(index, "", Delta(""))
                 out.append(with_field(chunk, "prompt_progress", progress))
@@ -166,6 +175,8 @@ class CompletionRenderer(StreamRenderer):
             else:
                 out.append(self._whole(index, text, delta))
             self._offsets[index] += len(delta.text)
+            if timings is not None and len(out) > before:
+                out[-1] = with_field(out[-1], "timings", timings)
         return b"".join(out)
 
     def keep_alive(self) -> bytes:
@@ -175,7 +186,10 @@ class CompletionRenderer(StreamRenderer):
         if not self._include_usage:
             return event(b"[DONE]")
         usage = to_json(usage_of(self._finishes, self._common.n))
-        return self._head + b',"choices":[],"usage":' + usage + b"}\n\n" + event(b"[DONE]")
+        last = self._head + b',"choices":[],"usage":' + usage + b"}\n\n"
+        if (finish := self._finishes[0]) is not None:
+            last = with_field(last, "timings", timings_of(finish))
+        return last + event(b"[DONE]")
 
     def _whole(self, index: int, text: str, delta: Delta) -> bytes:
         if delta.finish is not None:
@@ -191,7 +205,10 @@ class CompletionRenderer(StreamRenderer):
             if not self._told[index]:
                 self._told[index] = True
                 choice["prompt_token_ids"] = self._common.prompt(index)
-        return self._head + b',"choices":[' + to_json(choice) + b"]" + self._tail
+        chunk = self._head + b',"choices":[' + to_json(choice) + b"]" + self._tail
+        if delta.finish is not None and not self._include_usage and self._timings is None:
+            chunk = with_field(chunk, "timings", timings_of(delta.finish))
+        return chunk
 
     def _logprobs(self, index: int, delta: Delta) -> dict[str, Any] | None:
         if not self._logprobs_shown or not (delta.logprobs or delta.prompt):

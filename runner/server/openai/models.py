@@ -3,20 +3,25 @@ tag."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from runner.library.models import StoredModel
 from runner.server.anthropic.answers import AnthropicModel, AnthropicModelList
 from runner.server.http_request import HttpRequest
+from runner.server.model_facts import model_facts
 from runner.server.openai.answers import ModelCard, ModelList
 from runner.server.routes import route
+from runner.server.services import Services
 
 
-@route("GET", "/v1/models", scope="inference")
+@route("GET", "/v1/models", "/models", scope="inference")
 async def list_models(http: HttpRequest) -> ModelList | AnthropicModelList:
     """All installed models that can be run, newest first, on one page."""
     models = [stored for stored in http.services.library.models() if stored.fault is None]
     models.sort(key=lambda stored: stored.modified_at, reverse=True)
     if not _asked_by_anthropic(http):
-        return ModelList(object="list", data=[_card(stored) for stored in models])
+        cards = [await _card(http, stored, models) for stored in models]
+        return ModelList(object="list", data=cards)
     data = [_anthropic_model(stored) for stored in models]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return AnthropicModelList(data=data, has_more=False, first_id=first, last_id=last)
@@ -29,7 +34,7 @@ async def show_model(http: HttpRequest) -> ModelCard | AnthropicModel:
     stored = http.services.library.find(ident)
     if _asked_by_anthropic(http):
         return {**_anthropic_model(stored), "id": ident}
-    return {**_card(stored), "id": ident}
+    return {**await _card(http, stored, http.services.library.models()), "id": ident}
 
 
 def _asked_by_anthropic(http: HttpRequest) -> bool:
@@ -37,13 +42,37 @@ def _asked_by_anthropic(http: HttpRequest) -> bool:
     return "anthropic-version" in http.headers
 
 
-def _card(stored: StoredModel) -> ModelCard:
+async def _card(
+    http: HttpRequest, stored: StoredModel, installed: Sequence[StoredModel]
+) -> ModelCard:
+    """The last block is what llama-server tells; aliases are all names of the same model."""
+    facts = await model_facts(http.services.library, stored)
+    same = (other.name.short for other in installed if other.digest == stored.digest)
     return {
         "id": stored.name.short,
         "object": "model",
         "created": int(stored.modified_at.timestamp()),
         "owned_by": stored.name.namespace,
+        "aliases": sorted(same),
+        "capabilities": list(facts.capabilities),
+        "meta": {
+            "n_vocab": facts.vocabulary,
+            "n_ctx_train": facts.trained_context,
+            "n_embd": facts.embedding_length,
+            "n_params": facts.parameters,
+            "size": facts.size_bytes,
+        },
+        "status": {"value": load_state(http.services, stored)},
     }
+
+
+def load_state(services: Services, stored: StoredModel) -> str:
+    """Whether a model is loaded, loading or unloaded."""
+    key = str(stored.digest)
+    resident = next((each for each in services.models.residents if each.key == key), None)
+    if resident is None:
+        return "unloaded"
+    return "loaded" if resident.load.loaded else "loading"
 
 
 def _anthropic_model(stored: StoredModel) -> AnthropicModel:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from runner.chat.conversation import open_turn
 from runner.chat.tools.free_text import arguments_of_text
@@ -40,6 +40,15 @@ from runner.server.tool_choice import check_tools, tool_choice_of
 from runner.types import EmbeddingForm, GenerateRequest, Message, Pooling, ToolChoice
 
 
+def _not_zero(limit: int) -> int:
+    if limit == 0:
+        raise ValueError("must be at least 1, or -1 for no limit")
+    return limit
+
+
+TokenLimit = Annotated[int, Field(ge=-1), AfterValidator(_not_zero)]
+
+
 class StreamOptions(WireModel):
     """stream_options. include_obfuscation changes nothing: there is nobody to hide lengths from."""
 
@@ -58,7 +67,8 @@ class OpenAIGenerateFields(SamplingFields):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = Field(None, ge=1, le=MAX_SEQUENCES)
-    max_tokens: int | None = Field(None, ge=1)
+    max_tokens: TokenLimit | None = None
+    n_predict: TokenLimit | None = None  # llama-server's name
     stop: str | list[str] | None = None
     seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
 
@@ -74,6 +84,7 @@ class OpenAIGenerateFields(SamplingFields):
     thinking_token_budget: int | None = None
     thinking_budget_tokens: int | None = None
     reasoning_budget_tokens: int | None = None
+    timings_per_token: bool | None = None
     options: dict[str, Any] | None = None
     keep_alive: Any = None
 
@@ -108,7 +119,7 @@ class OpenAIGenerateFields(SamplingFields):
             priority=self.priority or 0,
             cache_salt=self.cache_salt,
             shared_prefix=bool(self.shared_prefix),
-            return_progress=bool(self.return_progress),
+            return_progress=bool(self.return_progress or self.timings_per_token),
         )
 
     def checked_options(self, max_tokens: int | None) -> dict[str, Any]:
@@ -267,7 +278,7 @@ class ChatCompletionRequest(OpenAIGenerateFields):
     refused: ClassVar[Refusals] = CHAT_REFUSED
 
     messages: list[OpenAIChatMessage] = Field(max_length=MAX_MESSAGES)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
     tools: list[OpenAITool] | None = Field(None, max_length=MAX_TOOLS)
@@ -290,7 +301,7 @@ class ChatCompletionRequest(OpenAIGenerateFields):
         """What is asked for, with the prompt of messages. Raises InvalidRequest, Unsupported."""
         own, continues = (tuple(messages), False) if self._closed else open_turn(messages)
         return replace(
-            self._generate_request(self.max_completion_tokens or self.max_tokens),
+            self._generate_request(self.max_completion_tokens or self.max_tokens or self.n_predict),
             messages=own,
             continues=continues,
             template=self.chat_template,
@@ -389,7 +400,7 @@ class CompletionRequest(OpenAIGenerateFields):
 
     prompt: str | list[str] | list[int] | list[list[int]]
     suffix: str | None = None
-    max_tokens: int | None = Field(None, ge=0)  # 0: the prompt's log-probabilities only
+    max_tokens: int | None = Field(None, ge=-1)  # 0: the prompt's log-probabilities only
     best_of: int | None = Field(None, ge=1, le=20)
     echo: bool | None = None
     logprobs: int | None = Field(None, ge=0, le=20)
@@ -424,11 +435,17 @@ class CompletionRequest(OpenAIGenerateFields):
         """What is asked for, with each of the prompts. Raises InvalidRequest, Unsupported."""
         counts = [self.prompt_logprobs, self.logprobs if self.echo else None]
         wanted = replace(
-            self._generate_request(16 if self.max_tokens is None else self.max_tokens),
+            self._generate_request(self._limit),
             logprobs=self.logprobs or 0 if self._scores_answer else self.logprobs,
             prompt_logprobs=max((count for count in counts if count is not None), default=None),
         )
         return [self._with_prompt(wanted, prompt) for prompt in self._prompts()]
+
+    @property
+    def _limit(self) -> int:
+        """Tokens to generate; OpenAI has a default here."""
+        given = self.n_predict if self.max_tokens is None else self.max_tokens
+        return 16 if given is None else given
 
     def _prompts(self) -> Sequence[str | list[int]]:
         given = self.prompt

@@ -13,18 +13,31 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from runner.server.error_bodies import AnthropicError, OllamaError, OpenAIError
-from runner.server.errors import AnthropicErrors, OllamaErrors, OpenAIErrors, surface_of
+from runner.server.default_model import may_leave_model_out
+from runner.server.error_bodies import AnthropicError, LlamaServerError, OllamaError, OpenAIError
+from runner.server.errors import (
+    AnthropicErrors,
+    LlamaServerErrors,
+    OllamaErrors,
+    OpenAIErrors,
+    surface_of,
+)
 from runner.server.openapi.examples import EXAMPLES
 from runner.server.routes import RouteSpec
 
 _REF = "#/components/schemas/"
 _JSON = "application/json"
 _OWN_TAG = "hearth"
-_TAGS = {AnthropicErrors: "Anthropic", OpenAIErrors: "OpenAI", OllamaErrors: "Ollama"}
+_TAGS = {
+    AnthropicErrors: "Anthropic",
+    OpenAIErrors: "OpenAI",
+    LlamaServerErrors: "llama-server",
+    OllamaErrors: "Ollama",
+}
 ERRORS: dict[type, type[Any]] = {
     AnthropicErrors: AnthropicError,
     OpenAIErrors: OpenAIError,
+    LlamaServerErrors: LlamaServerError,
     OllamaErrors: OllamaError,
 }
 _ABOUT = (
@@ -36,6 +49,10 @@ _ABOUT = (
 def describe(paths: Sequence[RouteSpec], version: str) -> dict[str, Any]:
     """The document of paths, for the daemon of this version."""
     refs, schemas = _schemas(_models(paths))
+    for path in paths:
+        taken = path.takes
+        if isinstance(taken, type) and may_leave_model_out(path.path):
+            _make_optional(schemas, refs[taken], "model")
     operations: dict[str, dict[str, Any]] = {}
     for path in paths:
         item = operations.setdefault(_plain(path.path), {})
@@ -74,6 +91,12 @@ def _schemas(models: Sequence[type[Any]]) -> tuple[dict[type[Any], dict[str, Any
         model: _renamed(refs[number, "validation"], names) for number, model in enumerate(models)
     }
     return found, renamed
+
+
+def _make_optional(schemas: dict[str, Any], ref: Mapping[str, Any], field: str) -> None:
+    """Of the object that ref leads to."""
+    schema = schemas[ref["$ref"].removeprefix(_REF)]
+    schema["required"] = [name for name in schema.get("required", ()) if name != field]
 
 
 def _short(long: str) -> str:

@@ -45,7 +45,7 @@ from runner.turns import in_steps
 from runner.types import GenerateRequest
 
 
-@route("POST", "/v1/responses", scope="inference", streams=EVENT_STREAM)
+@route("POST", "/v1/responses", "/responses", scope="inference", streams=EVENT_STREAM)
 async def create_response(http: HttpRequest, body: ResponsesRequest) -> ResponseObject | None:
     """Answer a conversation."""
     new = await new_response(http.services, body)
@@ -63,7 +63,7 @@ async def create_response(http: HttpRequest, body: ResponsesRequest) -> Response
     return builder.response()
 
 
-@route("POST", "/v1/responses/input_tokens", scope="inference")
+@route("POST", "/v1/responses/input_tokens", "/responses/input_tokens", scope="inference")
 async def count_input(http: HttpRequest, body: ResponsesRequest) -> InputTokens:
     """How many tokens the prompt of a response would have."""
     new = await new_response(http.services, body)

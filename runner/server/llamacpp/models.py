@@ -1,0 +1,50 @@
+"""POST /models/load and /models/unload: as llama-server has them where it serves several models."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pydantic import Field
+
+from runner.errors import HearthError
+from runner.server.http_request import HttpRequest
+from runner.server.llamacpp.answers import Success
+from runner.server.request_body import WireModel
+from runner.server.routes import route
+from runner.server.services import Services
+
+log = logging.getLogger("hearth.http")
+_loading: set[asyncio.Task[None]] = set()
+
+
+class ModelNameRequest(WireModel):
+    """The name of a model."""
+
+    model: str = Field(min_length=1)
+
+
+@route("POST", "/models/load", scope="inference")
+async def load_model(http: HttpRequest, body: ModelNameRequest) -> Success:
+    """Begin to load a model; /v1/models tells when it is there."""
+    services = http.services
+    services.library.find(body.model)
+    task = asyncio.create_task(_load(services, body.model))
+    _loading.add(task)
+    task.add_done_callback(_loading.discard)
+    return {"success": True}
+
+
+@route("POST", "/models/unload", scope="inference")
+async def unload_model(http: HttpRequest, body: ModelNameRequest) -> Success:
+    """Let a model leave the memory as soon as nobody uses it."""
+    await http.services.models.unload(body.model)
+    return {"success": True}
+
+
+async def _load(services: Services, name: str) -> None:
+    try:
+        async with services.models.lease(name):
+            pass
+    except HearthError as error:
+        log.warning("%s was not loaded: %s", name, error.message)

@@ -1,0 +1,277 @@
+"""What clients of llama-server rely on, with one daemon that has one model: the cases of its own
+suite in our words. `make llama-server-suite` runs the suite itself."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import RunningDaemon, StartDaemon, running_daemon
+
+PROMPT = "The fire is"
+NATIVE = {"prompt": PROMPT, "n_predict": 6, "temperature": 0, "ignore_eos": True}
+CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
+    """Of ember alone."""
+    settings = {"HEARTH_NUM_PARALLEL": "2"}
+    with running_daemon(tmp_path_factory.mktemp("home"), (), settings) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def ember(daemon: RunningDaemon) -> Iterator[httpx.Client]:
+    with daemon.client() as http:
+        yield http
+
+
+def post(http: httpx.Client, path: str, **body: Any) -> Any:
+    response = http.post(path, json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def events(http: httpx.Client, path: str, **body: Any) -> list[dict[str, Any]]:
+    response = http.post(path, json={**body, "stream": True})
+    assert response.status_code == 200, response.text
+    lines = [line.removeprefix("data: ") for line in response.text.splitlines()]
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/chat/completions", CHAT),
+        ("/v1/chat/completions", CHAT),
+        ("/v1/completions", {"prompt": PROMPT, "max_tokens": 2}),
+        ("/responses", {"input": "hello", "max_output_tokens": 2, "store": False}),
+        ("/messages", CHAT),
+        ("/tokenize", {"content": PROMPT}),
+        ("/chat/completions/input_tokens", CHAT),
+        ("/v1/responses/input_tokens", {"input": "hello"}),
+    ],
+)
+def test_the_only_model_need_not_be_named(
+    ember: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    answer = post(ember, path, **body)
+    assert answer.get("model", "ember") == "ember"
+    assert answer.get("input_tokens", 1) > 0
+
+
+def test_an_answer_says_what_it_took_and_what_build_gave_it(ember: httpx.Client) -> None:
+    answer = post(ember, "/v1/chat/completions", **CHAT)
+    assert answer["system_fingerprint"].startswith("b")
+    timings, usage = answer["timings"], answer["usage"]
+    assert timings["prompt_n"] + timings["cache_n"] == usage["prompt_tokens"]
+    assert timings["predicted_n"] == usage["completion_tokens"]
+    assert all(value >= 0 for value in timings.values())
+    steps = timings["predicted_n"] - 1
+    assert timings["predicted_per_second"] * timings["predicted_ms"] / 1000 == pytest.approx(steps)
+
+
+def test_timings_come_with_each_token_where_they_are_asked_for(ember: httpx.Client) -> None:
+    role, *rest = events(ember, "/chat/completions", **CHAT, timings_per_token=True)
+    assert role["choices"][0]["delta"] == {"role": "assistant", "content": None}
+    assert "timings" not in role
+    counts = [event["timings"]["predicted_n"] for event in rest if "timings" in event]
+    assert counts == sorted(counts)
+    assert counts[-1] == 4
+    assert not any("prompt_progress" in event for event in rest)
+
+
+def test_no_limit_is_minus_one(ember: httpx.Client) -> None:
+    chat = {**CHAT, "stop": ["e", "a", "i", "o"]}
+    for name in ("max_tokens", "n_predict", "max_completion_tokens"):
+        body = {key: value for key, value in chat.items() if key != "max_tokens"}
+        assert post(ember, "/v1/chat/completions", **body, **{name: -1})["choices"]
+    refused = ember.post("/v1/chat/completions", json={**CHAT, "max_tokens": 0})
+    assert refused.status_code == 400
+    assert "max_tokens" in refused.json()["error"]["message"]
+
+
+def test_a_native_answer_has_its_tokens_its_settings_and_why_it_ended(ember: httpx.Client) -> None:
+    answer = post(ember, "/completion", **NATIVE, return_tokens=True, seed=7)
+    assert (answer["stop"], answer["stop_type"], answer["truncated"]) == (True, "limit", False)
+    assert (answer["tokens_predicted"], len(answer["tokens"])) == (6, 6)
+    said = post(ember, "/detokenize", tokens=answer["tokens"])["content"]
+    assert said.replace("<|im_end|>", "").strip() == answer["content"].strip()
+    assert answer["prompt"].strip() == PROMPT
+    settings = answer["generation_settings"]
+    assert (settings["n_predict"], settings["seed"], settings["temperature"]) == (6, 7, 0)
+    assert [bias["bias"] for bias in settings["logit_bias"]] == [None]  # ignore_eos
+    assert post(ember, "/completion", **NATIVE)["tokens"] == []
+
+
+def test_a_native_stream_says_the_same_as_the_whole_answer(ember: httpx.Client) -> None:
+    whole = post(ember, "/completions", **NATIVE)
+    *parts, last = events(ember, "/completion", **NATIVE)
+    assert "".join(part["content"] for part in parts) == whole["content"]
+    assert all(not part["stop"] and part["tokens"] for part in parts)
+    assert last["stop"]
+    assert last["generation_settings"]["n_predict"] == 6
+
+
+def test_a_stop_string_is_told(ember: httpx.Client) -> None:
+    whole = post(ember, "/completion", **NATIVE)["content"]
+    word = whole.strip()[1:]
+    answer = post(ember, "/completion", **NATIVE, stop=[word])
+    assert (answer["stop_type"], answer["stopping_word"]) == ("word", word)
+    assert answer["content"] == whole.partition(word)[0]
+
+
+def test_prompts_are_texts_tokens_both_and_several(ember: httpx.Client) -> None:
+    tokens = post(ember, "/tokenize", content=PROMPT, add_special=True)["tokens"]
+    body = {key: value for key, value in NATIVE.items() if key != "prompt"}
+    one = post(ember, "/completion", **body, prompt=tokens)["content"]
+    for prompt in ([tokens, PROMPT], [tokens, {"prompt_string": PROMPT}]):
+        answers = post(ember, "/completion", **body, prompt=prompt)
+        assert [answer["content"] for answer in answers] == [one, one]
+        assert [answer["index"] for answer in answers] == [0, 1]
+    assert post(ember, "/completion", **body, prompt=[*tokens, " warm"])["stop"]
+    for wrong in ([], [tokens, []], [1, [2]], {"prompt_string": "x", "multimodal_data": ["y"]}):
+        assert ember.post("/completion", json={**body, "prompt": wrong}).status_code == 400
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_likeliest_tokens_come_with_their_probabilities(
+    ember: httpx.Client, stream: bool
+) -> None:
+    if stream:
+        parts = events(ember, "/completion", **NATIVE, n_probs=3)
+        found = [item for part in parts for item in part.get("completion_probabilities", ())]
+    else:
+        found = post(ember, "/completion", **NATIVE, n_probs=3)["completion_probabilities"]
+    assert len(found) == 6
+    for item in found:
+        assert item["id"] == item["top_logprobs"][0]["id"]  # greedy
+        assert item["logprob"] <= 0
+        assert bytes(item["bytes"]).decode("utf-8", "replace") == item["token"]
+        assert len(item["top_logprobs"]) == 3
+
+
+def test_fields_that_cannot_be_honoured_are_refused_by_name(ember: httpx.Client) -> None:
+    for field in ({"lora": [{"id": 0, "scale": 1.0}]}, {"n_probs": 21}):
+        response = ember.post("/completion", json={**NATIVE, **field})
+        assert response.status_code == 400
+        assert next(iter(field)) in response.json()["error"]["message"]
+    both = {"post_sampling_probs": True, "n_probs": 2}
+    response = ember.post("/completion", json={**NATIVE, **both})
+    assert "post_sampling_probs" in response.json()["error"]["message"]
+
+
+def test_chosen_fields_only(ember: httpx.Client) -> None:
+    names = ["content", "generation_settings/n_predict"]
+    answer = post(ember, "/completion", **NATIVE, response_fields=names)
+    assert list(answer) == names
+
+
+def test_a_prompt_without_the_cache_is_computed_again(ember: httpx.Client) -> None:
+    first = post(ember, "/completion", **NATIVE)
+    again = post(ember, "/completion", **NATIVE)
+    fresh = post(ember, "/completion", **NATIVE, cache_prompt=False)
+    assert again["timings"]["cache_n"] > 0
+    assert fresh["timings"]["cache_n"] == 0
+    assert first["content"] == again["content"] == fresh["content"]
+
+
+def test_texts_and_tokens_may_be_made_impossible(ember: httpx.Client) -> None:
+    whole = post(ember, "/completion", **NATIVE, return_tokens=True)
+    first = whole["tokens"][0]
+    for bias in ({str(first): False}, {str(first): -100}, [[first, -100]]):
+        answer = post(ember, "/completion", **NATIVE, logit_bias=bias, return_tokens=True)
+        assert answer["tokens"][0] != first
+
+
+def test_errors_are_those_of_llama_server(ember: httpx.Client) -> None:
+    refused = ember.post("/completion", json={"prompt": "a b " * 2000})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"]) == (400, 400)
+    assert error["type"] == "exceed_context_size_error"
+    assert error["n_prompt_tokens"] > error["n_ctx"] == 2048
+    unknown = ember.post("/completion", json={**NATIVE, "model": "nobody"})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, 404)
+
+
+def test_props_and_slots_tell_the_model_and_what_runs(ember: httpx.Client) -> None:
+    post(ember, "/completion", **NATIVE)
+    props = ember.get("/props").json()
+    assert (props["model_alias"], props["total_slots"], props["is_sleeping"]) == ("ember", 2, False)
+    assert props["default_generation_settings"]["n_ctx"] == 2048  # the Modelfile's
+    assert props["build_info"].startswith("b")
+    slots = ember.get("/slots").json()
+    assert [slot["id"] for slot in slots] == [0, 1]
+    assert not any(slot["is_processing"] for slot in slots)
+
+
+def test_a_model_is_loaded_and_unloaded_by_name(ember: httpx.Client) -> None:
+    def state() -> str:
+        (card,) = ember.get("/models").json()["data"]
+        assert card["aliases"] == ["ember"]
+        assert card["meta"]["n_ctx_train"] == 2048
+        return str(card["status"]["value"])
+
+    assert post(ember, "/models/unload", model="ember") == {"success": True}
+    assert state() == "unloaded"
+    assert ember.get("/props").json()["is_sleeping"] is True
+    assert post(ember, "/models/load", model="ember") == {"success": True}
+    post(ember, "/completion", **NATIVE)
+    assert state() == "loaded"
+    assert ember.post("/models/load", json={"model": "nobody"}).status_code == 404
+
+
+def test_metrics_have_the_names_of_llama_server_too(ember: httpx.Client) -> None:
+    def count(name: str) -> float:
+        text = ember.get("/metrics").text
+        assert f"# HELP llamacpp:{name} " in text
+        assert f"# TYPE llamacpp:{name} " in text
+        (line,) = (line for line in text.splitlines() if line.startswith(f"llamacpp:{name} "))
+        return float(line.split()[1])
+
+    before = count("tokens_predicted_total"), count("prompt_tokens_total")
+    timings = post(ember, "/completion", **NATIVE, cache_prompt=False)["timings"]
+    assert count("tokens_predicted_total") == before[0] + timings["predicted_n"]
+    assert count("prompt_tokens_total") == before[1] + timings["prompt_n"]
+    assert count("n_decode_total") > 0
+
+
+def test_a_model_of_the_settings_stands_for_unknown_ones(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    with (
+        running_daemon(home, ("echo", "other"), {"HEARTH_DEFAULT_MODEL": "other"}) as daemon,
+        daemon.client() as http,
+    ):
+        for named in ({}, {"model": "gpt-4.1"}):
+            assert post(http, "/v1/chat/completions", **CHAT, **named)["model"] == "other"
+        assert post(http, "/v1/chat/completions", **CHAT, model="echo")["model"] == "echo"
+        body = {**CHAT, "model": "gpt-4.1"}
+        assert http.post("/api/chat", json=body).status_code == 404
+
+
+def test_several_models_must_be_told_apart(client: httpx.Client) -> None:
+    """The shared daemon has several, of which any number may be loaded."""
+    client.post("/models/unload", json={"model": "echo"})
+    for name in ("other", "tools", "ember"):
+        client.post("/models/unload", json={"model": name})
+    refused = client.post("/v1/chat/completions", json=CHAT)
+    assert refused.status_code == 400
+    assert "HEARTH_DEFAULT_MODEL" in refused.json()["error"]["message"]
+    assert client.get("/props").json()["role"] == "router"
+
+
+def test_the_daemon_listens_on_further_addresses(start_daemon: StartDaemon) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.2", 0))
+        port = free.getsockname()[1]
+    daemon = start_daemon(env={"HEARTH_LISTEN": f"127.0.0.2:{port}"})
+    for url in (daemon.url, f"http://127.0.0.2:{port}"):
+        assert httpx.get(f"{url}/health", headers={"host": "localhost"}).status_code == 200
