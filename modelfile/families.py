@@ -20,8 +20,9 @@ MAX_NAME_CHARACTERS = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _PARSERS = Path(__file__).with_name("parsers.txt")
 
-RENDERERS: Final = BUILT_IN | {"glm-ocr", "ornith"}
-"""Those that are built in, and those of Ollama for which the model's own template is used."""
+RENDERERS: Final = BUILT_IN
+_NOT_BUILT_IN: Final = ("glm-ocr", "ornith")
+"""Renderers of Ollama that no new model can have here: what they would write is not known."""
 
 
 @cache
@@ -43,6 +44,11 @@ def check_name(instruction: str, name: str) -> None:
     known = RENDERERS if instruction == "renderer" else parsers()
     if name in known:
         return
+    if instruction == "renderer" and name in _NOT_BUILT_IN:
+        raise BuildError(
+            f"RENDERER {name} is not built in; leave it out, and the chat template in the model"
+            " file counts, or set a TEMPLATE"
+        )
     near = difflib.get_close_matches(name.lower(), sorted(known), 3, 0.5)
     hint = (
         f"did you mean {' or '.join(near)}?"

@@ -82,8 +82,8 @@ def render(name: str, messages: list[dict[str, Any]], tools: Any = None, **optio
         ),
         (
             "cohere",
-            "<BOS_TOKEN><|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|><|START_TEXT|>Be kind.\n\n"
-            "# Available Tools\n```json\n[\n\n]\n```<|END_TEXT|><|END_OF_TURN_TOKEN|>"
+            "<BOS_TOKEN><|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|><|START_TEXT|>Be kind.\n\n\n\n"
+            "# Available Tools\n```json\n[\n\n\n\n]\n```<|END_TEXT|><|END_OF_TURN_TOKEN|>"
             "<|START_OF_TURN_TOKEN|>"
             "<|USER_TOKEN|><|START_TEXT|>1+0?<|END_TEXT|><|END_OF_TURN_TOKEN|>"
             "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|>",
@@ -156,7 +156,7 @@ def test_a_question_becomes_the_models_own_prompt(name: str, expected: str) -> N
         (
             "functiongemma",
             "<start_of_turn>model\n<start_function_call>call:add{a:1}<end_function_call>"
-            "<start_function_response>response:add{value:<escape>1<escape>}"
+            "<start_function_response>response:add{<escape>1<escape>}"
             "<end_function_response>",
         ),
         (
@@ -168,11 +168,13 @@ def test_a_question_becomes_the_models_own_prompt(name: str, expected: str) -> N
         ),
         (
             "cohere",
-            '<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n    {"tool_call_id": "0", '
-            '"tool_name": "add", "parameters": {"a": 1}}\n]<|END_ACTION|><|END_OF_TURN_TOKEN|>'
+            "<|CHATBOT_TOKEN|>\n            \n                "
+            '<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n\n    {"tool_call_id": "0", '
+            '"tool_name": "add", "parameters": {"a": 1}}\n\n]<|END_ACTION|><|END_OF_TURN_TOKEN|>'
             "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|><|START_TOOL_RESULT|>[\n    {\n        "
-            '"tool_call_id": "0",\n        "results": {\n            "0": {"content": "1"}\n'
-            '        },\n        "is_error": null\n    }\n]<|END_TOOL_RESULT|>'
+            '"tool_call_id": "0",\n        "results": {\n\n            \n            "0": '
+            '{"content": "1"}\n\n        },\n        "is_error": null\n    }\n\n]'
+            "<|END_TOOL_RESULT|>"
             "<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|>",
         ),
         (
@@ -254,11 +256,66 @@ def test_thinking_can_be_switched() -> None:
 
 def test_thoughts_before_the_last_question_are_left_out() -> None:
     turns = [*ANSWERED, {"role": "assistant", "content": "1", "reasoning_content": "so"}, ASKED[1]]
-    for name in ("qwen3", "qwen3.5", "glm-4.6", "glm-4.7", "gemma4", "nemotron-3-nano", "harmony"):
+    for name in ("qwen3", "qwen3.5", "glm-4.6", "gemma4", "nemotron-3-nano", "harmony"):
         prompt = render(name, turns, TOOLS)
         assert "hm" not in prompt.replace("them", "")
         assert "so<" not in prompt
     assert "hm" in render("qwen3.8", turns, TOOLS)
+    assert "<think>hm</think>" in render("glm-4.7", turns, TOOLS)
+
+
+def test_an_answer_that_has_begun_stays_open() -> None:
+    begun = {"role": "assistant", "content": "One", "reasoning_content": "hm"}
+    assert render("qwen3-vl-thinking", [ASKED[1], begun]).endswith(
+        "<|im_start|>assistant\n<think>\nhm\n</think>\n\nOne"
+    )
+    thought = {**begun, "content": ""}
+    assert render("qwen3-vl-thinking", [ASKED[1], thought]).endswith("<think>\nhm")
+    assert render("cohere", [ASKED[1], {**begun, "reasoning_content": None}]).endswith(
+        "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_TEXT|>One"
+    )
+
+
+def test_qwen3_vl_thinks_unless_it_is_told_not_to() -> None:
+    turns = [*ANSWERED, {"role": "assistant", "content": "1", "reasoning_content": "so"}, ASKED[1]]
+    prompt = render("qwen3-vl-thinking", turns, TOOLS, enable_thinking=False)
+    assert "<think>" not in prompt
+    assert prompt.endswith("<|im_start|>assistant\n")
+    later = [*ANSWERED, {"role": "user", "content": "<tool_response>2</tool_response>"}]
+    assert "<think>\nhm<tool_call>" in render("qwen3-vl-thinking", later, TOOLS)
+
+
+def test_cohere_writes_each_tool_and_result_apart() -> None:
+    two = [*TOOLS, {"type": "function", "function": {"name": "b", "description": 'a "b"'}}]
+    prompt = render("cohere", ASKED, two)
+    assert '[\n\n    {"name": "add", "description": "Adds.", "parameters": {' in prompt
+    assert '"responses": null},\n\n\n    {"name": "b", "description": "a \\"b\\"", ' in prompt
+    assert '"parameters": {}, "responses": null}\n\n\n]\n```<|END_TEXT|>' in prompt
+    calls = [{**CALL, "id": "x"}, {**CALL, "id": "y"}]
+    asked = {"role": "assistant", "content": "", "tool_calls": calls}
+    results = [{"role": "tool", "content": name, "tool_call_id": name} for name in "yx"]
+    prompt = render("cohere", [ASKED[1], asked, *results])
+    assert prompt.index('"tool_call_id": "1",\n        "results"') < prompt.index(
+        '"tool_call_id": "0",\n        "results"'
+    )
+
+
+def test_functiongemma_names_the_call_that_a_result_is_of() -> None:
+    other = {"id": "y", "type": "function", "function": {"name": "b", "arguments": {"a": 1.0}}}
+    asked = {"role": "assistant", "content": "", "tool_calls": [CALL, other]}
+    by_id = [{"role": "tool", "content": name, "tool_call_id": name} for name in "yx"]
+    assert render("functiongemma", [ASKED[1], asked, *by_id]).endswith(
+        "call:b{a:1}<end_function_call><start_function_response>response:b{<escape>y<escape>}"
+        "<end_function_response><start_function_response>response:add{<escape>x<escape>}"
+        "<end_function_response>"
+    )
+    in_order = [{"role": "tool", "content": name} for name in "yx"]
+    assert "response:add{<escape>y" in render("functiongemma", [ASKED[1], asked, *in_order])
+    empty = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+    tool = {"type": "function", "function": empty}
+    assert "f{description:<escape><escape>,parameters:{type:<escape>OBJECT<escape>}}" in render(
+        "functiongemma", ASKED, [tool]
+    )
 
 
 def test_harmony_writes_schemas_as_typescript() -> None:
@@ -297,6 +354,13 @@ def test_without_a_built_in_renderer_a_template_stands_in() -> None:
     assert not needs_template("ornith", None, "file's")
     assert not needs_template("chatml", None, None)
     assert not needs_template(None, None, None)
+
+
+@pytest.mark.parametrize("name", ["ornith", "glm-ocr"])
+def test_a_renderer_that_would_not_be_applied_is_refused(name: str) -> None:
+    with pytest.raises(BuildError, match=f"RENDERER {name} is not built in; leave it out"):
+        check_name("renderer", name)
+    check_name("parser", name)
 
 
 def test_an_unknown_name_is_told_with_near_ones() -> None:
