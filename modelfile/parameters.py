@@ -67,8 +67,18 @@ _ROWS: Final = (
     Parameter("num_ctx", "int", "context length in tokens", None, 1, 2**24, load=True),
     Parameter("num_batch", "int", "maximum number of tokens per step", 512, 1, 65_536, load=True),
     Parameter("num_gpu", "int", "layers on the GPU; -1: as many as fit", -1, -1, 9999, load=True),
-    Parameter("main_gpu", "int", "the main GPU", None, 0, 63, load=True),
+    Parameter("main_gpu", "int", "number of the only GPU to use; 0: all", None, 0, 63, load=True),
     Parameter("use_mmap", "bool", "map the model file into memory", None, load=True),
+    Parameter("use_mlock", "bool", "keep the model in memory, never swapped", None, load=True),
+    Parameter("numa", "bool", "spread the work over the machine's NUMA nodes", None, load=True),
+    Parameter(
+        "rope_frequency_base", "float", "base frequency of RoPE; 0: the model's own",
+        0.0, 0, 1e9, load=True,
+    ),
+    Parameter(
+        "rope_frequency_scale", "float", "factor of RoPE's frequencies; 0: the model's own",
+        0.0, 0, 1000, load=True,
+    ),
     Parameter("num_thread", "int", "CPU threads; 0: one per physical core", 0, 0, 1024, load=True),
     Parameter(
         "kv_cache_type", "choice", "type of the KV cache; fp8 only on torch, where q8_0 is int8",
@@ -192,9 +202,8 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {row.name: row for row in _ROWS}
 # Accepted for the sake of old Modelfiles, without effect.
 DEPRECATED: Final = frozenset(
     (
-        *("penalize_newline", "low_vram", "f16_kv", "logits_all", "vocab_only", "use_mlock"),
-        *("num_gqa", "numa", "tfs_z"),
-        *("rope_frequency_base", "rope_frequency_scale", "embedding_only"),
+        *("penalize_newline", "low_vram", "f16_kv", "logits_all", "vocab_only"),
+        *("num_gqa", "tfs_z", "embedding_only"),
     )
 )
 

@@ -381,6 +381,11 @@ class LoadPlan:
     kv_cache_type: str = "f16"
     flash_attention: bool | None = None  # None: where the backend supports it
     use_mmap: bool = True
+    main_gpu: int | None = None  # the only one that is used; None: all
+    use_mlock: bool = False
+    numa: bool = False
+    rope_frequency_base: float = 0.0  # 0: the model's own, as with the scale
+    rope_frequency_scale: float = 0.0
     native_kernels: bool = True  # hearth's own for the processor, where they were compiled
     embedding: bool = False
     ranking: bool = False  # with embedding: pairs of texts are scored

@@ -6,7 +6,7 @@ Knows nothing of which models are loaded.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from registry.bundle import Bundle
@@ -16,6 +16,7 @@ from runner.models.capabilities import (
     own_template,
     template_of,
 )
+from runner.models.load_notes import load_notes
 from runner.models.load_request import LoadRequest
 from runner.models.memory_plan import context_length
 from runner.models.model_files import ModelFiles
@@ -37,6 +38,7 @@ class Lease:
     load_s: float
     context_length: int
     clamped_context: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def bundle(self) -> Bundle:
@@ -52,6 +54,11 @@ class Lease:
     def parameters(self) -> Mapping[str, Any]:
         """The Modelfile's parameters, checked."""
         return self.resident.parameters
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to tell of options without effect, or with another than was asked for."""
+        return load_notes({**self.parameters, **self.options}, self.plan, self.clamped_context)
 
     @property
     def capabilities(self) -> ModelCapabilities:

@@ -25,6 +25,11 @@ class LoadRequest:
     kv_cache_type: str = "f16"
     flash_attention: bool | None = None
     use_mmap: bool = True
+    main_gpu: int | None = None
+    use_mlock: bool = False
+    numa: bool = False
+    rope_frequency_base: float = 0.0
+    rope_frequency_scale: float = 0.0
     native_kernels: bool = True
     lora_scale: float = 1.0
     draft_tokens: int | None = None
@@ -48,6 +53,11 @@ def load_request(
         kv_cache_type=given.get("kv_cache_type") or settings.kv_cache_type,
         flash_attention=settings.flash_attention,
         use_mmap=True if use_mmap is None else use_mmap,
+        main_gpu=_positive(given.get("main_gpu")),
+        use_mlock=bool(given.get("use_mlock")),
+        numa=bool(given.get("numa")),
+        rope_frequency_base=given.get("rope_frequency_base") or 0.0,
+        rope_frequency_scale=given.get("rope_frequency_scale") or 0.0,
         native_kernels=settings.native_kernels,
         lora_scale=1.0 if lora_scale is None else lora_scale,
         draft_tokens=given.get("draft_num_predict"),

@@ -142,7 +142,7 @@ class Manager:
             resident.context_length = resident.context(options)
             worker = await asyncio.shield(resident.load.loading)
             context, clamped = resident.context(options), resident.clamped_context(options)
-            yield Lease(resident, worker, load_s, context, clamped)
+            yield Lease(resident, worker, load_s, context, clamped, options)
         finally:
             resident.leave(self._now())
             self._changed.set()

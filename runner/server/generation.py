@@ -36,6 +36,7 @@ from runner.server.leases import (
     refuse_speech,
     require_embedding,
     require_may_share,
+    tell_notes,
 )
 from runner.server.request_body import MAX_BODY_BYTES, MAX_MESSAGES
 from runner.server.request_log import current_record
@@ -113,6 +114,7 @@ async def prepare(
     messages = [message for request in requests for message in request.messages or ()]
     await require_vision(services.library, first.model, messages, first.options, n)
     async with services.models.lease(first.model, first.options, first.keep_alive_s) as lease:
+        tell_notes(lease)
         await take_turn()
         sequences = _sequences(lease, requests, n)
         await take_turn()

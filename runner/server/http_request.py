@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from pydantic_core import to_json
@@ -29,6 +31,9 @@ from runner.server.request_body import (
 from runner.server.services import Services
 from runner.turns import LARGE_BYTES
 
+log = logging.getLogger("hearth.models")
+
+_MAX_WARNING_CHARS = 1000
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -59,6 +64,7 @@ class HttpRequest:
         self.gone = False
         self.content_type = ""
         self.answer_headers: dict[str, str] = {}  # sent with the answer
+        _ANSWER_HEADERS.set(self.answer_headers)
         self._memory: BodyMemory | None = None
         self._receive = receive
         self._send = send
@@ -186,6 +192,21 @@ class HttpRequest:
         encoded.append((b"x-request-id", self.request_id.encode()))
         encoded += [(k.encode(), v.encode("latin-1")) for k, v in all_headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
+
+
+_ANSWER_HEADERS: ContextVar[dict[str, str] | None] = ContextVar("answer_headers", default=None)
+
+
+def warn(model: str, notes: Sequence[str]) -> None:
+    """Let the log say what of a request has no effect, and the answer to the request of this task,
+    unless that has begun."""
+    if not notes:
+        return
+    log.warning("%s: %s", model, "; ".join(notes))
+    headers = _ANSWER_HEADERS.get()
+    if headers is not None:
+        told = "; ".join(notes).encode("ascii", "replace").decode()
+        headers["x-hearth-warning"] = told.replace("\n", " ")[:_MAX_WARNING_CHARS]
 
 
 def request_id_of(scope: Scope) -> str:

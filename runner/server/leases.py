@@ -9,7 +9,7 @@ from typing import Any
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.lease import Lease
 from runner.server.caller import current_caller
-from runner.server.http_request import HttpRequest
+from runner.server.http_request import HttpRequest, warn
 from runner.server.keep_alive import keep_alive_s
 from runner.types import OWN_FORM, EmbeddingForm, Embeddings, GenerateRequest
 
@@ -25,7 +25,13 @@ async def leased(
         http.cancelled_on_disconnect(),
         http.services.models.lease(model, options or {}, keep_s) as lease,
     ):
+        tell_notes(lease)
         yield lease
+
+
+def tell_notes(lease: Lease) -> None:
+    """Let the answer and the log say which options of the request have no effect."""
+    warn(lease.bundle.name.short, lease.notes)
 
 
 def cache_salt(lease: Lease, own: str | None = None) -> str:

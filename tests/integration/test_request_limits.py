@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conftest import RunningDaemon, running_daemon
+from tests.conftest import RunningDaemon, StartDaemon, running_daemon
 from tests.echo_models import install_echo
 from tests.fake_backend import EOS
 
@@ -192,3 +192,27 @@ def test_reasoning_stays_out_where_it_is_not_wanted(client: httpx.Client) -> Non
         message = chat(client, THOUGHT, "thinker", **fields)["message"]
         assert message["content"] == "done"
         assert "reasoning" not in message
+
+
+@pytest.mark.parametrize("route", ["/api/generate", "/v1/completions", "/api/embed"])
+def test_options_without_effect_are_told_in_a_header(client: httpx.Client, route: str) -> None:
+    options = {"num_ctx": 99_999, "main_gpu": 3}
+    body = {"model": "echo", "prompt": "x", "input": "x", "stream": False, "options": options}
+    told = client.post(route, json=body).headers["x-hearth-warning"]
+    assert told == (
+        "num_ctx=99999 is more than the model has: 4096 is used; "
+        "main_gpu=3 has no effect: the model is computed by the processor"
+    )
+    plain = client.post(route, json={**body, "options": {"temperature": 0}})
+    assert "x-hearth-warning" not in plain.headers
+
+
+def test_the_log_names_options_without_effect_once(start_daemon: StartDaemon) -> None:
+    body = {"model": "echo", "prompt": "x", "stream": False, "options": {"num_gpu": 7}}
+    daemon = start_daemon()
+    with daemon.client() as http:
+        for _ in range(3):
+            http.post("/api/generate", json=body).raise_for_status()
+    daemon.stop()
+    told = [line for line in daemon.lines if "num_gpu=7 has no effect" in line]
+    assert len(told) == 1

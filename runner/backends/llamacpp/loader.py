@@ -54,6 +54,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:
     """Load plan.path as plan says; progress is called on the way, in this thread. Raises
     ModelLoadFailed with the library's own last words, and what progress raises."""
     start_library()
+    if plan.numa:
+        native.llama_numa_init(native.GGML_NUMA_STRATEGY_DISTRIBUTE)
     plan = _with_kernels(plan)
     with native_log.library_errors() as library_errors:
         model = load_model(plan, progress, library_errors)

@@ -18,6 +18,12 @@ from runner.types import LoadPlan
 MAX_DRAFT_TOKENS = 64
 _PAD_TOKENS = 256  # what llama.cpp rounds a context up to
 
+_LOAD_MODES = {  # by mmap and mlock
+    (False, False): native.LLAMA_LOAD_MODE_NONE,
+    (False, True): native.LLAMA_LOAD_MODE_MLOCK,
+    (True, False): native.LLAMA_LOAD_MODE_MMAP,
+    (True, True): native.LLAMA_LOAD_MODE_MMAP_MLOCK,
+}
 _FLASH_ATTENTION = {
     None: native.LLAMA_FLASH_ATTN_TYPE_AUTO,
     False: native.LLAMA_FLASH_ATTN_TYPE_DISABLED,
@@ -31,7 +37,9 @@ def model_parameters(plan: LoadPlan) -> Any:
     params.n_gpu_layers = plan.gpu_layers
     # Its own kernels want weights copied into another order; hearth's read them as they are
     params.use_extra_bufts = not plan.native_kernels
-    params.load_mode = native.LLAMA_LOAD_MODE_MMAP if plan.use_mmap else native.LLAMA_LOAD_MODE_NONE
+    params.load_mode = _LOAD_MODES[plan.use_mmap, plan.use_mlock]
+    if plan.main_gpu is not None:
+        params.split_mode, params.main_gpu = native.LLAMA_SPLIT_MODE_NONE, plan.main_gpu
     return params
 
 
@@ -87,6 +95,8 @@ def _common(plan: LoadPlan, model: Any) -> Any:
     params.offload_kqv = True
     params.swa_full = True  # a prefix can be shared and trimmed beyond the attention window
     params.no_perf = True
+    params.rope_freq_base = plan.rope_frequency_base
+    params.rope_freq_scale = plan.rope_frequency_scale
     return params
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from llama_cpp import llama_cpp as native
@@ -132,3 +133,25 @@ print(loaded.backend.step([Row(0, [1, 2, 3], 0, sampler)])[0].sequence)
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_rope_overrides_change_what_is_computed(open_model: Callable[..., LoadedBackend]) -> None:
+    def vector(**changes: Any) -> list[float]:
+        backend = open_model({"pooling": 3}, embedding=True, **changes).backend
+        return backend.embed([[5, 9, 7, 6, 20, 8]])[0]
+
+    own = vector()
+    assert vector(rope_frequency_base=10_000.0) == pytest.approx(own, abs=1e-4)
+    assert vector(rope_frequency_base=50.0) != pytest.approx(own, abs=1e-3)
+    assert vector(rope_frequency_scale=0.1) != pytest.approx(own, abs=1e-3)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
+def test_a_locked_model_is_in_locked_memory(open_model: Callable[..., LoadedBackend]) -> None:
+    def locked_bytes() -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmLck")).split()[1]) * 1024
+
+    before = locked_bytes()
+    open_model({}, use_mlock=True)
+    assert locked_bytes() > before
