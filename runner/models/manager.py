@@ -26,8 +26,7 @@ from runner.errors import (
     WorkerCrashed,
 )
 from runner.models.bundle_source import BundleSource
-from runner.models.crash_history import CrashHistory
-from runner.models.crash_marks import CrashMarks
+from runner.models.crashes import Crashes
 from runner.models.lease import AskedModel, Lease
 from runner.models.load_request import load_request
 from runner.models.load_turns import LoadTurns
@@ -48,6 +47,7 @@ log = logging.getLogger("hearth.models")
 
 PRESSURE_CHECK_S = 5.0
 CLAIM_S = 10.0  # a load that has waited so long for busy models claims one: nobody else gets it
+_HELD_RETRY_S = 60  # told to those for whom no model became idle
 
 StartWorker = Callable[[str, LoadPlan, Timeouts], Awaitable[WorkerHandle]]
 
@@ -72,12 +72,11 @@ class Manager:
         self._start_worker = start
         self._memory = memory or MemoryTracker(settings)
         self._observer = observer or Observer()
-        self.marks = CrashMarks()  # whoever keeps them sets his own
+        self.crashes = Crashes()  # whoever keeps them sets his own
         self._timeouts = Timeouts(settings.load_timeout, settings.step_timeout)
         self._residents: dict[str, Resident] = {}
         self._loads: dict[Hashable, Load] = {}
         self._leaving: set[Load] = set()
-        self._crashes: dict[Hashable, CrashHistory] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = LoadTurns()
         self._claimed: Load | None = None  # by a load that waits for it to become idle
@@ -279,8 +278,7 @@ class Manager:
         return resident
 
     async def _load(self, asked: AskedModel) -> Resident:
-        self._check_marks(asked)
-        backoff_s = self._check_crashes(asked.key, asked.bundle.name.short)
+        backoff_s = self.crashes.backoff_s(asked, self._now())
         await self._memory.probe()
         self._plan(asked, self._memory.budget_without(self.present))  # nothing goes for what cannot
         outgrown = self._loads.get(asked.key)
@@ -294,29 +292,6 @@ class Manager:
         load.loading.add_done_callback(_retrieve)
         self._watch_pressure()
         return self._reside(asked, load)
-
-    def _check_marks(self, asked: AskedModel) -> None:
-        blocked_s, name = self.marks.blocked_s(asked.digest), asked.bundle.name.short
-        if blocked_s is not None:
-            raise WorkerCrashed(
-                f"{name} {self.marks.find(asked.digest)}; its file is probably damaged. It is tried"
-                f" again in {math.ceil(blocked_s / 60)} minutes at the earliest; create or pull it"
-                f" again, or remove it: hearth rm {name}",
-                retry_after_s=math.ceil(blocked_s),
-            )
-
-    def _check_crashes(self, key: Hashable, name: str) -> float:
-        history = self._crashes.get(key)
-        if history is None:
-            return 0.0
-        blocked_s = history.blocked_s(self._now())
-        if blocked_s is not None:
-            raise WorkerCrashed(
-                f"the worker of {name} has crashed {history.recent(self._now())} times within a "
-                f"minute; it is not started again for {math.ceil(blocked_s)} s",
-                retry_after_s=math.ceil(blocked_s),
-            )
-        return history.backoff_s(self._now())
 
     async def _start(self, load: Load, backoff_s: float) -> WorkerHandle:
         began_s, name, plan = self._now(), load.name, load.plan.load_plan
@@ -347,14 +322,11 @@ class Manager:
         if worker.crashed:
             self._record_crash(load, worker.signal_name, loading=False)
         else:
-            for resident in load.residents:
-                self.marks.clear(resident.key)
+            self.crashes.clear(load)
         self._drop(load)
 
     def _record_crash(self, load: Load, signal: str | None, *, loading: bool) -> None:
-        for resident in load.residents:
-            self.marks.record(resident.key, signal, loading=loading)
-        self._crashes.setdefault(load.key, CrashHistory()).record(self._now())
+        self.crashes.record(load, signal, self._now(), loading=loading)
         self._observer.crashed(load.first_name)
 
     def _drop(self, load: Load) -> None:
@@ -402,12 +374,26 @@ class Manager:
                 if (oldest := self._oldest_idle()) is not None:
                     await self._evict(oldest)
                 elif self._now() >= deadline_s:
-                    raise obstacle
+                    raise self._held(obstacle, self._now() - began_s)
                 else:
                     await self._wait_for_idle(began_s + CLAIM_S, deadline_s)
         finally:
             self._claimed = None
             self._none_starved.set()
+
+    def _held(self, obstacle: CapacityError, waited_s: float) -> CapacityError:
+        """The obstacle, with the models that were in the way for so long."""
+        busy = " and ".join(
+            f"{load.name} ({load.users} {'request' if load.users == 1 else 'requests'} in progress)"
+            for load in self.present
+            if load.users
+        )
+        message = (
+            f"{obstacle.message}; waited {waited_s:.0f} s ({source('load_timeout')}) for"
+            f" {busy or 'the models in memory'}: try again later, or end what they do"
+        )
+        details = {**obstacle.details, "retry_after_s": _HELD_RETRY_S}
+        return type(obstacle)(message, **details)
 
     async def _wait_for_idle(self, claim_s: float, deadline_s: float) -> None:
         """Wait for a change, or one of these times. From claim_s on the model that fewest use takes

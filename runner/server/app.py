@@ -16,7 +16,7 @@ from runner.errors import StorageFailed
 from runner.library.library import Library
 from runner.mcp.config import FILE_NAME as MCP_FILE
 from runner.mcp.host import McpHost
-from runner.models.crash_marks import CrashMarks
+from runner.models.crashes import Crashes
 from runner.models.manager import Manager
 from runner.server import health, key_routes, mcp_routes, perplexity
 from runner.server.access import caller_of
@@ -90,7 +90,7 @@ def build_services(
     """The services of a daemon at address. Nothing runs yet: see opened."""
     metrics = Metrics()
     models = Manager(library, settings, observer=metrics, client=lambda: current_caller().share)
-    models.marks = CrashMarks(settings.state_dir / "crashes.json")
+    models.crashes = Crashes(settings.state_dir / "crashes.json")
     folder = settings.state_dir / "files"
     database = Database(
         folder / "files.sqlite3",

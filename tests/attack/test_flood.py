@@ -78,20 +78,20 @@ def test_thousands_of_hostile_clients_take_a_bounded_memory_and_leave_nothing(
     with daemon.client() as client:
         asked = {"model": "echo", "messages": [{"role": "user", "content": "a"}]}
         assert client.post("/v1/chat/completions", json=asked).status_code == 200
-    before_mib, before_files = memory_mib(daemon), files(daemon)
+    before_mib, before_files = memory_mib(daemon.pid), files(daemon)
     with flood(daemon) as there:
         arriving_s = health_s(daemon, there.is_set)
         end_s = time.monotonic() + 5
         staying_s = health_s(daemon, lambda: time.monotonic() > end_s)
-    peak_mib = memory_mib(daemon, "VmHWM")
+    peak_mib = memory_mib(daemon.pid, "VmHWM")
     end_s = time.monotonic() + LEFT_S
-    while memory_mib(daemon) > before_mib + MAX_LEFT_MIB or files(daemon) > before_files + 2:
-        assert time.monotonic() < end_s, (memory_mib(daemon), files(daemon), before_files)
+    while memory_mib(daemon.pid) > before_mib + MAX_LEFT_MIB or files(daemon) > before_files + 2:
+        assert time.monotonic() < end_s, (memory_mib(daemon.pid), files(daemon), before_files)
         health_s(daemon, lambda: True)
     print(
         f"/health while they come: longest {arriving_s[-1]:.3f} s of {len(arriving_s)}; then"
         f" {staying_s[-1]:.3f} s, p99 {staying_s[len(staying_s) * 99 // 100]:.3f} s;"
-        f" memory {before_mib:.0f}, {peak_mib:.0f}, {memory_mib(daemon):.0f} MiB;"
+        f" memory {before_mib:.0f}, {peak_mib:.0f}, {memory_mib(daemon.pid):.0f} MiB;"
         f" files {before_files}, {files(daemon)}"
     )
     assert peak_mib < MAX_MIB

@@ -60,7 +60,7 @@ def _tag(http: HttpRequest, stored: StoredModel) -> OllamaModelEntry:
     }
     if stored.fault is not None:
         entry["fault"] = stored.fault
-    if (mark := http.services.models.marks.find(str(stored.digest))) is not None:
+    if (mark := http.services.models.crashes.find(str(stored.digest))) is not None:
         entry["crashes"] = str(mark)
     return entry
 
@@ -151,7 +151,7 @@ async def show(http: HttpRequest, body: ShowRequest) -> ShowResponse:
     bundle = await asyncio.to_thread(services.library.read, stored)
     need = memory_requirement(bundle, services.settings)
     bits = bits_per_weight(bundle)
-    mark = services.models.marks.find(str(stored.digest))
+    mark = services.models.crashes.find(str(stored.digest))
     projector, verbose = _file(bundle.projector), bool(body.verbose)
     if projector is not None:
         projector["fault"] = vision_unsupported(bundle)

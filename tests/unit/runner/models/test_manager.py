@@ -241,9 +241,12 @@ async def test_a_load_that_waits_long_is_not_passed_for_ever(
 
 async def test_waiting_for_room_has_an_end(make: Make) -> None:
     manager = make(free=300 << 20, load_timeout=0.05)
-    async with manager.lease("a"):
-        with pytest.raises(InsufficientMemory):
+    async with manager.lease("a"), manager.lease("a"):
+        with pytest.raises(InsufficientMemory) as caught:
             await use(manager, "b")
+    assert "waited 0 s (HEARTH_LOAD_TIMEOUT) for a (2 requests in progress)" in str(caught.value)
+    assert caught.value.details["retry_after_s"] > 0
+    assert caught.value.details["needed_bytes"] > 0
 
 
 async def test_what_can_never_fit_is_refused_without_evicting_anything(make: Make) -> None:
@@ -419,11 +422,11 @@ async def test_a_model_that_crashes_while_answering_is_named_and_started_again(
         starter.started[-1].signal_name = "SIGABRT"
         (resident,) = manager.residents
         starter.started[-1].crash()
-    mark = manager.marks.find(resident.key)
+    mark = manager.crashes.find(resident.key)
     assert str(mark) == "crashed its worker twice (SIGABRT while answering)"
     await use(manager, "a")
     await starter.started[-1].close()
-    assert manager.marks.find(resident.key) is None
+    assert manager.crashes.find(resident.key) is None
 
 
 async def test_more_requests_than_the_queue_holds_are_refused(make: Make, starter: Starter) -> None:
