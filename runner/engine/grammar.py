@@ -20,7 +20,7 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from runner.backends.backend import Tokenizer
 from runner.engine.call_watch import CallWatch
 from runner.engine.grammar_trial import compile_in_child
-from runner.engine.lark import LIMITS, first_line, llguidance_source, schema_fault
+from runner.engine.lark import FREE_LIMITS, LIMITS, first_line, llguidance_source, schema_fault
 from runner.engine.schema import locate, read_schema
 from runner.errors import InvalidRequest
 from runner.types import Grammar
@@ -62,19 +62,24 @@ class LlguidanceMatcher:
         accepted, more_s = _timed(matcher.consume_token, token)
         if not accepted:
             reason = first_line(matcher.get_error())
+            if "Too many items" in reason:
+                raise self._too_much(f"more than {FREE_LIMITS.step_max_items} steps")
             raise InvalidRequest(
                 f"{self._param}: the grammar allows no continuation: {reason}", param=self._param
             )
         self._left_s = min(MATCHING_S, self._left_s + MATCHING_S_PER_TOKEN - took_s - more_s)
         if self._left_s < 0:
-            raise InvalidRequest(
-                f"{self._param}: the grammar takes more than {MATCHING_S_PER_TOKEN * 1000:g} ms a"
-                " token; write it with fewer ways to read the same text",
-                param=self._param,
-            )
+            raise self._too_much(f"more than {MATCHING_S_PER_TOKEN * 1000:g} ms")
         self.complete = matcher.is_stopped()
         if not self.complete:
             self._mask = self._pool.submit(_timed, matcher.compute_bitmask)
+
+    def _too_much(self, work: str) -> InvalidRequest:
+        return InvalidRequest(
+            f"{self._param}: the grammar takes {work} for a token; write it with fewer ways to read"
+            " the same text",
+            param=self._param,
+        )
 
 
 def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:
@@ -84,12 +89,11 @@ def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:
 
 
 class Grammars:
-    """The grammars of one model's vocabulary. Any thread may compile."""
+    """The grammars of one model. Any thread may compile."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Looks at the whole vocabulary: 0.2 s for 150,000 tokens."""
         self._tokenizer = tokenizer
-        self._vocabulary = _vocabulary(tokenizer)
+        self._vocabulary: LLTokenizer | None = None  # most models never see a grammar
         self._pool = ThreadPoolExecutor(MASK_THREADS, thread_name_prefix="masks")
         self._compiled: OrderedDict[tuple[Grammar, bool, str | None], LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
@@ -133,31 +137,29 @@ class Grammars:
         self._pool.shutdown()
 
     def _compile(self, grammar: Grammar, opened: bool) -> LLMatcher:
-        source = _tried_source(grammar, self._tokenizer, opened=opened)
-        matcher = LLMatcher(self._vocabulary, source, log_level=0, limits=LIMITS)
+        source = llguidance_source(grammar, self._tokenizer, opened=opened)
+        is_free = grammar.kind in ("lark", "gbnf") and not grammar.schemas
+        if is_free or len(source) > _MAX_UNTRIED_CHARS:
+            compile_in_child(source, grammar.param or "grammar")
+        limits = FREE_LIMITS if is_free else LIMITS
+        matcher = LLMatcher(self._prepared(grammar, source), source, log_level=0, limits=limits)
         if not matcher.is_error():
             matcher.compute_bitmask()  # what is explosive fails here rather than in a step
         if matcher.is_error():
             raise _fault(grammar, matcher.get_error())
         return matcher
 
-
-def check(grammar: Grammar, tokenizer: Tokenizer) -> None:
-    """Compile for no vocabulary, which needs no preparation. Raises InvalidRequest."""
-    source = _tried_source(grammar, tokenizer, opened=False)
-    failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)
-    if failed:
-        raise _fault(grammar, messages[0])
-
-
-def _tried_source(grammar: Grammar, tokenizer: Tokenizer, *, opened: bool) -> str:
-    """What llguidance compiles, once it is known that it can be compiled in time. Raises
-    InvalidRequest."""
-    source = llguidance_source(grammar, tokenizer, opened=opened)
-    is_free = grammar.kind in ("lark", "gbnf") and not grammar.schemas
-    if is_free or len(source) > _MAX_UNTRIED_CHARS:
-        compile_in_child(source, grammar.param or "grammar")
-    return source
+    def _prepared(self, grammar: Grammar, source: str) -> LLTokenizer:
+        """The vocabulary, prepared with the first grammar that is right: 0.2 s for 150,000
+        tokens."""
+        if self._vocabulary is None:
+            failed, messages = LLMatcher.validate_grammar_with_warnings(source, limits=LIMITS)
+            if failed:
+                raise _fault(grammar, messages[0])
+        with self._lock:
+            if self._vocabulary is None:
+                self._vocabulary = _vocabulary(self._tokenizer)
+            return self._vocabulary
 
 
 def _fault(grammar: Grammar, message: str) -> InvalidRequest:

@@ -8,18 +8,20 @@ for a vocabulary of bytes and ends with 0, whether the grammar is right or wrong
 from __future__ import annotations
 
 import resource
+import signal
 import subprocess
 import sys
 
-from runner.errors import InvalidRequest
+from runner.errors import CapacityError, InvalidRequest
 
-TIMEOUT_S = 0.9  # starting takes 0.1 s of it
-_CPU_S = 2
+LIMIT_S = 0.8  # of processor time: a busy machine refuses no grammar that an idle one takes
+TIMEOUT_S = 15.0  # until the process ends, of which it computes LIMIT_S and 0.3 s at most
 _MEMORY_BYTES = 2 << 30  # of addresses
 
 
 def compile_in_child(source: str, param: str) -> None:
-    """Raises InvalidRequest when the grammar cannot be compiled in time, or ends the process."""
+    """Raises InvalidRequest when the grammar cannot be compiled in time, or ends the process,
+    CapacityError when the machine is too busy to know."""
     command = [sys.executable, "-I", "-m", "runner.engine.grammar_trial"]
     quiet = subprocess.DEVNULL
     try:
@@ -27,8 +29,10 @@ def compile_in_child(source: str, param: str) -> None:
             command, input=source.encode(), stdout=quiet, stderr=quiet, timeout=TIMEOUT_S, env={}
         )
     except subprocess.TimeoutExpired:
-        ended = None
-    if ended is None or ended.returncode != 0:
+        raise CapacityError(
+            f"{param}: the machine is too busy to compile the grammar; try again later"
+        ) from None
+    if ended.returncode != 0:
         reason = "it takes too long to compile; a rule may be infinitely recursive"
         raise InvalidRequest(f"{param}: {reason}", param=param)
 
@@ -36,12 +40,13 @@ def compile_in_child(source: str, param: str) -> None:
 def _compile(source: str) -> None:
     from llguidance import LLMatcher, LLTokenizer
 
-    matcher = LLMatcher(LLTokenizer("byte"), source, log_level=0)
+    vocabulary = LLTokenizer("byte")
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)  # SIGPROF ends the process
+    matcher = LLMatcher(vocabulary, source, log_level=0)
     if not matcher.is_error():
         matcher.compute_bitmask()
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     _compile(sys.stdin.read())

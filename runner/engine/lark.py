@@ -25,16 +25,22 @@ MAX_NESTING = 100  # of brackets; the translator of GBNF recurses
 MAX_CHOICES = 5_000
 MAX_RULES = 1_000  # of GBNF; translating them takes up to a second
 
-# Of twice the lexer's and less than half the grammar's size that llguidance allows by itself: a
-# schema of MAX_PROPERTIES still fits, and building stays within a second.
-LIMITS = LLParserLimits(
-    initial_lexer_fuel=2_000_000,
-    step_max_items=10_000,
-    max_grammar_size=200_000,
-    max_items_in_row=8_000,
-    max_lexer_states=50_000,
-    verbose_errors=False,
-)
+
+def _limits(step_max_items: int) -> LLParserLimits:
+    """Of twice the lexer's and less than half the grammar's size that llguidance allows by itself:
+    a schema of MAX_PROPERTIES still fits, and building stays within a second."""
+    return LLParserLimits(
+        initial_lexer_fuel=2_000_000,
+        step_max_items=step_max_items,
+        max_grammar_size=200_000,
+        max_items_in_row=8_000,
+        max_lexer_states=50_000,
+        verbose_errors=False,
+    )
+
+
+LIMITS = _limits(10_000)
+FREE_LIMITS = _limits(2_000)  # of what may be ambiguous: 5 ms a step, where 10,000 items take 40
 
 WHITE_SPACE = r" |\r?\n[ \t]{0,16}"
 

@@ -1,7 +1,4 @@
-"""A request's grammar as a matcher, made off the engine's thread.
-
-The vocabulary is prepared with the first grammar: most models never see one.
-"""
+"""A request's grammar as a matcher, made off the engine's thread."""
 
 from __future__ import annotations
 
@@ -47,8 +44,6 @@ class GrammarCompiler:
         opened = reasoning is not None and prompt.answer_prefix == reasoning[0]
         if grammar.lazy:
             return self._watch(grammar, opened, request.cache_salt)
-        if self._grammars is None:
-            self._check(grammar)
         return self._ready().matcher(grammar, opened=opened, salt=request.cache_salt)
 
     def _watch(self, grammar: Grammar, opened: bool, salt: str | None) -> CallWatch | None:
@@ -61,15 +56,9 @@ class GrammarCompiler:
             self._not_enforced.append((grammar, salt))
             return None
 
-    def _check(self, grammar: Grammar) -> None:
-        """Refuse at once what the first request may not wait for the vocabulary to be told."""
-        from runner.engine.grammar import check
-
-        check(grammar, self._tokenizer)
-
     def _ready(self) -> Grammars:
         with self._lock:
-            if self._grammars is None:
+            if self._grammars is None:  # most models never see a grammar
                 from runner.engine.grammar import Grammars
 
                 self._grammars = Grammars(self._tokenizer)

@@ -19,7 +19,7 @@ from modelfile.templates.budget import BASE_STEPS, Budget, LimitExceeded
 from modelfile.templates.gotemplate import ollama
 from modelfile.templates.gotemplate.template import GoTemplate
 from modelfile.templates.sandbox import Sandbox
-from runner.engine.grammar import Grammars, check
+from runner.engine.grammar import Grammars
 from runner.errors import InvalidRequest
 from runner.types import Grammar
 from tests.fake_backend import FakeTokenizer
@@ -244,28 +244,30 @@ def grammars() -> Iterator[Grammars]:
 def test_a_grammar_that_is_too_much_is_refused_at_little_cost(
     grammars: Grammars, name: str
 ) -> None:
-    for compile_ in (lambda grammar: check(grammar, FakeTokenizer()), grammars.matcher):
+    for compile_ in (Grammars(FakeTokenizer()).matcher, grammars.matcher):
         began_s = time.process_time()
-        if name == "references in a circle" and compile_ != grammars.matcher:
-            continue  # only the whole grammar is known to match nothing
         with pytest.raises(InvalidRequest):
             compile_(TOO_MUCH[name])
         assert time.process_time() - began_s < 2.0
 
 
+@pytest.mark.parametrize(
+    "source",
+    ['s: s s | s s s | "a" |', 's: s s | "a"', 's: s "+" s | s s | "(" s ")" | "a"'],
+)
 def test_an_ambiguous_grammar_fails_before_its_masks_hold_up_the_steps_of_others(
-    grammars: Grammars,
+    grammars: Grammars, source: str
 ) -> None:
-    matcher = grammars.matcher(Grammar("lark", 'start: s\ns: s s | s s s | "a" |'))
+    matcher = grammars.matcher(Grammar("lark", f"start: s\n{source}"))
     began_s = time.process_time()
 
     def go_on() -> None:
         for _ in range(2000):
             matcher.accept(ord("a"))
 
-    with pytest.raises(InvalidRequest, match="takes more than 10 ms a token"):
+    with pytest.raises(InvalidRequest, match="fewer ways to read the same text"):
         go_on()
-    assert time.process_time() - began_s < 20.0
+    assert time.process_time() - began_s < 10.0
 
 
 def test_a_usual_grammar_goes_on_for_ever(grammars: Grammars) -> None:
