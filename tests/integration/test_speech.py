@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import wave
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ pytest.importorskip("faster_whisper")
 pytest.importorskip("piper")
 
 from tests.conftest import RunningDaemon, running_daemon
+from tests.integration.cli_process import hearth, of_daemon
 from tests.speech_models import SAID, tone, write_voice, write_whisper
 
 HEARD = SAID.strip()
@@ -213,3 +215,36 @@ def test_a_whole_recording_may_be_an_empty_one(http: httpx.Client) -> None:
         "/v1/audio/transcriptions", data={"model": "hears"}, files={"file": ("a.wav", empty)}
     )
     assert reply.status_code in (200, 400), reply.text
+
+
+def test_the_command_writes_down_what_a_file_says(daemon: RunningDaemon, tmp_path: Path) -> None:
+    env, file = of_daemon(daemon), tmp_path / 'a "recording".wav'
+    file.write_bytes(tone())
+    done = hearth(env, "transcribe", str(file))
+    assert (done.returncode, done.stdout) == (0, f"{HEARD}\n"), done.stderr
+    done = hearth(env, "transcribe", str(file), "--format", "srt", "--model", "hears")
+    assert done.stdout.endswith(f"\n{HEARD}\n\n")
+    done = hearth(env, "transcribe", str(file), "--language", "xx")
+    assert done.returncode == 1
+    assert "language='xx'" in done.stderr
+    assert "does not exist" in hearth(env, "transcribe", str(tmp_path / "none.wav")).stderr
+
+
+def test_the_command_speaks_into_a_file_or_to_a_player(
+    daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    env, file = of_daemon(daemon), tmp_path / "a.wav"
+    done = hearth(env, "say", "hello", "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    with wave.open(str(file)) as sound:
+        assert sound.getnframes() == (file.stat().st_size - 44) // 2
+    player = tmp_path / "bin" / "aplay"
+    player.parent.mkdir()
+    player.write_text(f'#!/bin/sh\ncp "$2" "{tmp_path}/played.wav"\n')
+    player.chmod(0o755)
+    done = hearth({**env, "PATH": f"{player.parent}:/bin"}, "say", "hello", "--voice", "1")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "played.wav").stat().st_size == file.stat().st_size
+    done = hearth(env, "say", "hello", "-o", str(tmp_path / "a.txt"))
+    assert done.returncode == 2
+    assert ".mp3" in done.stderr
