@@ -71,6 +71,7 @@ def refused(reply: httpx.Response, status: int = 400) -> str:
 def test_the_sdk_gets_a_transcript_in_every_format(sdk: openai.OpenAI) -> None:
     ask = sdk.audio.transcriptions.create
     assert ask(model="hears", file=recording()).text == HEARD
+    assert ask(model="hears", file=recording(25)).text == HEARD
     assert ask(model="hears", file=recording(), response_format="text") == f"{HEARD}\n"
     srt = ask(model="hears", file=recording(), response_format="srt")
     assert srt == f"1\n00:00:00,000 --> 00:00:01,000\n{HEARD}\n\n"
@@ -121,6 +122,14 @@ def test_speech_comes_as_bytes_or_as_events(sdk: openai.OpenAI, http: httpx.Clie
     events = [json.loads(line.removeprefix("data: ")) for line in lines if line]
     assert {event["type"] for event in events[:-1]} == {"speech.audio.delta"}
     assert events[-1]["type"] == "speech.audio.done"
+
+
+def test_a_long_text_is_spoken_to_its_end(http: httpx.Client) -> None:
+    sizes = []
+    for count in (1, 100):
+        body = {"model": "speaks", "input": "hello there " * count, "response_format": "wav"}
+        sizes.append(len(http.post("/v1/audio/speech", json=body).raise_for_status().content))
+    assert sizes[1] > 80 * sizes[0] > 80 * 40_000
 
 
 def test_what_a_model_is_not_for_is_refused_by_its_name(http: httpx.Client) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from modelfile.speech.voice import CONFIG, MODEL, check_voice_config
 from runner.errors import InvalidRequest, ModelLoadFailed
 from runner.speech import AudioPiece, Recording, SynthesisRequest
+from runner.worker.json_codec import LARGE
 from runner.worker.speech.audio_encoder import AudioEncoder
 from runner.worker.speech.transcriber import missing_extra
 from runner.worker.speech.turns import Turns
@@ -29,6 +30,7 @@ class Synthesizer:
             from piper import PiperConfig, PiperVoice
         except ImportError as error:
             raise missing_extra(error) from None
+        onnxruntime.disable_telemetry_events()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
@@ -57,9 +59,8 @@ class Synthesizer:
             ids = self._voice.phonemes_to_ids(phonemes)
             spoken = self._turns.run(self._voice.phoneme_ids_to_audio, ids, settings)
             samples += spoken.size
-            if piece := encoder.add(_as_int16(spoken)):
-                send(AudioPiece(piece))
-        send(AudioPiece(encoder.finish()))
+            _send(encoder.add(_as_int16(spoken)), send)
+        _send(encoder.finish(), send)
         return Recording(config.espeak_voice, samples / config.sample_rate)
 
     def _phonemes(self, text: str) -> Iterator[list[str]]:
@@ -87,6 +88,11 @@ class Synthesizer:
             " its number, or alloy for the usual one",
             param="voice",
         )
+
+
+def _send(data: bytes, send: Callable[[AudioPiece], None]) -> None:
+    for start in range(0, len(data), LARGE):  # what a frame of the worker may hold
+        send(AudioPiece(data[start : start + LARGE]))
 
 
 def _as_int16(spoken: Any) -> Any:

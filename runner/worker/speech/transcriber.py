@@ -27,11 +27,13 @@ class Transcriber:
             {name: io.BytesIO(content) for name, content in files.items()}
         )
         try:
+            import onnxruntime
             from faster_whisper import WhisperModel
 
             from runner.worker.speech.features import BlockFeatures
         except ImportError as error:
             raise missing_extra(error) from None
+        onnxruntime.disable_telemetry_events()  # which finds the speech in a recording
         self._model: Any = WhisperModel("whisper", device="cpu", cpu_threads=threads, files=files)
         files.pop(MODEL)
         self._model.model = _InTurns(self._model.model, turns)
