@@ -152,6 +152,8 @@ def _check_architecture(store: Store, digest: Digest) -> None:
     from modelfile.convert.quantized import check_prequantized, is_quantized
 
     config = read_config({_CONFIG: store.blob_path(digest)})
+    if "alignment_heads" in config.values and "model_type" not in config.values:
+        return  # Whisper's as CTranslate2 writes it, which is checked with its weights
     if is_quantized(config):
         check_prequantized(config)
         _check_torch()

@@ -157,6 +157,14 @@ def test_what_a_model_is_not_for_is_refused_by_its_name(http: httpx.Client) -> N
             assert f"/v1/audio/{place}" in message
 
 
+def test_sound_in_a_conversation_is_refused_with_the_way_to_go(http: httpx.Client) -> None:
+    part = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+    body = {"model": "echo", "messages": [{"role": "user", "content": [part]}]}
+    message = refused(http.post("/v1/chat/completions", json=body))
+    assert "input_audio" in message
+    assert "/v1/audio/transcriptions" in message
+
+
 def test_values_that_the_model_does_not_know_are_refused(http: httpx.Client) -> None:
     def hear(**fields: str) -> str:
         reply = http.post(
@@ -216,6 +224,17 @@ def test_models_that_are_incomplete_or_quantized_again_are_refused(
         create(http, "broken", voice)
     reply = http.post("/api/create", json={"model": "q", "from": "hears", "quantize": "Q8_0"})
     assert "stays as it is" in reply.text
+
+
+def test_folders_and_voices_of_this_machine_are_pulled(http: httpx.Client, tmp_path: Path) -> None:
+    write_whisper(tmp_path / "tiny")
+    write_voice(tmp_path / "hums")
+    for folder, capability in (("tiny", "transcription"), ("hums", "speech")):
+        body = {"model": str(tmp_path / folder), "stream": False}
+        assert http.post("/api/pull", json=body).json()["status"] == "success"
+        shown = http.post("/api/show", json={"model": f"local/{folder}"}).json()
+        assert shown["capabilities"] == [capability]
+        http.request("DELETE", "/api/delete", json={"model": f"local/{folder}"})
 
 
 def test_a_whole_recording_may_be_an_empty_one(http: httpx.Client) -> None:

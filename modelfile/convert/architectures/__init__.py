@@ -52,6 +52,12 @@ def plan_for(config: Config) -> ConversionPlan:
 def planner(config: Config, plans: Plans) -> Callable[[Config], ConversionPlan]:
     """The one of plans for the checkpoint's architecture. Raises ConvertError."""
     kind = config.model_type
+    if kind == "whisper":
+        raise ConvertError(
+            "Whisper is taken in CTranslate2's format. Convert it with ct2-transformers-converter"
+            " --model FOLDER --output_dir OUTPUT --copy_files tokenizer.json"
+            " preprocessor_config.json, and use OUTPUT; or get a folder that is converted already"
+        )
     if kind not in plans:
         known = ", ".join(sorted(plans))
         raise ConvertError(

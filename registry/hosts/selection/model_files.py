@@ -1,5 +1,5 @@
-"""Which files of a repository or folder are wanted: a GGUF with its projector, an adapter, or the
-safetensors.
+"""Which files of a repository or folder are wanted: a GGUF with its projector, a speech model, an
+adapter, or the safetensors.
 
 Owns the order of preference and what the user hears of it. Asks nobody.
 """
@@ -13,6 +13,7 @@ from registry.hosts.host import Role
 from registry.hosts.selection.adapters import adapter_of
 from registry.hosts.selection.checkpoint import checkpoint_of
 from registry.hosts.selection.projectors import projector_for, projectors_of, with_projector
+from registry.hosts.selection.speech import speech_of
 from registry.hosts.selection.variants import RepositoryFile, Variant, choose_variant, variants_of
 
 
@@ -44,8 +45,9 @@ class SelectedFiles:
 def select_files(
     repo: str, entries: list[RepositoryFile], selector: str | None, memory_bytes: int
 ) -> SelectedFiles:
-    """The GGUF that selector means, or the best for the memory, with its projector; the adapter or
-    the safetensors where there is none. repo: what the files are called together.
+    """The GGUF that selector means, or the best for the memory, with its projector; the speech
+    model, the adapter or the safetensors where there is none. repo: what the files are called
+    together.
 
     Raises RemoteMissing with what there is instead, RemoteRefused.
     """
@@ -63,6 +65,9 @@ def select_files(
         notes = [choice.note, None if beside is None else with_projector(beside)]
         message = tuple(text for text in notes if text is not None)
         return SelectedFiles(choice.variant.entries, projector=beside, notes=message)
+    speech = speech_of(entries)
+    if speech is not None and selector is None:
+        return SelectedFiles(speech.entries)
     adapter = adapter_of(repo, entries)
     variant = adapter or checkpoint_of(repo, entries)
     if selector is not None:

@@ -55,6 +55,12 @@ def _part(part: ContentPart | str, where: str, at: int) -> str | Image:
         given = part.image_url
         url = given if isinstance(given, str) else given.url
         return image_of_url(url, f"{where}.content.{at}.image_url")
+    if part.type == "input_audio":
+        raise Unsupported(
+            f"{where}.content.{at}: input_audio: no model hears within a conversation; send what"
+            " /v1/audio/transcriptions makes of the recording",
+            param=where,
+        )
     text = part.refusal if part.type == "refusal" else part.text
     if part.type not in ("text", "refusal") or text is None:
         raise Unsupported(

@@ -140,6 +140,8 @@ def test_an_unknown_architecture_is_named_with_the_known_ones(tmp_path: Path) ->
     write_checkpoint(tmp_path)
     change_config(tmp_path, model_type="mamba")
     refused(tmp_path, "unknown architecture 'mamba' in config.json; known are bert.* xlm-roberta")
+    change_config(tmp_path, model_type="whisper")
+    refused(tmp_path, "ct2-transformers-converter")
 
 
 @pytest.mark.parametrize(
