@@ -236,6 +236,12 @@ class Settings:
     max_file_size: int = _setting(
         parse_size, 512 << 20, "maximum size of an uploaded file, such as 1GiB"
     )
+    embedding_model: str | None = _setting(
+        str,
+        None,
+        "model whose embeddings vector stores have unless they name one; else the first installed "
+        "embedding model",
+    )
     max_files_size: int = _setting(
         parse_size,
         8 << 30,

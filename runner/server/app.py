@@ -61,6 +61,12 @@ from runner.server.openai.responses.response_store import ResponseStore
 from runner.server.openai.uploads import handlers as uploads
 from runner.server.openai.uploads.upload_store import TABLES as UPLOAD_TABLES
 from runner.server.openai.uploads.upload_store import UploadStore
+from runner.server.openai.vector_stores import file_handlers as vector_store_files
+from runner.server.openai.vector_stores import handlers as vector_stores
+from runner.server.openai.vector_stores.embedder import ModelEmbedder
+from runner.server.openai.vector_stores.indexer import Indexer
+from runner.server.openai.vector_stores.vector_database import FILE_NAME as VECTORS_FILE
+from runner.server.openai.vector_stores.vector_database import VectorDatabase
 from runner.server.openapi.handlers import openapi_routes
 from runner.server.rate_limits import RateLimiter
 from runner.server.request_log import logged
@@ -76,7 +82,7 @@ _SERVED = (
     *routes_of(apply_template, tokenize, completion, infill, rerank, embedding),
     *routes_of(props, llamacpp_models, adapters),
     *routes_of(chat, completions, responses, response_sockets, conversations, embeddings),
-    *routes_of(files, uploads, batches, messages, models),
+    *routes_of(vector_stores, vector_store_files, files, uploads, batches, messages, models),
     *routes_of(transcriptions, speech),
     *routes_of(ollama_chat, embed, ollama_models, create, transfers, login, blobs, account),
     *routes_of(fsck, gc, imports, mcp_routes),
@@ -119,6 +125,10 @@ def build_services(
         batches=BatchExecutor(files, BatchJournal(database), traffic),
         uploads=UploadStore(database, files),
         mcp=McpHost(settings.config_dir / MCP_FILE),
+        vectors=Indexer(
+            VectorDatabase(settings.data_dir / VECTORS_FILE, settings.max_files_size // 2),
+            ModelEmbedder(models),
+        ),
     )
     return services
 
@@ -156,10 +166,11 @@ async def opened(services: Services) -> AsyncIterator[None]:
         services.library.on_change = services.models.forget
         trimming = asyncio.create_task(return_small_blocks())
         try:
-            await _resume(services.batches)
+            await _resume(services)
             yield
         finally:
             trimming.cancel()
+            await services.vectors.close()
             await services.batches.close()
             await services.background.close()
             await services.mcp.close()
@@ -168,9 +179,10 @@ async def opened(services: Services) -> AsyncIterator[None]:
         await services.library.close()
 
 
-async def _resume(batches: BatchExecutor) -> None:
-    """Go on with the batches of an earlier daemon. One that cannot does everything else."""
+async def _resume(services: Services) -> None:
+    """Go on with what an earlier daemon left. One that cannot does everything else."""
     try:
-        await batches.resume()
+        await services.batches.resume()
+        await services.vectors.begin()
     except StorageFailed as error:
         log.error("batches cannot be resumed: %s", error.message)

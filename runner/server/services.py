@@ -17,6 +17,7 @@ from runner.server.metrics import Metrics
 from runner.server.openai.batches.executor import BatchExecutor
 from runner.server.openai.responses.background import BackgroundResponses
 from runner.server.openai.uploads.upload_store import UploadStore
+from runner.server.openai.vector_stores.indexer import Indexer
 from runner.server.rate_limits import RateLimiter
 from runner.server.sockets import is_loopback
 from runner.settings import Address, Settings
@@ -46,6 +47,7 @@ class Services:
     batches: BatchExecutor
     uploads: UploadStore
     mcp: McpHost
+    vectors: Indexer
     bodies: BodyBudget = field(default_factory=BodyBudget)
     websockets: set[OpenSocket] = field(default_factory=set)
     draining: bool = False

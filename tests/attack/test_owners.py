@@ -109,6 +109,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
         things = {
             "conversation": conversation,
             "item": items["first_id"],
+            "store": a.post("/v1/vector_stores", json={"file_ids": [file]}).json()["id"],
             "upload": a.post("/v1/uploads", json=UPLOAD).json()["id"],
             "file": file,
             "output": done["output_file_id"],
@@ -149,6 +150,21 @@ PATHS = [
     ("POST", "/v1/uploads/{upload}/complete", {"part_ids": []}),
     ("POST", "/v1/uploads/{upload}/cancel", None),
     ("POST", "/v1/uploads/{upload}/parts", None),
+    *((method, path, None) for method, path in (
+        ("GET", "/v1/vector_stores/{store}"),
+        ("DELETE", "/v1/vector_stores/{store}"),
+        ("GET", "/v1/vector_stores?after={store}"),
+        ("GET", "/v1/vector_stores/{store}/files"),
+        ("GET", "/v1/vector_stores/{store}/files/{file}"),
+        ("GET", "/v1/vector_stores/{store}/files/{file}/content"),
+        ("DELETE", "/v1/vector_stores/{store}/files/{file}"),
+    )),
+    ("POST", "/v1/vector_stores/{store}", {"name": "x"}),
+    ("POST", "/v1/vector_stores/{store}/search", {"query": "a secret"}),
+    ("POST", "/v1/vector_stores/{store}/files", {"file_id": "{file}"}),
+    ("POST", "/v1/vector_stores", {"file_ids": ["{file}"]}),
+    ("POST", "/v1/responses", {"model": "echo", "input": "x", "tools": [
+        {"type": "file_search", "vector_store_ids": ["{store}"]}]}),
     ("POST", "/v1/conversations/{conversation}", {"metadata": {}}),
     ("POST", "/v1/conversations/{conversation}/items",
      {"items": [{"role": "user", "content": "x"}]}),
@@ -184,7 +200,8 @@ def test_what_another_key_has_stored_is_as_if_it_were_not_there(
     kinds = {office.a.get(f"/v1/{place}/{office.things[kind]}").status_code
              for place, kind in (("files", "file"), ("files", "output"), ("batches", "batch"),
                                  ("responses", "response"), ("responses", "running"),
-                                 ("conversations", "conversation"))}  # fmt: skip
+                                 ("conversations", "conversation"),
+                                 ("vector_stores", "store"))}  # fmt: skip
     assert kinds == {200}
 
 

@@ -337,3 +337,92 @@ class BatchList(ListPage):
     """Batches, the newest first."""
 
     data: list[BatchObject]
+
+
+class VectorStoreObject(TypedDict):
+    """A vector store. embedding_model: hearth's own, the model that its vectors are of."""
+
+    id: str
+    object: Literal["vector_store"]
+    name: str
+    created_at: int
+    last_active_at: int
+    status: Literal["expired", "in_progress", "completed"]
+    usage_bytes: int
+    file_counts: dict[str, int]
+    metadata: dict[str, str]
+    expires_after: dict[str, Any] | None
+    expires_at: int | None
+    embedding_model: str
+
+
+class VectorStoreList(ListPage):
+    """Vector stores."""
+
+    data: list[VectorStoreObject]
+
+
+class DeletedVectorStore(TypedDict):
+    """A vector store that is no more."""
+
+    id: str
+    object: Literal["vector_store.deleted"]
+    deleted: bool
+
+
+class VectorStoreFile(TypedDict):
+    """A file of a vector store."""
+
+    id: str
+    object: Literal["vector_store.file"]
+    vector_store_id: str
+    created_at: int
+    status: Literal["in_progress", "completed", "cancelled", "failed"]
+    last_error: dict[str, str] | None
+    usage_bytes: int
+    attributes: dict[str, Any]
+    chunking_strategy: dict[str, Any]
+
+
+class VectorStoreFileList(ListPage):
+    """Files of a vector store."""
+
+    data: list[VectorStoreFile]
+
+
+class DeletedVectorStoreFile(TypedDict):
+    """A file that is no more in its vector store."""
+
+    id: str
+    object: Literal["vector_store.file.deleted"]
+    deleted: bool
+
+
+class VectorStoreFileContent(TypedDict):
+    """The chunks of a file."""
+
+    object: Literal["vector_store.file_content.page"]
+    data: list[dict[str, str]]
+    has_more: bool
+    next_page: None
+
+
+class VectorStoreFileBatch(TypedDict):
+    """Files that came together."""
+
+    id: str
+    object: Literal["vector_store.files_batch"]
+    vector_store_id: str
+    created_at: int
+    status: Literal["in_progress", "completed", "cancelled", "failed"]
+    file_counts: dict[str, int]
+
+
+class VectorStoreSearchResults(TypedDict):
+    """What was found, the nearest first."""
+
+    object: Literal["vector_store.search_results.page"]
+    search_query: list[str]
+    data: list[dict[str, Any]]
+    has_more: bool
+    next_page: None

@@ -18,8 +18,10 @@ from runner.server.ids import new_id
 from runner.server.openai.answers import ResponseObject, ResponseStatus
 from runner.server.openai.custom_tools import CustomCalls
 from runner.server.openai.logprobs import chat_logprobs
+from runner.server.openai.responses.citations import SEARCH_ITEM, SearchCall, Source, citations
 from runner.server.openai.responses.logprobs import PendingTokens
-from runner.server.openai.responses.wire import ResponsesRequest
+from runner.server.openai.responses.usage import sum_of, usage_of
+from runner.server.openai.responses.wire import FILE_SEARCH, ResponsesRequest
 from runner.types import Delta, Finish, SamplingParams, Usage
 
 
@@ -57,6 +59,9 @@ _CALLS = {
 }
 
 
+_CALL_TYPES = (*_CALLS, SEARCH_ITEM)
+
+
 class ResponseBuilder:
     """One response. Each method gives the events of what it does, in order."""
 
@@ -73,7 +78,10 @@ class ResponseBuilder:
         self._created_at = int(time.time())
         self._completed_at: int | None = None
         self._error: dict[str, Any] | None = None
-        self._finish: Finish | None = None
+        self._usages: list[dict[str, Any]] = []  # of the generations that have ended
+        self._searches: list[SearchCall] = []  # that wait for their results
+        self._search_arguments = ""
+        self.sources: list[Source] = []  # what searches have found, in the order of its numbers
         self._sequence = 0
         self._open: dict[str, Any] | None = None  # the item being written, if it has text
         self._tokens = PendingTokens()
@@ -104,21 +112,47 @@ class ResponseBuilder:
         parts = parse_delta(self._parser, delta)
         out = b"".join(map(self._part, parts.in_order or _by_kind(parts)))
         if delta.finish is not None:
-            called = self._open is not None and self._open["type"] in _CALLS  # without an end
+            called = self._open is not None and self._open["type"] in _CALL_TYPES  # without an end
             cut = called or delta.finish.reason == "length"
-            out += self._close("incomplete" if cut else "completed") + self._end(delta.finish)
+            out += self._close("incomplete" if cut else "completed")
+            thought = 0 if self._parser is None else self._parser.reasoning_tokens
+            self._usages.append(usage_of(delta.finish, thought))
+            if cut or not self._searches:
+                out += self._leave_searches() + self._end(delta.finish)
         return out
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model has said all."""
+        return self.status != "in_progress"
+
+    def take_searches(self) -> list[SearchCall]:
+        """The searches that the model has asked for; it goes on with their results."""
+        taken, self._searches = self._searches, []
+        return taken
+
+    def searching(self, call: SearchCall) -> bytes:
+        """A search begins."""
+        call.item["queries"] = call.queries
+        return self._search_event("searching", call)
+
+    def found(self, call: SearchCall, results: list[dict[str, Any]] | None) -> bytes:
+        """A search has ended. results: what is told of them."""
+        call.item.update(status="completed", results=results)
+        ended = self._search_event("completed", call)
+        return ended + self._item("response.output_item.done", call.item, call.index)
 
     def without_answer(self, prompt_tokens: int) -> bytes:
         """All of it, where no answer is wanted."""
-        begun = self.start()
-        return begun + self._end(Finish("stop", Usage(prompt_tokens, 0, 0, 0, 0, 0)))
+        begun, finish = self.start(), Finish("stop", Usage(prompt_tokens, 0, 0, 0, 0, 0))
+        self._usages.append(usage_of(finish, 0))
+        return begun + self._end(finish)
 
     def fail(self, failure: HttpFailure) -> bytes:
         """It cannot be completed."""
         self.status = "failed"
         self._error = {"code": _error_code(failure), "message": failure.message}
-        return self._close("incomplete") + self._whole("response.failed")
+        return self._close("incomplete") + self._leave_searches() + self._whole("response.failed")
 
     def cancel(self) -> bytes:
         """It is no longer wanted."""
@@ -225,11 +259,22 @@ class ResponseBuilder:
             return b""
         if item["type"] in _CALLS:
             return self._end_call(status)
+        if item["type"] == SEARCH_ITEM:
+            return self._leave(item, len(self.output) - 1)
         form = self._form(item["type"])
         part = item[form.place][0]
         item["status"] = status
         fields = {name: part[name] for name in ("text", "logprobs") if name in part}
-        out = self._part_event(f"response.{form.text}.done", **fields)
+        out = b""
+        if item["type"] == "message" and self.sources:
+            part["annotations"] = citations(part["text"], self.sources)
+            for number, each in enumerate(part["annotations"]):
+                out += self._part_event(
+                    "response.output_text.annotation.added",
+                    annotation_index=number,
+                    annotation=each,
+                )
+        out += self._part_event(f"response.{form.text}.done", **fields)
         out += self._part_event(f"response.{form.part}.done", part=part)
         self._open = None
         return out + self._item("response.output_item.done", item, len(self.output) - 1)
@@ -238,6 +283,8 @@ class ResponseBuilder:
         out = b"" if piece.name is None else self._close() + self._begin_call(piece)
         item = self._open
         assert item is not None
+        if item["type"] == SEARCH_ITEM:
+            return out + self._search_piece(item, piece)
         text = self._custom.read(piece.id, piece.arguments, last=piece.last)
         text = piece.arguments if text is None else text
         if text:
@@ -249,6 +296,8 @@ class ResponseBuilder:
         return out + self._close("completed" if whole else "incomplete")
 
     def _begin_call(self, piece: ToolCallDelta) -> bytes:
+        if piece.name == FILE_SEARCH and self._body.file_search is not None:
+            return self._begin_search()
         custom = self._custom.begins(piece.id, piece.name or "")
         kind = "custom_tool_call" if custom else "function_call"
         item: dict[str, Any] = {
@@ -263,6 +312,42 @@ class ResponseBuilder:
         self.output.append(item)
         self._open = item
         return out
+
+    def _begin_search(self) -> bytes:
+        item: dict[str, Any] = {
+            "id": new_id("fs").replace("-", "_"),
+            "type": SEARCH_ITEM,
+            "status": "in_progress",
+            "queries": [],
+            "results": None,
+        }
+        out = self._item("response.output_item.added", item)
+        self.output.append(item)
+        self._open, self._search_arguments = item, ""
+        where = {"item_id": item["id"], "output_index": len(self.output) - 1}
+        return out + self._event("response.file_search_call.in_progress", **where)
+
+    def _search_piece(self, item: dict[str, Any], piece: ToolCallDelta) -> bytes:
+        self._search_arguments += piece.arguments
+        if piece.last:
+            call = SearchCall(item, len(self.output) - 1, piece.id, self._search_arguments)
+            self._searches.append(call)
+            self._open = None
+        return b""
+
+    def _search_event(self, kind: str, call: SearchCall) -> bytes:
+        where = {"item_id": call.item["id"], "output_index": call.index}
+        return self._event(f"response.file_search_call.{kind}", **where)
+
+    def _leave_searches(self) -> bytes:
+        """End the searches that nobody makes any more."""
+        return b"".join(self._leave(call.item, call.index) for call in self.take_searches())
+
+    def _leave(self, item: dict[str, Any], index: int) -> bytes:
+        item["status"] = "incomplete"
+        if item is self._open:
+            self._open = None
+        return self._item("response.output_item.done", item, index)
 
     def _end_call(self, status: str) -> bytes:
         item, at = self._open, len(self.output) - 1
@@ -281,15 +366,14 @@ class ResponseBuilder:
         return self._event(f"response.{name}.{kind}", **where, **fields)
 
     def _end(self, finish: Finish) -> bytes:
-        self._finish = finish
         self.status = "incomplete" if finish.reason == "length" else "completed"
         self._completed_at = int(time.time()) if self.status == "completed" else None
         return self._whole(f"response.{self.status}")
 
     def _usage(self) -> dict[str, Any] | None:
-        if self._finish is None:
+        if not self._usages or self.status == "in_progress":
             return None
-        return usage_of(self._finish, self._parser.reasoning_tokens if self._parser else 0)
+        return sum_of(self._usages)
 
     def _whole(self, kind: str) -> bytes:
         return self._event(kind, response=self.response())
@@ -314,18 +398,6 @@ class ResponseBuilder:
     def _event(self, kind: str, **fields: Any) -> bytes:
         self._sequence += 1
         return _sse(kind, self._sequence - 1, **fields)
-
-
-def usage_of(finish: Finish, reasoning_tokens: int) -> dict[str, Any]:
-    """The tokens of one generation."""
-    used = finish.usage
-    return {
-        "input_tokens": used.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": used.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": used.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": reasoning_tokens},
-        "total_tokens": used.prompt_tokens + used.completion_tokens,
-    }
 
 
 def failed(response: ResponseObject) -> bytes:

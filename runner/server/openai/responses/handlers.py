@@ -20,10 +20,11 @@ from runner.server.openai.answers import (
     ResponseObject,
 )
 from runner.server.openai.responses.background import BackgroundResponses
-from runner.server.openai.responses.builder import ResponseBuilder, failed, usage_of
+from runner.server.openai.responses.builder import ResponseBuilder, failed
 from runner.server.openai.responses.compaction import summarize
 from runner.server.openai.responses.compaction_item import compaction_item
 from runner.server.openai.responses.events import EventLog
+from runner.server.openai.responses.file_search import FileSearch, answer_with_search
 from runner.server.openai.responses.items import messages_of
 from runner.server.openai.responses.new_response import (
     NewResponse,
@@ -38,6 +39,7 @@ from runner.server.openai.responses.streaming import (
     run_response,
     stream_response,
 )
+from runner.server.openai.responses.usage import usage_of
 from runner.server.openai.responses.wire import CompactRequest, ResponsesRequest
 from runner.server.routes import route
 from runner.server.sse import DONE, EVENT_STREAM
@@ -52,6 +54,10 @@ async def create_response(http: HttpRequest, body: ResponsesRequest) -> Response
     if body.background:
         return await _begin_in_background(http, new)
     builder = ResponseBuilder(body, new.ident, new.compaction)
+    if body.file_search is not None:
+        async with http.cancelled_on_disconnect():
+            await answer_with_search(http.services, new, builder, http if body.stream else None)
+        return None if body.stream else builder.response()
     async with http.cancelled_on_disconnect(), prepare(http.services, new.request) as generation:
         prepare_builder(builder, generation)
         if body.stream:
@@ -146,6 +152,12 @@ async def _begin_in_background(http: HttpRequest, new: NewResponse) -> ResponseO
     await asyncio.to_thread(_file(http).save, new.stored(waiting))
 
     async def make(builder: ResponseBuilder, log: EventLog) -> None:
+        if new.body.file_search is not None:
+            search = FileSearch(services, new, builder)
+            await search.open()
+            log.add(builder.begin())
+            await search.run(log)
+            return
         async with prepare(services, new.request) as generation:
             prepare_builder(builder, generation)
             log.add(builder.begin())

@@ -14,6 +14,7 @@ from runner.server.ids import new_id
 from runner.server.images import join_parts, without_placeholders
 from runner.server.openai.responses import image_store
 from runner.server.openai.responses import images as pictures
+from runner.server.openai.responses.citations import SEARCH_ITEM
 from runner.server.openai.responses.compaction_item import without_compacted
 from runner.server.openai.responses.wire import ResponseItem, ResponsePart
 from runner.types import Image, Message, ToolCall
@@ -54,6 +55,8 @@ def messages_of(items: Sequence[dict[str, Any]], instructions: str | None) -> tu
     names: dict[str, str] = {}
     for where, fields in without_compacted(items):
         item = _item(fields, where)
+        if item.type == SEARCH_ITEM:
+            continue  # what it found is in the answer
         if item.type == "reasoning":
             turn.reasoning += _text(item.content or item.summary, where)
         elif item.type in ("function_call", "custom_tool_call"):

@@ -20,6 +20,7 @@ from runner.server.generation import prepare
 from runner.server.http_request import ClientDisconnected, HttpRequest
 from runner.server.openai.answers import ResponseObject
 from runner.server.openai.responses.builder import ResponseBuilder
+from runner.server.openai.responses.file_search import answer_with_search
 from runner.server.openai.responses.new_response import NewResponse, keep, new_response
 from runner.server.openai.responses.response_store import StoredResponse
 from runner.server.openai.responses.streaming import prepare_builder, stream_response
@@ -103,6 +104,10 @@ class _Session:
         new = await new_response(self._services, event, self._local)
         builder = ResponseBuilder(event, new.ident, new.compaction)
         target = _Events(self._socket, self._http.request_id, event.stream_id)
+        if event.file_search is not None and event.generate is not False:
+            await answer_with_search(self._services, new, builder, target)
+            self._forget_if_failed(event, builder, new)
+            return
         async with prepare(self._services, new.request) as generation:
             prepare_builder(builder, generation)
             keep_it = partial(self._keep, new)
@@ -112,12 +117,17 @@ class _Session:
                 await target.finish(events)
             else:
                 await stream_response(target, generation, builder, keep_it)
-        if builder.status == "failed" and self._last_id == event.previous_response_id:
+        self._forget_if_failed(event, builder, new)
+
+    def _forget_if_failed(
+        self, event: ResponseCreateEvent, builder: ResponseBuilder, new: NewResponse
+    ) -> None:
+        if builder.status != "failed":
+            self._last = new.stored(builder.response())
+        elif self._last_id == event.previous_response_id:
             self._last = None
 
     async def _keep(self, new: NewResponse, response: ResponseObject) -> None:
-        if response["status"] != "failed":
-            self._last = new.stored(response)
         await keep(self._services, new, response)
 
     @property

@@ -24,6 +24,21 @@ from runner.types import GenerateRequest, Grammar, Message, ToolChoice
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 _REFUSED = {"prompt": "no prompts are stored here: send instructions and input"}
+FILE_SEARCH = "file_search"
+SEARCH_FUNCTION: dict[str, Any] = {
+    "name": FILE_SEARCH,
+    "description": "Search the user's files. Returns numbered passages; cite those that you use "
+    "by their numbers in brackets, such as [1].",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "queries": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 4}
+        },
+        "required": ["queries"],
+        "additionalProperties": False,
+    },
+    "strict": False,
+}
 _LOGPROBS = "message.output_text.logprobs"
 
 
@@ -64,6 +79,10 @@ class ResponseTool(WireModel):
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
     format: dict[str, Any] | None = None  # of a custom tool's input
+    vector_store_ids: list[str] | None = Field(None, min_length=1, max_length=16)
+    max_num_results: int | None = Field(None, ge=1, le=50)  # of file_search, as the next ones
+    filters: dict[str, Any] | None = None
+    ranking_options: dict[str, Any] | None = None
 
 
 class ReasoningConfig(WireModel):
@@ -154,11 +173,15 @@ class ResponsesRequest(WireModel):
             raise InvalidRequest(
                 "conversation and previous_response_id cannot be combined", param="conversation"
             )
+        if self.file_search is not None:
+            self._check_file_search()
         for index, tool in enumerate(self.tools or ()):
+            if tool.type == FILE_SEARCH:
+                continue
             if tool.type not in ("function", "custom") or tool.name is None:
                 raise Unsupported(
                     f"tools.{index}: a tool of type {tool.type[:40]!r} is not supported; use "
-                    "function or custom tools with a name",
+                    "file_search, or function or custom tools with a name",
                     param="tools",
                 )
         if self.background and self.store is False:
@@ -187,6 +210,19 @@ class ResponsesRequest(WireModel):
             cache_salt=self.cache_salt,
             shared_prefix=bool(self.shared_prefix),
         )
+
+    @property
+    def file_search(self) -> ResponseTool | None:
+        """The tool that searches files."""
+        return next((tool for tool in self.tools or () if tool.type == FILE_SEARCH), None)
+
+    def _check_file_search(self) -> None:
+        """Raises InvalidRequest."""
+        tool = self.file_search
+        if tool is not None and not tool.vector_store_ids:
+            raise InvalidRequest("file_search needs vector_store_ids", param="tools")
+        if sum(FILE_SEARCH in (tool.type, tool.name) for tool in self.tools or ()) > 1:
+            raise InvalidRequest("only one tool may be file_search", param="tools")
 
     @property
     def custom_names(self) -> frozenset[str]:
@@ -218,8 +254,11 @@ class ResponsesRequest(WireModel):
 
     def _choice(self) -> ToolChoice:
         """What tool_choice says of the tools. Raises InvalidRequest."""
-        choice = tool_choice_of(self.tool_choice, parallel=self.parallel_tool_calls)
-        check_tools(choice, [tool.name or "" for tool in self.tools or ()])
+        given = self.tool_choice
+        if isinstance(given, dict) and given.get("type") == FILE_SEARCH:
+            given = {"type": "function", "name": FILE_SEARCH}
+        choice = tool_choice_of(given, parallel=self.parallel_tool_calls)
+        check_tools(choice, [tool.name or tool.type for tool in self.tools or ()])
         return choice
 
     def _grammar(self) -> Grammar | None:
@@ -240,6 +279,8 @@ class ResponsesRequest(WireModel):
 
 
 def _function(tool: ResponseTool, path: str) -> dict[str, Any]:
+    if tool.type == FILE_SEARCH:
+        return SEARCH_FUNCTION
     if tool.type == "custom":
         return as_function(tool.name or "", tool.description, tool.format, path)
     return {
@@ -251,6 +292,8 @@ def _function(tool: ResponseTool, path: str) -> dict[str, Any]:
 
 
 def _shown(tool: ResponseTool) -> dict[str, Any]:
+    if tool.type == FILE_SEARCH:
+        return tool.model_dump(exclude_none=True)
     named = {"type": tool.type, "name": tool.name, "description": tool.description}
     if tool.type == "custom":
         return {**named, "format": tool.format or {"type": "text"}}

@@ -1,0 +1,1 @@
+"""Stores of texts that are found by their meaning."""
