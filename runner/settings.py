@@ -164,7 +164,10 @@ def _list(names: tuple[str, ...]) -> str:
 
 
 def _path(text: str) -> Path:
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # ~name of a user that there is not
+        raise ValueError("there is no such user, so no home folder") from None
 
 
 def _setting(parse: Callable[[str], Any], default: Any, doc: str, alias: str | None = None) -> Any:
