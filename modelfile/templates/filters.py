@@ -34,6 +34,7 @@ _ATTRIBUTE: Final[Mapping[str, int]] = {  # where a filter's arguments have an a
     "sort": 3,
 }
 _MAX_NAMES: Final = 16  # of an attribute of an attribute, each looked up in each element
+_MAX_NAMES_SIZE: Final = 1000
 _READING: Final = frozenset(  # tests that go through their arguments
     (
         *("==", "eq", "equalto", "!=", "ne", "<", "lt", "lessthan", "<=", "le", ">", "gt"),
@@ -49,9 +50,6 @@ class SandboxOperations(Protocol):
     """What filters need of the sandbox they run in: its operations count steps and bytes."""
 
     budget: Budget
-
-    def count_step(self) -> bool:
-        """Counts a step; always True."""
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """obj[argument]"""
@@ -112,7 +110,7 @@ def to_json(
 def _sum(sandbox: SandboxOperations, iterable: Any, attribute: Any = None, start: Any = 0) -> Any:
     total = start
     for item in iterable:
-        sandbox.count_step()
+        sandbox.budget.steps(1)
         for part in str(attribute).split(".") if attribute is not None else ():
             item = sandbox.getitem(item, int(part) if part.isdigit() else part)
         total = sandbox.add(total, item)
@@ -129,7 +127,7 @@ def _counted(
 
     def apply(*args: Any, **kwargs: Any) -> Any:
         budget = sandbox.budget
-        sandbox.count_step()
+        budget.steps(1)
         head, given = args[:skipped], args[skipped:]
         if guard is not None:
             changed = guard(budget, *given, **kwargs)
@@ -151,6 +149,8 @@ def _check_names(attribute: Any) -> None:
     names = str(attribute)
     if names.count(".") + names.count(",") >= _MAX_NAMES:
         raise LimitExceeded(f"the attribute of a filter has more than {_MAX_NAMES} names")
+    if len(names) > _MAX_NAMES_SIZE:
+        raise LimitExceeded(f"the attribute of a filter has more than {_MAX_NAMES_SIZE} characters")
 
 
 def _size(value: Any) -> int:

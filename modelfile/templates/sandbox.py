@@ -29,7 +29,7 @@ _HIDDEN = frozenset(
 _PLAIN = frozenset((str, list, dict, tuple, int, float, bool))
 _MAX_KNOWN_ATTRIBUTES = 200
 _MAX_RAISED = 500
-_DATE_FORMAT = re.compile(r"(?:[^%]|%[^0-9]){0,200}", re.DOTALL)
+_DATE_FORMAT = re.compile(r"(?:[^%]|%[^0-9]){0,64}", re.DOTALL)
 
 
 class RaisedByTemplate(TemplateRuntimeError):
@@ -72,9 +72,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals["raise_exception"] = _raise_exception
         self.globals["strftime_now"] = _strftime_now
 
-    def count_step(self) -> bool:
-        """Called by the generated code before each statement; always True."""
-        return self.budget.step()
+    def count_steps(self, count: int) -> bool:
+        """Called by the generated code for each item that a loop's filter looks at; always True."""
+        self.budget.steps(count)
+        return True
 
     def keep_value(self, value: Any) -> Any:
         """Called with every literal list, tuple and dict."""

@@ -15,7 +15,7 @@ import sys
 from runner.errors import CapacityError, InvalidRequest
 
 LIMIT_S = 0.8  # of processor time: a busy machine refuses no grammar that an idle one takes
-TIMEOUT_S = 15.0  # until the process ends, of which it computes LIMIT_S and 0.3 s at most
+TIMEOUT_S = 12.0  # until the process ends, of which it computes LIMIT_S and 0.3 s at most
 _MEMORY_BYTES = 2 << 30  # of addresses
 
 
