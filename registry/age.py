@@ -6,7 +6,19 @@ jumps by years.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
+import os
 import time
+from pathlib import Path
+
+from registry.atomic import TempFile, make_directory, read_regular
+from registry.errors import BlobDamaged
+
+MAX_GAP_S = 7 * 86400.0
+_SLACK_S = 60.0  # by which a clock may be set back
+_MAX_BYTES = 1024
 
 
 def uptime_s() -> float:
@@ -23,3 +35,44 @@ def steady_now() -> float:
     """Seconds since 1970 by the date as it was when this process began: a date that is set
     meanwhile makes nothing older."""
     return _STARTED_S + uptime_s()
+
+
+class FileAges:
+    """How old the files of a store are, by their times. From one process to the next the date may
+    have been set: where more than MAX_GAP_S or less than nothing has gone by, no file counts as
+    older than the process that found it so, for nobody knows the date by which it was written."""
+
+    __slots__ = ("_path", "_since_s")
+
+    def __init__(self, path: Path) -> None:
+        """path: where the date is kept."""
+        self._path = path
+        self._since_s = -math.inf  # before which no file counts as written
+
+    def begin(self) -> None:
+        """A process begins that removes files."""
+        with contextlib.suppress(OSError, BlobDamaged, ValueError, TypeError, KeyError):
+            kept = json.loads(read_regular(self._path, _MAX_BYTES))
+            since_s, gap_s = kept["since_s"], steady_now() - float(kept["seen_s"])
+            if since_s is not None:
+                self._since_s = float(since_s)
+            if not -_SLACK_S <= gap_s <= MAX_GAP_S:
+                self._since_s = steady_now()
+        self.note()
+
+    def note(self) -> None:
+        """Keep the date. What is not kept makes files no older than they are."""
+        since_s = None if self._since_s == -math.inf else self._since_s
+        content = json.dumps({"since_s": since_s, "seen_s": steady_now()}).encode()
+        with contextlib.suppress(OSError):
+            make_directory(self._path.parent)
+            file = TempFile(self._path.parent, ".")
+            try:
+                file.write(content)
+                os.replace(file.path, self._path)
+            finally:
+                file.discard()
+
+    def age_s(self, modified_s: float) -> float:
+        """Seconds since a file with this time was written, or less."""
+        return steady_now() - max(modified_s, self._since_s)

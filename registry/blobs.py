@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from registry.age import steady_now
 from registry.atomic import (
     TempFile,
     fault_of,
@@ -207,16 +206,15 @@ class Blobs:
         return size
 
     def all(self) -> dict[Digest, float]:
-        """Every blob by name and how many seconds ago it was written. Raises StoreFault."""
-        now, found = steady_now(), {}
+        """Every blob by name and when it was written, by its file. Raises StoreFault."""
+        found = {}
         with faults("list the blobs", self.directory), os.scandir(self.directory) as entries:
             for entry in entries:
                 kind, _, digits = entry.name.partition("-")
                 if kind != "sha256" or not _is_digest(digits):
                     continue
                 if entry.is_file(follow_symlinks=False):
-                    age_s = now - entry.stat(follow_symlinks=False).st_mtime
-                    found[Digest(digits)] = age_s
+                    found[Digest(digits)] = entry.stat(follow_symlinks=False).st_mtime
         return found
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from registry.age import steady_now
 from registry.digest import Digest
 from registry.errors import StoreReadOnly
 from registry.store import PARTIAL_KEEP_S, Store
@@ -75,8 +74,9 @@ def collect(store: Store, options: GcOptions) -> GcResult:
                 result.blobs.append(RemovedFile(f"blobs/{digest.file_name}", size))
             _forget(store, used, options.dry_run)
     if not options.dry_run:
-        store.records.sweep(steady_now() - GRACE_S)
-    result.partials = list(_sweep(store.root / "tmp", options))
+        store.records.sweep(store.ages.age_s, GRACE_S)
+        store.ages.note()
+    result.partials = list(_sweep(store, options))
     return result
 
 
@@ -96,12 +96,12 @@ def _forget(store: Store, used: set[Digest], dry_run: bool) -> None:
             store.records.drop_blob(digest)
 
 
-def _sweep(folder: Path, options: GcOptions) -> Iterator[RemovedFile]:
-    oldest_s = steady_now() - options.partial_keep_s
-    for path in sorted(folder.glob(f"{PREFIX}*")):
+def _sweep(store: Store, options: GcOptions) -> Iterator[RemovedFile]:
+    for path in sorted((store.root / "tmp").glob(f"{PREFIX}*")):
         with contextlib.suppress(OSError):
             status = path.lstat()
-            if status.st_mtime > oldest_s or _has_file(path) or is_open(path):
+            is_young = store.ages.age_s(status.st_mtime) < options.partial_keep_s
+            if is_young or _has_file(path) or is_open(path):
                 continue
             if not options.dry_run:
                 path.unlink()

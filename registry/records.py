@@ -15,7 +15,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,13 +70,14 @@ class Records:
         with contextlib.suppress(OSError):
             os.unlink(self._blob_path(digest))
 
-    def sweep(self, oldest_s: float) -> None:
-        """Remove what a killed process left half written before that time (since the epoch)."""
+    def sweep(self, age_s: Callable[[float], float], keep_s: float) -> None:
+        """Remove what a killed process left half written and is older than keep_s. age_s: of a file
+        by its time."""
         for folder, _, names in os.walk(self.directory):
             for name in names:
                 with contextlib.suppress(OSError):
                     path = Path(folder, name)
-                    if name.startswith(".") and path.lstat().st_mtime < oldest_s:
+                    if name.startswith(".") and age_s(path.lstat().st_mtime) > keep_s:
                         path.unlink()
 
     def blobs(self) -> Iterator[Digest]:

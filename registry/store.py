@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from registry.age import FileAges
 from registry.atomic import (
     DIRECTORY_MODE,
     faults,
@@ -88,6 +89,7 @@ class Store:
         self._temporary = root / "tmp"
         self._change = threading.RLock()
         self.records = Records(root)
+        self.ages = FileAges(self.records.directory / "clock.json")
         self._blobs = Blobs(root / "blobs", self._temporary, self._change, self.records)
         self._manifests = Manifests(root / "manifests", self._temporary)
         self._held: Counter[Digest] = Counter()
@@ -111,13 +113,16 @@ class Store:
                 raise
             return cls(root, None)
         store = cls(root, lock)
+        store.ages.begin()
         store._sweep()
         return store
 
     def close(self) -> None:
         """Give the lock back. Calling it twice is allowed."""
-        if self._lock is not None:
-            self._lock.release()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            self.ages.note()
+            lock.release()
 
     def models(self) -> list[StoredModel]:
         """Every model, newest first; damaged ones are listed with their fault."""
@@ -305,7 +310,7 @@ class Store:
 
     def blob_ages(self) -> dict[Digest, float]:
         """Every blob and how many seconds ago it was written. Raises StoreFault."""
-        return self._blobs.all()
+        return {digest: self.ages.age_s(at_s) for digest, at_s in self._blobs.all().items()}
 
     def file_status(self, digest: Digest) -> os.stat_result | None:
         """What the system says of a blob's file; None when there is none."""

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from registry.age import steady_now
+from registry.age import FileAges
 from registry.fsck.findings import Finding
 from registry.store import PARTIAL_KEEP_S, Store
 from registry.transfer.partial import JOURNAL, PREFIX
@@ -60,16 +60,17 @@ def check_temporary(store: Store, keep_s: float = PARTIAL_KEEP_S) -> Iterator[Fi
                 f"tmp/{name} was not created by hearth and was left unchanged",
             )
         elif name.startswith(PREFIX):
-            reason = _dangling(folder, name, names, keep_s)
+            reason = _dangling(store.ages, folder / name, names, keep_s)
             if reason is not None:
                 yield Finding("partial", f"tmp/{name}", f"tmp/{name} is {reason}")
 
 
-def _dangling(folder: Path, name: str, names: set[str], keep_s: float) -> str | None:
+def _dangling(ages: FileAges, path: Path, names: set[str], keep_s: float) -> str | None:
     try:
-        age_s = steady_now() - (folder / name).lstat().st_mtime
+        age_s = ages.age_s(path.lstat().st_mtime)
     except OSError:
         return None
+    name = path.name
     is_journal = name.endswith(JOURNAL)
     other = name.removesuffix(JOURNAL) if is_journal else f"{name}{JOURNAL}"
     if age_s > _SETTLE_S and other not in names:

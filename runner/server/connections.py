@@ -268,7 +268,11 @@ class ConnectionBounds(asyncio.Protocol):
         if at_once or not self.transport.can_write_eof():
             self.transport.close()
             return
-        self.transport.write_eof()  # an unread rest would take what was sent away from the client
+        try:  # an unread rest would take what was sent away from the client
+            self.transport.write_eof()
+        except OSError:  # it has gone
+            self.drop()
+            return
         self.flow.resume_reading()
 
 

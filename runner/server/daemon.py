@@ -38,7 +38,7 @@ from runner.server.connection_table import (
 )
 from runner.server.connections import BoundedProtocol
 from runner.server.framing import MAX_HEAD_BYTES
-from runner.server.freed_memory import return_large_blocks
+from runner.server.freed_memory import collect_rarely, return_large_blocks
 from runner.server.keys import FILE_NAME, KeyRing
 from runner.server.logs import set_up
 from runner.server.services import Services
@@ -58,8 +58,6 @@ EXIT_FAULT = 1
 EXIT_PORT_TAKEN = 69  # EX_UNAVAILABLE
 EXIT_STORE_LOCKED = 75  # EX_TEMPFAIL
 _CLEAN_UP_S = 5.0  # after the drain, for last events to leave and workers to end
-# Of the collector's generations: with 4,096 connections a full collection takes 130 ms.
-_GC_THRESHOLDS: Final = (700, 10, 60)
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -201,7 +199,7 @@ class DaemonServer(uvicorn.Server):
         self.exit_code = 0
         gc.collect()
         gc.freeze()  # a full collection took 35 ms, each time, for what lasts as long as the daemon
-        gc.set_threshold(*_GC_THRESHOLDS)
+        collect_rarely()
         log.info("hearth %s listens on %s, models in %s%s", self._services.version,
                  self._services.address.url, self._services.settings.models_dir,
                  " (read-only)" if self._services.library.read_only else "")  # fmt: skip

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from registry import age
 from registry.digest import Digest
 from registry.errors import StoreReadOnly
+from registry.fsck.other_files import check_temporary
 from registry.gc import GcOptions, GcResult, collect
 from registry.records import MIN_BLOB_BYTES, BlobOrigin
 from registry.store import Store
@@ -98,3 +100,48 @@ def test_a_read_only_store_is_refused_but_for_a_dry_run(store: Store) -> None:
         collect(reader, NOW)
     assert len(collect(reader, GcOptions(grace_s=0.0, dry_run=True)).blobs) == 1
     assert store.has_blob(Digest.of(b"unused"))
+
+
+DAY_S = 86400.0
+
+
+def reopened(store: Store, monkeypatch: pytest.MonkeyPatch, days: float) -> Store:
+    """The store of a process that begins with a date so many days on."""
+    store.close()
+    monkeypatch.setattr(age, "_STARTED_S", age._STARTED_S + days * DAY_S)
+    return Store.open(store.root)
+
+
+@pytest.mark.parametrize("days", [400, -400, 8])
+def test_a_date_that_jumps_before_the_start_makes_nothing_old(
+    store: Store, monkeypatch: pytest.MonkeyPatch, days: float
+) -> None:
+    store = reopened(store, monkeypatch, 0)  # one that has kept its date
+    put_blob(store, b"young")
+    store.partial(PartialPlan("key", 100_000, 65536)).close()
+    for jump in (days, 0.0, 0.01):  # the next starts know it too
+        store = reopened(store, monkeypatch, jump)
+        assert paths(collect(store, GcOptions())) == []
+        assert not list(check_temporary(store))
+    store = reopened(store, monkeypatch, 1)
+    expected = 1 if days > 0 else 0  # what comes from the future is never old
+    assert len(collect(store, GcOptions()).blobs) == expected
+    assert bool(collect(store, NOW).partials) == (days > 0)
+    store.close()
+
+
+def test_days_without_a_process_are_days(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_blob(store, b"unused")
+    store = reopened(store, monkeypatch, 6)
+    assert len(collect(store, GcOptions()).blobs) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"since_s": "x", "seen_s": 1}', "\0"])
+def test_a_damaged_date_stops_nothing(store: Store, content: str) -> None:
+    put_blob(store, b"unused")
+    store.close()
+    (store.root / ".hearth" / "clock.json").write_text(content)
+    store = Store.open(store.root)
+    assert len(collect(store, NOW).blobs) == 1
+    store.close()

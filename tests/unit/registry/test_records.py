@@ -105,9 +105,9 @@ def test_what_a_killed_process_left_is_swept_when_it_is_old(tmp_path: Path) -> N
     records.keep_manifest(Name.parse("m"), ManifestFile(b"{}", 5))
     for folder in ("blobs", "manifests/registry.ollama.ai/library/m"):
         (tmp_path / ".hearth" / folder / ".half").write_bytes(b"")
-    records.sweep(0.0)
+    records.sweep(lambda at_s: time.time() - at_s, 60.0)
     assert len(list(tmp_path.rglob(".half"))) == 2
-    records.sweep(time.time() + 1)
+    records.sweep(lambda at_s: time.time() - at_s, -1.0)
     assert list(tmp_path.rglob(".half")) == []
     assert records.origin(DIGEST) == ORIGIN
     assert records.manifest(Name.parse("m")) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import socket
 from collections import Counter
@@ -252,3 +253,21 @@ async def test_a_head_that_stops_after_its_turn_is_idle_again(
             with suppress(ConnectionResetError):
                 assert await asyncio.to_thread(client.recv, 1) == b""
     assert len(table) == 0
+
+
+async def test_a_client_that_goes_while_it_is_refused_is_no_fault(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: object) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    faults: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write_eof", gone)
+    monkeypatch.setattr(request_turns, "MAX_TURNS", 1)
+    bad = REQUEST.replace(b"host: x", b"host: x\r\nhost: y")
+    with ExitStack() as opened:
+        for client in send_at_once(port, [bad] * 5, opened):
+            with suppress(ConnectionResetError):
+                await asyncio.to_thread(client.recv, 999)
+    assert faults == []
