@@ -61,8 +61,8 @@ def test_run_create_push_and_login_say_the_same(daemon: RunningDaemon, closed: s
     assert refused in create.stderr
     login = ("login", closed, "--insecure", "-u", "me", "--password-stdin")
     assert refused in hearth(env, *login, stdin=b"secret").stderr
-    assert hearth(env, "cp", "echo", f"{closed}/user/m").returncode == 0
-    assert refused in hearth(env, "push", f"{closed}/user/m").stderr
+    assert hearth(env, "cp", "echo", f"{closed}/user/pushed").returncode == 0
+    assert refused in hearth(env, "push", f"{closed}/user/pushed").stderr
 
 
 def test_a_model_that_is_there_stays_and_is_said_to_be_unchecked(
