@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conftest import RunningDaemon
+from tests.conftest import RunningDaemon, StartDaemon
 from tests.echo_models import echo_gguf
 from tests.unit.runner.backends.conftest import TinyModel, write_model
 
@@ -181,3 +181,19 @@ def test_no_input_gives_no_vectors_and_more_dimensions_than_there_are_cut_nothin
         assert answer["embeddings"] == [whole]
     (cut,) = said(client, "/api/embed", model=glow, input="warm", dimensions=2)["embeddings"]
     assert math.hypot(*cut) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_daemon_is_reached_by_the_names_and_from_the_origins_of_its_settings(
+    start_daemon: StartDaemon,
+) -> None:
+    env = {"HEARTH_HOSTS": "llm", "OLLAMA_ORIGINS": "https://*.app.example"}
+
+    def status(client: httpx.Client, **headers: str) -> int:
+        return client.post("/api/generate", json=ASK, headers=headers).status_code
+
+    with start_daemon(env=env).client() as client:
+        assert [status(client, host=host) for host in ("llm:4327", "llm2:4327")] == [200, 403]
+        origins = ("https://pr-1.app.example", "https://app.example", "http://localhost:3000")
+        assert [status(client, origin=origin) for origin in origins] == [200, 403, 200]
+        assert status(client, host="llm:4327", origin="http://llm:4327") == 200
+        assert status(client, host="x.local:4327", origin="http://x.local:4327") == 403
