@@ -190,6 +190,12 @@ _ROWS: Final = (
         -1, -1, 2**24,
     ),
     Parameter(
+        "tool_format", "choice",
+        "how tools are offered: native by the template, generic as text in the prompt, none not;"
+        " auto: native where the template knows tools, else generic",
+        "auto", choices=("auto", "native", "generic", "none"),
+    ),
+    Parameter(
         "grammar", "text", "GBNF or Lark grammar that answers must match", maximum=MAX_GRAMMAR_BYTES
     ),
     Parameter(

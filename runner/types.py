@@ -206,6 +206,7 @@ class GenerateRequest:
     think_if_able: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: ToolChoice = ToolChoice()
+    tools_as_text: bool = False  # messages say what they are; the template does not see them
     truncate_messages: bool = False  # leave out the oldest ones of a conversation too long
     truncate_tokens: bool = False  # and where that is not enough, tokens in the middle; see n_keep
 

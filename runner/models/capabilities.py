@@ -81,12 +81,20 @@ def model_capabilities(bundle: Bundle) -> ModelCapabilities:
     return ModelCapabilities(
         completion=not pools,
         embedding=(pools and not ranks) or echo,
-        tools=not pools and found.tools,
+        tools=not pools and _calls_tools(bundle, found.tools),
         insert=not pools and (found.insert or not bundle.header.fim.missing),
         thinking=not pools and found.thinking,
         rerank=ranks,
         vision=not pools and projector_of(bundle) is not None,
     )
+
+
+def _calls_tools(bundle: Bundle, native: bool) -> bool:
+    """Whether the model says of itself that it calls tools: by its template, or by its Modelfile,
+    which can offer them in another way."""
+    wanted = bundle.parameters.get("tool_format")
+    generic = wanted == "generic" and _template(bundle)[0] is not None
+    return (native and wanted != "none") or generic
 
 
 def _ranks(header: GgufHeader) -> bool:

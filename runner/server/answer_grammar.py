@@ -71,20 +71,24 @@ def grammar_of_tools(
     choice: ToolChoice,
     answer: Grammar | None,
     think: bool | str | None,
+    name: str | None,
 ) -> Grammar | None:
     """What the answers to a request with these functions must match; None: any text. answer: what
-    the request wants of an answer without calls. Raises Unsupported."""
+    the request wants of an answer without calls. name: of the family that reads the answers, as
+    PARSER names it. Raises Unsupported."""
     strict = any(function.get("strict") is True for function in functions)
     limited = choice.mode != "auto" or choice.names is not None
     if functions and (limited or strict or answer is not None):
-        return _enforced(lease, functions, choice, answer, think)
-    return _checked(lease, functions) if functions else after_reasoning(answer, lease, think)
+        return _enforced(lease, functions, choice, answer, think, name)
+    return _checked(lease, functions, name) if functions else after_reasoning(answer, lease, think)
 
 
-def _checked(lease: Lease, functions: Sequence[Mapping[str, Any]]) -> Grammar | None:
+def _checked(
+    lease: Lease, functions: Sequence[Mapping[str, Any]], name: str | None
+) -> Grammar | None:
     """What holds calls to the schemas of functions once they have begun, where a marker tells that
     they have; None: they are the model's own."""
-    family = family_of(lease.template, lease.bundle.parser)
+    family = family_of(lease.template, name)
     calls = None if family is None else family.call_grammar_for(lease.template)
     if family is None or calls is None or family.headers is not None or not calls.markers:
         return None
@@ -104,9 +108,10 @@ def _enforced(
     choice: ToolChoice,
     answer: Grammar | None,
     think: bool | str | None,
+    name: str | None,
 ) -> Grammar | None:
     required = choice.mode == "required"
-    family = family_of(lease.template, lease.bundle.parser)
+    family = family_of(lease.template, name)
     headers = None if family is None else family.headers
     if headers is not None and not required and answer is None:
         return None  # free text has headers of its own

@@ -41,6 +41,7 @@ from runner.server.leases import (
 from runner.server.request_body import MAX_BODY_BYTES, MAX_MESSAGES
 from runner.server.request_log import current_record
 from runner.server.services import Services
+from runner.server.tool_format import parser_name, with_tool_format
 from runner.turns import take_turn
 from runner.types import (
     THINK_LEVELS,
@@ -94,7 +95,7 @@ class Generation:
             self.lease.template,
             tools=request.tools,
             tags=reasoning_tags(self.lease),
-            name=self.lease.bundle.parser,
+            name=parser_name(self.lease, request),
             single=request.tool_choice.single,
             in_deltas=call_deltas and bool(request.tools),
         )
@@ -140,8 +141,6 @@ def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         return request
     _check_text(request.messages)
     tools = () if request.tool_choice.mode == "none" else request.tools
-    if tools:
-        _require_tools(lease)
     think = request.think
     if request.think_if_able and not lease.capabilities.thinking:
         think = None
@@ -155,8 +154,11 @@ def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
         return _with_suffix(lease, completed, request.suffix)
     if not request.preceding:  # tokens of an earlier answer begin with the bundle's own turns
         completed = replace(completed, messages=_with_bundle_turns(lease, request.messages))
+    if tools:
+        completed = with_tool_format(lease, completed)
     tags = reasoning_tags(lease)
-    found = special_tokens_of(lease.template, tools=bool(tools), name=lease.bundle.parser)
+    name = parser_name(lease, completed)
+    found = special_tokens_of(lease.template, tools=bool(tools), name=name)
     return replace(
         completed,
         template=request.template or lease.own_template,
@@ -252,6 +254,8 @@ def _public_messages(request: GenerateRequest, completed: GenerateRequest) -> in
         return count
     if request.cache_salt or request.template or request.template_options:
         return 0
+    if completed.tools_as_text:
+        return 0
     return len(messages) - len(request.messages or ())
 
 
@@ -261,7 +265,9 @@ def _grammar(lease: Lease, request: GenerateRequest, completed: GenerateRequest)
     grammar = request.grammar
     if _is_chat(request):
         functions = [tool["function"] for tool in request.tools] if completed.tools else []
-        grammar = grammar_of_tools(lease, functions, request.tool_choice, grammar, completed.think)
+        name = parser_name(lease, completed)
+        choice, think = request.tool_choice, completed.think
+        grammar = grammar_of_tools(lease, functions, choice, grammar, think, name)
     written = {**lease.parameters, **request.options}.get("grammar")
     if grammar is not None or not written or completed.tools:
         return grammar
@@ -336,11 +342,6 @@ def _shown(tool: Mapping[str, Any]) -> Mapping[str, Any]:
         return tool
     shown = {name: value for name, value in function.items() if name not in _FOR_GRAMMARS}
     return {**tool, "function": shown}
-
-
-def _require_tools(lease: Lease) -> None:
-    if not lease.capabilities.tools:
-        raise Unsupported(_unsupported(lease, "tools", "them"), param="tools")
 
 
 def _unsupported(lease: Lease, what: str, pronoun: str) -> str:

@@ -86,7 +86,8 @@ class PromptEncoder:
     def _conversation(
         self, request: GenerateRequest, messages: list[dict[str, Any]], options: dict[str, Any]
     ) -> str:
-        tools = [dict(tool) for tool in request.tools] or None
+        offered = () if request.tools_as_text else request.tools
+        tools = [dict(tool) for tool in offered] or None
         template = self._template_for(request)
         options = {**template.defaults(tools), **options}
         if request.continues:

@@ -78,3 +78,76 @@ def test_usage_tells_the_tokens_of_the_reasoning(client: httpx.Client) -> None:
     assert 2 <= reasoning < usage["completion_tokens"]
     plain = client.post("/v1/chat/completions", json=asked("thinks", "yes")).json()["usage"]
     assert plain["completion_tokens_details"]["reasoning_tokens"] == 0
+
+
+PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+LAST = "{{ messages[-1].content }}"
+CALL = '{"name": "add", "arguments": {"a": 1}}'
+
+
+def test_a_template_without_tools_gets_them_in_the_system_prompt(client: httpx.Client) -> None:
+    assert create(client, "plain", template=PLAIN + "{# system #}").status_code == 200
+    body = asked("plain", "1+0?", tools=[TOOL])
+    prompt = client.post("/apply-template", json=body).json()["prompt"]
+    assert prompt.startswith("<system>You can call functions.")
+    assert '{"name": "add", ' in prompt
+    assert prompt.endswith("<user>1+0?")
+    turns = [
+        *body["messages"],
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {
+            "name": "add", "arguments": '{"a": 1}'}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "1"},
+    ]  # fmt: skip
+    prompt = client.post("/apply-template", json={**body, "messages": turns}).json()["prompt"]
+    assert prompt.endswith(f"<user>1+0?<assistant>{CALL}<user>The result of add:\n1")
+
+
+def test_a_generic_call_is_a_call_on_every_surface(client: httpx.Client) -> None:
+    assert create(client, "generic", template=LAST + "{# system #}").status_code == 200
+    body = asked("generic", CALL, tools=[TOOL])
+    choice = client.post("/v1/chat/completions", json=body).json()["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    answer = client.post("/api/chat", json={**body, "stream": False}).json()
+    assert answer["message"]["tool_calls"][0]["function"]["arguments"] == {"a": 1}
+    tool = {"name": "add", "input_schema": {"type": "object"}}
+    answer = client.post("/v1/messages", json={**body, "max_tokens": 90, "tools": [tool]}).json()
+    assert answer["content"][0]["input"] == {"a": 1}
+    given = {"model": "generic", "input": CALL, "tools": [{"type": "function", **TOOL["function"]}]}
+    items = client.post("/v1/responses", json=given).json()["output"]
+    assert [item["type"] for item in items] == ["function_call"]
+    required = {**asked("generic", "hello", tools=[TOOL]), "tool_choice": "required"}
+    choice = client.post("/v1/chat/completions", json=required).json()["choices"][0]
+    assert choice["message"]["tool_calls"][0]["function"]["name"] == "add"
+
+
+@pytest.mark.parametrize(
+    ("tool_format", "template", "reason", "listed"),
+    [
+        ("none", TURN, "tool_format is none", False),
+        ("native", LAST, "does not mention them", False),
+        ("generic", TURN, None, True),
+        ("auto", TURN, None, True),
+        ("auto", LAST, None, False),
+    ],
+)
+def test_tool_format_chooses(
+    client: httpx.Client, tool_format: str, template: str, reason: str | None, listed: bool
+) -> None:
+    parameters = {"tool_format": tool_format}
+    name = f"chosen-{tool_format}-{len(template)}"
+    assert create(client, name, template=template, parameters=parameters).status_code == 200
+    shown = client.post("/api/show", json={"model": name}).json()["capabilities"]
+    assert ("tools" in shown) is listed
+    answer = client.post("/v1/chat/completions", json=asked(name, CALL, tools=[TOOL]))
+    if reason is not None:
+        assert answer.status_code == 400
+        assert reason in answer.json()["error"]["message"]
+        return
+    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_base_model_has_no_tools(client: httpx.Client) -> None:
+    assert create(client, "base").status_code == 200
+    answer = client.post("/v1/chat/completions", json=asked("base", "hi", tools=[TOOL]))
+    assert answer.status_code == 400
+    assert "it is a base model" in answer.json()["error"]["message"]

@@ -29,7 +29,7 @@ def bundle(
         fim=FimTokens(),
     )
     fields = {"template": template, "header": header, "renderer": renderer, "projector": None}
-    return cast(Bundle, SimpleNamespace(name=Name.parse("m"), **fields))
+    return cast(Bundle, SimpleNamespace(name=Name.parse("m"), **{"parameters": {}, **fields}))
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,7 @@ def test_only_with_its_head_a_model_ranks(tensors: list[str], expected: list[str
         tensors=[SimpleNamespace(name=name) for name in tensors],
         architecture_value={"pooling_type": 4}.get,
     )
-    model = SimpleNamespace(name=Name.parse("m"), template=None, header=header, renderer=None)
+    model = SimpleNamespace(
+        name=Name.parse("m"), template=None, header=header, renderer=None, parameters={}
+    )
     assert model_capabilities(cast(Bundle, model)).names() == expected

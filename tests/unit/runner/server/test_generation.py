@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ from modelfile.templates.chat_template import Capabilities
 from registry.formats.gguf.fim import FimTokens
 from runner.errors import InvalidRequest, Unsupported
 from runner.models.capabilities import ModelCapabilities
-from runner.server import generation
+from runner.server import generation, tool_format
 from runner.server.generation import complete_prompt
 from runner.types import GenerateRequest, Infill, Message, ToolChoice
 
@@ -27,6 +27,9 @@ def _no_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         generation, "template_capabilities", lambda bundle: Capabilities(insert=bundle.inserts)
     )
+    monkeypatch.setattr(
+        tool_format, "template_capabilities", lambda bundle: Capabilities(tools=bundle.tools)
+    )
 
 
 def lease(fim: FimTokens | None = None, **capabilities: bool) -> Any:
@@ -37,12 +40,17 @@ def lease(fim: FimTokens | None = None, **capabilities: bool) -> Any:
         messages=(),
         header=SimpleNamespace(fim=fim or FimTokens()),
         inserts=fim is None,
+        tools=capabilities.get("tools", False),
     )
     able = SimpleNamespace(
         **{field.name: capabilities.get(field.name, False) for field in fields(ModelCapabilities)}
     )
     return SimpleNamespace(
-        bundle=bundle, capabilities=able, template="{{ messages }}", own_template="{{ messages }}"
+        bundle=bundle,
+        capabilities=able,
+        parameters={},
+        template="{{ messages }}",
+        own_template="{{ messages }}",
     )
 
 
@@ -52,6 +60,17 @@ def test_a_template_sees_tools_without_what_is_for_grammars() -> None:
     assert shown == ({"type": "function", "function": {"name": "f", "parameters": {}}},)
 
 
+def test_tools_of_which_the_template_knows_nothing_are_text_that_no_other_may_have() -> None:
+    request = GenerateRequest(messages=(USER,), tools=(TOOL,))
+    completed = complete_prompt(lease(), request)
+    assert completed.tools_as_text
+    assert "You can call functions." in (completed.messages or ())[-1].content
+    assert generation._public_messages(request, completed) == 0
+    native = replace(request, options={"tool_format": "generic"})
+    assert complete_prompt(lease(tools=True), native).tools_as_text
+    assert not complete_prompt(lease(tools=True), request).tools_as_text
+
+
 def test_tools_that_may_not_be_called_are_not_shown_and_need_no_support() -> None:
     request = GenerateRequest(messages=(USER,), tools=(TOOL,), tool_choice=ToolChoice("none"))
     assert complete_prompt(lease(), request).tools == ()
@@ -59,7 +78,8 @@ def test_tools_that_may_not_be_called_are_not_shown_and_need_no_support() -> Non
 
 def test_what_the_model_cannot_do_is_refused_by_name() -> None:
     for given, param in (
-        ({"tools": (TOOL,)}, "tools"),
+        ({"tools": (TOOL,), "options": {"tool_format": "native"}}, "tools"),
+        ({"tools": (TOOL,), "options": {"tool_format": "none"}}, "tools"),
         ({"think": True}, "think"),
         ({"suffix": "x"}, "suffix"),
     ):
