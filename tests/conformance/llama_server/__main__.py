@@ -62,7 +62,8 @@ def _run(program: str, folder: Path, files: Sequence[str], chosen: str, *, show:
         stand_in = f"-P -m tests.conformance.llama_server.stand_in {program}"
         binary.write_text(f'#!/bin/sh\nexec {sys.executable} {stand_in} "$@"\n')
         binary.chmod(0o755)
-        results = Path(scratch) / "results.json"
+        results = Path(scratch) / "results.jsonl"
+        results.touch()
         stores = Path(scratch) / "stores"
         stores.mkdir()
         environment = {
@@ -83,7 +84,7 @@ def _run(program: str, folder: Path, files: Sequence[str], chosen: str, *, show:
         kept = None if show else subprocess.DEVNULL
         subprocess.run(command, cwd=folder, env=environment, stdout=kept, check=False)
         outcomes: dict[str, dict[str, str]] = {}
-        for item in json.loads(results.read_text()):
+        for item in map(json.loads, results.read_text().splitlines()):
             name = item["test"].removeprefix("unit/test_").replace(".py::", "::")
             if outcomes.get(name, {}).get("outcome") != "failed":
                 outcomes[name] = {"outcome": item["outcome"], "reason": item["reason"]}

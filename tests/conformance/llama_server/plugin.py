@@ -18,7 +18,6 @@ import pytest
 _DECIDED = ('"42"', '"foooooo"', "a{5,5}", r"[ -3000 ]", "(\\{|John)+")
 _COUNTS = frozenset(("n_prompt", "n_tokens", "n_cache"))
 sys.modules.setdefault("wget", types.ModuleType("wget"))  # for downloads, and the files are there
-_results: list[dict[str, str]] = []
 
 
 class AnyCount(int):
@@ -62,11 +61,7 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
             crash = getattr(report.longrepr, "reprcrash", None)
             reason = (crash.message if crash else str(report.longrepr)).splitlines()[0][:300]
         outcome = "failed" if report.failed else report.outcome
-        _results.append({"test": item.nodeid, "outcome": outcome, "reason": reason})
+        entry = {"test": item.nodeid, "outcome": outcome, "reason": reason}
+        with open(os.environ["HEARTH_SUITE_RESULTS"], "a") as file:
+            file.write(json.dumps(entry) + "\n")
     return report
-
-
-def pytest_sessionfinish() -> None:
-    path = os.environ["HEARTH_SUITE_RESULTS"]
-    with open(path, "w") as file:
-        json.dump(_results, file, indent=1)
