@@ -179,11 +179,16 @@ def _fault(grammar: Grammar, message: str) -> InvalidRequest:
     return InvalidRequest(f"{param}: {reason}", param=param)
 
 
+_LEAD = "\x02"  # a token of its own in every vocabulary
+
+
 class _Words:
     """A vocabulary in the shape that llguidance reads."""
 
     def __init__(self, tokenizer: Tokenizer, ends: list[int]) -> None:
         self._tokenizer = tokenizer
+        first = tokenizer.encode("a", add_bos=False, parse_special=False)
+        self._lead = _LEAD if b"".join(map(tokenizer.piece, first)) == b" a" else ""
         self.eos_token_id = ends[0]
         self.bos_token_id = tokenizer.bos
         self.tokens = []
@@ -199,6 +204,11 @@ class _Words:
     def __call__(self, text: Any) -> list[int]:
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace")
+        # Some vocabularies put a space before a text; this one goes on from another.
+        lead = self._encode(self._lead) if self._lead else []
+        return self._encode(self._lead + text)[len(lead) :]
+
+    def _encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_bos=False, parse_special=False)
 
 

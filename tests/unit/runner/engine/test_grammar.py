@@ -353,3 +353,30 @@ def _shared() -> Grammars:
     if not _known:
         _known.append(Grammars(TOKENIZER))
     return _known[0]
+
+
+class SpacingTokenizer(FakeTokenizer):
+    """Puts a space before every text, as SentencePiece vocabularies of Llama 2's kind do."""
+
+    def encode(
+        self, text: str, *, add_bos: bool, parse_special: bool, max_tokens: int | None = None
+    ) -> list[int]:
+        return super().encode(
+            f" {text}", add_bos=add_bos, parse_special=parse_special, max_tokens=max_tokens
+        )
+
+
+@pytest.mark.parametrize(
+    ("grammar", "text"),
+    [
+        (schema({"const": "42"}), '"42"'),
+        (Grammar("gbnf", 'root ::= "a"{5,5}'), "aaaaa"),
+        (Grammar("choice", '["yes, indeed"]'), "yes, indeed"),
+    ],
+)
+def test_a_vocabulary_that_puts_a_space_before_texts_holds_to_them(
+    grammar: Grammar, text: str
+) -> None:
+    matcher = Grammars(SpacingTokenizer()).matcher(grammar)
+    assert accepted(matcher, text) == text
+    assert matcher.complete
