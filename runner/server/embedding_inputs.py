@@ -7,24 +7,32 @@ import math
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import cast
 
 from runner.errors import InvalidRequest
 
 MAX_INPUTS = 2048
 
 
-def inputs_of(given: str | list[str] | list[int] | list[list[int]]) -> list[str] | list[list[int]]:
-    """The inputs as a list of texts or of token lists. Raises InvalidRequest."""
+def inputs_of(given: object) -> list[str] | list[list[int]] | None:
+    """The inputs as a list of texts or of token lists; None where they are written in another form
+    than OpenAI's four. Raises InvalidRequest."""
     if isinstance(given, str):
         return [given]
-    if given and isinstance(given[0], int):
-        return [[token for token in given if isinstance(token, int)]]
-    if len(given) > MAX_INPUTS:
+    if not isinstance(given, list):
+        return None
+    if len(given) > MAX_INPUTS and not isinstance(given[0], int):
         raise InvalidRequest(
             f"input holds {len(given)} entries; the maximum is {MAX_INPUTS}", param="input"
         )
-    return cast("list[str] | list[list[int]]", given)
+    if all(isinstance(item, str) for item in given):
+        return given
+    if all(isinstance(item, int) for item in given):
+        return [given]
+    return given if all(map(_is_tokens, given)) else None
+
+
+def _is_tokens(item: object) -> bool:
+    return isinstance(item, list) and all(isinstance(part, int) for part in item)
 
 
 def truncate_dimensions(

@@ -59,4 +59,4 @@ async def metrics(http: HttpRequest) -> None:
     services = http.services
     text = await services.metrics.text(services.models.present, services.uptime_s)
     started_s = int(time.time() - services.uptime_s)
-    await http.reply_bytes(text, CONTENT_TYPE, headers={"process-start-time-unix": str(started_s)})
+    await http.reply_bytes(text, CONTENT_TYPE, headers={"Process-Start-Time-Unix": str(started_s)})

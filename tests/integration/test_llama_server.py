@@ -97,6 +97,27 @@ def test_no_limit_is_minus_one(ember: httpx.Client) -> None:
     assert "max_tokens" in refused.json()["error"]["message"]
 
 
+def test_a_response_tells_the_same_in_its_events(ember: httpx.Client) -> None:
+    body = {"input": "hello", "max_output_tokens": 3, "store": False}
+    told = events(ember, "/responses", **body, timings_per_token=True, return_progress=True)
+    progress = [event for event in told if "prompt_progress" in event]
+    assert {event["type"] for event in progress} == {"response.in_progress"}
+    written = [event for event in told if event["type"] == "response.output_text.delta"]
+    assert written[0]["timings"]["predicted_n"] > 0
+    assert told[-1]["type"] in ("response.completed", "response.incomplete")
+    assert told[-1]["timings"]["predicted_n"] == told[-1]["response"]["usage"]["output_tokens"]
+    plain = events(ember, "/responses", **body)
+    assert not any("timings" in event or "prompt_progress" in event for event in plain)
+
+
+def test_an_answer_tells_its_prompt_where_it_is_asked_to(ember: httpx.Client) -> None:
+    answer = post(ember, "/v1/chat/completions", **CHAT, verbose=True)
+    assert "hello" in answer["__verbose"]["prompt"]
+    assert "__verbose" not in post(ember, "/v1/chat/completions", **CHAT, verbose=False)
+    streamed = {**CHAT, "verbose": True, "stream": True}
+    assert "verbose" in ember.post("/v1/chat/completions", json=streamed).json()["error"]["message"]
+
+
 def test_a_native_answer_has_its_tokens_its_settings_and_why_it_ended(ember: httpx.Client) -> None:
     answer = post(ember, "/completion", **NATIVE, return_tokens=True, seed=7)
     assert (answer["stop"], answer["stop_type"], answer["truncated"]) == (True, "limit", False)
@@ -200,6 +221,19 @@ def test_errors_are_those_of_llama_server(ember: httpx.Client) -> None:
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, 404)
 
 
+def test_inputs_to_embed_have_the_forms_of_prompts(ember: httpx.Client) -> None:
+    whole = ember.post("/v1/embeddings", json={"input": PROMPT}).json()["data"][0]["embedding"]
+    parts = [{"type": "text", "text": PROMPT[:4]}, {"type": "text", "text": PROMPT[4:]}]
+    tokens = post(ember, "/tokenize", content=PROMPT, add_special=True)["tokens"]
+    mixed = [{"prompt_string": PROMPT}, {"content": parts}, [*tokens[:-1], tokens[-1]]]
+    for item in post(ember, "/v1/embeddings", input=mixed)["data"]:
+        assert item["embedding"] == pytest.approx(whole, abs=1e-4)
+    (native,) = post(ember, "/embedding", content=PROMPT)
+    assert native["embedding"][0] == pytest.approx(whole, abs=1e-4)
+    for wrong in ({"content": "text"}, {"content": [{"type": "unknown"}]}, [1, [2]]):
+        assert ember.post("/v1/embeddings", json={"input": wrong}).status_code == 400
+
+
 def test_props_and_slots_tell_the_model_and_what_runs(ember: httpx.Client) -> None:
     post(ember, "/completion", **NATIVE)
     props = ember.get("/props").json()
@@ -209,6 +243,12 @@ def test_props_and_slots_tell_the_model_and_what_runs(ember: httpx.Client) -> No
     slots = ember.get("/slots").json()
     assert [slot["id"] for slot in slots] == [0, 1]
     assert not any(slot["is_processing"] for slot in slots)
+
+
+def test_slots_are_not_saved(ember: httpx.Client) -> None:
+    refused = ember.post("/slots/1?action=save", json={"filename": "a.bin"})
+    assert refused.status_code == 501
+    assert refused.json()["error"]["type"] == "not_supported_error"
 
 
 def test_a_model_is_loaded_and_unloaded_by_name(ember: httpx.Client) -> None:
@@ -229,7 +269,9 @@ def test_a_model_is_loaded_and_unloaded_by_name(ember: httpx.Client) -> None:
 
 def test_metrics_have_the_names_of_llama_server_too(ember: httpx.Client) -> None:
     def count(name: str) -> float:
-        text = ember.get("/metrics").text
+        answer = ember.get("/metrics")
+        assert (b"Process-Start-Time-Unix") in [name for name, _ in answer.headers.raw]
+        text = answer.text
         assert f"# HELP llamacpp:{name} " in text
         assert f"# TYPE llamacpp:{name} " in text
         (line,) = (line for line in text.splitlines() if line.startswith(f"llamacpp:{name} "))

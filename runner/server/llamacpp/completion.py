@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.server.generation import Generation, prepare
+from runner.server.generation import MAX_SEQUENCES, Generation, prepare
 from runner.server.http_request import HttpRequest
 from runner.server.leases import leased
 from runner.server.llamacpp.answers import CompletionResponse
@@ -29,7 +29,7 @@ async def completion(
     http: HttpRequest, body: NativeCompletionRequest
 ) -> CompletionResponse | list[CompletionResponse] | None:
     """Continue a prompt, or several: then the answer is a list."""
-    prompts, several = prompts_of(body.prompt, "prompt")
+    prompts, several = prompts_of(body.prompt, "prompt", MAX_SEQUENCES)
     wanted = body.native_request(shift=http.services.settings.context_shift)
     requests = await _requests(http, body, wanted, prompts)
     async with (

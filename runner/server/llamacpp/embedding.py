@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from runner.errors import InvalidRequest
+from runner.server.embedding_inputs import MAX_INPUTS
 from runner.server.http_request import HttpRequest
 from runner.server.leases import embeddings_of, leased, require_embedding
 from runner.server.llamacpp.answers import NativeEmbedding
@@ -32,7 +33,7 @@ async def native_embeddings(
     given = body.content if body.input is None else body.input
     if given is None:
         raise InvalidRequest("send exactly one of input and content", param="input")
-    prompts, _ = prompts_of(given, "input")
+    prompts, _ = prompts_of(given, "input", MAX_INPUTS)
     async with leased(http, body.model, body.keep_alive) as lease:
         require_embedding(lease)
         inputs = [list(await prompt.tokens(lease)) for prompt in prompts]

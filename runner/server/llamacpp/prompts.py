@@ -10,8 +10,6 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.models.lease import Lease
 from runner.server.request_body import WireModel
 
-MAX_PROMPTS = 128
-
 
 class ContentText(WireModel):
     """A part of an object's content."""
@@ -76,17 +74,19 @@ class Prompt:
         return tuple(found)
 
 
-def prompts_of(given: GivenPrompt, where: str) -> tuple[list[Prompt], bool]:
-    """The prompts, and whether they are several by their form. Raises InvalidRequest,
-    Unsupported."""
+def prompts_of(given: GivenPrompt, where: str, most: int) -> tuple[list[Prompt], bool]:
+    """The prompts, at most so many, and whether they are several by their form. Raises
+    InvalidRequest, Unsupported."""
     if isinstance(given, str | PromptObject):
         return [_one(given, where)], False
     if not given:
         raise InvalidRequest(f"{where} is empty", param=where)
     if any(isinstance(item, int) for item in given):
         return [_one(_mixed(given, where), where)], False
-    if len(given) > MAX_PROMPTS:
-        raise InvalidRequest(f"{where} has more than {MAX_PROMPTS} entries", param=where)
+    if len(given) > most:
+        raise InvalidRequest(
+            f"{where} holds {len(given)} entries; the maximum is {most}", param=where
+        )
     return [_one(item, where) for item in given], True
 
 

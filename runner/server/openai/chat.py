@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_json
 
@@ -63,6 +63,9 @@ async def chat_completions(
         completion = _completion(body, answers, parsers)
         if prompt is not None:
             completion["prompt_token_ids"] = prompt
+        if body.verbose:
+            shown = await generation.lease.worker.render(generation.requests[0])
+            cast("dict[str, Any]", completion)["__verbose"] = {"prompt": shown}
         return completion
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from runner.errors import InvalidRequest
-from runner.server.embedding_inputs import as_base64, inputs_of, truncate_dimensions
+from runner.server.embedding_inputs import (
+    MAX_INPUTS,
+    as_base64,
+    inputs_of,
+    truncate_dimensions,
+)
 from runner.server.http_request import HttpRequest
 from runner.server.leases import embeddings_of, leased, require_embedding
+from runner.server.llamacpp.prompts import GivenPrompt, prompts_of
 from runner.server.openai.answers import EmbeddingObject, EmbeddingResponse
 from runner.server.openai.wire import EmbeddingRequest
 from runner.server.routes import route
@@ -14,11 +22,14 @@ from runner.server.routes import route
 @route("POST", "/v1/embeddings", scope="inference")
 async def embeddings(http: HttpRequest, body: EmbeddingRequest) -> EmbeddingResponse:
     """One vector for each input."""
-    inputs = inputs_of(body.input)
-    if not inputs or any(len(item) == 0 for item in inputs):
+    plain = inputs_of(body.input)
+    if plain is not None and (not plain or any(len(item) == 0 for item in plain)):
         raise InvalidRequest("input is empty or contains an empty entry", param="input")
+    given = cast("GivenPrompt", body.input)
+    prompts = [] if plain is not None else prompts_of(given, "input", MAX_INPUTS)[0]
     async with leased(http, body.model, body.keep_alive) as lease:
         require_embedding(lease)
+        inputs = plain or [list(await prompt.tokens(lease)) for prompt in prompts]
         result = await embeddings_of(
             lease,
             inputs,

@@ -15,6 +15,7 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.generation import MAX_SEQUENCES
 from runner.server.keep_alive import keep_alive_s
+from runner.server.llamacpp.prompts import GivenPrompt
 from runner.server.openai.custom_tools import as_function
 from runner.server.openai.refused import (
     CHAT_REFUSED,
@@ -278,6 +279,7 @@ class ChatCompletionRequest(OpenAIGenerateFields):
     refused: ClassVar[Refusals] = CHAT_REFUSED
 
     messages: list[OpenAIChatMessage] = Field(max_length=MAX_MESSAGES)
+    verbose: bool | None = None  # llama-server's: the answer tells the prompt
     max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
@@ -347,6 +349,8 @@ class ChatCompletionRequest(OpenAIGenerateFields):
         super().refuse_unsupported()
         if self.best_of is not None and self.best_of != 1:
             raise unsupported("best_of", "best_of is not supported for chat completions; use n")
+        if self.verbose and self.stream:
+            raise unsupported("verbose", "verbose and stream cannot be combined")
         if self.return_token_ids and self.truncation == "auto":
             raise unsupported(
                 "return_token_ids", "return_token_ids and truncation: auto cannot be combined"
@@ -474,13 +478,13 @@ class CompletionRequest(OpenAIGenerateFields):
 
 
 class EmbeddingRequest(WireModel):
-    """POST /v1/embeddings. normalize is TEI's name, use_activation vLLM's, embd_normalize
-    llama.cpp's: -1 for not, 2 for the length 1."""
+    """POST /v1/embeddings. input has llama-server's forms too. normalize is TEI's name,
+    use_activation vLLM's, embd_normalize llama.cpp's: -1 for not, 2 for the length 1."""
 
     refused: ClassVar[Refusals] = EMBEDDING_REFUSED
 
     model: str = Field(min_length=1)
-    input: str | list[str] | list[int] | list[list[int]]
+    input: str | list[str] | list[int] | list[list[int]] | GivenPrompt
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = Field(None, ge=1)
     truncate: bool | None = None

@@ -22,6 +22,9 @@ from runner.server.openai.responses.citations import SEARCH_ITEM, SearchCall, So
 from runner.server.openai.responses.logprobs import PendingTokens
 from runner.server.openai.responses.usage import sum_of, usage_of
 from runner.server.openai.responses.wire import FILE_SEARCH, ResponsesRequest
+from runner.server.sse import with_field
+from runner.server.stream import progress_fields
+from runner.server.timings import RunningTimings
 from runner.types import Delta, Finish, SamplingParams, Usage
 
 
@@ -86,6 +89,7 @@ class ResponseBuilder:
         self._open: dict[str, Any] | None = None  # the item being written, if it has text
         self._tokens = PendingTokens()
         self._custom = CustomCalls(body.custom_names)
+        self._timings = RunningTimings() if body.timings_per_token else None
 
     def prepare(self, parser: OutputParser | None, sampling: SamplingParams) -> None:
         """Before the first delta. parser: of the model's text."""
@@ -111,6 +115,9 @@ class ResponseBuilder:
         self._tokens.add(delta.logprobs)
         parts = parse_delta(self._parser, delta)
         out = b"".join(map(self._part, parts.in_order or _by_kind(parts)))
+        if delta.progress is not None and self._body.return_progress:
+            progress = progress_fields(delta.progress)
+            out += with_field(self._whole("response.in_progress"), "prompt_progress", progress)
         if delta.finish is not None:
             called = self._open is not None and self._open["type"] in _CALL_TYPES  # without an end
             cut = called or delta.finish.reason == "length"
@@ -119,6 +126,9 @@ class ResponseBuilder:
             self._usages.append(usage_of(delta.finish, thought))
             if cut or not self._searches:
                 out += self._leave_searches() + self._end(delta.finish)
+        if self._timings is not None:
+            timings = self._timings.add(delta)
+            out = with_field(out, "timings", timings) if out else out
         return out
 
     @property

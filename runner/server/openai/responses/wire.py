@@ -162,6 +162,8 @@ class ResponsesRequest(WireModel):
     options: dict[str, Any] | None = None
     keep_alive: Any = None
     priority: Priority | None = None
+    return_progress: bool | None = None
+    timings_per_token: bool | None = None
     cache_salt: Salt | None = None
     shared_prefix: bool | None = None
 
@@ -207,6 +209,7 @@ class ResponsesRequest(WireModel):
             truncate_messages=self.truncation == "auto",
             sampled_penalties=True,
             priority=self.priority or 0,
+            return_progress=bool(self.return_progress or self.timings_per_token),
             cache_salt=self.cache_salt,
             shared_prefix=bool(self.shared_prefix),
         )
