@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 
 SAID = " hello world"
@@ -198,3 +200,14 @@ def _varint(value: int) -> bytes:
         found.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes((*found, value))
+
+
+def create(http: httpx.Client, name: str, *paths: Path) -> None:
+    """Make a model of files through the daemon."""
+    files = {}
+    for path in paths:
+        data = path.read_bytes()
+        files[path.name] = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        http.post(f"/api/blobs/{files[path.name]}", content=data).raise_for_status()
+    reply = http.post("/api/create", json={"model": name, "files": files, "stream": False})
+    assert reply.json().get("status") == "success", reply.text

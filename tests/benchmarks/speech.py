@@ -27,6 +27,7 @@ import httpx
 
 from runner.backends.host_sampling.threads import physical_cores
 from tests.conftest import running_daemon
+from tests.speech_models import create
 
 MAX_DIFFERENCE = 0.2  # points of word error rate
 MIN_RATIO = 0.95
@@ -91,19 +92,6 @@ def samples(folder: Path, voice: Path | None, given: Sequence[Sequence[str]]) ->
             yield Sample("piper", path, text)
 
 
-def install(client: httpx.Client, folder: Path) -> None:
-    """The folder as the model whisper."""
-    import hashlib
-
-    files = {}
-    for path in folder.iterdir():
-        content = path.read_bytes()
-        files[path.name] = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        client.post(f"/api/blobs/{files[path.name]}", content=content).raise_for_status()
-    body = {"model": "whisper", "files": files, "stream": False}
-    client.post("/api/create", json=body).raise_for_status()
-
-
 def through_daemon(client: httpx.Client, sample: Sample) -> str:
     """What hearth hears."""
     with sample.path.open("rb") as file:
@@ -134,7 +122,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         given = list(samples(Path(scratch), options.voice, options.recording))
         with running_daemon(Path(scratch) / "home") as daemon, daemon.client(600) as client:
-            install(client, options.folder)
+            create(client, "whisper", *options.folder.iterdir())
             sides = (lambda one: alone(model, one), lambda one: through_daemon(client, one))
             for side in sides:
                 side(given[0])  # loads

@@ -3,7 +3,6 @@ here: what is heard and said is theirs."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import wave
@@ -21,7 +20,7 @@ pytest.importorskip("piper")
 
 from tests.conftest import RunningDaemon, running_daemon
 from tests.integration.cli_process import hearth, of_daemon
-from tests.speech_models import SAID, tone, write_voice, write_whisper
+from tests.speech_models import SAID, create, tone, write_voice, write_whisper
 
 HEARD = SAID.strip()
 
@@ -34,16 +33,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
         voice = write_voice(folder / "voice", speakers=2)
         create(http, "speaks", voice, voice.with_name("voice.onnx.json"))
         yield daemon
-
-
-def create(http: httpx.Client, name: str, *paths: Path) -> None:
-    files = {}
-    for path in paths:
-        data = path.read_bytes()
-        files[path.name] = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        http.post(f"/api/blobs/{files[path.name]}", content=data).raise_for_status()
-    reply = http.post("/api/create", json={"model": name, "files": files, "stream": False})
-    assert reply.json().get("status") == "success", reply.text
 
 
 @pytest.fixture

