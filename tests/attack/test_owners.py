@@ -20,6 +20,7 @@ from tests.conftest import RunningDaemon, StartDaemon, running_daemon
 DEADLINE_S = 120.0
 CHAT = "/v1/chat/completions"
 SLOW = "<|slow|>" * 50
+ENDLESS = "<|slow|>" + "".join(f"{number} " for number in range(700))  # a minute
 UPLOAD = {"bytes": 9, "filename": "f", "mime_type": "text/plain", "purpose": "user_data"}
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -102,7 +103,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     ):
         batch, file = begin_batch(a, line("1", "a secret"))
         done = until_status(a, f"/v1/batches/{batch}", "completed")
-        running = respond(a, input=SLOW, background=True, ignore_eos=True).json()["id"]
+        running = respond(a, input=ENDLESS, background=True).json()["id"]
         said = {"items": [{"role": "user", "content": "a secret"}]}
         conversation = a.post("/v1/conversations", json=said).json()["id"]
         items = a.get(f"/v1/conversations/{conversation}/items").json()
@@ -231,7 +232,7 @@ def test_the_end_of_a_key_ends_what_it_has_in_the_making(office: Office) -> None
     with c:
         endless = line("1", SLOW, ignore_eos=True, max_tokens=3000)
         batch, _ = begin_batch(c, endless)
-        response = respond(c, input=SLOW, background=True, ignore_eos=True).json()["id"]
+        response = respond(c, input=ENDLESS, background=True).json()["id"]
         until_status(c, f"/v1/batches/{batch}", "in_progress")
         assert office.boss.delete("/api/keys/c").status_code == 200
         assert c.get(f"/v1/batches/{batch}").status_code == 401
