@@ -71,7 +71,7 @@ def test_tokens_that_do_not_exist_are_refused_by_name(name: str) -> None:
     params = SamplingParams(**{name: (1, VOCABULARY)})  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match=f"{name}: token {VOCABULARY} is not in") as refusal:
         SamplingResolver(FakeTokenizer()).resolve(params)
-    assert refusal.value.param == name
+    assert refusal.value.details["param"] == name
 
 
 def test_samplers_that_are_not_named_do_nothing() -> None:
@@ -93,4 +93,4 @@ def test_only_an_order_of_its_own_is_kept() -> None:
 def test_penalties_behind_a_filter_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="name them first") as refusal:
         SamplingResolver(FakeTokenizer()).resolve(SamplingParams(samplers=("top_k", "penalties")))
-    assert refusal.value.param == "samplers"
+    assert refusal.value.details["param"] == "samplers"
