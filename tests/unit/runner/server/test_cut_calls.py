@@ -22,7 +22,7 @@ from runner.server.openai.responses.builder import ResponseBuilder
 from runner.server.openai.responses.wire import ResponsesRequest
 from runner.server.openai.wire import ChatCompletionRequest
 from runner.server.stream import GeneratedSequence, StreamRenderer
-from runner.types import Delta, Finish, Usage
+from runner.types import Delta, Finish, SamplingParams, Usage
 
 CALL = '<tool_call>\n{"name": "pay", "arguments": {"to": "Ann", "amount": 12345}}\n</tool_call>'
 WHOLE = '{"to": "Ann", "amount": 12345}'
@@ -73,7 +73,8 @@ def chat_whole(text: str, finish: Finish) -> Shown:
 
 
 def responses(text: str, finish: Finish) -> Shown:
-    builder = ResponseBuilder(ResponsesRequest(model="m", input="x"), "resp_1", parser())
+    builder = ResponseBuilder(ResponsesRequest(model="m", input="x"), "resp_1")
+    builder.prepare(parser(), SamplingParams())
     for char in text:
         builder.add(Delta(char, 1))
     builder.add(Delta("", 0, finish=finish))
