@@ -62,6 +62,7 @@ def _substitutes() -> dict[str, Substitute]:
     story = _made("story.gguf", _write_story)
     infill = _made("story-infill.gguf", lambda path: _write_story(path, _FIM_TOKENS))
     _made("lora.gguf", _write_adapter)
+    _made("draft.gguf", lambda path: _write_story(path, name="draft"))  # no model drafts for itself
     vision = FOLDER / "gemma3.gguf", FOLDER / "gemma3-mmproj-64.gguf"
     if not vision[1].exists():
         write_vision_model(FOLDER, "gemma3")
@@ -82,7 +83,7 @@ def place_downloads(tests: Path) -> None:
     (tests / "tmp").mkdir(exist_ok=True)
     files = {
         "moe_shakespeare15M.gguf": FOLDER / "lora.gguf",
-        "stories15M-q4_0.gguf": FOLDER / "story.gguf",
+        "stories15M-q4_0.gguf": FOLDER / "draft.gguf",
     }
     for name, path in files.items():
         if not (tests / "tmp" / name).exists():
@@ -98,7 +99,7 @@ def _made(name: str, write: Any) -> Path:
     return path
 
 
-def _write_story(path: Path, fim: Mapping[int, str] | None = None) -> None:
+def _write_story(path: Path, fim: Mapping[int, str] | None = None, name: str = "story") -> None:
     """ember without its chat template."""
     reader = gguf.GGUFReader(EMBER)
     fields = {name: field.contents() for name, field in reader.fields.items() if "." in name}
@@ -106,6 +107,7 @@ def _write_story(path: Path, fim: Mapping[int, str] | None = None) -> None:
     for number, (text, kind) in _STORY_TOKENS.items():
         tokens[number], types[number] = text, kind
     writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name(name)
     for number, text in (fim or {}).items():
         tokens[number], types[number] = text, 3
         role = _FIM_ROLES[number - min(_FIM_TOKENS)]
