@@ -46,7 +46,8 @@ def answer(session: Session, prompt: Prompt, as_json: bool) -> None:
         if session.toolbox is None:
             given = show(session.complete(text, images))
         else:
-            given = session.toolbox.answered(session, session.asked(text, images), show)
+            turns = session.asked(text, images)
+            given, session.turns = session.toolbox.answered(turns, session.chat, show)
     except ClientError as error:
         if error.code != "unsupported" or session.can("completion"):
             raise

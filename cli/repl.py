@@ -77,7 +77,8 @@ def _answer(session: Session, text: str, keyboard: Keyboard | LineKeyboard) -> N
     try:
         text, images = extract_images(session, text)
         if session.toolbox is not None and not session.alone:
-            answer = session.toolbox.answered(session, session.asked(text, images), show)
+            turns = session.asked(text, images)
+            answer, session.turns = session.toolbox.answered(turns, session.chat, show)
         else:
             answer = show(session.ask(text, images))
     except Exception as error:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from cli.answer import StreamedAnswer
-    from cli.session import Session
     from runner.client import Client
     from runner.replies import JsonObject, ReplyChunk, ReplyMessage
 
+    Chat = Callable[[Sequence[ReplyMessage]], Generator[ReplyChunk, None, None]]
     Show = Callable[[Generator[ReplyChunk, None, None]], StreamedAnswer]
 
 MAX_ROUNDS = 16
@@ -71,11 +71,13 @@ class Toolbox:
             message["tool_call_id"] = call["id"]
         return message
 
-    def answered(self, session: Session, turns: list[ReplyMessage], show: Show) -> StreamedAnswer:
-        """Show the answer to turns, with the calls that the model makes on its way to it; the
-        session remembers all of it. Raises what show does."""
+    def answered(
+        self, turns: list[ReplyMessage], chat: Chat, show: Show
+    ) -> tuple[StreamedAnswer, list[ReplyMessage]]:
+        """Show what chat gives for turns, with the calls that the model makes on its way to an
+        answer; and the turns with all of it. Raises what chat and show do."""
         for _ in range(MAX_ROUNDS):
-            answer = show(session.chat(turns))
+            answer = show(chat(turns))
             if not answer.calls or answer.stopped:
                 break
             if answer.text:
@@ -87,8 +89,7 @@ class Toolbox:
             status(f"(stopped after {MAX_ROUNDS} rounds of calls)")
         if answer.text and not answer.calls:
             turns = [*turns, {"role": "assistant", "content": answer.text}]
-        session.turns = turns
-        return answer
+        return answer, turns
 
     def _result(self, name: str, arguments: dict[str, Any]) -> str:
         tool = self.tools.get(name)
