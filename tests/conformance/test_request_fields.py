@@ -30,8 +30,9 @@ from runner.server.ollama.wire import (
     OllamaChatRequest,
     OllamaGenerateRequest,
 )
+from runner.server.openai.embedding_wire import EmbeddingRequest
 from runner.server.openai.responses.wire import ResponsesRequest
-from runner.server.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingRequest
+from runner.server.openai.wire import ChatCompletionRequest, CompletionRequest
 from runner.server.request_body import WireModel
 from tests.conftest import RunningDaemon, running_daemon
 from tests.echo_models import install_echo

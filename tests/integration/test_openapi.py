@@ -58,7 +58,7 @@ def test_answers_have_the_described_shape(
 def test_errors_have_the_described_shape(client: httpx.Client, path: str) -> None:
     method = next(each.method for each in ROUTES if each.path == path and each.takes)
     answer = client.request(method, path.replace("{digest}", "sha256-0"), content=b"[]")
-    assert answer.status_code == 400
+    assert answer.status_code in (400, 404), answer.text  # what the path names comes first
     TypeAdapter(ERRORS[type(surface_of(path))]).validate_json(answer.content)
 
 

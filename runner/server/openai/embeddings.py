@@ -15,7 +15,7 @@ from runner.server.http_request import HttpRequest
 from runner.server.leases import embeddings_of, leased, require_embedding
 from runner.server.llamacpp.prompts import GivenPrompt, prompts_of
 from runner.server.openai.answers import EmbeddingObject, EmbeddingResponse
-from runner.server.openai.wire import EmbeddingRequest
+from runner.server.openai.embedding_wire import EmbeddingRequest
 from runner.server.routes import route
 
 

@@ -15,12 +15,10 @@ from runner.errors import InvalidRequest, Unsupported
 from runner.models.options import check_options
 from runner.server.generation import MAX_SEQUENCES
 from runner.server.keep_alive import keep_alive_s
-from runner.server.llamacpp.prompts import GivenPrompt
 from runner.server.openai.custom_tools import as_function
 from runner.server.openai.refused import (
     CHAT_REFUSED,
     COMPLETION_REFUSED,
-    EMBEDDING_REFUSED,
     GENERATE_REFUSED,
     STREAM_OPTIONS_REFUSED,
 )
@@ -38,7 +36,7 @@ from runner.server.refused_fields import Refusals, refuse_fields
 from runner.server.request_body import MAX_MESSAGES, MAX_TOOLS, WireModel
 from runner.server.stream import check_progress
 from runner.server.tool_choice import check_tools, tool_choice_of
-from runner.types import EmbeddingForm, GenerateRequest, Message, Pooling, ToolChoice
+from runner.types import GenerateRequest, Message, ToolChoice
 
 
 def _not_zero(limit: int) -> int:
@@ -475,32 +473,6 @@ class CompletionRequest(OpenAIGenerateFields):
         if self.suffix:
             raise InvalidRequest("suffix requires the prompt to be a string", param="prompt")
         return replace(wanted, tokens=tuple(prompt))
-
-
-class EmbeddingRequest(WireModel):
-    """POST /v1/embeddings. input has llama-server's forms too. normalize is TEI's name,
-    use_activation vLLM's, embd_normalize llama.cpp's: -1 for not, 2 for the length 1."""
-
-    refused: ClassVar[Refusals] = EMBEDDING_REFUSED
-
-    model: str = Field(min_length=1)
-    input: str | list[str] | list[int] | list[list[int]] | GivenPrompt
-    encoding_format: Literal["float", "base64"] | None = None
-    dimensions: int | None = Field(None, ge=1)
-    truncate: bool | None = None
-    pooling: Pooling | None = None
-    normalize: bool | None = None
-    use_activation: bool | None = None
-    embd_normalize: Literal[-1, 2] | None = None
-    keep_alive: Any = None
-    priority: Priority | None = None
-    cache_salt: Salt | None = None
-
-    @property
-    def form(self) -> EmbeddingForm:
-        """How the vectors are made."""
-        plain = self.embd_normalize == -1 or False in (self.normalize, self.use_activation)
-        return EmbeddingForm(self.pooling, normalize=not plain)
 
 
 def unsupported(param: str, message: str) -> Unsupported:
