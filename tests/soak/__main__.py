@@ -144,12 +144,16 @@ def _health(gauges: Gauges) -> bool:
 def _growth(samples: Sequence[Sample]) -> bool:
     """Compares the second tenth of the time with the last one: the first is warming up."""
     part = max(1, len(samples) // 10)
-    early, late = samples[part : 2 * part], samples[-part:]
     steady = True
     for name, unit in (("memory_bytes", 1 << 20), ("descriptors", 1), ("threads", 1)):
-        before = statistics.median(getattr(sample, name) for sample in early)
-        after = statistics.median(getattr(sample, name) for sample in late)
-        print(f"{name}: {before / unit:.1f} -> {after / unit:.1f}, ratio {after / before:.3f}")
+        tenths = [
+            statistics.median(getattr(sample, name) for sample in samples[at : at + part])
+            for at in range(0, part * 10, part)
+            if samples[at : at + part]
+        ]
+        before, after = tenths[min(1, len(tenths) - 1)], tenths[-1]
+        shown = " ".join(f"{value / unit:.1f}" for value in tenths)
+        print(f"{name}, by tenths of the time: {shown}; ratio {after / before:.3f}")
         steady = steady and (name == "threads" or after <= before * MAX_GROWTH)
     return steady
 

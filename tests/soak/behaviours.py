@@ -74,8 +74,8 @@ class Client:
         async with exchange(
             self._port, attempt.method, attempt.path, attempt.body, attempt.headers
         ) as answer:
-            await answer.body() if attempt.method != "HEAD" else None
-            self._tell(attempt.path, answer)
+            content = await answer.body() if attempt.method != "HEAD" else b""
+            self._tell(attempt.path, answer, content)
 
     async def send_half(self) -> None:
         """Promise a long body, send part of it and leave."""
