@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from cli.slash import execute, is_command
 from cli.terminal import can_move, status
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractContextManager
 
     from cli.keyboard import Keyboard
     from runner.replies import JsonObject, ReplyChunk
@@ -70,8 +72,19 @@ def _turn(session: Session, keyboard: Keyboard | LineKeyboard) -> bool:
 
 
 def _answer(session: Session, text: str, keyboard: Keyboard | LineKeyboard) -> None:
-    def show(chunks: Generator[ReplyChunk, None, None]) -> StreamedAnswer:
+    """With tools, the keyboard is free between the answers: a call may have to be allowed."""
+    if session.toolbox is None:
         with keyboard.answering():
+            _converse(session, text, nullcontext)
+    else:
+        _converse(session, text, keyboard.answering)
+
+
+def _converse(
+    session: Session, text: str, answering: Callable[[], AbstractContextManager[None]]
+) -> None:
+    def show(chunks: Generator[ReplyChunk, None, None]) -> StreamedAnswer:
+        with answering():
             return show_answer(chunks, writer(session.word_wrap), session.show_thinking)
 
     try:

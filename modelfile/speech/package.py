@@ -25,11 +25,6 @@ _FLOAT_BYTES: Final = 4  # of a weight of a voice: all published ones are in flo
 _TEXT_TOKENS: Final = 448  # that Whisper writes at most for one window
 
 
-def is_speech(names: Mapping[str, object]) -> bool:
-    """Whether files with these names make a speech model."""
-    return whisper.MODEL in names or any(name.endswith(".onnx") for name in names)
-
-
 def write_speech(files: Mapping[str, Path], target: Path, report: Report) -> Mapping[str, Any]:
     """Write the container to target. files: by their names in their folder. Gives architecture,
     type and parameters. Raises ConvertError before anything is written, OSError."""

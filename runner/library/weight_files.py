@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from modelfile.errors import BuildError
 from modelfile.projectors import is_projector
 from modelfile.speech.ctranslate2_file import is_model_file
-from modelfile.speech.package import is_speech
+from modelfile.speech.detection import is_speech
 from registry.bundle import model_header
 from registry.digest import Digest
 from registry.errors import InvalidGguf

@@ -13,6 +13,7 @@ from contextlib import closing
 
 import psutil
 
+from runner.server.errors import LlamaServerErrors, surface_of
 from tests.conftest import RunningDaemon, StartDaemon
 from tests.fuzz_requests import Attempt, attempts
 
@@ -46,6 +47,8 @@ def has_the_shape_of_an_error(attempt: Attempt, body: bytes) -> bool:
     if attempt.method == "HEAD":
         return body == b""
     told = json.loads(body)["error"]
+    if isinstance(surface_of(attempt.path), LlamaServerErrors):
+        return isinstance(told["message"], str) and isinstance(told["code"], int)
     if attempt.path.startswith("/v1"):
         return isinstance(told["message"], str) and isinstance(told["type"], str)
     return isinstance(told, str)

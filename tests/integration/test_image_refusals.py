@@ -115,7 +115,7 @@ def test_what_is_no_picture_is_refused(
         (
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
-            "a part of type 'input_audio' is not supported; send text or image_url",
+            "input_audio: no model hears within a conversation; send what /v1/audio/transcriptions",
         ),
         (
             "/v1/chat/completions",

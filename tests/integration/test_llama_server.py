@@ -301,9 +301,8 @@ def test_a_model_of_the_settings_stands_for_unknown_ones(
 
 def test_several_models_must_be_told_apart(client: httpx.Client) -> None:
     """The shared daemon has several, of which any number may be loaded."""
-    client.post("/models/unload", json={"model": "echo"})
-    for name in ("other", "tools", "ember"):
-        client.post("/models/unload", json={"model": name})
+    for loaded in client.get("/api/ps").json()["models"]:
+        client.post("/models/unload", json={"model": loaded["name"]})
     refused = client.post("/v1/chat/completions", json=CHAT)
     assert refused.status_code == 400
     assert "HEARTH_DEFAULT_MODEL" in refused.json()["error"]["message"]

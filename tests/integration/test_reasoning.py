@@ -123,7 +123,7 @@ def test_responses_give_reasoning_as_a_summary_to_those_who_ask_for_one(
     assert item["summary"] == [{"type": "summary_text", "text": "hm, hm\n"}]
     assert (item["content"], message["content"][0]["text"]) == ([], "yes")
     lines = client.post("/v1/responses", json={**body, "stream": True}).text.splitlines()
-    events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
     summary = [event for event in events if "reasoning_summary" in event["type"]]
     kinds = [event["type"].removeprefix("response.reasoning_summary_") for event in summary]
     deltas = ["text.delta"] * (len(kinds) - 3)

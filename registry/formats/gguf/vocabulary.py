@@ -45,7 +45,7 @@ def check_vocabulary(raw: Mapping[str, RawValue]) -> None:
     if tokens is None:
         return
     _check_tokens(tokens)
-    _check_kind(raw, len(tokens), arrays["token_type"] or ())
+    _check_kind(raw, tokens, arrays["token_type"] or ())
     for name in ("scores", "token_type"):
         items = arrays[name]
         if items is not None and len(items) != len(tokens):
@@ -71,7 +71,7 @@ def _array(raw: Mapping[str, RawValue], name: str) -> Sequence[Any] | None:
     return items
 
 
-def _check_kind(raw: Mapping[str, RawValue], size: int, types: Sequence[int]) -> None:
+def _check_kind(raw: Mapping[str, RawValue], tokens: Sequence[bytes], types: Sequence[int]) -> None:
     """The kind of tokenizer is one that has a vocabulary, and what it stands on is there."""
     item = raw.get(_PREFIX + "model")
     if item is None:
@@ -81,6 +81,8 @@ def _check_kind(raw: Mapping[str, RawValue], size: int, types: Sequence[int]) ->
         _refuse("model", f"{shown(kind)}, expected one of {', '.join(_DEFAULT_IDS)}")
     if kind == "bert" and _BYTE_TYPE in types:
         _refuse("token_type", "has tokens of single bytes, which the tokenizer bert cannot write")
+    if kind == "llama":
+        _check_bytes(tokens)
     if kind in _MERGING and _PREFIX + "merges" not in raw:
         pre = raw.get(_PREFIX + "pre")
         if pre is None or pre.value != _WITHOUT_MERGES:
@@ -88,11 +90,20 @@ def _check_kind(raw: Mapping[str, RawValue], size: int, types: Sequence[int]) ->
     for name in _NEEDED_IDS.get(kind, ()):
         given = raw.get(f"{_PREFIX}{name}_token_id")
         number = _DEFAULT_IDS[kind].get(name) if given is None else int(given.value)
-        if number is None or number >= size:
+        if number is None or number >= len(tokens):
             _refuse(
                 f"{name}_token_id",
-                f"{number}, expected a token below {size}, which the tokenizer {kind} needs",
+                f"{number}, expected a token below {len(tokens)}, which the tokenizer {kind} needs",
             )
+
+
+def _check_bytes(tokens: Sequence[bytes]) -> None:
+    """Every byte has a token, as <0x0A> or as itself: text that has no other ends the process.
+    Where there is no room for all, the model was made for a few words."""
+    known = set(tokens)
+    for byte in range(256) if len(known) > 256 else ():
+        if b"<0x%02X>" % byte not in known and bytes([byte]) not in known:
+            _refuse("tokens", f"no token <0x{byte:02X}>, which the tokenizer llama needs")
 
 
 def _check_tokens(tokens: Sequence[bytes]) -> None:

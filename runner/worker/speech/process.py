@@ -123,7 +123,8 @@ class SpeechWorker:
             self._send_error(job.id, InternalError("the request failed; see the daemon's log"))
         finally:
             self._turns.end(job)
-            self._loop.call_soon_threadsafe(self._ended, job)
+            with contextlib.suppress(RuntimeError):  # the daemon is gone, and the loop with it
+                self._loop.call_soon_threadsafe(self._ended, job)
 
     def _send_part(self, job: Job, part: Any) -> None:
         if job.cancelled:

@@ -80,7 +80,7 @@ def test_apply_template_gives_the_message_of_chat_and_of_ollama() -> None:
 @pytest.mark.parametrize("image", [CODED, URL])
 def test_ollamas_images_come_before_the_text(image: str) -> None:
     given = OllamaMessage.model_validate({"role": "user", "content": "x", "images": [image, image]})
-    assert of_ollama(given, 0) == Message("user", f"{MARK}{MARK}x", images=ONE * 2)
+    assert of_ollama(given, 0, 0) == Message("user", f"{MARK}{MARK}x", images=ONE * 2)
 
 
 def test_anthropics_blocks_keep_their_order_in_turns_and_in_results() -> None:
@@ -133,7 +133,7 @@ def test_texts_of_every_surface_lose_the_mark() -> None:
     found = [
         *of_openai([OpenAIChatMessage.model_validate(turn)]),
         *apply_template.messages_of([apply_template.TemplateMessage.model_validate(turn)]),
-        of_ollama(OllamaMessage.model_validate(turn), 0),
+        of_ollama(OllamaMessage.model_validate(turn), 0, 0),
         *conversation.messages_of(asked),
         *items.messages_of(items.input_items(said), said),
     ]

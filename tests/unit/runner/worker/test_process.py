@@ -153,7 +153,7 @@ def test_many_requests_at_once_share_their_steps(loaded: Client) -> None:
     assert {id: loaded.text(id) for id in texts} == texts
     stats = loaded.stats()
     assert stats.completion_tokens == sum(map(len, loaded.deltas.values()))
-    assert stats.steps < stats.completion_tokens / 4
+    assert stats.steps < stats.completion_tokens / 2
     assert stats.cached_tokens > 0
     assert (stats.running, stats.waiting) == (0, 0)
 
