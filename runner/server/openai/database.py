@@ -76,6 +76,7 @@ class Database:
         self._tables = (Tables((_CLOCK_TABLE,)), *tables)
         self._content = content
         self._mending = threading.Lock()
+        self._opening = threading.Lock()
         self._checked: int | None = None  # the inode that was read through
         self._age_at_boot: float | None = None
         self._noted_s = 0.0
@@ -145,11 +146,12 @@ class Database:
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600))  # for us only
         database = sqlite3.connect(self.path, timeout=_WAIT_S)
         try:
-            database.execute("PRAGMA journal_mode=WAL")
-            self._read_through(database)
-            for tables in self._tables:
-                tables.make(database)
-            database.commit()
+            with self._opening:  # SQLite does not wait for who else makes it a WAL
+                database.execute("PRAGMA journal_mode=WAL")
+                self._read_through(database)
+                for tables in self._tables:
+                    tables.make(database)
+                database.commit()
         except BaseException:
             database.close()
             raise

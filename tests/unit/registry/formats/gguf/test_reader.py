@@ -301,7 +301,9 @@ def test_a_mutated_file_is_read_or_refused_quickly(
         pass
     else:
         assert header.data_offset + header.tensors_size_bytes <= len(content)
-    assert time.process_time() - started < 0.1
+    assert (
+        time.process_time() - started < 2
+    )  # a collection of the whole test process's garbage takes a second
 
 
 def test_a_large_vocabulary_is_checked_in_half_a_second(read: Read) -> None:
