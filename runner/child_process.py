@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from dataclasses import dataclass
@@ -33,6 +34,26 @@ def child_options() -> dict[str, Any]:
     # A Ctrl-C in the daemon's terminal must reach the daemon only: it drains the streams.
     group = {"process_group": 0} if os.name == "posix" else {}
     return {"env": environment, "cwd": "/", **group}
+
+
+class StderrTail:
+    """The last bytes that a process writes to stderr, kept as they come. reading: ends with it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, kept_bytes: int = 8192) -> None:
+        self._kept = bytearray()
+        self._kept_bytes = kept_bytes
+        self.reading = asyncio.create_task(self._read(process))
+
+    @property
+    def text(self) -> str:
+        """What there is, for the log."""
+        return self._kept.decode("utf-8", "replace").strip()
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while chunk := await process.stderr.read(4096):
+            self._kept += chunk
+            del self._kept[: -self._kept_bytes]
 
 
 def exit_status(code: int) -> ExitStatus:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from registry.progress import Progress
-from runner.child_process import ExitStatus, child_options, exit_status
+from runner.child_process import ExitStatus, StderrTail, child_options, exit_status
 from runner.errors import InternalError, WorkerCrashed, from_wire
 from runner.library.progress import ReportProgress
 
@@ -23,7 +23,6 @@ log = logging.getLogger("hearth.job")
 
 _MAX_LINE_BYTES = 1 << 20
 _END_GRACE_S = 5.0
-_STDERR_KEPT_BYTES = 8192
 
 
 async def run_job(
@@ -36,8 +35,7 @@ async def run_job(
     WorkerCrashed when it died, OSError when it cannot be started.
     """
     process = await _spawn(name)
-    assert process.stderr is not None
-    tail = asyncio.create_task(_tail(process.stderr))
+    stderr = StderrTail(process)
     try:
         await _hand_over(process, job)
         async for line in _lines(process):
@@ -50,9 +48,9 @@ async def run_job(
         raise _crash(name, exit_status(await process.wait()))
     finally:
         await _end(process)
-        stderr = await tail
-        if stderr:
-            log.info("%s wrote: %s", name, stderr)
+        await stderr.reading
+        if stderr.text:
+            log.info("%s wrote: %s", name, stderr.text)
 
 
 async def _spawn(name: str) -> asyncio.subprocess.Process:
@@ -108,11 +106,3 @@ async def _terminate(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-async def _tail(stream: asyncio.StreamReader) -> str:
-    kept = bytearray()
-    while chunk := await stream.read(4096):
-        kept += chunk
-        del kept[:-_STDERR_KEPT_BYTES]
-    return kept.decode("utf-8", "replace").strip()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -104,16 +104,6 @@ class McpHost:
         self._ending = None
 
 
-@asynccontextmanager
-async def connected(name: str, config: ServerConfig) -> AsyncIterator[Server]:
-    """A server that no file names, for as long as it is used. Raises McpFailed."""
-    session = await McpSession.start(name, config)
-    try:
-        yield Server(session)
-    finally:
-        await session.close()
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """A running server. Every call may raise McpFailed."""
@@ -137,20 +127,19 @@ class Server:
             outcome = "error" if result["is_error"] else f"{len(result['text'])} characters"
             return result
         finally:
-            with contextlib.suppress(ValueError):
-                took = time.monotonic() - begun
-                log.info("%s: %s, %.2f s, %s", self.session.name, tool, took, outcome)
+            took = time.monotonic() - begun
+            log.info("%s: %s, %.2f s, %s", self.session.name, tool, took, outcome)
 
 
 def function_names(offered: Iterable[tuple[str, McpTool]]) -> dict[str, tuple[str, McpTool]]:
     """The names under which a model knows tools of servers: a tool's own where it is the only one
     of that name and fits, else the server's before it."""
     given = list(offered)
-    own = [tool["name"] for _, tool in given]
+    own = Counter(tool["name"] for _, tool in given)
     names: dict[str, tuple[str, McpTool]] = {}
     for server, tool in given:
         name = tool["name"]
-        if own.count(name) > 1 or _FUNCTION.fullmatch(name) is None:
+        if own[name] > 1 or _FUNCTION.fullmatch(name) is None:
             name = _OTHER.sub("_", f"{server}_{name}")[:64]
         while name in names:
             name = f"{name[:60]}_{len(names)}"

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import psutil
 
-from runner.child_process import child_options
+from runner.child_process import StderrTail, child_options
 from runner.errors import McpFailed
 from runner.mcp.config import ServerConfig
 from runner.mcp.wire import MAX_LINE_BYTES, McpResult, McpTools
@@ -41,8 +41,8 @@ class McpSession:
         self._slots = asyncio.Semaphore(_MAX_CALLS)
         self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._ended = ""
-        self._stderr = bytearray()
-        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._listen())]
+        self._stderr = StderrTail(process, _STDERR_KEPT_BYTES)
+        self._tasks = [asyncio.create_task(self._read()), self._stderr.reading]
 
     @classmethod
     async def start(cls, name: str, config: ServerConfig) -> McpSession:
@@ -144,12 +144,6 @@ class McpSession:
         if not self._ready.cancelled():
             self._ready.exception()  # nobody may be waiting for it
 
-    async def _listen(self) -> None:
-        assert self._process.stderr is not None
-        while chunk := await self._process.stderr.read(4096):
-            self._stderr += chunk
-            del self._stderr[:-_STDERR_KEPT_BYTES]
-
     async def _end(self) -> None:
         self._fail(f"the MCP server {self.name} was ended")
         process = self._process
@@ -164,8 +158,8 @@ class McpSession:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._stderr:
-            log.info("%s wrote: %s", self.name, self._stderr.decode("utf-8", "replace").strip())
+        if self._stderr.text:
+            log.info("%s wrote: %s", self.name, self._stderr.text)
 
 
 def _kill_tree(pid: int) -> None:

@@ -12,9 +12,7 @@ import contextlib
 import socket
 import sys
 
-from runner.child_process import ExitStatus, child_options, exit_status
-
-_STDERR_KEPT_BYTES = 8192
+from runner.child_process import ExitStatus, StderrTail, child_options, exit_status
 
 
 def worker_command(*arguments: str) -> list[str]:
@@ -27,8 +25,7 @@ class WorkerProcess:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._stderr = bytearray()
-        self._reading = asyncio.create_task(self._read_stderr())
+        self._stderr = StderrTail(process)
         self._waiting = asyncio.create_task(process.wait())
 
     @classmethod
@@ -59,7 +56,7 @@ class WorkerProcess:
     @property
     def stderr_tail(self) -> str:
         """The last it wrote to stderr, for the log."""
-        return self._stderr.decode("utf-8", "replace").strip()
+        return self._stderr.text
 
     def kill(self) -> None:
         """Send SIGKILL; a process that has ended is left alone."""
@@ -72,11 +69,5 @@ class WorkerProcess:
         if not done:
             self.kill()
         code = await asyncio.shield(self._waiting)
-        await asyncio.wait({self._reading}, timeout=0.2)
+        await asyncio.wait({self._stderr.reading}, timeout=0.2)
         return exit_status(code)
-
-    async def _read_stderr(self) -> None:
-        assert self._process.stderr is not None
-        while chunk := await self._process.stderr.read(4096):
-            self._stderr += chunk
-            del self._stderr[:-_STDERR_KEPT_BYTES]

@@ -34,17 +34,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
 
 
 @pytest.fixture
-def sdk(daemon: RunningDaemon) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(
-        base_url=f"{daemon.url}/v1",
-        api_key="none",
-        max_retries=0,
-        _strict_response_validation=True,
-    ) as client:
-        yield client
-
-
-@pytest.fixture
 def tool(sdk: openai.OpenAI) -> Iterator[dict[str, Any]]:
     file = sdk.files.create(file=("tea.md", TEA.encode()), purpose="assistants")
     store = sdk.vector_stores.create(file_ids=[file.id], extra_body={"embedding_model": "echo"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any, Final
 
 import httpx
@@ -13,22 +12,9 @@ import openai
 import pytest
 from openai.types import Batch
 
-from tests.conftest import RunningDaemon
-
 ENDED = ("completed", "failed", "expired", "cancelled")
 CHAT: Final = "/v1/chat/completions"
 DEADLINE_S = 120.0
-
-
-@pytest.fixture
-def sdk(shared_daemon: RunningDaemon) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(
-        base_url=f"{shared_daemon.url}/v1",
-        api_key="none",
-        max_retries=0,
-        _strict_response_validation=True,
-    ) as client:
-        yield client
 
 
 def line(custom_id: str, url: str = CHAT, **body: Any) -> dict[str, Any]:

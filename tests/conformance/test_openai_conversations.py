@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import openai
 import pytest
-
-from tests.conftest import RunningDaemon
-
-
-@pytest.fixture
-def sdk(shared_daemon: RunningDaemon) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(
-        base_url=f"{shared_daemon.url}/v1",
-        api_key="none",
-        max_retries=0,
-        _strict_response_validation=True,
-    ) as client:
-        yield client
 
 
 def texts(sdk: openai.OpenAI, conversation: str) -> list[str]:

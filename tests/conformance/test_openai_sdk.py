@@ -25,17 +25,6 @@ TOOLS = [
 
 
 @pytest.fixture
-def sdk(shared_daemon: RunningDaemon) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(
-        base_url=f"{shared_daemon.url}/v1",
-        api_key="none",
-        max_retries=0,
-        _strict_response_validation=True,
-    ) as client:
-        yield client
-
-
-@pytest.fixture
 def lenient(shared_daemon: RunningDaemon) -> Iterator[openai.OpenAI]:
     """For two shapes of OpenAI's own API that the SDK's strict types do not know: null as the
     finish_reason of a completion's chunk, and base64 embeddings."""

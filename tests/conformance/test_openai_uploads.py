@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 
 import openai
 import pytest
 
-from tests.conftest import RunningDaemon
-
 DATA = os.urandom(100_000)
 PIECES = (DATA[:40_000], DATA[40_000:80_000], DATA[80_000:])
-
-
-@pytest.fixture
-def sdk(shared_daemon: RunningDaemon) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(
-        base_url=f"{shared_daemon.url}/v1",
-        api_key="none",
-        max_retries=0,
-        _strict_response_validation=True,
-    ) as client:
-        yield client
 
 
 def begun(sdk: openai.OpenAI, size: int = len(DATA)) -> str:

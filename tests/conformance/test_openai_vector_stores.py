@@ -10,21 +10,10 @@ from typing import Any
 import openai
 import pytest
 
-from tests.conftest import RunningDaemon, StartDaemon
+from tests.conftest import StartDaemon
 
 TEA, COFFEE, PAGE = "Tea is made of leaves.", "Coffee is made of beans.", "A page & more"
 HTML = f"<title>x</title><script>var a = 1</script><body><p>{PAGE.replace('&', '&amp;')}</p>"
-
-
-@pytest.fixture
-def sdk(shared_daemon: RunningDaemon) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(
-        base_url=f"{shared_daemon.url}/v1",
-        api_key="none",
-        max_retries=0,
-        _strict_response_validation=True,
-    ) as client:
-        yield client
 
 
 def uploaded(sdk: openai.OpenAI, name: str, data: bytes | str) -> str:

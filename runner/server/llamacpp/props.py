@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from urllib.parse import parse_qs
 
 from runner.library.models import Bundle
 from runner.models.capabilities import model_capabilities, template_of
@@ -22,6 +21,7 @@ from runner.server.errors import HttpError
 from runner.server.http_request import HttpRequest
 from runner.server.llamacpp.answers import PropsResponse, SlotState
 from runner.server.llamacpp.settings import sampling_settings
+from runner.server.query import query_params
 from runner.server.routes import route
 
 
@@ -132,5 +132,4 @@ def _props(served: ServedModel) -> PropsResponse:
 
 
 def _asked(http: HttpRequest, name: str) -> str | None:
-    fields = parse_qs(http.scope["query_string"].decode("latin-1"), max_num_fields=20)
-    return fields.get(name, [""])[-1] or None
+    return query_params(http.scope["query_string"], 20).get(name)

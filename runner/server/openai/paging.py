@@ -6,10 +6,10 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs
 
 from runner.errors import InvalidRequest
 from runner.server.openai.answers import ListPage
+from runner.server.query import query_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,6 @@ def page_query(query_string: bytes, usual: int = 20, most: int = 100) -> PageQue
         raise InvalidRequest(f"order={order[:40]!r}: expected asc or desc", param="order")
     limit = page_limit(query, usual, most)
     return PageQuery(limit, order == "desc", query.get("after"), query.get("before"))
-
-
-def query_params(query_string: bytes) -> dict[str, str]:
-    """The query's values; the last of several. Raises InvalidRequest."""
-    text = query_string.decode("latin-1")
-    try:
-        return {name: values[-1] for name, values in parse_qs(text, max_num_fields=50).items()}
-    except ValueError:
-        raise InvalidRequest("the query has more than 50 fields") from None
 
 
 def page_limit(query: Mapping[str, str], usual: int, most: int) -> int:

@@ -19,7 +19,8 @@ from runner.server.openai.files.handlers import (
     lifetime_s,
     unknown_file,
 )
-from runner.server.openai.paging import list_page, page_limit, query_params
+from runner.server.openai.paging import list_page, page_limit
+from runner.server.query import query_params
 from runner.server.routes import route
 
 MAX_PAGE = 100

@@ -21,7 +21,8 @@ from runner.server.openai.files.file_store import (
     new_file_id,
 )
 from runner.server.openai.files.form import FormReader
-from runner.server.openai.paging import list_page, page_limit, query_params
+from runner.server.openai.paging import list_page, page_limit
+from runner.server.query import query_params
 from runner.server.routes import route
 
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from functools import partial
-from urllib.parse import parse_qs
 
 from runner.errors import Conflict, InvalidRequest, ResponseNotFound, Unsupported
 from runner.server.generation import prepare
@@ -41,6 +40,7 @@ from runner.server.openai.responses.streaming import (
 )
 from runner.server.openai.responses.usage import usage_of
 from runner.server.openai.responses.wire import CompactRequest, ResponsesRequest
+from runner.server.query import query_params
 from runner.server.routes import route
 from runner.server.sse import DONE, EVENT_STREAM
 from runner.turns import in_steps
@@ -223,8 +223,8 @@ async def _send_events(http: HttpRequest, log: EventLog, after: int = -1) -> Non
 def _starting_after(query: bytes) -> int | None:
     """The place that a query asks to follow the events from: -1 is the beginning, None: it asks
     for the response itself. Raises InvalidRequest."""
-    fields = parse_qs(query.decode("latin-1"), max_num_fields=20)
-    streamed, after = fields.get("stream", ["false"])[-1], fields.get("starting_after", [""])[-1]
+    fields = query_params(query, 20)
+    streamed, after = fields.get("stream", "false"), fields.get("starting_after", "")
     if streamed.lower() not in ("true", "false"):
         raise InvalidRequest(f"stream={streamed[:20]!r} is not true or false", param="stream")
     if after and not (after.isascii() and after.isdigit() and len(after) < 10):

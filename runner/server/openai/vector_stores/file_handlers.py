@@ -14,7 +14,7 @@ from runner.server.openai.answers import (
     VectorStoreFileContent,
     VectorStoreFileList,
 )
-from runner.server.openai.paging import list_page, page_query, query_params
+from runner.server.openai.paging import list_page, page_query
 from runner.server.openai.vector_stores.handlers import add_files, files_to_add, store_of
 from runner.server.openai.vector_stores.vector_database import StoreFile, VectorDatabase
 from runner.server.openai.vector_stores.wire import (
@@ -22,6 +22,7 @@ from runner.server.openai.vector_stores.wire import (
     FileToAdd,
     UpdateFileRequest,
 )
+from runner.server.query import query_params
 from runner.server.routes import route
 
 _STATUSES = ("in_progress", "completed", "cancelled", "failed")
