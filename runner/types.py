@@ -197,6 +197,7 @@ class GenerateRequest:
     infill: Infill | None = None
     text: str | None = None
     tokens: tuple[int, ...] | None = None
+    prompt_embeds: bytes | None = None  # a file with a tensor in place of all of them
     preceding: tuple[int, ...] = ()  # tokens before those of messages
     suffix: str | None = None  # what stands after the answer; messages hold what is before it
     continues: bool = False  # the last message is the beginning of the answer

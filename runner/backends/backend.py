@@ -34,6 +34,7 @@ class Capacity:
     score_tokens: int = 0  # most tokens of a step in rows with scoring; 0: there are none
     draft_tokens: int = 0  # most tokens in the drafts of a step together; 0: rows have none
     hidden_states: bool = False  # rows may ask for them
+    input_width: int | None = None  # of vectors that rows may have as images; None: they may not
 
 
 class Sampler(Protocol):

@@ -68,12 +68,16 @@ def image_of_base64(text: str, where: str, media_type: str = "") -> Image:
     """A picture in base64, in which line breaks are allowed. Raises InvalidRequest."""
     if len(text) > 2 * MAX_IMAGE_BYTES:
         raise _too_large(where, len(text) * 3 // 4)
+    return image_of_bytes(bytes_of_base64(text, where), where, media_type)
+
+
+def bytes_of_base64(text: str, where: str) -> bytes:
+    """What base64 stands for; line breaks are allowed. Raises InvalidRequest naming the place."""
     try:
-        data = _decoded(text)
+        return _decoded(text)
     except ValueError as error:
         reason = str(error).lower()
         raise InvalidRequest(f"{where} is not base64: {reason}", param=where) from None
-    return image_of_bytes(data, where, media_type)
 
 
 def image_of_url(url: str, where: str) -> Image:

@@ -18,6 +18,7 @@ from runner.types import LoadPlan
 from runner.worker.decoder_process import LIMIT_S, DecoderProcess
 from runner.worker.grammar_compiler import GrammarCompiler
 from runner.worker.images import ImageCache
+from runner.worker.prompt_embeds import EmbeddedPrompts
 from runner.worker.prompts import PromptEncoder
 from runner.worker.protocol import WorkerInfo
 from runner.worker.sampling_resolver import SamplingResolver
@@ -36,6 +37,7 @@ class ModelRuntime:
     model: LoadedBackend
     grammars: GrammarCompiler
     sampling: SamplingResolver
+    embedded: EmbeddedPrompts
     images: ImageCache | None = None
 
     def info(self) -> WorkerInfo:
@@ -68,7 +70,8 @@ def load(plan: LoadPlan, progress: LoadProgress) -> ModelRuntime:
     if plan.step_limit_s is not None:
         engine.stay_within(plan.step_limit_s)
     grammars, sampling = GrammarCompiler(model.tokenizer), SamplingResolver(model.tokenizer)
-    return ModelRuntime(engine, prompts, model, grammars, sampling, images)
+    embedded = EmbeddedPrompts(model.backend.capacity)
+    return ModelRuntime(engine, prompts, model, grammars, sampling, embedded, images)
 
 
 def _load_model(plan: LoadPlan, progress: LoadProgress) -> LoadedBackend:

@@ -128,6 +128,9 @@ def _encode(
     runtime: ModelRuntime, request: GenerateRequest, prefixes: PublicPrefixes
 ) -> tuple[GenerateRequest, EncodedPrompt]:
     sampling = runtime.sampling.resolve(request.sampling)
+    if request.prompt_embeds is not None:
+        prompt = runtime.embedded.read(request.prompt_embeds)
+        return dataclasses.replace(request, sampling=sampling, prompt_embeds=None), prompt
     context = _context(runtime, request)
     try:
         prompt = fit_prompt(runtime.prompts, request, context)

@@ -38,6 +38,7 @@ from runner.backends.torch.cuda.graphs import CudaGraphRecorder, DecodeGraphs
 from runner.backends.torch.cuda.launch_ahead import LaunchAhead, PendingStep
 from runner.backends.torch.cuda.launched_step import LaunchedStep
 from runner.backends.torch.fused_decoder import fuse
+from runner.backends.torch.layers.decoder import PlacedVectors
 from runner.backends.torch.sampling import BatchSampler, TorchSampler
 from runner.backends.torch.saved_sequence import TorchSavedSequence, copy_in, copy_out, state_bytes
 from runner.types import SamplingParams
@@ -50,7 +51,13 @@ _ONE = np.ones(1, np.int64)
 class LanguageModel(Protocol):
     """What the files of models/ define."""
 
-    def forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
+    def forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        step: AttentionStep,
+        vectors: Sequence[PlacedVectors] = (),
+    ) -> Tensor:
         """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -153,7 +160,8 @@ class TorchBackend(Backend, LaunchAhead):
         tokens, positions, step = self._batch.fill(layout)
         tokens = tokens if given is None else given
         wanted = output_indices(rows, layout)
-        if wanted == list(range(len(tokens))):
+        vectors = _placed_vectors(rows, layout) if layout.vectors else ()
+        if not vectors and wanted == list(range(len(tokens))):
             if (
                 isinstance(step, PagedAttentionStep)
                 and self._graphs
@@ -161,7 +169,10 @@ class TorchBackend(Backend, LaunchAhead):
             ):
                 return self._graphs.run(tokens, positions, step)
             return self._logits(tokens, positions, step)
-        hidden = self._forward(tokens, positions, step)
+        if vectors:
+            hidden = self._model.forward(tokens, positions, step, vectors)
+        else:
+            hidden = self._forward(tokens, positions, step)
         for row, end in zip(rows, row_ends(layout), strict=True):
             if row.hidden is not None:
                 row.hidden.values = hidden[end - 1].float().tolist()
@@ -261,3 +272,12 @@ class TorchBackend(Backend, LaunchAhead):
             raise BackendError(
                 f"no sequence {sequence}; there are 0 to {self.capacity.max_sequences - 1}"
             )
+
+
+def _placed_vectors(rows: Sequence[Row], layout: StepLayout) -> list[PlacedVectors]:
+    """The vectors of rows that have them in place of tokens, by where these stand in the step."""
+    return [
+        (end - len(row.tokens), torch.from_numpy(row.image.vectors))
+        for row, end in zip(rows, row_ends(layout), strict=True)
+        if row.image is not None
+    ]

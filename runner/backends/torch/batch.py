@@ -29,7 +29,7 @@ class StepLayout:
     """Rows checked and put in order: those of one token first. tokens: of all rows with their
     drafts in a line;
     sequences, positions (of the first token) and counts: by row; order: the rows by their place in
-    the step."""
+    the step. vectors: some rows have vectors in place of their tokens."""
 
     tokens: Integers
     sequences: Integers
@@ -37,6 +37,7 @@ class StepLayout:
     counts: Integers
     order: Sequence[int]
     decodes: int
+    vectors: bool = False
 
     @property
     def ends(self) -> Integers:
@@ -66,12 +67,23 @@ def create_layout(rows: Sequence[Row], capacity: Capacity, lengths: Integers) ->
         tokens = np.array(given, np.int64)
     except OverflowError as error:
         raise BackendError(f"a step contains an invalid token: {error}") from None
-    layout = StepLayout(tokens, sequences, positions, counts, order, decodes)
-    _check(layout, capacity, lengths)
+    lowest, vectors = int(tokens.min(initial=0)), False
+    if lowest < 0:
+        tokens = np.concatenate([_tokens_of(row) for row in rows])
+        lowest, vectors = int(tokens.min()), True
+    layout = StepLayout(tokens, sequences, positions, counts, order, decodes, vectors)
+    _check(layout, capacity, lengths, lowest)
     return layout
 
 
-def _check(layout: StepLayout, capacity: Capacity, lengths: Integers) -> None:
+def _tokens_of(row: Row) -> Integers:
+    """Its tokens and its draft; some token where vectors take their place."""
+    if row.image is not None:
+        return np.zeros(len(row.tokens), np.int64)
+    return np.array([*row.tokens, *row.draft], np.int64)
+
+
+def _check(layout: StepLayout, capacity: Capacity, lengths: Integers, lowest: int) -> None:
     sequences, tokens = layout.sequences, layout.tokens
     if not 0 < len(tokens) <= capacity.batch_tokens or layout.counts.min() < 1:
         raise BackendError(
@@ -91,7 +103,7 @@ def _check(layout: StepLayout, capacity: Capacity, lengths: Integers) -> None:
             f"sequence {sequence} has {int(lengths[sequence])} tokens, its row stands at"
             f" {int(layout.positions[at])}"
         )
-    if tokens.min() < 0 or tokens.max() >= capacity.vocabulary:
+    if lowest < 0 or tokens.max() >= capacity.vocabulary:
         raise BackendError(
             f"a token outside of 0 to {capacity.vocabulary - 1}, which is all of the vocabulary"
         )

@@ -39,7 +39,7 @@ GENERATE_REFUSED: Final[Refusals] = {
     "request_id": Refusal("the id of an answer is made here; send an X-Request-Id header"),
     "stream_interval": Refusal("tokens are sent as they come", (1,)),
     "watermarking": Refusal(_WATERMARK),
-    "prompt_embeds": Refusal("send the prompt as text or as token ids"),
+    "prompt_embeds": Refusal("send them to /v1/completions, of a model on the backend torch"),
     "guided_decoding_backend": Refusal("one library does all grammars; leave it out"),
     "guided_whitespace_pattern": Refusal("write the white space into the grammar or the schema"),
     "lora_request": Refusal("make a model of the adapter: ADAPTER in a Modelfile"),

@@ -16,6 +16,7 @@ from runner.models.options import check_options
 from runner.server.generation import MAX_SEQUENCES
 from runner.server.keep_alive import keep_alive_s
 from runner.server.openai.custom_tools import as_function
+from runner.server.openai.prompt_embeds import check_embedded_prompt, tensors_of
 from runner.server.openai.refused import (
     CHAT_REFUSED,
     COMPLETION_REFUSED,
@@ -400,7 +401,8 @@ class CompletionRequest(OpenAIGenerateFields):
 
     refused: ClassVar[Refusals] = COMPLETION_REFUSED
 
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: str | list[str] | list[int] | list[list[int]] | None = None
+    prompt_embeds: str | list[str] | None = None  # base64 of tensors, in place of prompt
     suffix: str | None = None
     max_tokens: int | None = Field(None, ge=-1)  # 0: the prompt's log-probabilities only
     best_of: int | None = Field(None, ge=1, le=20)
@@ -409,6 +411,16 @@ class CompletionRequest(OpenAIGenerateFields):
 
     def refuse_unsupported(self) -> None:
         super().refuse_unsupported()
+        if self.prompt_embeds is not None:
+            check_embedded_prompt(
+                prompt=self.prompt,
+                suffix=self.suffix,
+                echo=self.echo,
+                prompt_logprobs=self.prompt_logprobs is not None,
+                return_token_ids=self.return_token_ids,
+            )
+        elif self.prompt is None:
+            raise InvalidRequest("prompt is missing", param="prompt")
         if self.best_of is not None and self.best_of < (self.n or 1):
             raise InvalidRequest(
                 f"best_of={self.best_of} is less than n={self.n or 1}", param="best_of"
@@ -441,6 +453,9 @@ class CompletionRequest(OpenAIGenerateFields):
             logprobs=self.logprobs or 0 if self._scores_answer else self.logprobs,
             prompt_logprobs=max((count for count in counts if count is not None), default=None),
         )
+        if self.prompt_embeds is not None:
+            files = tensors_of(self.prompt_embeds, self.best_of or self.n or 1)
+            return [replace(wanted, prompt_embeds=file) for file in files]
         return [self._with_prompt(wanted, prompt) for prompt in self._prompts()]
 
     @property
@@ -451,6 +466,7 @@ class CompletionRequest(OpenAIGenerateFields):
 
     def _prompts(self) -> Sequence[str | list[int]]:
         given = self.prompt
+        assert given is not None
         if isinstance(given, str):
             return [given]
         if not given:

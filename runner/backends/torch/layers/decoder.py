@@ -103,6 +103,9 @@ class SandwichLayer(TransformerLayer):
         return self.output_norm(self.feed_forward(x)), residual
 
 
+PlacedVectors = tuple[int, Tensor]  # [n, hidden] in place of the embeddings from a token on
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """Embedding, layers, norm, head. softcap: cap * tanh(logit / cap)."""
@@ -113,9 +116,17 @@ class Decoder:
     head: Linear
     softcap: float | None = None
 
-    def forward(self, tokens: Tensor, positions: Tensor, step: AttentionStep) -> Tensor:
+    def forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        step: AttentionStep,
+        vectors: Sequence[PlacedVectors] = (),
+    ) -> Tensor:
         """The hidden states [T, hidden], after the last norm, of tokens [T] at positions [T]."""
         x, residual = self.embedding(tokens), None
+        for start, given in vectors:
+            x[start : start + len(given)] = given.to(x)
         for layer in self.layers:
             x, residual = layer(x, residual, step)
         return add_norm(self.norm, x, residual)[0]

@@ -177,6 +177,7 @@ def generator(
         score_tokens=MAX_SCORE_TOKENS,
         draft_tokens=MAX_SCORE_TOKENS if plan.draft_tokens else 0,
         hidden_states=True,
+        input_width=shape.hidden,
     )
     pool = BlockPool(memory.blocks, memory.block_size, plan.max_sequences, context)
     backend = TorchBackend(model, capacity, caches, pool, memory.device)

@@ -18,6 +18,7 @@ from runner.worker.grammar_compiler import GrammarCompiler
 from runner.worker.images import ImageCache
 from runner.worker.json_codec import to_json
 from runner.worker.loader import ModelRuntime
+from runner.worker.prompt_embeds import EmbeddedPrompts
 from runner.worker.prompts import PromptEncoder
 from runner.worker.sampling_resolver import SamplingResolver
 from tests import fake_backend
@@ -85,7 +86,13 @@ def loaded(vision: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = PromptEncoder(tokenizer, model.chat_template, images=library)
     engine = Engine(model.backend, tokenizer)
     whole = ModelRuntime(
-        engine, prompts, model, GrammarCompiler(tokenizer), SamplingResolver(tokenizer), library
+        engine,
+        prompts,
+        model,
+        GrammarCompiler(tokenizer),
+        SamplingResolver(tokenizer),
+        EmbeddedPrompts(model.backend.capacity),
+        library,
     )
     monkeypatch.setattr(process, "load", lambda plan, progress: whole)
 
