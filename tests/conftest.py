@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from registry.store import Store
+from tests.daemon_processes import DaemonProcess
 from tests.echo_models import TOOL_TEMPLATE, install_echo
 
 LISTENING = "listens on "
@@ -39,7 +39,7 @@ STOP_TIMEOUT_S = 60.0
 class RunningDaemon:
     """A daemon under test. lines: what it has written to stderr so far."""
 
-    process: subprocess.Popen[str]
+    process: DaemonProcess
     home: Path
     url: str = ""
     lines: list[str] = field(default_factory=list)
@@ -74,13 +74,11 @@ class RunningDaemon:
             raise
         if self._reader is not None:
             self._reader.join(STOP_TIMEOUT_S)
-        assert self.process.stderr is not None
         self.process.stderr.close()
         return code
 
     def await_start(self) -> None:
         """Wait for the line that says where it listens. Raises AssertionError if it ends."""
-        assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line)
             if LISTENING in line:
@@ -91,7 +89,6 @@ class RunningDaemon:
         self._reader.start()
 
     def _read_rest(self) -> None:
-        assert self.process.stderr is not None
         self.lines.extend(self.process.stderr)
 
 
@@ -100,22 +97,12 @@ StartDaemon = Callable[..., RunningDaemon]
 
 def daemon_process(
     home: Path, env: Mapping[str, str], max_files: int | None = None
-) -> subprocess.Popen[str]:
+) -> DaemonProcess:
     """A daemon process with an environment of its own. max_files: its hard limit of open files."""
     clean = {key: os.environ[key] for key in ("PATH", "LANG", "CUDA_VISIBLE_DEVICES")
              if key in os.environ}  # fmt: skip
     clean |= {"HEARTH_HOME": str(home), "HEARTH_HOST": "127.0.0.1:0", "HEARTH_OFFLINE": "1", **env}
-    limit = [] if max_files is None else ["prlimit", f"--nofile={max_files}:{max_files}"]
-    return subprocess.Popen(
-        [*limit, sys.executable, "-P", "-m", "tests.fake_daemon"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=clean,
-        cwd="/",
-    )
+    return DaemonProcess(clean, max_files)
 
 
 def install_models(home: Path, names: Sequence[str]) -> None:

@@ -1,10 +1,12 @@
-"""python -m tests.fake_daemon: a daemon whose workers are those of tests/fake_worker.py.
+"""python -m tests.fake_daemon FD: daemons whose workers are those of tests/fake_worker.py, each a
+child by fork of this process; see tests/daemon_processes.py.
 
 DATE_FILE: a file with the seconds by which the date is off, which a test may change meanwhile.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -12,6 +14,7 @@ import time
 from runner.models import worker_process
 from runner.server.daemon import main
 from tests.attack.loop_times import watch_if_asked
+from tests.daemon_processes import Forker
 
 
 def fake_worker_command(*arguments: str) -> list[str]:
@@ -30,9 +33,16 @@ def set_date(path: str) -> None:
     time.time = date
 
 
-if __name__ == "__main__":
+def run() -> int:
+    """The daemon, in a process whose environment is set. Its exit code."""
     worker_process.worker_command = fake_worker_command
     if "DATE_FILE" in os.environ:
         set_date(os.environ["DATE_FILE"])
     watch_if_asked()
-    sys.exit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    gc.freeze()  # children share what is never collected
+    if Forker(int(sys.argv[1])).run():
+        sys.exit(run())
