@@ -33,7 +33,22 @@ _DEFAULT_IDS: Final = {
     "plamo2": {"bos": 1, "eos": 2, "unknown": 0, "padding": 3},
 }
 _MERGING: Final = ("gpt2", "hybriddna", "whitespace", "gemma4")
-_WITHOUT_MERGES: Final = b"kimi-k2"  # a pre-tokenizer
+_WITHOUT_MERGES: Final = "kimi-k2"  # a pre-tokenizer
+# What llama.cpp knows (llama-vocab.cpp, load); the file of a gemma4 is not asked for it.
+PRE_TOKENIZERS: Final = frozenset(
+    """
+    a.x-4.0 afmoe bailingmoe bailingmoe2 bloom chameleon chatglm-bpe codeshell cohere2moe command-r
+    dbrx deepseek-coder deepseek-llm deepseek-r1-qwen deepseek-v3 default exaone exaone-moe exaone4
+    f2llmv2 falcon falcon-h1 falcon3 gemma4 gigachat glm4 glm5 gpt-2 gpt-4o gpt3-finnish
+    granite-docling granite-embed-multi-311m granite-embed-multi-97m grok-2 hunyuan hunyuan-dense
+    hy_v4 jais jais-2 jina-de jina-es jina-v1-en jina-v2-code jina-v2-de jina-v2-es jina-v5-nano
+    joyai-llm kanana2 kimi-k2 kormo laguna lfm2 llada-moe llama-bpe llama-v3 llama3 llama4 megrez
+    mellum mellum2 midm-2.0 minerva-7b minicpm5 minimax-m2 modern-bert mpt olmo phi-2 pixtral
+    poro-chat qwen2 qwen35 refact roberta-bpe sarvam-moe seed-coder smaug-bpe smollm solar-open
+    spark2_5 stablelm2 starcoder superbpe talkie tekken tiny_aya trillion ufakzeka viking whitespace
+    youtu
+    """.split()  # noqa: SIM905 (a hundred lines as a list)
+)
 # What unknown words become: without it, the loader or the first text ends the process.
 _NEEDED_IDS: Final = {"bert": ("unknown", "seperator"), "t5": ("unknown",), "llama": ("unknown",)}
 
@@ -83,10 +98,8 @@ def _check_kind(raw: Mapping[str, RawValue], tokens: Sequence[bytes], types: Seq
         _refuse("token_type", "has tokens of single bytes, which the tokenizer bert cannot write")
     if kind == "llama":
         _check_bytes(tokens)
-    if kind in _MERGING and _PREFIX + "merges" not in raw:
-        pre = raw.get(_PREFIX + "pre")
-        if pre is None or pre.value != _WITHOUT_MERGES:
-            _refuse("merges", f"missing, which the tokenizer {kind} needs")
+    if kind in _MERGING:
+        _check_merging(raw, kind)
     for name in _NEEDED_IDS.get(kind, ()):
         given = raw.get(f"{_PREFIX}{name}_token_id")
         number = _DEFAULT_IDS[kind].get(name) if given is None else int(given.value)
@@ -95,6 +108,15 @@ def _check_kind(raw: Mapping[str, RawValue], tokens: Sequence[bytes], types: Seq
                 f"{name}_token_id",
                 f"{number}, expected a token below {len(tokens)}, which the tokenizer {kind} needs",
             )
+
+
+def _check_merging(raw: Mapping[str, RawValue], kind: str) -> None:
+    item = raw.get(_PREFIX + "pre")
+    pre = item.value.decode("utf-8", "replace") if item is not None else ""
+    if pre and pre not in PRE_TOKENIZERS and kind != "gemma4":
+        _refuse("pre", f"{shown(pre)}, expected a pre-tokenizer that llama.cpp knows")
+    if _PREFIX + "merges" not in raw and pre != _WITHOUT_MERGES:
+        _refuse("merges", f"missing, which the tokenizer {kind} needs")
 
 
 def _check_bytes(tokens: Sequence[bytes]) -> None:

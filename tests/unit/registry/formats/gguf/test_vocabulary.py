@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from llama_cpp import llama_cpp as native
 
 from registry.errors import InvalidGguf
 from registry.formats.gguf import GgufHeader, read_header, types
+from registry.formats.gguf.vocabulary import PRE_TOKENIZERS
+from runner.backends.host_sampling.library import start_library
 from tests.gguf_files import (
     Value,
     gguf_file,
     i32,
     llama_metadata,
     numbers,
+    text,
     texts,
     tokenizer,
     u32,
@@ -59,6 +63,10 @@ POISON: dict[str, tuple[dict[str, Value], str]] = {
     "bos beyond the vocabulary": ({"bos_token_id": u32(4)}, "bos_token_id: 4, expected"),
     "eos beyond the vocabulary": ({"eos_token_id": u32(2**32 - 1)}, "eos_token_id: 4294967295"),
     "eos of a wrong type": ({"eos_token_id": i32(1)}, "eos_token_id is of type int32"),
+    "a pre-tokenizer that nobody knows": (
+        {"model": text("gpt2"), "pre": text("qwen\x00"), "merges": texts([])},
+        "pre: 'qwen\\x00', expected a pre-tokenizer that llama.cpp knows",
+    ),
     "a short charsmap": (
         {"precompiled_charsmap": numbers(types.UINT8, [1])},
         "precompiled_charsmap: shorter than 4 bytes",
@@ -88,3 +96,22 @@ def test_several_empty_tokens_are_allowed(tmp_path: Path) -> None:
 
 def test_a_merge_may_begin_with_a_space(tmp_path: Path) -> None:
     assert _read(tmp_path, {"merges": texts(["  a", "a  b"])}).vocabulary_size == 4
+
+
+def test_the_pre_tokenizers_are_those_of_the_installed_library(tmp_path: Path) -> None:
+    start_library()
+    params = native.llama_model_default_params()
+    params.vocab_only = True
+    path = tmp_path / "model.gguf"
+
+    def loads(pre: str) -> bool:
+        entries = {"model": text("gpt2"), "pre": text(pre), "merges": texts(["a b"])}
+        full = {f"tokenizer.ggml.{name}": value for name, value in entries.items()}
+        path.write_bytes(gguf_file(llama_metadata() | full))
+        model = native.llama_model_load_from_file(str(path).encode(), params)
+        if model:
+            native.llama_model_free(model)
+        return bool(model)
+
+    assert not loads("qwen9")
+    assert [pre for pre in sorted(PRE_TOKENIZERS) if not loads(pre)] == []
