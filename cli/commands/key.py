@@ -22,6 +22,7 @@ class Scope(StrEnum):
     """What a key may allow."""
 
     INFERENCE = "inference"
+    METRICS = "metrics"
     PULL = "pull"
     ADMIN = "admin"
 
@@ -38,7 +39,7 @@ def command(
         typer.Option(
             "--scope",
             "-s",
-            metavar="inference|pull|admin",
+            metavar="inference|metrics|pull|admin",
             help="What the key allows; inference by default",
         ),
     ] = None,

@@ -17,7 +17,8 @@ _INTRO = """\
 `GET /metrics` answers in Prometheus' text format. What vLLM measures too has vLLM's name, labels
 and meaning, so that its dashboards work; the rest begins with `hearth:`. Requests are counted when
 they end, and the state of the workers is read when somebody asks, so metrics cost nothing per
-token. The label is `model_name`, and for `vllm:request_success_total` also `finished_reason`:
+token. Once the daemon has API keys, one with the scope `metrics` reads them: they count what all
+keys use. The label is `model_name`, and for `vllm:request_success_total` also `finished_reason`:
 `stop`, `length` or `abort`. `hearth:models_loaded` and `hearth:uptime_seconds` have no label.
 What is about a worker has the name of the first of the models that share it. What begins with
 `llamacpp:` has the names of llama-server: sums over all models, without labels.

@@ -53,7 +53,7 @@ async def version(http: HttpRequest) -> VersionResponse:
     }
 
 
-@route("GET", "/metrics", scope="inference", streams="text/plain")
+@route("GET", "/metrics", scope="metrics", streams="text/plain")
 async def metrics(http: HttpRequest) -> None:
     """All metrics. A worker that does not tell its state in time is left out."""
     services = http.services

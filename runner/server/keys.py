@@ -21,7 +21,7 @@ from typing import Literal, get_args
 from runner.errors import Conflict, InvalidRequest, KeyNotFound, StorageFailed
 from runner.library.files import read_small, write_private
 
-Scope = Literal["inference", "pull", "admin"]
+Scope = Literal["inference", "metrics", "pull", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 FILE_NAME = "keys.json"

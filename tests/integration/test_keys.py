@@ -55,16 +55,18 @@ def test_without_keys_everything_is_open_and_with_one_everything_is_closed(
 def test_a_key_opens_what_its_scopes_say(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     reader, puller = add(daemon, "reader"), add(daemon, "puller", "pull")
-    admin = add(daemon, "boss", "admin")
+    admin, watcher = add(daemon, "boss", "admin"), add(daemon, "prometheus", "metrics")
     deletion = {"model": "nothing"}
-    for key, chat, pull, delete in (
-        (reader, 200, 403, 403),
-        (puller, 403, 400, 403),
-        (admin, 200, 400, 404),
+    for key, chat, pull, delete, metrics in (
+        (reader, 200, 403, 403, 403),
+        (puller, 403, 400, 403, 403),
+        (admin, 200, 400, 404, 200),
+        (watcher, 403, 403, 403, 200),
     ):
         assert asked(daemon, "POST", "/v1/chat/completions", key, json=CHAT) == chat
         assert asked(daemon, "POST", "/api/pull", key, json={"model": "../x"}) == pull
         assert asked(daemon, "DELETE", "/api/delete", key, json=deletion) == delete
+        assert asked(daemon, "GET", "/metrics", key) == metrics
     assert asked(daemon, "GET", "/no/such/path", reader) == 404
 
 
