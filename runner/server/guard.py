@@ -26,6 +26,7 @@ from runner.settings import Address, source
 _LOCAL_DOMAINS = (".localhost", ".local", ".internal")  # no public name server answers for them
 # Their forms are bounded where they are read.
 _FORM_PATHS = re.compile(r"/v1/(files|uploads/[^/]+/parts|audio/(transcriptions|translations))")
+_FOREIGN = "origin_not_allowed"
 _CURL_DEFAULT = "application/x-www-form-urlencoded"
 _FETCH_DEFAULT = "text/plain"
 
@@ -59,6 +60,9 @@ class Guard:
         except HttpError as error:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})  # 403, before it is accepted
+                return
+            if scope["method"] == "OPTIONS" and error.code == _FOREIGN:
+                await _preflight(None)(scope, receive, send)
                 return
             failure = failure_of(error, request_id_of(scope))
             await _refusal(scope, failure)(scope, receive, send)
@@ -105,13 +109,13 @@ class Guard:
             if len(origins) > 1 or not self._origin_allowed(origins[0].lower(), host):
                 raise HttpError(
                     403,
-                    "origin_not_allowed",
+                    _FOREIGN,
                     f"the web origin {origins[0][:100]!r} is not allowed; add it to "
                     f"{source('origins')}",
                 )
             return origins[0]
         if any(site not in ("same-origin", "none") for site in sites):
-            raise HttpError(403, "origin_not_allowed", "cross-site requests are not allowed")
+            raise HttpError(403, _FOREIGN, "cross-site requests are not allowed")
         return None
 
     def _origin_allowed(self, origin: str, host: str) -> bool:
@@ -161,15 +165,17 @@ def _refusal(scope: Scope, failure: HttpFailure) -> Response:
     return Response(body, failure.status, headers, "application/json")
 
 
-def _preflight(origin: str) -> Response:
-    headers = {
+def _preflight(origin: str | None) -> Response:
+    """The answer to a browser that asks for a page's leave, which None does not get: as
+    llama-server has it, with nothing that the browser would take for one."""
+    leave = {
         "access-control-allow-origin": origin,
-        "access-control-allow-methods": "GET, HEAD, POST, DELETE",
-        "access-control-allow-headers": "authorization, *",
+        "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
+        "access-control-allow-headers": "authorization, *",  # * alone does not cover it
         "access-control-max-age": "600",
-        "vary": "Origin",
     }
-    return Response(status_code=204, headers=headers)
+    headers = {name: value for name, value in leave.items() if value and origin}
+    return Response(headers={**headers, "vary": "Origin"})
 
 
 def _with_origin(send: Send, origin: str) -> Send:

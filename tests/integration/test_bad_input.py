@@ -209,8 +209,8 @@ def test_two_hosts_are_refused(shared_daemon: RunningDaemon) -> None:
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost.evil:1"])
 def test_foreign_web_pages_are_refused(client: httpx.Client, method: str, origin: str) -> None:
     response = client.request(method, "/api/tags", headers={"origin": origin})
-    assert response.status_code == 403
-    assert "access-control-allow-origin" not in response.headers
+    assert response.status_code == (200 if method == "OPTIONS" else 403)
+    assert not any(name.startswith("access-control-") for name in response.headers)
 
 
 def test_a_request_of_another_site_without_an_origin_is_refused(client: httpx.Client) -> None:
@@ -223,7 +223,7 @@ def test_a_request_of_another_site_without_an_origin_is_refused(client: httpx.Cl
 def test_pages_of_this_machine_may_use_the_daemon(client: httpx.Client, origin: str) -> None:
     response = client.get("/api/tags", headers={"origin": origin})
     assert response.headers["access-control-allow-origin"] == origin
-    assert client.options("/api/chat", headers={"origin": origin}).status_code == 204
+    assert client.options("/api/chat", headers={"origin": origin}).status_code == 200
 
 
 @pytest.mark.parametrize(
