@@ -190,6 +190,10 @@ _ROWS: Final = (
         -1, -1, 2**24,
     ),
     Parameter(
+        "think", "choice", "whether to reason, and how much, where a request does not say",
+        choices=("true", "false", "low", "medium", "high", "max"),
+    ),
+    Parameter(
         "tool_format", "choice",
         "how tools are offered: native by the template, generic as text in the prompt, none not;"
         " auto: native where the template knows tools, else generic",
@@ -359,6 +363,11 @@ def _in_range(row: Parameter, value: float) -> bool:
     return minimum <= value <= maximum
 
 
+def _check_choice(row: Parameter, value: Any) -> Any:
+    text = str(value).lower() if isinstance(value, bool) else value
+    return text if text in row.choices else None
+
+
 _CHECKS: Final[Mapping[str, Callable[[Parameter, Any], Any]]] = {
     "int": _check_int,
     "float": _check_float,
@@ -368,5 +377,5 @@ _CHECKS: Final[Mapping[str, Callable[[Parameter, Any], Any]]] = {
     "ids": _check_ids,
     "biases": lambda _row, value: canonical(value),
     "samplers": lambda _row, value: samplers.canonical(value),
-    "choice": lambda row, value: value if value in row.choices else None,
+    "choice": _check_choice,
 }

@@ -181,9 +181,10 @@ class GenerateRequest:
 
     A surface says what its client wants. runner.server.generation completes that for the leased
     model, one request for each sequence. think_if_able: think counts for models that can reason
-    only. tools: as OpenAI writes them; what a function has in strict and lark is for the grammar,
-    not for the model. n_keep: when the context is full the older half of what comes after so many
-    tokens of the prompt (-1: all of it) leaves, and the answer goes on; None: it ends there.
+    only, and these do without a word. tools: as OpenAI writes them; what a function has in strict
+    and lark is for the grammar, not for the model. n_keep: when the context is full the older half
+    of what comes after so many tokens of the prompt (-1: all of it) leaves, and the answer goes on;
+    None: it ends there.
     """
 
     id: str = ""  # of the sequence, unique in its worker
@@ -227,7 +228,7 @@ class GenerateRequest:
     return_tokens: bool = False  # the last delta has all tokens, without the end token
     stream_tokens: bool = False  # each delta has the tokens that it stands for
     return_progress: bool = False  # deltas before the first text say how much is computed
-    answer_prefixes: tuple[str, ...] = ()  # a prompt that ends with one has begun the answer so
+    reasoning_tags: tuple[str, str] | None = None  # around the reasoning of a chat answer
     kept_special_tokens: tuple[str, ...] = ()  # control tokens that stay in the text
     priority: int = 0  # lower goes first; equal ones in order of arrival
     client: str = ""  # for whom its work is counted

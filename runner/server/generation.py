@@ -55,6 +55,7 @@ from runner.types import (
 MAX_LOGIT_BIAS = 1024
 MAX_SEQUENCES = 128
 DEFAULT_NUM_KEEP = 4  # as Ollama has it
+_THINK = {"true": True, "false": False}  # of the parameter; the others are efforts
 _FOR_GRAMMARS = ("strict", "lark")  # of a function; no model sees them
 
 _ids = itertools.count(1)
@@ -142,8 +143,11 @@ def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
     _check_text(request.messages)
     tools = () if request.tool_choice.mode == "none" else request.tools
     think = request.think
-    if request.think_if_able and not lease.capabilities.thinking:
-        think = None
+    if think is None:
+        own = {**lease.parameters, **request.options}.get("think")
+        think = _THINK.get(own, own)
+    if request.think_if_able:
+        think = (think is None or think) if lease.capabilities.thinking else None
     completed = replace(
         request,
         tools=tuple(_shown(tool) for tool in tools),
@@ -162,7 +166,7 @@ def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
     return replace(
         completed,
         template=request.template or lease.own_template,
-        answer_prefixes=() if tags is None else tags[:1],
+        reasoning_tags=tags,
         kept_special_tokens=(*special_tokens_of_reasoning(tags), *found),
     )
 

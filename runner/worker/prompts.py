@@ -94,6 +94,9 @@ class PromptEncoder:
             text = self._continued(messages, tools, options, template)
         else:
             text = template.render(messages, tools, **options)
+            if request.think is False and _begun_reasoning(request, text):
+                assert request.reasoning_tags is not None
+                text += request.reasoning_tags[1]  # the template does not ask, as DeepSeek R1's
         refuse_dropped(messages, text)
         return text
 
@@ -202,9 +205,9 @@ class PromptEncoder:
         max_chars: int | None = None,
     ) -> tuple[list[int], str]:
         """The prompt's token ids, with negative numbers in place of images (runner.worker.images),
-        and the one of the request's answer_prefixes with which the template has begun it, ""
-        when it has not. max_tokens: see Tokenizer.encode. max_chars: of a longer text, only its
-        ends are encoded. Raises InvalidRequest, TooManyTokens."""
+        and the tag with which the template has begun the answer's reasoning, "" when it has not.
+        max_tokens: see Tokenizer.encode. max_chars: of a longer text, only its ends are encoded.
+        Raises InvalidRequest, TooManyTokens."""
         if request.tokens is not None:
             return list(request.tokens), ""
         if request.infill is not None:
@@ -212,8 +215,7 @@ class PromptEncoder:
         if max_tokens is not None:
             self._check_length(request, max_tokens)
         text = self.render(request)
-        end = text.rstrip() if request.messages is not None else ""
-        prefix = next((one for one in request.answer_prefixes if end.endswith(one)), "")
+        prefix = _begun_reasoning(request, text)
         head, *rest = text.split(IMAGE_PLACEHOLDER) if images_of(request) else [text]
         if max_chars is not None and len(head) > max_chars:
             half = max_chars // 2
@@ -273,6 +275,14 @@ def _compile(
     except ModelfileError as fault:
         log.warning("the model's chat template cannot be used: %s", fault)
         return BrokenTemplate(fault)
+
+
+def _begun_reasoning(request: GenerateRequest, prompt: str) -> str:
+    """The tag with which a prompt ends that begins the reasoning; "": it does not."""
+    if request.messages is None or request.reasoning_tags is None:
+        return ""
+    opening, _ = request.reasoning_tags
+    return opening if prompt.rstrip().endswith(opening) else ""
 
 
 def _text(tokenizer: Tokenizer, token: int | None) -> str | None:

@@ -88,6 +88,8 @@ async def apply_template(http: HttpRequest, body: ApplyTemplateRequest) -> Apply
         messages=messages,
         continues=body.continue_final_message,
         tools=tuple(body.tools or ()),
+        think=body.think,
+        think_if_able=body.think is not None,
         template_options=_template_options(body),
     )
     async with leased(http, body.model, body.keep_alive, options) as lease:

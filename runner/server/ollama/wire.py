@@ -61,8 +61,8 @@ class OllamaGenerateFields(OllamaModelRequest):
             options=check_options(self.options),
             keep_alive_s=keep_alive_s(self.keep_alive),
             grammar=self._grammar(),
+            think=self.think,
             # Without a word a model that can think does so; the template might decide otherwise.
-            think=True if self.think is None else self.think,
             think_if_able=self.think is None,
             logprobs=self._logprob_count(),
             truncate_messages=self.truncate is not False,

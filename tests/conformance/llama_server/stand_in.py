@@ -39,7 +39,7 @@ _VALUES = (
     *("ctx-size", "batch-size", "ubatch-size", "parallel", "n-predict", "temp", "seed", "threads"),
     *("chat-template", "chat-template-file", "reasoning", "reasoning-format", "pooling"),
     *("slot-save-path", "spec-type", "spec-draft-n-max", "spec-draft-n-min", "sleep-idle-seconds"),
-    *("models-max", "cors-origins", "cache-ram", "n-gpu-layers"),
+    *("models-max", "cors-origins", "cache-ram", "n-gpu-layers", "tools", "media-path"),
 )
 _FLAGS = (
     *("offline", "jinja", "no-jinja", "cont-batching", "embedding", "reranking", "metrics"),
@@ -161,8 +161,16 @@ def _run_hearth(options: argparse.Namespace) -> None:
         environment["HEARTH_DEFAULT_MODEL"] = served[0].name
     if options.sleep_idle_seconds:
         environment["HEARTH_KEEP_ALIVE"] = f"{options.sleep_idle_seconds}s"
-    if options.cors_origins and options.cors_origins != "localhost":
-        environment["HEARTH_ORIGINS"] = options.cors_origins
+    # llama-server lets every page in, and those of this machine only where it has tools.
+    origins = options.cors_origins or ("localhost" if options.tools else "*")
+    if origins != "localhost":
+        environment["HEARTH_ORIGINS"] = origins
+    if options.media_path:
+        environment["HEARTH_MEDIA_PATH"] = str(Path(options.media_path).absolute())
+    if options.verbose:
+        environment["HEARTH_LOG_LEVEL"] = "debug"
+    if options.no_models_autoload:
+        environment["HEARTH_AUTOLOAD"] = "0"
     if options.slot_save_path:
         environment["HEARTH_SLOT_SAVE_PATH"] = str(Path(options.slot_save_path).absolute())
     if options.context_shift:
@@ -199,6 +207,8 @@ def _one(name: str, asked: str, options: argparse.Namespace, slots: int) -> Serv
         parameters["num_predict"] = int(options.n_predict)
     if options.spec_draft_n_max:
         parameters["draft_num_predict"] = int(options.spec_draft_n_max)
+    if options.reasoning in ("on", "off"):
+        parameters["think"] = "true" if options.reasoning == "on" else "false"
     if options.pooling:
         parameters["pooling"] = options.pooling
     return Served(

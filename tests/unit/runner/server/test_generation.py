@@ -97,6 +97,28 @@ def test_thinking_that_is_only_a_permission_is_dropped_where_there_is_none() -> 
         complete_prompt(lease(thinking=True), GenerateRequest(messages=(USER,), think="very"))
 
 
+@pytest.mark.parametrize(
+    ("own", "asked", "able", "think"),
+    [
+        ("false", None, False, False),
+        ("false", None, True, False),
+        ("false", True, False, True),
+        ("true", None, False, True),
+        ("low", None, False, "low"),
+        (None, None, True, True),
+        (None, None, False, None),
+    ],
+)
+def test_a_modelfile_says_whether_to_think_where_a_request_does_not(
+    own: str | None, asked: bool | None, able: bool, think: bool | str | None
+) -> None:
+    """able: as Ollama's clients leave it out."""
+    leased = lease(thinking=True)
+    leased.parameters = {"think": own}
+    request = GenerateRequest(messages=(USER,), think=asked, think_if_able=able)
+    assert complete_prompt(leased, request).think == think
+
+
 def test_the_bundles_own_turns_come_first_unless_an_earlier_answer_has_them() -> None:
     request = GenerateRequest(messages=(USER,))
     assert complete_prompt(lease(), request).messages == (Message("system", "Be kind."), USER)

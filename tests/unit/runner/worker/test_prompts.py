@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from runner.backends.backend import DecodedImage, ImagePart, ImageSlot
+from runner.chat.reasoning import THINK
 from runner.errors import InvalidRequest, ModelInvalid, Unsupported
 from runner.types import IMAGE_PLACEHOLDER, GenerateRequest, Image, Message, ToolCall
 from runner.worker.images import ImageCache
@@ -198,9 +199,22 @@ def test_reasoning_that_a_continued_message_opens_belongs_to_the_answer() -> Non
         Message("user", "hi"),
         Message("assistant", "<think>\n"),
         continues=True,
-        answer_prefixes=("<think>",),
+        reasoning_tags=THINK,
     )
     assert prompts().prepare(request)[1] == "<think>"
+
+
+@pytest.mark.parametrize(
+    ("think", "end", "prefix"),
+    [(None, "\n", "<think>"), (True, "\n", "<think>"), (False, "\n</think>", "")],
+)
+def test_reasoning_that_a_template_always_begins_is_ended_where_none_is_wanted(
+    think: bool | None, end: str, prefix: str
+) -> None:
+    shared = prompts("{{ messages[0].content }}<think>\n{{ '' }}")
+    request = chat(Message("user", "hi"), think=think, reasoning_tags=THINK)
+    assert shared.render(request) == f"hi<think>{end}"
+    assert shared.prepare(request)[1] == prefix
 
 
 def test_a_requests_own_template_counts_for_it_alone() -> None:
