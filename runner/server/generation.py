@@ -145,7 +145,7 @@ def complete_prompt(lease: Lease, request: GenerateRequest) -> GenerateRequest:
     think = request.think
     if think is None:
         own = {**lease.parameters, **request.options}.get("think")
-        think = _THINK.get(own, own)
+        think = _THINK.get(str(own), own)
     if request.think_if_able:
         think = (think is None or think) if lease.capabilities.thinking else None
     completed = replace(
