@@ -199,6 +199,12 @@ class Settings:
         "model of requests to /v1 and to llama-server's paths that name none, or one that is not "
         "installed",
     )
+    autoload: bool = _setting(
+        _flag,
+        True,
+        "0: requests to /v1 and to llama-server's paths are for loaded models only, and "
+        "POST /models/load loads one",
+    )
     keep_alive: float | None = _setting(
         parse_duration,
         300.0,

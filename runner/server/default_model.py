@@ -8,15 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from runner.errors import InvalidRequest, ModelNotFound
+from runner.server.query import query_params
 from runner.server.services import Services
 
 _SHOWN = 10
 
 
-def complete_model(services: Services, path: str, body: dict[str, Any]) -> None:
+def complete_model(
+    services: Services, path: str, query_string: bytes, body: dict[str, Any]
+) -> None:
     """Name the model in a body that leaves it out: the one of the settings, the only one that is
     installed, or the only one that is loaded. With one in the settings a model that is not
-    installed stands for it too. Raises InvalidRequest where none can be meant."""
+    installed stands for it too. Raises InvalidRequest where none can be meant, and for one that is
+    not loaded where ?autoload= or the settings want no model to be."""
     if not may_leave_model_out(path):
         return
     default, asked = services.settings.default_model, body.get("model")
@@ -24,6 +28,22 @@ def complete_model(services: Services, path: str, body: dict[str, Any]) -> None:
         body["model"] = default or only_model(services)
     elif default and isinstance(asked, str) and not _is_installed(services, asked):
         body["model"] = default
+    if not path.startswith("/models/") and not _autoloads(services, query_string):
+        _require_loaded(services, body["model"])
+
+
+def _autoloads(services: Services, query_string: bytes) -> bool:
+    asked = query_params(query_string).get("autoload") if query_string else None
+    return services.settings.autoload if asked is None else asked in ("1", "true")
+
+
+def _require_loaded(services: Services, name: object) -> None:
+    if isinstance(name, str):
+        digest = str(services.library.find(name).digest)
+        if all(resident.key != digest for resident in services.models.residents):
+            raise InvalidRequest(
+                f"model is not loaded: {name[:100]!r} is loaded by POST /models/load", param="model"
+            )
 
 
 def may_leave_model_out(path: str) -> bool:

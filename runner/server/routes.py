@@ -46,7 +46,8 @@ class RouteSpec:
         if self.takes is None or isinstance(self.takes, str):
             answer = await self.handler(http)
         else:
-            complete = partial(complete_model, http.services, self.path)
+            query = http.scope["query_string"]
+            complete = partial(complete_model, http.services, self.path, query)
             body = await http.read(self.takes, complete)
             record = current_record()
             if record is not None:

@@ -267,6 +267,19 @@ def test_a_model_is_loaded_and_unloaded_by_name(ember: httpx.Client) -> None:
     assert ember.post("/models/load", json={"model": "nobody"}).status_code == 404
 
 
+def test_a_request_may_be_for_a_loaded_model_only(ember: httpx.Client) -> None:
+    def ask(path: str) -> int:
+        return ember.post(path, params={"autoload": "false"}, json=CHAT).status_code
+
+    assert post(ember, "/models/unload", model="ember") == {"success": True}
+    refused = ember.post("/v1/chat/completions?autoload=0", json=CHAT)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "model")
+    assert ask("/chat/completions") == 400
+    assert ember.get("/models").json()["data"][0]["status"]["value"] == "unloaded"
+    post(ember, "/chat/completions", **CHAT)
+    assert ask("/chat/completions") == 200
+
+
 def test_metrics_have_the_names_of_llama_server_too(ember: httpx.Client) -> None:
     def count(name: str) -> float:
         answer = ember.get("/metrics")

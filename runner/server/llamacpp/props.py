@@ -46,7 +46,7 @@ async def props(http: HttpRequest) -> PropsResponse:
         return PropsResponse(
             role="router",
             max_instances=limit or 0,
-            models_autoload=True,
+            models_autoload=services.settings.autoload,
             build_info=build_info(),
             default_generation_settings={"params": {}, "n_ctx": 0},
             total_slots=services.settings.num_parallel,

@@ -63,7 +63,8 @@ async def chat_completions(
         completion = _completion(body, answers, parsers)
         if prompt is not None:
             completion["prompt_token_ids"] = prompt
-        if body.verbose:
+        debugs = http.services.settings.log_level == "debug"  # --verbose of llama-server
+        if debugs if body.verbose is None else body.verbose:
             shown = await generation.lease.worker.render(generation.requests[0])
             cast("dict[str, Any]", completion)["__verbose"] = {"prompt": shown}
         return completion
